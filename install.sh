@@ -143,7 +143,7 @@ install_plugin() {
 
 install_for_user() {
     check_needs
-    say "Installing into $data ..."
+    say "Installing into $data (a minute or two) ..."
     install_into "$data/venv" --upgrade "$here"
     mkdir -p "$bin"
     if [ -e "$bin/corral" ] && [ "$(readlink "$bin/corral" 2>/dev/null)" != "$data/venv/bin/corral" ]; then

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -33,10 +34,23 @@ WITHOUT_ROOTS_RIGHTS = [] if os.geteuid() else ["setpriv", f"--bounding-set={_RI
 """Before a command: not even root passes over the permissions of files in it."""
 
 
+@pytest.fixture(scope="session")
+def numbered(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Make folders with numbered names; pytest's own ``mktemp`` reads all that there are before each, thousands in a run."""
+    top, numbers = tmp_path_factory.getbasetemp(), itertools.count()
+
+    def make(name: str) -> Path:
+        made = top / f"{next(numbers)}-{name}"
+        made.mkdir(mode=0o700)
+        return made
+
+    return make
+
+
 @pytest.fixture(autouse=True)
-def sealed(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def sealed(monkeypatch: pytest.MonkeyPatch, numbered: Callable[[str], Path]) -> Iterator[Path]:
     """No test sees or changes the real HOME, XDG folders, GIT_* or CORRAL_* of the machine."""
-    home = tmp_path_factory.mktemp("home")
+    home = numbered("home")
     for name in list(os.environ):
         if name.startswith(("GIT_", "XDG_", "CORRAL_", "CLAUDE", "ANTHROPIC_")):
             monkeypatch.delenv(name)
@@ -66,9 +80,9 @@ def typed_events(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tmp_path(request: pytest.FixtureRequest, numbered: Callable[[str], Path]) -> Path:
     """A folder of the test's own with a short name, also beside other workers: a socket's path has a limit of 100 bytes."""
-    return tmp_path_factory.mktemp(re.sub(r"\W", "_", request.node.name.removeprefix("test_"))[:8])
+    return numbered(re.sub(r"\W", "_", request.node.name.removeprefix("test_"))[:8])
 
 
 def git(cwd: Path, *args: str, check: bool = True, **extra: str) -> str:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,6 +26,10 @@ CHECKS: dict[str, list[str]] = {
     "types": [sys.executable, "-m", "mypy"],
     "layers": [str(BIN / "lint-imports"), "--no-cache"],
 }
+
+# One more than there are cores: much of what is tested waits for other processes.
+WORKERS = ["-n", str((os.cpu_count() or 2) + 1), "--dist", "worksteal"]
+TOGETHER = ["-p", "tests.ledger", *WORKERS]
 
 
 def step(name: str, command: list[str], **environment: str) -> bool:
@@ -71,31 +76,25 @@ def _candidates(version: str) -> list[str]:
     return [named, *(str(path) for path in sorted(installed))]
 
 
-def unit_tests_on(version: str, interpreter: str) -> bool:
-    """Run the unit tests in a throw-away environment of another Python."""
-    with tempfile.TemporaryDirectory(prefix="corral-python") as folder:
-        python = str(Path(folder) / "bin" / "python")
-        make = [interpreter, "-m", "venv", folder]
-        tools = ["pytest", "pytest-timeout", "pytest-xdist", "hypothesis"]
-        install = [
-            python,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--editable",
-            str(ROOT),
-            *tools,
-        ]
-        for command in (make, install):
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode != 0:
-                print(f"unit {version:<9} not run: no environment could be made\n{done.stderr[-500:]}", flush=True)
-                return False
-        return step(
-            f"unit {version}", [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "tests/unit"]
-        )
+def environment_of(interpreter: str, folder: str) -> str:
+    """Make an environment of another Python with the product and its unit tests' packages; returns the error, if any."""
+    python = str(Path(folder) / "bin" / "python")
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    tools = ["pytest", "pytest-timeout", "pytest-xdist", "hypothesis"]
+    for command in ([interpreter, "-m", "venv", folder], [*pip, "--editable", f"{ROOT}[otel]", *tools]):
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            return done.stderr[-500:] or f"{command[0]} ended with {done.returncode}"
+    return ""
+
+
+def unit_tests_on(version: str, folder: str, trouble: str) -> bool:
+    """Run the unit tests in the environment of another Python."""
+    if trouble:
+        print(f"unit {version:<9} not run: no environment could be made\n{trouble}", flush=True)
+        return False
+    python = str(Path(folder) / "bin" / "python")
+    return step(f"unit {version}", [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *WORKERS, "tests/unit"])
 
 
 def _passes_alone(suite: list[str]) -> bool:
@@ -113,21 +112,31 @@ def _passes_alone(suite: list[str]) -> bool:
     return step("failed, alone", [*suite, "--last-failed", "--last-failed-no-failures", "none"])
 
 
+def everything(suite: list[str]) -> list[bool]:
+    """Run checks, suite, and unit tests on other Pythons, whose environments are made meanwhile: most of that is waiting."""
+    with tempfile.TemporaryDirectory(prefix="corral-python") as top, ThreadPoolExecutor() as pool:
+        made = {
+            version: pool.submit(environment_of, interpreter, str(Path(top) / version))
+            for version, interpreter in other_pythons()
+        }
+        results = [step(name, command) for name, command in CHECKS.items()]
+        results.append(step("tests", [*suite, *TOGETHER]) or _passes_alone(suite))
+        results.append(step("requirements", [sys.executable, "-m", "tests.requirements", "--table"]))
+        results += [unit_tests_on(version, str(Path(top) / version), one.result()) for version, one in made.items()]
+    return results
+
+
 def main() -> int:
     """Run everything; with arguments, only pytest with them."""
     suite = [sys.executable, "-m", "pytest", "-q", "--durations=15"]
     quick = sys.argv[1:] == ["--quick"]
     if sys.argv[1:] and not quick:
         return subprocess.run([*suite, *sys.argv[1:]], cwd=ROOT).returncode
-    results = [step(name, command) for name, command in CHECKS.items()]
-    # One more than there are cores: much of what is tested waits for other processes.
-    together = ["-p", "tests.ledger", "-n", str((os.cpu_count() or 2) + 1), "--dist", "worksteal"]
     if quick:
-        results.append(step("unit tests", [*suite, *together, "tests/unit"]))
+        results = [step(name, command) for name, command in CHECKS.items()]
+        results.append(step("unit tests", [*suite, *TOGETHER, "tests/unit"]))
     else:
-        results.append(step("tests", [*suite, *together]) or _passes_alone(suite))
-        results.append(step("requirements", [sys.executable, "-m", "tests.requirements", "--table"]))
-        results += [unit_tests_on(version, interpreter) for version, interpreter in other_pythons()]
+        results = everything(suite)
     print("all green" if all(results) else "NOT green", flush=True)
     return 0 if all(results) else 1
 

@@ -21,7 +21,9 @@ from corral.cli.app import run as corral
 from corral.cli.schemas import FILE
 from corral.cli.terminal.context import Common
 from tests.answer_schemas import schema_of, union
+from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
+from tests.integration.templates.repositories import release, template
 
 Answer = tuple[str, Any]
 WIDTH = 110
@@ -82,11 +84,34 @@ def play(root: Path) -> list[Answer]:
     story("trust", "--yes")
     story("daemon start")
     try:
-        for part in (_about_the_program, _alerts, _talk, _share, _work, _land, _end):
+        for part in (_about_the_program, _alerts, _talk, _share, _work, _land, _in_steps, _repeat, _about_agents, _end):
             part(story)
     finally:
         story.house.stop()
     return story.answers
+
+
+def _about_agents(story: Story) -> None:
+    definition = story.house.root / ".claude" / "agents" / "scribe.md"
+    definition.parent.mkdir(parents=True, exist_ok=True)
+    front = "name: scribe\ndescription: Writes.\nrunner: note\ncommand: [sh, -c, 'echo note > note.txt']"
+    definition.write_text(f"---\n{front}\n---\n\nWrite it down.\n")
+    story.house.trust()
+    noted = story("task submit", "--title", "Note", "--agent", "scribe", "--prompt", "Note it.")["task_id"]
+    story("wait", noted)
+    story("task feedback", noted, "--rating", "4", "--comment", "Short.")
+    story("agent stats", "--by", "version")
+    definition.write_text(f"---\n{front}\nversion: 2.0.0\n---\n\nWrite all of it down.\n")
+    story("agent versions", "scribe")
+    story("agent show", "scribe", "--version", "1.0.0")
+    story("agent diff", "scribe", "1.0.0", "2.0.0")
+    story("agent improve", "scribe")  # ends at once, and says why: there is no key
+    story("agent pin", "scribe", "1.0.0")
+    story("agent pin", "scribe", "--unpin")
+    story("agent rollout", "scribe", "--to", "1.0.0", "--share", "20%")
+    story("agent rollout", "stop", "scribe")
+    definition.write_text(f"---\n{front}\n---\n\nWrite it down.\n")
+    story("agent rollback", "scribe", "1.0.0")
 
 
 def _about_the_program(story: Story) -> None:
@@ -122,12 +147,56 @@ def _about_the_program(story: Story) -> None:
     story("config key-status")
     story("config remove-key")
     story("web")
+    _templates(story)
     for command in ("guard install", "guard status", "guard check", "guard remove"):
         story(command)
     story("pause", "--reason", "a test")
     story("status")
     story("resume")
     story("resume")
+
+
+def _templates(story: Story) -> None:
+    folder = story.house.root / ".corral" / "templates"
+    folder.mkdir()
+    (folder / "page.yaml").write_text(
+        "name: page\ndescription: Write it.\nparameters: {NAME: {default: x, choices: [x, y]}, LINES: {type: integer}}\n"
+        "title: '{{ NAME }}'\nprompt: Write {{ NAME }}.\nclaims: [a]\ncapabilities: [b]\nlimits: {timeout_s: 5}\n"
+    )
+    story("template list")
+    story("template show", "page")
+    (folder / "bad.yaml").write_text("name: good\ncommand: 'true'\n")
+    story("template list")
+    story("template validate")
+    (folder / "bad.yaml").write_text("name: bad\ncommand: 'true'\n")
+    story("template show", "bad")
+    story("template validate")
+    _project_template(story)
+
+
+def _project_template(story: Story) -> None:
+    """Another repository, prepared from a template in a third."""
+    top = story.house.root.parent
+    source = template(top / "template")
+    other = story.house.root.parent / "prepared"
+    other.mkdir()
+    git(other, "init", "-q")
+    commit(other, {"README.md": "Other.\n"})
+    story("init", str(other), "--template", str(source), "--yes")
+    inside, agent = Story(other), other / ".claude" / "agents" / "reviewer.md"
+    for state in ("unchanged", "changed", "missing"):
+        if state == "changed":
+            agent.write_text("mine\n")
+        if state == "missing":
+            agent.unlink()
+        inside("template diff")
+        inside("template verify")
+    release(source, "v1.1.0", {".corral/templates/page.yaml": "name: page\nprompt: Write.\n"})
+    for option in ("--dry-run", "--yes", "--yes", "--rollback"):
+        inside("template update", option)
+    story.answers += inside.answers
+    story("template cache")
+    story("template cache", "--clear")
 
 
 def _alerts(story: Story) -> None:
@@ -264,6 +333,36 @@ def _converse(story: Story) -> None:
     story.look("wait", task)
     story("attach", task)
     story("task detail", task)
+
+
+def _in_steps(story: Story) -> None:
+    folder = story.house.root / ".corral" / "templates"
+    folder.mkdir(exist_ok=True)
+    steps = "- {name: write, for_each: [a, b], command: 'true'}\n- {name: sum, wait_for: [write], command: 'true'}"
+    (folder / "both.yaml").write_text(f"name: both\nsteps:\n{steps}\n")
+    story("template show", "both")
+    whole = story("task submit", "--template", "both")["task_id"]
+    story("wait", whole)
+    story("task detail", whole)
+
+
+def _repeat(story: Story) -> None:
+    work = ("--command", "echo $CORRAL_ITERATION > tried.txt", "--max-iterations", "2")
+    number = ("--threshold", "cat tried.txt", "--target", ">=9", "--condition", "exit 0")
+    story("pause")  # a loop that has not begun has no target yet
+    loop = story("loop start", *work, "--test", "test $(cat tried.txt) = 9", *number)["task_id"]
+    assert story("loop status", loop)["target"] is story("loop list")[0]["target"] is None
+    story("resume")
+    story("wait", loop)
+    story("loop history", loop)
+    story("loop status", loop)
+    story("loop diff", loop, "--from", "1")
+    story("loop list")
+    story("loop resume", loop, "--max-iterations", "100")
+    story("loop stop", loop)
+    eventually(lambda: story.look("loop status", loop)["status"] == "cancelled")
+    handed_in = story("loop land", loop, "--iteration", "2")["merge_id"]
+    story("merge cancel", handed_in)
 
 
 def _land(story: Story) -> None:

@@ -89,11 +89,12 @@ def test_a_script_that_is_gone_never_wakes_a_session(tmp_path: Path) -> None:
     (event, hook), (other, also) = IN_THE_BACKGROUND
     assert ((event, other), hook["command"], hook["timeout"]) == (("Stop", "StopFailure"), "python3", 7 * 24 * 3600)
     assert also == hook
+    cached = {path.name for path in (ROOT / "hooks").glob("__pycache__/wait.*")}
     for folder in (tmp_path, ROOT / "hooks"):
         args = [word.replace("${CLAUDE_PLUGIN_ROOT}/hooks", str(folder)) for word in hook["args"]]
         done = subprocess.run([sys.executable, *args], cwd=tmp_path, env={}, stdin=subprocess.DEVNULL, check=False)
         assert done.returncode == (1 if folder == tmp_path else 0)
-    assert not (ROOT / "hooks" / "__pycache__").exists()
+    assert {path.name for path in (ROOT / "hooks").glob("__pycache__/wait.*")} == cached == set()
 
 
 @pytest.mark.parametrize(("event", "hook"), THROUGH_THE_BRIDGE)
@@ -109,6 +110,11 @@ def test_each_field_bears_the_name_that_the_client_gives_it(event: str, hook: di
         for name, value in fields.items():
             if isinstance(value, dict):
                 check(value, f"{prefix}{name}.")
+            elif isinstance(value, list):
+                for place, each in enumerate(value):
+                    check(each, f"{prefix}{name}.{place}.")
+            elif name == "calls":  # how many there are
+                assert value == "${tool_calls.length}"
             else:
                 assert value == f"${{{prefix}{name}}}"
 

@@ -40,7 +40,7 @@ def test_every_command_has_a_manual_page_with_what_its_help_says(
     top = (tmp_path / "man1" / "corral.1").read_text()
     assert ".SH ENVIRONMENT" in top and ".SH COMMANDS: Work" in top and "(1) ,\n.BR" not in top.partition(".SH SEE")[0]
     text = page_of(typer.main.get_command(app), "task submit")
-    assert "\\fB\\-t, \\-\\-title TEXT\\fR\nTitle; also the commit's subject." in text
+    assert "\\fB\\-t, \\-\\-title TEXT\\fR\nTitle; also the commit's subject (default: the template's)." in text
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")

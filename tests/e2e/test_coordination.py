@@ -68,3 +68,34 @@ def test_a_tool_call_of_a_subagent_is_the_subagents_own(team: Team) -> None:
     assert team.locks() == {"api:GET /v1/mine": parent.session_id, "api:GET /v1/users": child}
     go.touch()
     team.until(lambda: team.locks() == {"api:GET /v1/mine": parent.session_id})
+
+
+@pytest.mark.req("FR-MONITOR-004", "NFR-COMP-003")
+def test_the_audit_tells_each_tool_call_of_a_session_once_with_its_result_and_without_content(team: Team) -> None:
+    one, other = team.member(*ALLOWED), team.member(*ALLOWED)
+    other.do(tool("Write", file_path="$CWD/taken.txt", content="theirs\n"))
+    (team.repo / "seen.txt").write_text("nothing of this\n")
+    one.do(
+        tool("Read", file_path="$CWD/seen.txt"),
+        tool("Glob", pattern="*.txt"),
+        bash("echo said"),
+        tool(f"{OURS}acquire_lock", file_path="mine.txt"),
+        tool("Write", file_path="$CWD/mine.txt", content="a secret text\n"),
+        tool("Write", file_path="$CWD/taken.txt", content="mine\n", if_denied=[text("Refused.")]),
+    )
+
+    def told() -> list[tuple[str, str]] | None:
+        rows = team.house.json("audit", "--agent", one.name, "--action", "tool")
+        return [(row["action"], row["result"]["status"]) for row in rows] if len(rows) >= 5 else None
+
+    assert sorted(eventually(told)) == [
+        ("tool.Bash", "ok"),
+        ("tool.Glob", "called"),
+        ("tool.Read", "called"),
+        ("tool.Write", "denied"),
+        ("tool.Write", "ok"),
+    ]
+    (asked,) = team.house.json("audit", "--agent", one.name, "--action", "mcp.acquire_lock")
+    assert asked["result"]["status"] == "ok", "a tool of ours is one line, with its answer"
+    whole = team.house.run("audit", "--json").stdout
+    assert "seen.txt" in whole and "nothing of this" not in whole and "a secret text" not in whole

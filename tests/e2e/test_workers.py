@@ -92,6 +92,29 @@ def test_four_workers_land_four_branches_on_a_verified_target(crew: Callable[...
     assert len({row["worktree"] for row in workers}) == 4
 
 
+@pytest.mark.req("FR-SWARM-003")
+def test_a_third_agent_makes_one_result_of_two_and_it_alone_lands(crew: Callable[..., Team]) -> None:
+    team = crew()
+    task_id = submit(
+        team,
+        "Page",
+        tool("Write", file_path="$CWD/page.txt", content="a page\n"),
+        flags=("--agents", "2", "--combine", "synthesize"),
+    )
+    assert team.house.json("wait", task_id, "--timeout", "150", timeout_s=170)["done"]
+    shown = detail(team, task_id)
+    assert (shown["status"], shown["merge"]["state"]) == ("completed", "landed")
+    members = [detail(team, one) for one in shown["followers"]]
+    assert [one["status"] for one in members] == ["completed"] * 2
+    assert [one["merge"] for one in members] == [None, None], "what was combined is landed, not its parts"
+    told = [text for request in team.stage.requests if "page.txt" in (text := json.dumps(request.body["messages"]))]
+    kept = [one["result"]["contribution"] for one in members]
+    assert any(all(f"branch {one['branch']}, commit {one['head_sha'][:12]}" in text for one in kept) for text in told)
+    assert git(team.repo, "show", "main:page.txt") == "a page"
+    workers = [row for row in team.sessions() if row["task_id"] in (task_id, *shown["followers"])]
+    assert len({row["session_id"] for row in workers}) == 3
+
+
 @pytest.mark.faults
 def test_a_worker_that_hangs_is_stopped_by_its_timeout_and_the_next_attempt_lands(crew: Callable[..., Team]) -> None:
     team = crew(tasks={"retry_initial_s": 0.1})

@@ -31,7 +31,7 @@ from tests.faults.storm import CONFIG, Storm, seed_of_this_run
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(420)]
 
 
-USUAL = {"STORM_RUNS": "3", "STORM_KILLS": "32", "STORM_TASKS": "0"}
+USUAL = {"STORM_RUNS": "1", "STORM_KILLS": "48", "STORM_TASKS": "0"}
 STORMS, KILLS, TASKS = (int(os.environ.get(name, usual)) for name, usual in USUAL.items())
 """How many storms, kills in each, and tasks in each at least; CONTRIBUTING.md has the command for the large ones."""
 

@@ -86,7 +86,8 @@ def test_a_command_that_is_killed_every_time_is_shown_everywhere_and_the_target_
     assert "killed from outside" in house.run("doctor", check=False).stdout
     assert house.json("task", "detail", behind)["status"] == "waiting", "a fault drags nobody down"
     up.touch()
-    assert house.run("merge", "retry", need["ids"]["merge_id"][:8]).returncode == 0
+    retried = house.run("merge", "retry", need["ids"]["merge_id"][:8], check=False)
+    assert retried.returncode == 0 or "is verifying and cannot be tried again" in retried.stderr, "it went on by itself"
     assert house.run("wait", "--all", timeout_s=90).returncode == 0
     assert house.json("status")["needs_you"] == []
 

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from corral.config.keys.keychain import Keychain
+from corral.config.keys.webhook_secret import WebhookSecret
 from corral.errors import ApiKeyUnavailable
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
@@ -94,6 +95,28 @@ def test_a_key_as_an_argument_is_refused_and_not_repeated(tmp_path: Path, keycha
     done = corral(tmp_path, "set-key", said="two words\n")
     assert done.returncode == 2 and "This is no API key" in done.stderr
     assert keychain.entries == {}
+
+
+@pytest.mark.req("FR-CONFIG-004")
+def test_every_error_of_the_webhooks_secret_names_it_and_its_command(
+    tmp_path: Path, sealed: Path, keychain: TestKeychain
+) -> None:
+    def fails(*words: str, said: str = "", **env: str) -> str:
+        done = corral(tmp_path, *words, "--webhook", said=said, **env)
+        assert done.returncode != 0 and "API key" not in done.stderr and KEY not in done.stderr, done.stderr
+        return str(done.stderr)
+
+    for words, said in (([KEY], ""), ([], "two words\n")):
+        error = fails("set-key", *words, said=said)
+        assert "webhook secret" in error and "set-key --webhook" in error
+    assert "webhook secret" in fails("remove-key", CORRAL_TASK_ID="x")
+    keychain.behave("locked")
+    assert "set-key --webhook --file" in fails("set-key", said=KEY)
+    assert corral(tmp_path, "set-key", "--webhook", "--file", said=KEY).returncode == 0
+    (folder := sealed / ".config" / "corral").joinpath("webhook-secret.secret").write_bytes(bytes(32))
+    with pytest.raises(ApiKeyUnavailable, match="The webhook secret in") as refused:
+        WebhookSecret({"XDG_CONFIG_HOME": str(folder.parent)}).find()
+    assert "set-key --webhook" in refused.value.remedy
 
 
 @pytest.mark.req("FR-CONFIG-004")

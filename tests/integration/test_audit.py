@@ -44,6 +44,9 @@ def test_what_agents_and_people_do_is_on_record_and_stays_whole(house: Coordinat
     house.run("task", "cancel", task, check=False, CORRAL_SESSION_ID="two")
     assert "error" not in house.ask("POST", "/tasks/claim", {"session_id": "one"})
     house.ask("POST", "/locks/acquire", {"session_id": "one", "paths": ["b.txt"]})
+    house.ask(
+        "POST", "/messages", {"session_id": "one", "to": ["two"], "subject": "Hush", "body": "for your eyes only"}
+    )
     (house.root / ".corral" / "local.yaml").write_text("locks: {ttl_s: 77}\n")
     eventually(lambda: lines(house, "--action", "config.change"))
 
@@ -57,6 +60,9 @@ def test_what_agents_and_people_do_is_on_record_and_stays_whole(house: Coordinat
         (one, "tool.Read", {"status": "called"}),
     ]
     assert one in denial
+    (letter,) = lines(house, "--action", "message.send")
+    assert letter["parameters"]["body"] == "(18 characters)" and letter["parameters"]["subject"] == "Hush"
+    assert "eyes only" not in str(lines(house))
     of_task = {line["action"]: line for line in lines(house, "--task", task[:8], "--since", "1h")}
     assert {"task.submit", "task.submitted", "task.claimed", "task.started", "task.dead", "task.cancel"} <= set(of_task)
     assert of_task["task.submit"]["agent_id"] == user_name() and of_task["task.dead"]["result"]["status"] == "failed"

@@ -131,3 +131,21 @@ def test_what_is_meant_must_be_said(house: Coordinated) -> None:
     for args in (("message", "show"), ("session", "show"), ("session", "end"), ("handoff", "show"), ("agent", "show")):
         done = house.run(*args, "", check=False)
         assert done.returncode == 2 and "is empty" in done.stderr and "Traceback" not in done.stderr, args
+
+
+def test_a_target_that_is_no_branch_is_refused_when_its_task_is_submitted(house: Coordinated) -> None:
+    words = ("task", "submit", "--title", "Land it", "--command", "true", "--target")
+    refused = house.run(*words, "mian", check=False)
+    assert refused.returncode == 2 and "There is no branch 'mian' to land on. Did you mean 'main'?" in refused.stderr
+    odd = house.run(*words, "a..b", check=False)
+    assert odd.returncode == 2 and "'a..b' is not a usable branch name." in odd.stderr
+    speaker = house.client()
+    with pytest.raises(InvalidInput) as batch:
+        speaker.request("POST", "/tasks/batch", {"tasks": [{"title": "Land it", "command": "true", "target": "a..b"}]})
+    speaker.close()
+    (error,) = batch.value.details["errors"]
+    assert (error["index"], error["field"]) == (0, "target")
+    odd = house.run(*words, "--all", check=False)
+    assert odd.returncode == 2 and "not a usable branch name" in odd.stderr
+    assert house.ask("GET", "/tasks") == []
+    house.run(*words, "main")

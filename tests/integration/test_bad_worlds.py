@@ -327,8 +327,12 @@ def test_a_prompt_without_claude_is_refused_at_once(house: Coordinated, tmp_path
     assert house.json("task", "list") == []
 
 
-def test_a_task_for_a_target_that_does_not_exist_fails_once_and_says_why(house: Coordinated) -> None:
+def test_a_task_whose_target_was_deleted_before_its_start_fails_once_and_says_why(house: Coordinated) -> None:
+    git(house.root, "branch", "no-such-branch")
+    house.run("pause")
     task = house.submit("nowhere", "echo x > x", "--target", "no-such-branch")
+    git(house.root, "branch", "-d", "no-such-branch")
+    house.run("resume")
     assert house.run("wait", task, "--timeout", "30", check=False).returncode == 1
     row = house.json("task", "detail", task)
     assert (row["status"], row["attempts"]) == ("failed", 1)

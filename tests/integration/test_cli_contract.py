@@ -13,6 +13,7 @@ from tests.coordinated import Coordinated
 from tests.integration.refusals import refused
 
 TASK = {"task_id", "title", "status", "outcome", "priority", "created_at", "number", "agent", "template", "progress"}
+TASK |= {"parent_task_id", "step"}
 TASK_DETAIL = TASK | {
     "error_code", "error_message", "attempts", "result", "worktree", "branch", "usage", "merge"
 }  # fmt: skip

@@ -99,3 +99,29 @@ def test_a_hook_that_is_no_shell_script_is_called_and_given_back(make_repo: Call
         assert (file.is_symlink() and file.readlink() == program) == (there == "link")
         assert os.path.lexists(file) == (there is not None)
         file.unlink(missing_ok=True)
+
+
+@pytest.mark.req("FR-CLI-003")
+def test_a_hook_of_the_checkout_alone_is_changed_only_by_who_was_told_so(house: Coordinated) -> None:
+    root, hook = house.root, house.root / ".husky" / "pre-commit"
+    git(root, "config", "core.hooksPath", ".husky")
+    hook.parent.mkdir()
+    hook.write_text("#!/bin/sh\necho ran >> ../ran\n")
+    hook.chmod(0o755)
+    before = hook.read_bytes()
+    told = house.run("guard", "install", check=False)
+    assert told.returncode != 0 and hook.read_bytes() == before
+    assert "hook of this checkout alone" in told.stdout and "Git tracks" not in told.stdout
+    git(root, "add", ".husky")
+    git(root, "commit", "-q", "-m", "hooks")
+    assert "Git tracks the file" in house.run("guard", "install", check=False).stdout
+    side = root.parent / "side"
+    git(root, "worktree", "add", "-q", "-b", "side", str(side))
+    for folder in (root, side):
+        house.run("guard", "install", "--yes", cwd=folder)
+        assert guard_hook.is_in(folder / ".husky" / "pre-commit")
+        assert commit(folder, "--allow-empty").returncode == 0
+    git(root, "config", "core.hooksPath", str(root.parent / "shared"))
+    assert "others may share it" in house.run("guard", "install", check=False).stdout
+    house.run("guard", "remove")
+    assert [(folder / ".husky" / "pre-commit").read_bytes() for folder in (root, side)] == [before, before]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import shutil
-import subprocess
+import shlex
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -20,9 +19,9 @@ from corral.errors import InvalidInput
 from tests.coordinated import Coordinated, eventually
 from tests.scene import add_needs, make_repository
 from tests.screens import Player, play
+from tests.tmux import TMUX, Tmux, Window
 
 NASTY = "[bold red]x[/] \x1b[31m\u202emoc"
-TMUX = shutil.which("tmux")
 
 
 @pytest.fixture
@@ -48,7 +47,9 @@ def test_three_things_that_need_a_person_are_seen_at_once_and_settled_with_a_key
         assert "a approve" in lines[3] and "r retry" in lines[4] and "r retry" in lines[5]
         assert lines[0].startswith(" Corral  shop → main") and lines[0].endswith("live")
         await player.press("a")
-        await player.sees("Approve this change?", "+Run pytest -q before each commit.")
+        await player.sees(
+            "Approve this change?", "Describe how to test  corral/task-", "+Run pytest -q before each commit."
+        )
         await player.press("escape")
         assert shop.ask("GET", f"/merges/{held}")["state"] == "held", "Escape approves nothing"
         await player.press("a")
@@ -58,10 +59,12 @@ def test_three_things_that_need_a_person_are_seen_at_once_and_settled_with_a_key
         await player.press("enter")
         page = await player.sees("Dead task", "what to do", "price is no number")
         assert any("r retry" in line and "d dismiss" in line for line in page), "the keys of the row work there too"
-        await player.press("d")
+        await player.press("escape", "l")
+        await player.sees("(end)", "Esc back")
+        await player.press("escape", "j", "k", "d")  # back from the output to the row
         await player.sees("Needs you  1", "Dismissed")
         await player.press("r")
-        await player.sees("Nothing needs you.")
+        await player.sees("Nothing needs you.", "Last: a session: ended")
         await player.until(lambda _: outcome(shop, ids["conflict"]) == "nothing to land")
 
     play(shop, script)
@@ -163,8 +166,8 @@ def test_more_tasks_than_a_page_has_are_all_there(house: Coordinated) -> None:
 
     async def script(player: Player) -> None:
         await player.sees("paused", "u resume", "Tasks 2,000")
-        await player.press("2", "G")
-        await player.sees("Task x0")
+        await player.press("2", "G")  # they stand in the order in which they start
+        await player.sees("Task x1999")
         await player.press("slash", *"x1999", "enter")
         await player.sees("/x1999: 1 of 2,000", "Task x1999")
         await player.press("g", "plus")
@@ -215,69 +218,33 @@ def test_without_a_terminal_it_says_so(house: Coordinated) -> None:
 # -- in a real terminal -------------------------------------------------------------------------------------------
 
 
-class Terminal:
-    """A terminal of tmux in which the screen runs."""
-
-    def __init__(self, folder: Path, house: Coordinated, *settings: str, size: tuple[int, int] = (80, 24)) -> None:
-        self._socket = str(folder / "tmux")
-        self.written = folder / "written"
-        code = folder / "code"
-        source = Path(__file__).resolve().parents[2] / "daemon"
-        exports = " ".join(f"export {one};" for one in (f"PYTHONPATH={source}", "SHELL=/bin/sh", *settings))
-        command = (
-            f"{exports} cd {house.root}; {sys.executable} -m corral -i; echo $? > {code}; echo left; exec sleep 600"
-        )
-        self.code = code
-        width, height = map(str, size)
-        self._run("-f", "/dev/null", "new-session", "-d", "-x", width, "-y", height, f"sh -c '{command}'")
-
-    def _run(self, *args: str) -> str:
-        done = subprocess.run([str(TMUX), "-S", self._socket, *args], capture_output=True, text=True, check=True)
-        return done.stdout
-
-    def press(self, *keys: str) -> None:
-        self._run("send-keys", *keys)
-
-    def screen(self, *how: str) -> str:
-        return self._run("capture-pane", "-p", *how)
-
-    def sees(self, *wanted: str) -> str:
-        return str(eventually(lambda: (text := self.screen()) and all(one in text for one in wanted) and text))
-
-    def record(self) -> None:
-        """Write down from here on what the program writes to the terminal."""
-        self._run("pipe-pane", f"cat >> {self.written}")
-
-    def end(self) -> None:
-        self._run("kill-server")
+Open = Callable[..., Window]
+"""Opens the screen of a project in a terminal; then says how it has ended."""
 
 
 @pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+def terminal(tmp_path: Path) -> Iterator[Open]:
     if TMUX is None:
         pytest.skip("tmux is not installed: the screen ran without a terminal alone")
-    made: list[Terminal] = []
+    server = Tmux(tmp_path)
+    source = str(Path(__file__).resolve().parents[2] / "daemon")
 
-    def start(house: Coordinated, *settings: str, **how: Any) -> Terminal:
-        folder = tmp_path / f"terminal{len(made)}"
-        folder.mkdir()
-        made.append(Terminal(folder, house, *settings, **how))
-        return made[-1]
+    def start(house: Coordinated, size: tuple[int, int] = (80, 24), **settings: str) -> Window:
+        command = f'{shlex.quote(sys.executable)} -m corral -i; echo "left with $?"; exec sleep 600'
+        env = {**os.environ, "PYTHONPATH": source, "SHELL": "/bin/sh", **settings}
+        return server.open(["sh", "-c", command], cwd=house.root, env=env, size=size)
 
     yield start
-    for one in made:
-        one.end()
+    server.end()
 
 
 @pytest.mark.req("FR-CLI-008")
-def test_in_a_real_terminal_it_is_quiet_acts_and_gives_the_terminal_back(
-    house: Coordinated, terminal: Callable[..., Terminal]
-) -> None:
+def test_in_a_real_terminal_it_is_quiet_acts_and_gives_the_terminal_back(house: Coordinated, terminal: Open) -> None:
     task_id = house.submit("Ask for it", "echo Obey. >> CLAUDE.md; echo more >> README.md")
     eventually(lambda: outcome(house, task_id) == "held")
-    screen = terminal(house)
+    screen, written = terminal(house), house.root.parent / "written"
     assert "approval" in screen.sees("Needs you  1", "a approve", "1  held")
-    screen.record()
+    screen.record(written)
     screen.press("o")  # a shell in a worktree with the work, and back
     screen.sees("brings you back")
     screen.press("pwd; git log -1 --format=%s", "Enter")
@@ -288,29 +255,59 @@ def test_in_a_real_terminal_it_is_quiet_acts_and_gives_the_terminal_back(
     screen.sees("Approve this change?", "+Obey.")
     screen.press("y")
     screen.sees("Nothing needs you.", "1  landed")
-    assert b"\x1b[38;2;" in screen.written.read_bytes() or b"\x1b[3" in screen.written.read_bytes()
+    assert b"\x1b[38;2;" in written.read_bytes() or b"\x1b[3" in written.read_bytes()
 
     def is_quiet() -> bool:
-        size = screen.written.stat().st_size
+        size = written.stat().st_size
         time.sleep(3)  # how long nothing is drawn, which no condition tells
-        return screen.written.stat().st_size == size
+        return written.stat().st_size == size
 
     assert eventually(is_quiet)
     screen.press("C-c")
-    screen.sees("left")
-    assert screen.code.read_text() == "0\n" and "Needs you" not in screen.screen()
+    assert "Needs you" not in screen.sees("left with 0")
     assert house.daemon_pid() is not None
 
 
-def test_in_a_poor_terminal_it_draws_without_colour_and_in_ascii(
-    house: Coordinated, terminal: Callable[..., Terminal]
-) -> None:
+def test_in_a_poor_terminal_it_draws_without_colour_and_in_ascii(house: Coordinated, terminal: Open) -> None:
     house.submit("Grüße [b]x[/b]", "true")
-    screen = terminal(house, "NO_COLOR=1", "LC_ALL=C", size=(60, 16))
+    screen = terminal(house, NO_COLOR="1", LC_ALL="C", size=(60, 16))
     lines = screen.sees("Gr\\xfc\\xdfe [b]x[/b]", "> ")
     assert lines.isascii()
     drawn = screen.screen("-e")
     assert not re.search(r"\x1b\[[\d;]*(3[0-7]|4[0-7]|[34]8)[\d;]*m", drawn), "no colours"
     screen.press("q")
-    screen.sees("left")
-    assert screen.code.read_text() == "0\n"
+    screen.sees("left with 0")
+
+
+@pytest.mark.req("FR-CLI-008")
+def test_in_a_real_terminal_a_conversation_is_read_and_resumed_and_the_bell_rings(
+    coordinate: Callable[..., Coordinated], terminal: Open, tmp_path: Path
+) -> None:
+    tool = {"type": "tool_use", "name": "Read", "input": {"file_path": "README.md"}}
+    answer = {"type": "assistant", "message": {"content": [{"type": "text", "text": "I look."}, tool]}}
+    result = {"type": "result", "subtype": "success", "result": "The answer.", "num_turns": 1}
+    client = tmp_path / "client"
+    resumed = 'if [ "$1" = --resume ]; then echo "resumed $2"; pwd; read enter; exit; fi'
+    client.write_text(f"#!/bin/sh\n{resumed}\nread prompt\necho '{json.dumps(answer)}'\necho '{json.dumps(result)}'\n")
+    client.chmod(0o755)
+    runner = f"runners: {{claude: {{command: {client}}}}}\nworktrees: {{pool_min_files: 0}}\n"
+    house = coordinate(config=f"{runner}notifications: {{bell: true}}\n")
+    task = house.json("task", "submit", "--title", "Ask", "--prompt", "Do it.")["task_id"]
+    house.run("wait", task)
+    session = house.ask("GET", f"/tasks/{task}/detail")["attempt_history"][-1]["session_id"]
+    screen, written = terminal(house), tmp_path / "written"
+    screen.sees("Nothing needs you.", "Ask", "live")
+    screen.record(written)
+    house.submit("Fail", "exit 3", "--retries", "0")
+    screen.sees("Needs you  1", "dead task")
+    assert written.read_bytes().count(b"\a") == 1
+    screen.press("2", "j", "l")
+    assert '"type"' not in screen.sees("I look.", "> Read README.md", "(end)")
+    screen.press("Escape")
+    screen.sees("[Tasks 2]")
+    screen.press("t")
+    screen.sees("corral attach 1", "y run it here")
+    screen.press("y")
+    screen.sees(f"resumed {session}", ".corral/worktrees/")
+    screen.press("Enter")
+    screen.sees("[Tasks 2]")

@@ -69,6 +69,7 @@ def test_the_briefing_says_how_much_mail_waits_and_urgent_mail_holds_a_stop_once
     assert house.hook("Stop", "ben", stop_hook_active=True) == {}
     held = house.hook("Stop", "ben", stop_hook_active=False)
     assert held["decision"] == "block" and "| Stop the press" in held["reason"] and "How are you" not in held["reason"]
+    assert held["systemMessage"].startswith("Corral: mail from ") and held["systemMessage"].count("\n") == 0
     status = {row["session_id"]: row["status"] for row in house.ask("GET", "/sessions")}
     assert status["ben"] == "active"
     assert house.hook("Stop", "ben", stop_hook_active=True) == {}

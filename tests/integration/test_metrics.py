@@ -85,6 +85,7 @@ def test_prometheus_reads_the_same(house: Coordinated) -> None:
     assert found["corral_tasks_finished_total", ("command", "failed")] == 1
     assert found["corral_task_failures_total", ("command_failed",)] == 1
     assert found["corral_tasks", ("completed",)] == 1
+    assert found["corral_needs_you", ("failed_task",)] == 1 and found["corral_sessions", ("idle",)] == 1
     assert found["corral_hook_seconds_count", ()] >= 1
     assert found["corral_daemon_memory_bytes", ()] > 10e6
 
@@ -146,7 +147,26 @@ def test_durations_tokens_and_cost_are_those_of_the_attempts(database: Database)
 def test_a_hostile_name_does_not_break_the_scrape(database: Database) -> None:
     rows = [finished(1, "completed", agent='a"\n} 1 \u202e')]
     process = {"memory_mb": 1.0, "cpu_s": 1.0}
-    text = exposition.text(collected(database, rows, "agent"), process, Latencies()).decode()
+    present: dict[str, dict[str, int]] = {"needs_you": {}, "merges": {}, "sessions": {}}
+    found = collected(database, rows, "agent")
+    text = exposition.text(found, exposition.counters(found), present, process, Latencies()).decode()
     names = [sample.labels["agent"] for family in text_string_to_metric_families(text) for sample in family.samples
              if sample.name == "corral_tokens_total"]  # fmt: skip
     assert names == ['a"\n} 1 \u202e']
+
+
+@pytest.mark.req("FR-MONITOR-003")
+def test_no_counter_goes_down_when_a_failed_task_is_tried_again_and_its_next_failure_counts(house: Coordinated) -> None:
+    again = house.root.parent / "again"
+    task_id = house.submit("bad", f"while [ -e {again} ]; do sleep 0.1; done; exit 3")
+    house.run("wait", task_id, "--timeout", "60", check=False)
+    failures = ("corral_task_failures_total", ("command_failed",))
+    before = families(house)
+    again.touch()
+    house.run("task", "retry", task_id)
+    running = families(house)
+    assert (before[failures], running[failures]) == (1, 1)
+    assert all(running[key] >= number for key, number in before.items() if key[0].endswith("_total"))
+    again.unlink()
+    house.run("wait", task_id, "--timeout", "60", check=False)
+    assert families(house)[failures] == 2

@@ -123,9 +123,19 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
         "/runners",
         "/teams/validation",
         "/worktrees/at-risk",
+        "/alerts",
+        "/keys",
+        "/trust",
     ):
         ask(f"GET {name}")
     ask("GET /agents/{name}", name="implementer")
+    ask("GET /agents/{name}/versions", name="implementer")
+    ask("GET /agents/{name}/versions/{version}", name="implementer", version="1.0.0")
+    ask("GET /agents/{name}/diff", name="implementer", query="?before=1.0.0&after=1.0.0")
+    ask("GET /agent-record")
+    ask("POST /agents/{name}/pin", name="implementer")
+    ask("GET /agent-choices")
+    ask("DELETE /agents/{name}/pin", name="implementer")
 
     ask("POST /sessions")
     ask("POST /sessions", {"session_id": "s-2", "agent_name": "Cedar"})
@@ -190,6 +200,7 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     ask("GET /wait", query=f"?task={done}&timeout_s=20")
     ask("GET /tasks")
     ask("GET /tasks/{task_id}", task_id=done)
+    ask("POST /tasks/{task_id}/feedback", task_id=done)
     ask("GET /tasks/{task_id}/log", task_id=done)
     ask("GET /tasks/{task_id}/follow", task_id=done)
     (merge,) = ask("GET /merges")
@@ -212,6 +223,14 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     ask("POST /dead-letters/retry", {"task_ids": [gone]})
     ask("GET /wait", query=f"?task={gone}&timeout_s=20")
     ask("POST /dead-letters/clear")
+    until = [{"kind": "tests", "command": "echo 3 failed, 12 passed"}]
+    loop = ask("POST /tasks", {"title": "Repeat", "command": "echo x > looped.txt", "loop": {"until": until}})[
+        "task_id"
+    ]
+    ask("GET /wait", query=f"?task={loop}&timeout_s=20")
+    ask("GET /loops")
+    for operation in ("GET /loops/{loop_id}", "GET /loops/{loop_id}/history", "GET /loops/{loop_id}/diff"):
+        ask(operation, loop_id=loop)
     ask("POST /tasks/{task_id}/cancel", task_id=ask("POST /tasks", review)["task_id"])
 
     made = ask("POST /worktrees")

@@ -118,14 +118,14 @@ def test_a_template_that_does_not_exist_is_refused_and_those_that_do_are_named(
     coordinate: Callable[..., Coordinated], tmp_path: Path
 ) -> None:
     house = coordinate(config="supervisor: {max_agents: 0}")
-    submit = ("task", "submit", "--title", "x", "--command", "true", "--template")
+    submit = ("task", "submit", "--title", "x", "--template")
     refused = house.run(*submit, "fix", check=False)
     assert refused.returncode == 2 and "there is no template 'fix'" in refused.stderr and "are none" in refused.stderr
     folder = house.root / ".corral" / "templates"
     folder.mkdir(exist_ok=True)
-    (folder / "fix.yaml").write_text("title: fix\n")
-    (folder / "add-page.yaml").write_text("title: add\n")
-    (house.root / ".corral" / "secret.yaml").write_text("x: 1\n")
+    (folder / "fix.yaml").write_text("name: fix\ncommand: 'true'\n")
+    (folder / "add-page.yaml").write_text("name: add-page\nprompt: 5\n")
+    (house.root / ".corral" / "secret.yaml").write_text("name: secret\ncommand: 'true'\n")
     assert house.json("task", "detail", house.json(*submit, "fix")["task_id"])["template"] == "fix"
     for bad in ("../secret", "./fix", "fix.yaml", "Fix/..", ".", "..", "fix\n", str(folder / "fix")):
         refused = house.run(*submit, bad, "--json", check=False)
@@ -133,11 +133,95 @@ def test_a_template_that_does_not_exist_is_refused_and_those_that_do_are_named(
         assert refused.returncode == 2 and "there are: add-page, fix" in error["message"], bad
         assert error["remedy"] and error["details"]["errors"][0]["field"] == "template"
     file = tmp_path / "batch.yaml"
-    file.write_text("- {title: one, command: 'true', template: fix}\n- {title: two, command: 'true', template: nix}\n")
+    file.write_text("- {title: one, template: fix}\n- {title: two, template: nix}\n- {template: add-page}\n")
     refused = house.run("task", "batch-submit", "--file", str(file), check=False)
-    assert refused.returncode == 2 and "task 2 of 2: template: there is no template 'nix'" in refused.stderr
+    assert refused.returncode == 2 and "task 2 of 3: template: there is no template 'nix'" in refused.stderr
+    assert "task 3: template: The task template add-page.yaml has 1 error. line 2: prompt" in refused.stderr
     assert len(house.json("task", "list")) == 1, "all or nothing"
     assert [row["title"] for row in house.json("task", "list", "--template", "fix")] == ["x"]
+
+
+PAGE = """\
+name: page
+description: Write a page.
+parameters: {NAME: {description: Its name.}, LINES: {type: integer, default: 1}}
+title: Page {{ NAME }}
+command: |
+  name={{ NAME }}
+  for _ in $(seq {{ LINES }}); do printf '%s\\n' "$name" >> page.txt; done
+claims: [page.txt]
+priority: 9
+"""
+
+
+@pytest.mark.req("FR-QUEUE-001", "FR-TMPL-004")
+def test_a_task_of_a_template_does_what_it_says_with_the_values_that_were_given(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    house = coordinate()
+    folder = house.root / ".corral" / "templates"
+    folder.mkdir(exist_ok=True)
+    (folder / "page.yaml").write_text(PAGE)
+    hostile = 'it\'s "$(touch pwned)"; `touch pwned`'
+    made = house.json("task", "submit", "--template", "page", "--set", f"NAME={hostile}", "--set", "LINES=2")
+    house.run("wait", made["task_id"])
+    detail = house.json("task", "detail", made["task_id"])
+    assert (detail["template"], detail["priority"], detail["claims"]) == ("page", 9, ["page.txt"])
+    assert detail["input_data"] == {"NAME": hostile, "LINES": 2} and made["title"] == f"Page {hostile}"
+    assert (house.root / "page.txt").read_text() == f"{hostile}\n" * 2 and not (house.root / "pwned").exists()
+    refusals = {
+        (): "input_data.NAME: the template 'page' needs a value",
+        ("--set", "NAME=x", "--set", "LINES=some"): "input_data.LINES: must be of type integer (it is 'some')",
+        ("--set", "NAME=x", "--set", "COLOUR=red"): "has no such parameter; it has: NAME, LINES",
+        ("--set", "NAME=x", "--command", "true"): "command: the template 'page' says what is done",
+        ("--set", "NAME"): "does not set a parameter",
+        ("--set", "NAME=x", "--set", "NAME=y"): "is set twice",
+    }
+    for arguments, told in refusals.items():
+        refused = house.run("task", "submit", "--template", "page", *arguments, check=False)
+        assert refused.returncode == 2 and told in refused.stderr, (arguments, refused.stderr)
+    assert (
+        "--set needs --template"
+        in house.run("task", "submit", "--title", "x", "--command", "y", "--set", "A=1", check=False).stderr
+    )
+    given = tmp_path / "input.json"
+    given.write_text('{"NAME": "from a file"}')
+    made = house.json(
+        "task", "submit", "--template", "page", "--input", str(given), "--title", "Mine", "--priority", "5"
+    )
+    assert made["title"] == "Mine" and house.json("task", "detail", made["task_id"])["priority"] == 5
+    assert len(house.json("task", "list")) == 2
+
+
+@pytest.mark.req("FR-TMPL-004")
+def test_task_templates_are_listed_shown_and_checked_without_a_daemon(coordinate: Callable[..., Coordinated]) -> None:
+    house = coordinate()
+    assert "No task templates" in house.run("template", "list").stdout
+    assert house.json("template", "validate") == {"valid": True, "checked": 0, "errors": []}
+    folder = house.root / ".corral" / "templates"
+    folder.mkdir(exist_ok=True)
+    (folder / "page.yaml").write_text(PAGE)
+    assert house.run("template", "validate").stdout == "1 file is valid.\n"
+    (folder / "bad.yaml").write_text('name: bad\nparameters: {A: }\ncommand: echo "{{ A }}"\n')
+    (folder / "bad.yml").write_text("")
+    rows = {row["name"]: row for row in house.json("template", "list")}
+    assert rows["page"]["parameters"] == ["NAME", "LINES"] and rows["page"]["kind"] == "command"
+    assert "within double quotes" in rows["bad"]["problem"] and rows["bad"]["kind"] is None
+    shown = house.json("template", "show", "page")
+    assert shown["parameters"]["NAME"] == {
+        "required": True,
+        "type": "string",
+        "description": "Its name.",
+        "choices": None,
+    }
+    assert shown["parameters"]["LINES"]["default"] == 1 and shown["command"].startswith("name={{ NAME }}\n")
+    refused = house.run("template", "validate", check=False)
+    assert refused.returncode == 2 and ".corral/templates/bad.yaml:3: command: {{ A }} stands within" in refused.stdout
+    assert ".corral/templates/bad.yml: the file must be called NAME.yaml" in refused.stdout
+    assert house.run("template", "validate", ".corral/templates/page.yaml").returncode == 0
+    for command in (("show", "nope"), ("show", "../x"), ("validate", "nowhere")):
+        assert house.run("template", *command, check=False).returncode == 3
+    assert house.daemon_pid() is None
 
 
 @pytest.mark.req("FR-SWARM-003")

@@ -24,11 +24,12 @@ from corral.git.process.command import open_checkout, open_repository
 from corral.models.events import EventKind
 from corral.models.instants import iso
 from corral.server.upkeep.collection import Collection
-from corral.server.upkeep.retention import Retention, Round
+from corral.server.upkeep.retention import EVERY, Retention, Round
 from corral.store import events
 from corral.store import retention as retention_rows
 from corral.store import schema as tables
 from corral.store import schema_coordination as talk
+from corral.store import schema_project as project_tables
 from corral.store.engine import database as engine
 from corral.store.engine.database import Database
 from corral.store.merges import receipts as receipt_rows
@@ -476,3 +477,71 @@ def test_the_daemon_rotates_the_log_of_hooks_at_its_start(house: Coordinated) ->
     house.run("daemon", "start")
     assert hook_log.with_name("hook.log.1").stat().st_size == 2_000_000
     assert hook_log.stat().st_size < 1000
+
+
+@pytest.mark.req("FR-LOOP-005")
+def test_the_refs_of_a_loop_go_once_it_landed_or_its_task_is_gone_and_its_history_stays(world: World) -> None:
+    head = commit(world.root, {"work.txt": "work"})
+    receipt = world.db.write(
+        lambda conn: receipt_rows.add(
+            conn, tree="t", fingerprint="f", status=tables.ReceiptStatus.PASSED, now=LATER, exit_code=0
+        )
+    )
+    for name, state in (("landed", "landed"), ("open", "queued"), ("limits", None), ("gone", None)):
+        if name != "gone":
+            world.task(name, is_open=False)
+        if state is not None:
+            world.merge(f"of-{name}", state, task_id=name, receipt_id=receipt["receipt_id"])
+        loop = {"task_id": name, "title": name, "spec": {"until": []}, "counted_from": 0, "created_at": iso(THEN)}
+        world.put(project_tables.loops, **loop)
+        world.put(
+            project_tables.loop_iterations, task_id=name, iteration=1, attempt=1, session_id="s", base_sha=head,
+            head_sha=head, verdict="not_converged", is_success=True, record="{}", duration_s=1.0,
+            started_at=iso(THEN), ended_at=iso(THEN),
+        )  # fmt: skip
+        for which in ("1", "best"):
+            git(world.root, "update-ref", f"refs/corral/loops/{name}/{which}", head)
+
+    def held() -> set[str]:
+        return set(git(world.root, "for-each-ref", "--format=%(refname:lstrip=3)", "refs/corral/loops/").split())
+
+    world.round(THEN + timedelta(days=1))
+    assert held() == {f"{name}/{which}" for name in ("landed", "open", "limits") for which in ("1", "best")}
+    assert world.round().removed["loops"] == 2
+    assert held() == {f"{name}/{which}" for name in ("open", "limits") for which in ("1", "best")}
+    assert world.all(project_tables.loop_iterations.c.task_id) == {"landed", "open", "limits", "gone"}
+    assert world.all(project_tables.loops.c.task_id) == {"landed", "open", "limits", "gone"}
+
+
+def test_a_log_that_cannot_be_deleted_keeps_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        (folder := world.logs / "tasks" / name).mkdir(parents=True)
+        (folder / "1.log").write_text("old")
+        os.utime(folder / "1.log", (THEN.timestamp(), THEN.timestamp()))
+    unlink = Path.unlink
+
+    def refuse(path: Path, *, missing_ok: bool = False) -> None:
+        if path.parent.name == "a":
+            raise PermissionError(1, "Operation not permitted", str(path))
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)  # as for a file that the system protects
+    done = world.round()
+    assert [file.parent.name for file in sorted(world.logs.glob("tasks/*/1.log"))] == ["a"]
+    assert (done.removed["logs"], done.problems["logs"]) == (2, "1.log: Operation not permitted")
+    assert "1.log" in world.faults["retention"].what
+
+
+def test_a_clock_that_jumps_deletes_nothing_for_an_hour_and_one_set_back_delays_no_round(world: World) -> None:
+    world.event("lock.acquired")
+    now = THEN + timedelta(minutes=1)
+    world.job.step(THEN)
+    due = world.job.step(now)
+    assert due == now + EVERY
+    assert world.job.step(LATER) == LATER + EVERY
+    assert world.all(tables.events.c.event_id), "the clock may be wrong"
+    assert world.job.step(now + EVERY) == now + 2 * EVERY
+    assert world.all(tables.events.c.event_id), "it was, and nothing is lost"
+    world.job.step(LATER)
+    assert world.job.step(LATER + EVERY) == LATER + 2 * EVERY
+    assert not world.all(tables.events.c.event_id), "it is right, and stays so"

@@ -110,6 +110,20 @@ def test_a_budget_that_is_nearly_used_up_holds_models_and_nobody_else_and_is_tol
     assert "limit.cleared" in kinds(house)
 
 
+@pytest.mark.req("FR-SWARM-008", "FR-LOOP-002")
+def test_a_loop_of_a_command_that_a_model_judges_is_held_too_and_says_why(swarm: Callable[..., House]) -> None:
+    house = swarm(limits={"tokens_per_day": 1000})
+    house.until_status(prompt(house, "echo 900 9 > used; sleep 1.5; rm used"), "completed")
+    judged = house.submit("true", loop={"until": [{"kind": "judge", "rubric": "Good."}], "max_iterations": 1})
+    tested = house.submit("true", loop={"until": [{"kind": "tests", "command": "true"}]})
+    house.until_status(tested, "completed")
+    assert house.status(judged) == "pending" and not house.detail(judged)["attempt_history"]
+    reason = delay(house, judged) or ""
+    assert "`limits.tokens_per_day` is used to 90" in reason and "judged by a model" in reason
+    house.settings = Settings()
+    house.until_status(judged, "failed")
+
+
 @pytest.mark.req("FR-SWARM-008")
 def test_past_a_budget_workers_of_models_are_stopped_and_their_task_is_not_charged(swarm: Callable[..., House]) -> None:
     house = swarm(limits={"tokens_per_day": 1000}, supervisor={"stop_grace_s": 0.5}, tasks={"on_interrupted": "fail"})

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.browsing import link
 from tests.coordinated import Coordinated, eventually
+from tests.scene import add_needs, make_repository
 
 CHROMIUM = shutil.which("chromium")
 OPTIONS = [
@@ -135,6 +137,9 @@ def test_a_person_sees_what_needs_them_as_it_happens_and_settles_it_in_the_page(
         assert _violations(page) == [], path
         narrow.page.goto(base + path)
         assert narrow.page.evaluate("document.documentElement.scrollWidth") <= 400, path
+    narrow.page.goto(f"{base}/tasks")
+    box = narrow.page.locator("td .unseen").first.bounding_box()
+    assert box and box["width"] > 20, "a number without its column's head says what it is"
     narrow.page.goto(base)
     assert _violations(narrow.page) == []  # the colours of the dark
 
@@ -175,3 +180,111 @@ def test_a_page_says_when_the_daemon_is_gone_goes_on_when_it_is_back_and_says_wh
     house.submit("One more", "true")
     sync_api.expect(trouble).to_contain_text("corral web", timeout=WAIT_MS)
     assert one.complaints == []
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Coordinated]:
+    """A repository in which a conflict, a dead task and an approval need a person."""
+    house = make_repository(tmp_path / "shop")
+    yield house
+    house.stop()
+
+
+@pytest.mark.req("FR-MONITOR-002")
+def test_what_needs_a_person_is_settled_with_the_keys_of_the_terminal_screen(
+    shop: Coordinated, window: Callable[..., Window]
+) -> None:
+    ids = add_needs(shop)
+    held = shop.ask("GET", f"/merges/{ids['held']}")["merge_id"]
+    one = window()
+    page, keyboard = one.page, one.page.keyboard
+    page.goto(link(shop))
+    home = page.url
+    sync_api.expect(page.locator("#pulse")).to_contain_text("live")
+    assert page.locator("#needs .kind").all_inner_texts() == ["Approval", "Dead task", "Conflict"]
+    current, heading = page.locator(".card.current"), page.get_by_role("heading", level=1)
+
+    # the first row is the current one; a key that its buttons do not have does nothing
+    sync_api.expect(current).to_contain_text("Describe how to test")
+    keyboard.press("r")
+    keyboard.press("?")
+    dialog = page.get_by_role("dialog")
+    sync_api.expect(dialog).to_contain_text("asks first")
+    assert not _takes(page, "a"), "nothing behind the list"
+    assert _violations(page) == []
+    keyboard.press("Escape")
+    sync_api.expect(dialog).to_be_hidden()
+    assert (page.url, shop.ask("GET", f"/merges/{held}")["state"]) == (home, "held")
+
+    # an approval is asked for, on the diff: Escape leaves it, y gives it
+    keyboard.press("a")
+    sync_api.expect(heading).to_contain_text("Describe how to test")
+    keyboard.press("Escape")
+    page.wait_for_url("**/merges/*")
+    page.goto(home)
+    keyboard.press("a")
+    sync_api.expect(page.locator(".diff")).to_contain_text("Run pytest -q")
+    keyboard.press("y")
+    sync_api.expect(page.get_by_role("status").filter(has_text="Approved")).to_be_visible()
+    eventually(lambda: shop.ask("GET", f"/merges/{held}")["state"] == "landed")
+
+    # j and k go from row to row; the row stays the current one when others come before it
+    page.goto(home)
+    sync_api.expect(current).to_contain_text("Import the catalogue")
+    keyboard.press("j")
+    keyboard.press("j")
+    keyboard.press("k")
+    keyboard.press("k")
+    keyboard.press("j")
+    sync_api.expect(current).to_contain_text("Rename the header")
+    again = current.locator("form", has=page.get_by_role("button", name="Retry"))
+    assert again.get_attribute("action") == f"/tasks/{ids['conflict']}/retry"  # its commits would conflict again
+    shop.submit("Fails meanwhile", "exit 3")
+    sync_api.expect(page.locator("#needs .card")).to_have_count(3)
+    sync_api.expect(current).to_contain_text("Rename the header")
+    assert not _takes(page, "d", "ctrlKey"), "the browser's own keys stay its own"
+    keyboard.press("d")
+    sync_api.expect(heading).to_contain_text("Rename the header")
+    keyboard.press("y")
+    eventually(lambda: shop.ask("GET", f"/tasks/{ids['conflict']}/detail")["outcome"] == "dismissed")
+    page.wait_for_url("**done=dismiss*")  # what it leads to is there: else it comes between the next page and this one
+
+    # no key acts while somebody types, or after they turned the keys off
+    page.goto(f"{home}tasks/{ids['dead']}/dismiss".replace("/dismiss", "/cancel"))
+    page.get_by_label("Why").fill("")
+    page.get_by_label("Why").press_sequentially("yes 2 ? d")
+    assert page.get_by_label("Why").input_value() == "yes 2 ? d" and page.url.endswith("/cancel")
+    page.goto(home)
+    page.get_by_role("button", name="Keys").click()
+    page.get_by_role("button", name="Turn keys off").click()
+    page.get_by_role("button", name="Close").click()
+    sync_api.expect(page.locator(".current")).to_have_count(0)
+    assert not any(_takes(page, key) for key in ("r", "d", "2", "?")) and not dialog.is_visible()
+    page.get_by_role("button", name="Keys").click()
+    page.get_by_role("button", name="Turn keys on").click()
+    page.get_by_role("button", name="Close").click()
+    keyboard.press("2")
+    page.wait_for_url("**/tasks")
+    keyboard.press("j")
+    keyboard.press("Enter")
+    page.wait_for_url("**/tasks/*")
+
+    # the row is gone: the key that was meant for it does nothing to the next one
+    page.goto(home)
+    sync_api.expect(current).to_have_count(1)
+    shop.ask("POST", f"/merges/{_current_task(page)}/dismiss")
+    sync_api.expect(page.locator("#needs .card")).to_have_count(1)
+    assert not _takes(page, "r")
+    assert one.complaints == []
+
+
+def _takes(page: Any, key: str, *with_keys: str) -> bool:
+    """Whether the page does something for a key."""
+    event = {"key": key, "bubbles": True, "cancelable": True, **dict.fromkeys(with_keys, True)}
+    return not page.evaluate(
+        "event => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', event))", event
+    )
+
+
+def _current_task(page: Any) -> str:
+    return str(page.locator(".card.current").get_attribute("data-row")).split(" ")[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import http.client
 import json
 import re
@@ -21,7 +22,7 @@ PAGE_TAGS = {
     "html", "head", "meta", "title", "link", "script", "body", "a", "header", "div", "bdi", "nav", "span", "p",
     "main", "footer", "form", "input", "button", "h1", "h2", "section", "ol", "ul", "li", "table", "thead", "tbody",
     "tr", "th", "td", "time", "code", "dl", "dt", "dd", "meter", "aside", "b", "br", "pre", "details", "summary",
-    "label", "select", "option", "textarea", "svg", "g", "rect", "text", "path", "line", "figure", "figcaption",
+    "label", "select", "option", "textarea", "dialog", "kbd", "svg", "g", "rect", "text", "path", "line", "figure", "figcaption",
 }  # fmt: skip
 
 
@@ -42,10 +43,9 @@ def _is_inert(text: str) -> None:
         assert not [name for name in attributes if name.startswith("on") or name == "style"], attributes
         for name in ("href", "src", "action"):
             assert (attributes.get(name) or "/").startswith(("/", "#")), attributes
-    assert [attrs for tag, attrs in _Read(text).tags if tag == "script"] in (
-        [],
-        [{"type": "module", "src": "/static/live.mjs"}],
-    )
+    scripts = [attrs for tag, attrs in _Read(text).tags if tag == "script"]
+    own = [{"type": "module", "src": f"/static/{name}.mjs"} for name in ("live", "keys")]
+    assert all(one in own for one in scripts), scripts
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", text)
 
 
@@ -212,14 +212,16 @@ def test_the_web_view_is_packaged_and_its_script_is_small_and_its_own() -> None:
     import corral
 
     folder = Path(corral.__file__).with_name("web")
-    script = (folder / "static/live.mjs").read_text()
-    assert script.count("\n") <= 200
-    assert "import " not in script
-    assert "setInterval" not in script
+    scripts = [*folder.rglob("*.mjs")]
+    assert {one.name for one in scripts} == {"live.mjs", "keys.mjs"}
+    for script in (one.read_text() for one in scripts):
+        assert script.count("\n") <= 200
+        assert "import " not in script
+        assert "setInterval" not in script
     for file in folder.rglob("*.html"):
         text = file.read_text()
         assert not re.search(
-            r"<script(?! type=\"module\" src=\"/static/live.mjs\">)|https?://| style=| on\w+=|\|safe", text
+            r"<script(?! type=\"module\" src=\"/static/(live|keys).mjs\">)|https?://| style=| on\w+=|\|safe", text
         ), file
 
 
@@ -241,3 +243,39 @@ def test_candidates_are_drawn_on_what_they_are_built_on() -> None:
     assert [line.is_planned for line in drawing.lines] == [False, False, False, True]
     assert {box.link for box in drawing.boxes} == {None, "/merges/m1", "/merges/m2", "/merges/m3", "/merges/m4"}
     assert graph.of_targets([]) == []
+
+
+@pytest.mark.req("FR-MONITOR-002")
+def test_what_is_open_stands_in_the_order_in_which_it_starts_over_all_pages(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house = coordinate(config="supervisor: {max_agents: 0}\n")
+    batch = [{"title": f"Plain {n}", "command": "true", "priority": 5} for n in range(205)]
+    batch[100:100] = [{"title": "Urgent", "command": "true", "priority": 9}]
+    batch[0:0] = [{"title": "Whenever", "command": "true", "priority": 1}]
+    house.ask("POST", "/tasks/batch", {"tasks": batch})
+    person = visitor(house)
+
+    def titles(path: str) -> list[str]:
+        text = person.get(path).text
+        found = re.findall(r"<bdi>((?:Plain \d+|Urgent|Whenever))</bdi></a>", text)
+        following = re.search(r'<a class="button" href="([^"]+)">(Further|Older) tasks', text)
+        return found + (titles(html.unescape(following.group(1))) if following else [])
+
+    plain = [f"Plain {n}" for n in range(205)]
+    assert titles("/tasks?show=open") == ["Urgent", *plain, "Whenever"]
+    assert titles("/tasks") == [*plain[:99:-1], "Urgent", *plain[99::-1], "Whenever"]
+
+
+def test_a_red_verification_is_explained_once(house: Coordinated) -> None:
+    house.configure('landing: {verify: ["echo gone wrong; exit 1"]}\n', "config.yaml")
+    git(house.root, "add", ".corral/config.yaml")
+    git(house.root, "commit", "-q", "-m", "verify")
+    task = house.submit("Red", "echo x > x.txt")
+    house.run("wait", task, "--timeout", "60", check=False)
+    person = visitor(house)
+    merge = house.ask("GET", f"/tasks/{task}/detail")["merge"]["merge_id"]
+    for path in (f"/tasks/{task}", f"/merges/{merge}"):
+        shown = person.get(path).text
+        assert "gone wrong" in shown.split("History</h2>")[0], path
+        assert shown.count("failed with exit code 1:\n") == 1, path

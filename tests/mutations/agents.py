@@ -10,6 +10,12 @@ BUILDER = "integration/test_agents.py::test_the_opencode_builder_has_opencode_do
 HANDED_ON = "integration/mcp/test_work.py::test_work_goes_from_hand_to_hand"
 LIMITS = "integration/test_limits.py::test_each_limit_that_is_configured_is_enforced"
 
+RECORD = "integration/test_agent_record.py"
+IMPROVED = "integration/test_agent_improvements.py"
+CHOICES = "integration/test_agent_choices.py"
+ROLLBACK = f"{RECORD}::test_going_back_is_a_change_that_git_shows_and_never_loses_text"
+FIGURES = f"{RECORD}::test_the_record_tells_versions_and_types_apart_and_counts_feedback"
+
 CAPABLE = "unit/work/tasks/test_agents.py::test_a_task_goes_to_the_kind_of_agent_that_advertises_what_it_requires"
 
 MUTATIONS = (
@@ -27,7 +33,7 @@ MUTATIONS = (
         ("a definition that a member of the team hides is matched", "seen = {member.name.casefold() for member in self._team}", "seen: set[str] = set()", "unit/config/test_agents.py::test_capable_are_members_with_a_runner_then_definitions_that_advertise_it", "SUP-FR5"),
     ),
     *rows(
-        "daemon/corral/work/workers/execution.py",
+        "daemon/corral/work/workers/assigning.py",
         ("the limits of a definition hold nobody", "{**post.limits, **task[\"limits\"]}", "task[\"limits\"]", "integration/test_tasks_by_the_api.py::test_what_a_task_requires_finds_its_agent_whose_tools_and_limits_hold", "SUP-FR5"),
         ("the time limit of a definition holds nobody", 'task["timeout_s"] or limits.get("timeout_s")', 'task["timeout_s"]', "integration/test_agents.py::test_a_programs_attempt_has_the_limits_of_its_definition_and_a_tasks_own_win", "SUP-FR5"),
     ),
@@ -66,7 +72,7 @@ MUTATIONS = (
         ("the configured number of workers is not heeded", "room = settings.supervisor.max_agents - at_work", "room = 10 - at_work", LIMITS, "FR-CONFIG-006"),
     ),
     *rows(
-        "daemon/corral/work/workers/execution.py",
+        "daemon/corral/work/workers/assigning.py",
         ("the configured memory of a command is not heeded", "else settings.runners.command.memory_mb", "else 100_000", LIMITS, "FR-CONFIG-006"),
     ),
     *rows(
@@ -137,5 +143,34 @@ MUTATIONS = (
         "daemon/corral/runners/worker.py",
         ("a worker is reaped while its group is still being ended", "exit_code = exit_code_of(self._process)", "exit_code = self._process.poll()",
          "integration/test_runner_command.py::test_a_stubborn_one_is_killed_after_the_grace", ""),
+    ),
+    *rows(
+        "daemon/corral/app/agents/definitions.py",
+        ("a rollback writes over text that is nowhere else", "if not is_committed and (", "if False and (", ROLLBACK, "FR-META-004"),
+    ),
+    *rows(
+        "daemon/corral/work/agents/choosing.py",
+        ("a rollout takes all tasks", "< share * _ARMS", "< _ARMS", f"{CHOICES}::test_a_worse_version_is_rolled_out_to_a_fifth_and_rolled_back_by_itself", "FR-META-005"),
+        ("a stored version is trusted", 'return list(of_definition(stored.definition, f"', 'return list(of_definition(stored.definition, f"")) and [] and list(of_definition(stored.definition, f"', f"{CHOICES}::test_a_stored_version_is_trusted_only_while_its_own_commands_are", "NFR-SEC-004"),
+    ),
+    *rows(
+        "daemon/corral/work/loops/closing.py",
+        ("the work of a test case lands", " or not past.spec.land", "", f"{IMPROVED}::test_an_agent_is_improved_compared_and_not_deployed_unasked", "FR-META-003"),
+    ),
+    *rows(
+        "daemon/corral/app/agents/improvements.py",
+        ("a worse version is deployed", ' and report["recommendation"] == "deploy":', ":", f"{IMPROVED}::test_only_a_version_that_does_better_is_deployed_where_that_was_asked_for", "FR-META-005"),
+    ),
+    *rows(
+        "daemon/corral/work/agents/rollouts.py",
+        ("a worse version stays", "if found.finding is not Finding.WORSE:", "if True:", f"{CHOICES}::test_a_worse_version_is_rolled_out_to_a_fifth_and_rolled_back_by_itself", "FR-META-005"),
+    ),
+    *rows(
+        "daemon/corral/app/agents/definitions.py",
+        ("a rollback writes over a held file", "    _refuse_locked(services, path)\n", "", f"{CHOICES}::test_going_back_does_not_write_over_a_file_that_somebody_holds", "FR-META-004"),
+    ),
+    *rows(
+        "daemon/corral/work/agents/record.py",
+        ("an interval is too narrow", "_Z = 1.959964", "_Z = 1.0", FIGURES, "FR-META-001"),
     ),
 )  # fmt: skip

@@ -5,9 +5,13 @@ from __future__ import annotations
 from tests.mutations.table import rows
 
 FOLLOWED = "integration/test_task_detail.py::test_a_waiting_task_is_followed_through_its_retry_until_it_has_landed"
+OF_TEMPLATES = "unit/config/templates/test_task_template.py"
 TEMPLATES = (
     "integration/test_queue_surface.py::test_a_template_that_does_not_exist_is_refused_and_those_that_do_are_named"
 )
+UNKNOWN = f"{OF_TEMPLATES}::test_values_that_are_unknown_missing_or_of_another_type_are_all_named"
+OVER = f"{OF_TEMPLATES}::test_a_submission_gets_what_the_template_says_and_its_own_fields_count_before"
+LINES = f"{OF_TEMPLATES}::test_every_error_is_reported_with_its_line"
 FAILING = "unit/work/test_performance.py::test_a_kind_that_keeps_failing_is_told_of_once_until_it_succeeds"
 LINEAR = "unit/work/roadmap/test_planning.py::test_four_times_as_many_tasks_are_four_times_the_work"
 RETRY = "unit/work/tasks/test_retry.py"
@@ -54,9 +58,18 @@ MUTATIONS = (
         ("a model that is parked for a moment needs a person", "elif isinstance(hold, Parked) and hold.until - now >= LONG_PARK:", "elif isinstance(hold, Parked):", "unit/app/view/test_needs_you.py::test_only_limits_that_last_are_a_persons_business", "FR-SWARM-008"),
     ),
     *rows(
-        "daemon/corral/app/tasks.py",
-        ("any template is taken", "errors = [*others, *_template_errors(services.project, submissions)]", "errors = [*others]", TEMPLATES, "FR-QUEUE-001"),
-        ("a template is looked for in any folder", "if TEMPLATE.fullmatch(name) and (folder", "if (folder", TEMPLATES, "FR-QUEUE-001"),
+        "daemon/corral/config/templates/expansion.py",
+        ("a template is looked for in any folder", "if isinstance(name, str) and FILE_NAME.fullmatch(name):", "if isinstance(name, str):", TEMPLATES, "FR-QUEUE-001"),
+        ("a parameter that a template does not have is taken", "        if name not in template.parameters\n", "        if False\n", UNKNOWN, "FR-QUEUE-001"),
+        ("a parameter may be missing", "if name not in named and parameter.required:", "if False:", UNKNOWN, "FR-QUEUE-001"),
+    ),
+    *rows(
+        "daemon/corral/config/templates/work_fields.py",
+        ("a value is not quoted for the shell", "write = substitution.as_word if field in COMMANDS else substitution.as_text", "write = substitution.as_text", OVER, "FR-QUEUE-001"),
+    ),
+    *rows(
+        "daemon/corral/config/templates/task_template.py",
+        ("a placeholder may stand within quotes", "if parameter is not None and not parameter.is_plain:", "if False:", LINES, "FR-TMPL-004"),
     ),
     *rows(
         "daemon/corral/work/tasks/views.py",
@@ -90,16 +103,22 @@ MUTATIONS = (
          LOGGED, "FR-MONITOR-001"),
     ),
     *rows(
-        "daemon/corral/work/tasks/dependencies.py",
+        "daemon/corral/models/dependencies/outlook.py",
         ("a dependent starts while its parent's merge is open", "return Outlook.OPEN if merge_state in OPEN_MERGES",
          "return Outlook.MET if merge_state in OPEN_MERGES",
          f"{DEPENDENCIES}::test_a_dependent_waits_until_what_its_parent_changed_has_landed", "FR-QUEUE-008"),
         ("nothing to merge is waited for", "if merge_state in (None, MergeState.LANDED)", "if merge_state in (MergeState.LANDED,)",
          f"{DEPENDENCIES}::test_nothing_to_merge_counts_as_landed", "FR-QUEUE-008"),
-        ("the failure of a parent that may fail counts", "worth is Outlook.LOST and not ignore_failure", "worth is Outlook.LOST",
-         f"{DEPENDENCIES}::test_ignoring_a_dependencys_failure", "FR-QUEUE-008"),
+    ),
+    *rows(
+        "daemon/corral/models/dependencies/cycles.py",
         ("a circle is not seen", "return [*names[names.index(node) :], node]", "return None",
          f"{DEPENDENCIES}::test_a_circle_is_refused_and_shown", "FR-QUEUE-008"),
+    ),
+    *rows(
+        "daemon/corral/work/tasks/dependencies.py",
+        ("the failure of a parent that may fail counts", "worth is Outlook.LOST and not ignore_failure", "worth is Outlook.LOST",
+         f"{DEPENDENCIES}::test_ignoring_a_dependencys_failure", "FR-QUEUE-008"),
     ),
     *rows(
         "daemon/corral/landing/requests.py",

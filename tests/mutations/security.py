@@ -31,10 +31,46 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/observe/redaction.py",
-        ("a secret in colour is shown", "        if _secrets.search(plain):", "        if False:",
+        ("a secret in colour is shown", "        if _spans(plain):", "        if False:",
          "unit/observe/test_redaction.py::test_a_secret_with_escape_sequences_in_it_is_one_too", "X15"),
         ("the environment's secrets are not known", "    _of_environment = _spellings(values)", "    _of_environment = frozenset()",
          "unit/observe/test_redaction.py::test_what_the_environment_calls_a_secret_is_taken_out_wherever_it_occurs", "X15 NFR-SEC-002"),
+    ),
+    *rows(
+        "daemon/corral/observe/sealing.py",
+        ("a secret on the border of two windows stays", "            if last == len(text) and not is_last and offset:", "            if False:",
+         "unit/observe/test_sealing.py::test_a_secret_on_any_border_of_two_windows_is_found", "NFR-SEC-002"),
+        ("a note leads out of the logs", 'if not name.is_absolute() and ".." not in name.parts]', "]",
+         "unit/observe/test_sealing.py::test_a_log_is_noted_until_it_is_sealed_and_a_note_leads_nowhere_else", "NFR-SEC-002"),
+        ("a log whose sealing failed is forgotten", "            put_off(logs, file)\n", "",
+         "unit/observe/test_sealing.py::test_a_log_is_noted_until_it_is_sealed_and_a_note_leads_nowhere_else", "NFR-SEC-002"),
+    ),
+    *rows(
+        "daemon/corral/server/upkeep/log_sealing.py",
+        ("a log that fails keeps the others waiting", "self._waiting.pop(0)", "self._waiting[0]",
+         "unit/server/upkeep/test_log_sealing.py::test_one_that_fails_is_shown_tried_again_and_keeps_no_other_waiting", "NFR-SEC-002"),
+        ("a log is sealed in one step", "            if next(windows, None) is not None:", "            if list(windows) is None:",
+         "unit/server/upkeep/test_log_sealing.py::test_a_large_log_is_sealed_in_steps_and_by_the_next_daemon_after_a_kill", "NFR-SEC-002"),
+    ),
+    *rows(
+        "daemon/corral/work/agents/versions.py",
+        ("the reason of an agent's version keeps a commit's secrets", "redact(written.subject) if", "written.subject if",
+         "integration/test_planted_wide.py", "NFR-SEC-002"),
+    ),
+    *rows(
+        "daemon/corral/landing/verify/verification_run.py",
+        ("the log of a verification is never sealed", "        self.unsealed()\n", "",
+         "integration/test_planted_keys.py", "NFR-SEC-002"),
+    ),
+    *rows(
+        "daemon/corral/work/workers/supervisor.py",
+        ("the log of a killed daemon's worker keeps its secrets", "                seal(self._site.grounds, row)\n", "",
+         "faults/test_unsealed_logs.py::test_the_logs_of_a_killed_daemon_are_sealed_by_the_next", "NFR-SEC-002"),
+    ),
+    *rows(
+        "daemon/corral/landing/queue.py",
+        ("the log of a killed daemon's verification keeps its secrets", "        self._slot.seal_left()\n", "",
+         "faults/test_unsealed_logs.py::test_the_logs_of_a_killed_daemon_are_sealed_by_the_next", "NFR-SEC-002"),
     ),
     *rows(
         "daemon/corral/config/keys/lookup.py",

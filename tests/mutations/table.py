@@ -12,6 +12,7 @@ AREAS = (
     "agents",
     "git_areas",
     "pool",
+    "loops",
     "landing",
     "security",
     "supervisor_files",
@@ -19,6 +20,8 @@ AREAS = (
     "web",
     "alerts",
     "audit",
+    "templates",
+    "upkeep",
 )
 """The modules of this package that have rows, by area."""
 

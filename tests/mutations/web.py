@@ -18,6 +18,7 @@ STREAM = (
     "::test_changes_and_logs_come_as_a_stream_whose_number_is_bounded_and_a_huge_log_is_served_as_its_tail"
 )
 OF_SESSIONS = "integration/test_web_access.py::test_"
+KEYS = "integration/test_web_browser.py::test_what_needs_a_person_is_settled_with_the_keys_of_the_terminal_screen"
 BROWSER = "daemon/corral/server/http/browser"
 
 MUTATIONS = (
@@ -73,7 +74,25 @@ MUTATIONS = (
         ("a page that has left stays counted", "            self._open -= 1\n", "", STREAM, "X17"),
     ),
     *rows(
+        "daemon/corral/web/static/keys.mjs",
+        ("a key acts while somebody types", "if (isTyping(event) || help.open) return;", "if (help.open) return;", KEYS, ""),
+        ("a key acts behind the list of keys", " || help.open) return;", ") return;", KEYS, ""),
+        ("keys that are off act", "} else if (!isOff() && pressed(event)) {", "} else if (pressed(event)) {", KEYS, ""),
+        ("a key takes the browser's own", "event.ctrlKey || ", "", KEYS, ""),
+        ("a key acts on a row that is not the current one", "if (found && !isOfRow) return found;", "if (found) return found;", KEYS, ""),
+    ),
+    *rows(
+        "daemon/corral/web/static/live.mjs",
+        ("the focus goes to another row", 'return name === undefined ? null', "return true ? null", KEYS, ""),
+    ),
+    *rows(
+        f"{BROWSER}/pages/overview.py",
+        ("the page offers a retry that conflicts again", "if need_name(need) == CONFLICT:", "if False:", KEYS, ""),
+    ),
+    *rows(
         f"{BROWSER}/pages/tasks.py",
         ("a page holds a whole log", "start = max(0, size - TAIL)", "start = 0", STREAM, "X17"),
+        ("open tasks stand in another order than they start in", 'ORDERS = {"open": TaskSort.PRIORITY}', "ORDERS: dict[str, TaskSort] = {}",
+         "integration/test_web_pages.py::test_what_is_open_stands_in_the_order_in_which_it_starts_over_all_pages", "FR-MONITOR-002"),
     ),
 )

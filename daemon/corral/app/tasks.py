@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-import re
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,21 +13,24 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.app.actor import Actor
+from corral.app.agents import definitions
 from corral.app.runtime.services import Services
 from corral.config.model import Settings
-from corral.config.paths import Project
+from corral.config.templates import expansion
 from corral.coordination.locks.table import Holder
 from corral.errors import CorralError, InvalidInput
+from corral.git import refs
 from corral.models import tasks as task_shapes
 from corral.models.states import RunnerName, TaskStatus
 from corral.observe.redaction import redact
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import family, work_pause
+from corral.work.agents.choosing import choosing
+from corral.work.agents.improving import KEY
 from corral.work.evidence.bundle import OF_ROADMAP
 from corral.work.tasks import agents, delays, followers, leases, tasks
+from corral.work.workflows import submissions as steps
 
-TEMPLATE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""A name of a template: that of its file, so it names no other folder."""
 MOST_OF_REASON = 2000
 """Characters of the reason of a cancellation; everyone who reads the task reads it."""
 STOPPED_WITHIN_S = 20.0
@@ -46,9 +49,12 @@ async def submit(
 
     Raises:
         InvalidInput: It is none; nobody can lead it; its agent is not there, not valid, or not capable of what is required;
-            or there is no such template.
+            or its template is not there, not valid, or lacks a parameter.
         RunnerUnavailable: Says what is missing.
     """
+    (given,), errors = await _expanded(services, [given])
+    if errors:
+        task_shapes.refuse(errors, 1)
     (task,) = await _settled(services, task_shapes.read_submissions([given]))
     settings, now = services.settings(), services.now()
 
@@ -72,7 +78,9 @@ async def submit_batch(services: Services, given: list[Any]) -> list[TaskRow]:
 
     ``details['errors']`` of an InvalidInput has all errors, of every kind.
     """
-    batch, errors = task_shapes.parse_submissions(given)
+    given, errors = await _expanded(services, given)
+    batch, invalid = task_shapes.parse_submissions(given)
+    errors += invalid
     settings, now = services.settings(), services.now()
     try:
         batch = await _settled(services, batch)
@@ -95,6 +103,13 @@ async def submit_batch(services: Services, given: list[Any]) -> list[TaskRow]:
     return rows
 
 
+async def _expanded(services: Services, items: list[Any]) -> tuple[list[Any], list[dict[str, Any]]]:
+    """The submissions with what their templates say, and the errors of those whose template cannot be used."""
+    if not any(isinstance(item, dict) and (item.get("template") is not None or "steps" in item) for item in items):
+        return items, []
+    return await services.work(lambda: expansion.expand_all(services.project.home / "templates", items))
+
+
 def _led_batch(
     conn: Connection, batch: Sequence[task_shapes.TaskSubmission], settings: Settings
 ) -> tuple[list[task_shapes.TaskSubmission], list[dict[str, Any]]]:
@@ -111,9 +126,12 @@ def _led_batch(
 
 def _led(conn: Connection, item: task_shapes.TaskSubmission, settings: Settings) -> task_shapes.TaskSubmission:
     """The submission with the whole id of the task that leads it, if one does."""
+    levels = 2 if item.steps else 1
     if item.parent_task_id is None:
+        if levels > settings.supervisor.max_depth:
+            raise followers.too_deep(f"The steps of {item.template!r}", levels, settings.supervisor.max_depth)
         return item
-    found = followers.leader(conn, item.parent_task_id, settings.supervisor.max_depth)
+    found = followers.leader(conn, item.parent_task_id, settings.supervisor.max_depth, levels=levels)
     return item.model_copy(update={"parent_task_id": found})
 
 
@@ -123,29 +141,71 @@ async def _settled(
     """Say what executes each and which claims are folders, and refuse now what no worker here could do.
 
     Raises:
-        InvalidInput: An agent is not there, not valid, or not capable of what is required; there is no such template; or an
-            idempotency key is one of Corral's own.
+        InvalidInput: An agent is not there, not valid, or not capable of what is required; or an idempotency key is one of
+            Corral's own.
         RunnerUnavailable: Says what is missing.
     """
+    batch, submissions = submissions, steps.flat(submissions)
     errors = _key_errors(submissions)
-    if any(_is_slow_to_settle(item) for item in submissions):
-        return await services.work(lambda: settle(services, submissions, errors))
-    return settle(services, submissions, errors)
+    try:
+        if any(_is_slow_to_settle(item) for item in submissions):
+            settled = await services.work(lambda: settle(services, submissions, errors))
+        else:
+            settled = settle(services, submissions, errors)
+    except InvalidInput as error:
+        task_shapes.refuse(steps.placed(batch, error.details["errors"]), len(batch))
+    return steps.regrouped(batch, settled)
 
 
 def _is_slow_to_settle(item: task_shapes.TaskSubmission) -> bool:
-    """Whether files are read, or a keychain is asked."""
-    named = item.agent or item.agent_requirements is not None or item.template
-    return bool(named) or item.runner is RunnerName.ANTHROPIC
+    """Whether files or refs are read, or a keychain is asked."""
+    named = item.agent or item.agent_requirements is not None
+    return bool(named or item.target) or item.runner is RunnerName.ANTHROPIC
 
 
 def settle(
     services: Services, submissions: Sequence[task_shapes.TaskSubmission], others: Sequence[dict[str, Any]] = ()
 ) -> list[task_shapes.TaskSubmission]:
     """The same, in the thread of the caller; ``others`` are errors that were found already."""
-    errors = [*others, *_template_errors(services.project, submissions)]
     with_folders = [_with_folders(item, services.project.root) if item.claims else item for item in submissions]
-    return agents.settle(with_folders, services.roster(), services.supervisor.check, errors)
+    pinned, wrong = _with_versions(services, with_folders)
+    errors = [*others, *_target_errors(services, submissions), *wrong]
+    return agents.settle(pinned, services.roster(), services.supervisor.check, errors, choosing(services.db))
+
+
+def _with_versions(
+    services: Services, submissions: Sequence[task_shapes.TaskSubmission]
+) -> tuple[list[task_shapes.TaskSubmission], list[dict[str, Any]]]:
+    """Each submission with the hash of the version that it is pinned to, and the errors of those that are not stored."""
+    found: list[task_shapes.TaskSubmission] = []
+    errors: list[dict[str, Any]] = []
+    for index, item in enumerate(submissions):
+        version = None
+        if item.agent is not None and item.agent_version is not None:
+            try:
+                version = definitions.stored(services, item.agent, item.agent_version)["content_hash"]
+            except CorralError as error:
+                errors.append({"index": index, "field": "agent_version", "message": error.message})
+        found.append(item if item.agent_version is None else item.model_copy(update={"agent_version": version}))
+    return found, errors
+
+
+def _target_errors(services: Services, submissions: Sequence[task_shapes.TaskSubmission]) -> list[dict[str, Any]]:
+    """The targets that are no branch: a task would fail at its start for that."""
+    errors = []
+    for index, item in enumerate(submissions):
+        try:
+            if item.target is None or refs.read(services.git, refs.branch_ref(item.target)) is not None:
+                continue
+        except InvalidInput as error:  # no name that a branch can have
+            errors.append({"index": index, "field": "target", "message": error.message})
+            continue
+        known = [row.name.removeprefix("refs/heads/") for row in refs.listing(services.git, "refs/heads/")]
+        near = difflib.get_close_matches(item.target[:200], known, n=1)
+        guess = f" Did you mean {near[0]!r}?" if near else ""
+        message = f"There is no branch {item.target[:200]!r} to land on.{guess}"
+        errors.append({"index": index, "field": "target", "message": message})
+    return errors
 
 
 def _key_errors(submissions: Sequence[task_shapes.TaskSubmission]) -> list[dict[str, Any]]:
@@ -157,27 +217,9 @@ def _key_errors(submissions: Sequence[task_shapes.TaskSubmission]) -> list[dict[
             "message": f"{item.idempotency_key!r}: {begin!r} is for Corral's own tasks",
         }
         for index, item in enumerate(submissions)
-        for begin in (*OF_ROADMAP, family.MEMBER)
+        for begin in (*OF_ROADMAP, family.MEMBER, KEY)
         if (item.idempotency_key or "").startswith(begin)
     ]
-
-
-def _template_errors(project: Project, submissions: Sequence[task_shapes.TaskSubmission]) -> list[dict[str, Any]]:
-    folder = project.home / "templates"
-    return [
-        {"index": index, "field": "template", "message": text}
-        for index, item in enumerate(submissions)
-        if item.template is not None and (text := _no_template(folder, item.template))
-    ]
-
-
-def _no_template(folder: Path, name: str) -> str | None:
-    """Why there is no template of that name; None if there is one."""
-    if TEMPLATE.fullmatch(name) and (folder / f"{name}.yaml").is_file():
-        return None
-    names = sorted(file.stem for file in folder.glob("*.yaml") if TEMPLATE.fullmatch(file.stem))
-    there_are = f"there are: {', '.join(names)}" if names else "there are none"
-    return f"there is no template {name!r}, which would be a file NAME.yaml in .corral/templates; {there_are}"
 
 
 def _with_folders(item: task_shapes.TaskSubmission, root: Path) -> task_shapes.TaskSubmission:

@@ -17,6 +17,8 @@ CATEGORIES = {
         "web",
         "interactive",
         "task",
+        "loop",
+        "template",
         "supervisor",
         "state",
         "swarm",

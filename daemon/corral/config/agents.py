@@ -9,11 +9,14 @@ runner_model: google/gemini-3-flash
 command: [opencode, run, --model, "{model}", --auto]    # an argument list; no shell; the prompt is its standard input
 runner_env: {OPENCODE_DISABLE_AUTOUPDATE: "1"}          # variables for that command
 limits: {timeout_s: 900, max_cost_usd: 2}               # of an attempt; also max_turns, max_tokens, memory_mb
+version: 1.2.0                    # of this text, and what it changes; see `corral agent versions`
+changelog: Asks for a test first.
 ```
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import dataclass
@@ -40,6 +43,8 @@ MAX_BYTES = 60_000
 """Maximum size: the whole becomes one argument of a program, and Linux allows 128 KiB."""
 MAX_LISTED = 4096
 """Separators in a list that is written as words with commas."""
+MAX_NOTE = 2000
+"""Characters of a version or a changelog."""
 MAX_FILES = 1000
 """Matches a folder and everything below it; the folder may be a link to anywhere."""
 PLUGIN = "plugin"
@@ -57,6 +62,11 @@ def _listed(value: Any) -> Any:
         names = [name.strip() for name in _COMMA.split(value) if name.strip()]
         return None if names == ["*"] else names
     return value
+
+
+def _line(value: Any) -> Any:
+    """Other programs may use a field of the same name for anything: only a short text counts."""
+    return value.strip() if isinstance(value, str) and 0 < len(value.strip()) <= MAX_NOTE else None
 
 
 def _own_choice(value: Any) -> Any:
@@ -85,6 +95,8 @@ class AgentDefinition(BaseModel):
         command: A program and its arguments; ``{model}`` stands for the model.
         runner_env: Environment variables; Corral's own win.
         limits: Limits of an attempt; a task's own win.
+        content: The whole text of the file.
+        file: That file.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
@@ -106,6 +118,10 @@ class AgentDefinition(BaseModel):
     command: list[Argument] = []
     runner_env: dict[Variable, Argument] = {}
     limits: AgentLimits = AgentLimits()
+    version: Annotated[str | None, BeforeValidator(_line)] = None
+    changelog: Annotated[str | None, BeforeValidator(_line)] = None
+    content: str = Field(default="", repr=False)
+    file: Path | None = None
 
     @model_validator(mode="after")
     def _startable(self) -> AgentDefinition:
@@ -119,6 +135,11 @@ class AgentDefinition(BaseModel):
         if MODEL in self.command and self.runner_model is None:
             raise ValueError(f"`command` uses {MODEL}, but `runner_model` is missing")
         return self
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of its text, hexadecimal: the identity of this version of it."""
+        return hashlib.sha256(self.content.encode()).hexdigest()
 
     @property
     def own_limits(self) -> dict[str, float]:
@@ -181,11 +202,24 @@ def read_definition(file: Path) -> AgentDefinition | None:
         text = data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise _invalid(file, [("", f"is not UTF-8 (byte {error.start})")]) from error
+    return parse_definition(text, file)
+
+
+def parse_definition(text: str, file: Path) -> AgentDefinition | None:
+    """Read the text of a definition; None if it has no front matter.
+
+    Args:
+        file: The file that it is, or was, in.
+
+    Raises:
+        ConfigInvalid: As :func:`read_definition`.
+    """
     fenced = _FENCE.match(text)
     if fenced is None:
         return None
     try:
-        return AgentDefinition.model_validate({**_front(fenced[1] or ""), "instructions": text[fenced.end() :]})
+        body = {"instructions": text[fenced.end() :], "content": text, "file": file}
+        return AgentDefinition.model_validate({**_front(fenced[1] or ""), **body})
     except DocumentError as error:
         raise _invalid(file, [("", str(error))]) from error
     except ValidationError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -27,6 +27,13 @@ _DECIMAL = re.compile(r"[-+]?((0|[1-9][0-9]{0,29})(\.[0-9]{0,30})?|\.[0-9]{1,30}
 
 class DocumentError(ValueError):
     """The text is not an accepted document; the message gives the reason and, if known, the line."""
+
+
+class Located(NamedTuple):
+    """A document's value, and the line (from 1) of each part by its path of keys and positions; ``()`` is the whole."""
+
+    value: Any
+    lines: dict[tuple[str | int, ...], int]
 
 
 def read_mapping(data: bytes) -> dict[str, Any]:
@@ -50,10 +57,16 @@ def read_mapping(data: bytes) -> dict[str, Any]:
 
 def read(data: bytes) -> Any:
     """Return the value of a YAML document (None if it is empty); raises as :func:`read_mapping`."""
+    return read_located(data).value
+
+
+def read_located(data: bytes) -> Located:
+    """Return the value of a YAML document and the lines of its parts; raises as :func:`read_mapping`."""
+    lines: dict[tuple[str | int, ...], int] = {}
     if len(data) > MAX_BYTES:
         raise DocumentError(f"is larger than {MAX_BYTES // 1_000_000} MB")
     try:
-        return _document(yaml.parse(data.decode("utf-8-sig"), Loader=_PARSER))
+        return Located(_document(yaml.parse(data.decode("utf-8-sig"), Loader=_PARSER), lines), lines)
     except UnicodeDecodeError as error:
         raise DocumentError(f"is not UTF-8 (byte {error.start})") from error
     except yaml.MarkedYAMLError as error:
@@ -95,34 +108,39 @@ def reason_of(item: Any) -> str:
     return f"{message_of(item)} (it is {shown(item['input'])})"
 
 
-def _document(events: Iterator[Any]) -> Any:
+_Path = tuple[str | int, ...]
+
+
+def _document(events: Iterator[Any], lines: dict[_Path, int]) -> Any:
     next(events)
     if isinstance(next(events), yaml.StreamEndEvent):
         return None
-    value = _value(events, next(events), depth=0)
+    value = _value(events, next(events), (), lines)
     next(events)
     if not isinstance(next(events), yaml.StreamEndEvent):
         raise DocumentError("holds more than one document")
     return value
 
 
-def _value(events: Iterator[Any], event: Any, depth: int) -> Any:
-    _refuse(event, depth)
+def _value(events: Iterator[Any], event: Any, path: _Path, lines: dict[_Path, int]) -> Any:
+    _refuse(event, len(path))
+    lines.setdefault(path, _line_number(event))
     if isinstance(event, yaml.ScalarEvent):
         return plain_scalar(event.value) if event.implicit[0] else event.value
     if isinstance(event, yaml.SequenceStartEvent):
         items: list[Any] = []
         while not isinstance(inner := next(events), yaml.SequenceEndEvent):
-            items.append(_value(events, inner, depth + 1))
+            items.append(_value(events, inner, (*path, len(items)), lines))
         return items
     found: dict[str, Any] = {}
     while not isinstance(key := next(events), yaml.MappingEndEvent):
-        _refuse(key, depth)
+        _refuse(key, len(path))
         if not isinstance(key, yaml.ScalarEvent):
             raise DocumentError(f"{_line(key)}a key must be a word")
         if key.value in found:
             raise DocumentError(f"{_line(key)}`{key.value[:80]}` is given twice")
-        found[key.value] = _value(events, next(events), depth + 1)
+        lines[(*path, key.value)] = _line_number(key)
+        found[key.value] = _value(events, next(events), (*path, key.value), lines)
     return found
 
 
@@ -138,4 +156,8 @@ def _refuse(event: Any, depth: int) -> None:
 
 
 def _line(event: Any) -> str:
-    return f"line {event.start_mark.line + 1}: "
+    return f"line {_line_number(event)}: "
+
+
+def _line_number(event: Any) -> int:
+    return int(event.start_mark.line) + 1

@@ -12,11 +12,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from corral.config.sections.agents import Agents
 from corral.config.sections.alerts import Alerts, Notifications
 from corral.config.sections.sharing import Landing, Locks, Messages, Sessions
-from corral.config.sections.upkeep import Daemon, Logs, Retention
+from corral.config.sections.telemetry import Telemetry
+from corral.config.sections.upkeep import Daemon, Logs, Retention, Templates
 from corral.config.sections.values import Section
-from corral.config.sections.work import Agents, Limits, Queue, Runners, Supervisor, Tasks, Worktrees
+from corral.config.sections.work import Limits, Loops, Queue, Runners, Supervisor, Tasks, Worktrees
 
 
 class Settings(Section):
@@ -31,12 +33,15 @@ class Settings(Section):
     locks: Locks = Locks()
     messages: Messages = Messages()
     sessions: Sessions = Sessions()
+    loops: Loops = Loops()
     worktrees: Worktrees = Worktrees()
     runners: Runners = Runners()
     logs: Logs = Logs()
     retention: Retention = Retention()
+    templates: Templates = Templates()
     alerts: Alerts = Alerts()
     notifications: Notifications = Notifications()
+    telemetry: Telemetry = Telemetry()
     daemon: Daemon = Daemon()
 
 

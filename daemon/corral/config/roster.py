@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,19 @@ class Agent:
         return [capability for capability in capabilities if capability.casefold() not in mine]
 
 
+@dataclass(frozen=True)
+class Stored:
+    """A stored version of a definition, which counts instead of what the file says.
+
+    Attributes:
+        instead_of: It counts only while the file has the text with this hash; None: whatever that says.
+    """
+
+    definition: AgentDefinition
+    version: str
+    instead_of: str | None = None
+
+
 class Roster:
     """All agents by name, without case. A team member wins over a definition, the project's over the plugin's.
 
@@ -95,6 +108,8 @@ class Roster:
     def __init__(self, project: Project, team: Sequence[TeamAgent]) -> None:
         self._project = project
         self._team = team
+        self.replaced: dict[str, Stored] = {}
+        """The stored versions that count instead of what the files say, by name without case."""
 
     def find(self, name: str) -> Agent:
         """The agent with that name.
@@ -118,6 +133,10 @@ class Roster:
         for name in [member.name for member in self._team] + [found.name for found in self._found]:
             first.setdefault(name.casefold(), name)
         return list(first.values())
+
+    def definitions(self) -> Sequence[Found]:
+        """Every definition, the project's first."""
+        return self._found
 
     def shown(self, name: str, check: Check) -> dict[str, Any]:
         """An agent as a list shows it; ``problem`` is why it cannot start here, or None.
@@ -165,6 +184,24 @@ class Roster:
                 if not agent.lacks(capabilities):
                     yield agent
             seen.add(name)
+
+    def with_versions(self, stored: Mapping[str, Stored]) -> Roster:
+        """The same agents, some by a stored version of their definition.
+
+        Args:
+            stored: By name without case.
+        """
+        made, left = Roster(self._project, self._team), dict(stored)
+        made._found = []
+        for found in self._found:
+            version = left.pop(found.name.casefold(), None)
+            now = found.definition.content_hash if found.definition else None
+            if version is not None and (version.instead_of is None or version.instead_of == now):
+                definition = version.definition.model_copy(update={"file": found.file})
+                found = replace(found, definition=definition, error=None)
+                made.replaced[definition.name.casefold()] = version
+            made._found.append(found)
+        return made
 
     @property
     def has_runners(self) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corral.config.agents import PLUGIN, PROJECT, Found, find_definitions
+from corral.config.agents import PLUGIN, PROJECT, AgentDefinition, Found, find_definitions
 from corral.config.custom.aliases import ALIASES, Alias, must_be_approved
 from corral.config.load import COMMITTED_FILE, LOCAL_FILE, TEAM_FILE, Loaded, parse_file
 from corral.config.model import Settings
@@ -34,13 +34,15 @@ APPROVE_PATHS = "landing.approve_paths"
 """Not executed, but it decides what may land without approval."""
 WEBHOOK = "notifications.webhook_url"
 """Not executed, but what happens in the project is sent there."""
+TRACES = "telemetry.otlp_endpoint"
+"""Not executed, but the traces of the project's tasks are sent there."""
 APPROVE = "landing.approve"
 """Not executed: in a project's file it counts only with an approval, unless it asks for one of every merge."""
 _STRICTEST = "always"
 AGENTS = "agents."
 """Prefix of an agent's name: its own program, its hooks and its MCP servers."""
 
-_SETTINGS = (SETUP, CLAUDE_COMMAND, VERIFY, APPROVE_PATHS, APPROVE, WEBHOOK)
+_SETTINGS = (SETUP, CLAUDE_COMMAND, VERIFY, APPROVE_PATHS, APPROVE, WEBHOOK, TRACES)
 _FROM_PROJECT = (TEAM_FILE, LOCAL_FILE, COMMITTED_FILE)
 _OF_AGENT = {"command", "runner_env", "hooks", "mcpServers"}
 
@@ -102,10 +104,19 @@ def of_agents(project: Project) -> list[Claim]:
 
 def _of_agent(item: Found, project: Project) -> Iterator[Claim]:
     if item.definition is not None:
-        said = item.definition.model_dump(mode="json", include=_OF_AGENT)
-        said = {name: value for name, value in said.items() if value}
-        if said:
-            yield Claim(f"{AGENTS}{item.name}", said, os.path.relpath(item.file, project.root))
+        yield from of_definition(item.definition, os.path.relpath(item.file, project.root))
+
+
+def of_definition(definition: AgentDefinition, source: str) -> Iterator[Claim]:
+    """The commands in one agent definition.
+
+    Args:
+        source: The file, or what else it is in.
+    """
+    said = definition.model_dump(mode="json", include=_OF_AGENT)
+    said = {name: value for name, value in said.items() if value}
+    if said:
+        yield Claim(f"{AGENTS}{definition.name}", said, source)
 
 
 def of_file(project: Project, data: bytes, home: Path) -> list[Claim]:

@@ -36,6 +36,32 @@ def between(git: Git, old_sha: str | None, new_sha: str, *, limit: int = 100) ->
     return [Commit(sha, subject, datetime.fromtimestamp(int(at), UTC)) for sha, at, subject in reversed(found)]
 
 
+@dataclass(frozen=True)
+class Written:
+    """The last commit of a file's text: its author, ``Name <email>``, and the first line of its message."""
+
+    author: str
+    subject: str
+
+
+def last_written(git: Git, path: str, text: str) -> Written | None:
+    """The commit of the text that a file has.
+
+    Args:
+        path: Its path in the repository.
+        text: Its text, with a newline at each end of a line.
+
+    Returns:
+        None if the head has another text, or no such file.
+    """
+    committed = git.run("cat-file", "blob", f"HEAD:{path}")
+    if not committed.ok or committed.text.removeprefix("\ufeff").replace("\r\n", "\n") != text:
+        return None
+    found = git.run("log", "-1", "--format=%an <%ae>%x00%s", "HEAD", "--", f":(top,literal){path}")
+    author, _, subject = found.text.rstrip("\n").partition("\0")
+    return Written(author, subject) if found.ok and author else None
+
+
 def diff_stat(git: Git, a: str, b: str, *, limit: int = 100) -> str:
     """How many lines of each file differ between two commits or trees, for people; of at most ``limit`` files.
 

@@ -23,6 +23,7 @@ from corral.git.process.command import Git
 from corral.git.tree_names import Tree
 from corral.models.events import EventKind
 from corral.models.merges import NEEDS_APPROVAL
+from corral.models.remedies import with_remedy
 from corral.models.states import OPEN_MERGES
 from corral.models.visible import embedded
 from corral.store import events
@@ -171,7 +172,7 @@ def _reason(merge: MergeRow, paths: list[str]) -> str:
     more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
     command = f"corral merge approve {merge['merge_id'][:8]}"
     what = f"it changes {named}{more}" if paths else "it changes no file"
-    return f"{NEEDS_APPROVAL}: {what}. A person looks and decides: `{command}`."
+    return with_remedy(f"{NEEDS_APPROVAL}: {what}.", f"Look, and decide: {command}")
 
 
 def _pattern(text: str) -> Pattern:

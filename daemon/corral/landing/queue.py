@@ -113,6 +113,7 @@ class Queue:
         repo = self._open()
         land.resume(self._db, repo, on_settled=self._on_settled, now=now)
         self.look_at_paused(now)
+        self._slot.seal_left()
         self._requeue_verifying(now, died=True)
         self._untidy = land.sweep(self._db, repo, orphans=True) is not Tidy.DONE
 

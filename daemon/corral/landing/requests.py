@@ -16,6 +16,7 @@ from corral.models.identifiers import new_id
 from corral.models.merges import detail as wire_detail
 from corral.models.payload import Payload
 from corral.models.states import OPEN_MERGES, MergeState
+from corral.observe.redaction import redact
 from corral.store.merges import intents, merges, receipts
 from corral.store.merges import of_tasks as merge_tasks
 from corral.store.merges import pauses as pause_rows
@@ -60,7 +61,7 @@ def submit(
         raise InvalidInput(
             f"{branch} cannot be merged into itself.", remedy="Name another branch, or another --target."
         )
-    title = _one_line(title or branch)
+    title = redact(_one_line(title or branch))
     head = land.branch_tip(repo, branch)
     if head is None:
         # Not a branch: what HEAD or a tag means differs from place to place and from day to day, a commit does not.

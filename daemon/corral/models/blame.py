@@ -25,6 +25,8 @@ WORKER_LOST = "worker_lost"
 DAEMON_DIED = "daemon_died"
 DISK_FULL = "disk_full"
 OUT_OF_MEMORY = "out_of_memory"
+CONVERSATION_LOST = "conversation_lost"
+"""The conversation that an attempt was to go on in is gone or was refused: nothing was done, and a new one can begin."""
 LIMIT_REACHED = "limit_reached"
 """All workers together used more than a limit allows, and this one was stopped for it."""
 
@@ -39,6 +41,7 @@ BLAME: Mapping[str, Blame] = MappingProxyType(
         "crashed": Blame.TASK,
         "interrupted": Blame.TASK,
         LIMIT_REACHED: Blame.MACHINE,
+        CONVERSATION_LOST: Blame.MACHINE,
         "agent_killed": Blame.TASK,
         # A retry must not multiply a limit that a person set on turns, tokens or money.
         "cancelled": Blame.FINAL,

@@ -40,6 +40,7 @@ TaskSetback = TypedDict(
         "is_counted": NotRequired[bool],
     },
 )
+TaskIterated = TypedDict("TaskIterated", {"iteration": int, "verdict": str})
 TaskRetryRequested = TypedDict("TaskRetryRequested", {"was": str})
 TaskReprioritized = TypedDict("TaskReprioritized", {"from": int, "to": int})
 
@@ -60,6 +61,7 @@ LimitCleared = TypedDict("LimitCleared", {"limit": str})
 
 # -- sessions
 SessionNamed = TypedDict("SessionNamed", {"agent_name": str})
+AgentChosen = TypedDict("AgentChosen", {"agent": str, "version": str | None, "reason": str | None})
 AgentFailing = TypedDict("AgentFailing", {"agent": str, "failures": int, "reason": str})
 SessionChanged = TypedDict(
     "SessionChanged",

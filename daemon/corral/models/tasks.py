@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 from pydantic import (
     AfterValidator,
@@ -18,9 +18,11 @@ from pydantic import (
     field_serializer,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 
 from corral.errors import InvalidInput
 from corral.models.instants import iso, parse
+from corral.models.loops.spec import LoopSpec
 from corral.models.states import Combine, RunnerName, TaskStatus
 
 TITLE_LIMIT = 500
@@ -85,6 +87,8 @@ class TaskSubmission(BaseModel):
         command: A shell command, run in the task's worktree.
         prompt: The prompt of an agent. Without command and prompt, a session claims the task.
         agent: A member of the team, or an agent definition. Default prompt: the description, or the title.
+        agent_version: The version of its agent's definition to work by: its number, or six or more characters of its hash.
+        feedback: The opinion or expectation of a person at submission: the comment that its agent's record gets.
         runner: Default: the agent's, or ``command`` or ``claude`` to match the other fields.
         thread_id: The message thread of the task's batch.
         deadline_at: Shown to the session that claims the task; not enforced.
@@ -98,12 +102,15 @@ class TaskSubmission(BaseModel):
         idempotency_key: A second submission with the same key returns the first one's task.
         name: In a batch: a local name that other tasks of the batch can depend on; they can also name its title.
         metadata: Kept and shown, and of no effect.
-        template: The name of the task template that it was made from, a file of ``.corral/templates``.
+        template: The name of the task template that it is made from, a file of ``.corral/templates``, which says what is done;
+            ``input_data`` then has the values of its parameters.
         agents: How many agents do it independently, each a copy of it; their results are combined as ``combine`` says. A
             worker executes each: a task that sessions claim has none.
         combine: ``all``: each lands, and all must succeed; ``first``: the first success counts; ``vote``: the output that
             most agree on; ``concat``: the outputs in a row; ``synthesize``: one more agent makes one of all.
         parent_task_id: The task whose agent leads this one's: this one ends with it.
+        loop: It is repeated until criteria say that its work is good (:class:`corral.models.loops.spec.LoopSpec`).
+        steps: The tasks that it is made of, which wait for each other by ``name``: those of its template, never a client's.
     """
 
     model_config = ConfigDict(
@@ -118,6 +125,8 @@ class TaskSubmission(BaseModel):
     command: Body | None = None
     prompt: Body | None = None
     agent: Short | None = None
+    agent_version: Short | None = None
+    feedback: Reason | None = None
     runner: RunnerName | None = None
     task_type: Annotated[Text, StringConstraints(min_length=1, max_length=64)] = "task"
     input_data: dict[str, Any] | None = None
@@ -144,6 +153,13 @@ class TaskSubmission(BaseModel):
     parent_task_id: Short | None = None
     agents: int | None = Field(default=None, ge=1, le=50, strict=True)
     combine: Combine | None = None
+    loop: LoopSpec | None = None
+    steps: SkipJsonSchema[list[TaskSubmission]] = Field(default_factory=list)
+
+    @property
+    def number_of_tasks(self) -> int:
+        """How many tasks it makes: its agents and its steps have tasks of their own."""
+        return 1 + (self.agents or 0) + sum(step.number_of_tasks for step in self.steps)
 
     @model_validator(mode="before")
     @classmethod
@@ -167,6 +183,10 @@ class TaskSubmission(BaseModel):
             raise ValueError("`combine` needs `agents`, the number of agents whose results are combined")
         if self.combine is Combine.SYNTHESIZE and self.command is not None:
             raise ValueError("a command cannot synthesize: use a prompt, or another rule")
+        if self.loop is not None and self.agents is not None:
+            raise ValueError("a task that several agents do is no loop")
+        if self.agent_version is not None and self.agent is None:
+            raise ValueError("`agent_version` needs an `agent`")
         if self.agent is not None and self.command is None:
             return self  # its agent decides about the runner
         does = {
@@ -180,6 +200,8 @@ class TaskSubmission(BaseModel):
         elif does[self.runner] is None:
             needs = "command" if self.runner is RunnerName.COMMAND else "prompt"
             raise ValueError(f"the runner {self.runner} needs a {needs}")
+        if self.loop is not None and self.runner is None:
+            raise ValueError("`loop` needs a command, a prompt or an agent: a task that sessions claim is done once")
         if self.agents is not None and self.runner is None:
             raise ValueError(
                 "`agents` needs a command, a prompt or an agent: a task that sessions claim is done by one"
@@ -218,13 +240,20 @@ def parse_submissions(items: list[Any]) -> tuple[list[TaskSubmission], list[dict
             )
             submissions.append(stand_in)
             for problem in error.errors(include_url=False, include_input=False, include_context=False):
-                field = ".".join(str(part) for part in problem["loc"])
+                field = ".".join(_place(item, problem["loc"]))
                 message = problem["msg"].removeprefix("Value error, ")
                 errors.append({"index": index, "field": field, "message": message})
     return submissions, errors
 
 
-def refuse(errors: list[dict[str, Any]], total: int) -> None:
+def _place(item: Any, place: Sequence[str | int]) -> list[str]:
+    """The place of an error; a step's is named by the step."""
+    if place[:1] == ("steps",) and len(place) > 1:
+        return ["steps", str(item["steps"][place[1]]["name"]), *map(str, place[2:])]
+    return [str(part) for part in place]
+
+
+def refuse(errors: list[dict[str, Any]], total: int) -> NoReturn:
     """Raise the error for an invalid submission or batch.
 
     Args:
@@ -246,7 +275,9 @@ def refuse(errors: list[dict[str, Any]], total: int) -> None:
     )
 
 
-SUMMARY_FIELDS = ("task_id", "title", "status", "priority", "agent", "template", "created_at", "progress")
+SUMMARY_FIELDS = (
+    "task_id", "title", "status", "priority", "agent", "template", "created_at", "progress", "parent_task_id", "step",
+)  # fmt: skip
 _USAGE = {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0, "turns": 0}
 
 

@@ -13,21 +13,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from corral.observe.bounds import Bounds
+from corral.observe.redaction import may_hold_secret
 
 FIRST_HASH = "0" * 64
 """The first line carries this as the hash of the one before."""
 MOST_TEXT = 4000
 """Maximum length of the JSON text of a line's parameters, and of its result, characters."""
+SHORT = 500
+"""Maximum length of a JSON text that is kept as it is where it holds no secret; longer ones are looked at value by value."""
 MOST_PROBLEMS = 20
 """Problems that a verification names."""
 HASHED = ("seq", "at", "agent_id", "session_id", "task_id", "action", "parameters", "result", "previous_hash")
 """The values of a line that its hash covers, in this order."""
-_BOUNDS = Bounds(text=500, items=20, depth=4)
+_BOUNDS = Bounds(text=SHORT, items=20, depth=4)
 _TIGHT = Bounds(text=100, items=10, depth=2)
+_dumped = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+"""JSON that is the same again once it was read: sorted, ASCII, without blanks."""
 
 
 def json_text(value: Any) -> str:
     """A value as the JSON text that a line keeps: without secrets, at most :data:`MOST_TEXT` characters."""
+    if (plain := _plain(value)) is not None:
+        return plain
     for bounds in (_BOUNDS, _TIGHT):
         text = _dumped(bounds.value(value))
         if len(text) <= MOST_TEXT:
@@ -37,8 +44,7 @@ def json_text(value: Any) -> str:
 
 def digest(line: Mapping[str, Any]) -> str:
     """The hash of a line: SHA-256, hexadecimal, of the JSON list of its values of :data:`HASHED`."""
-    text = json.dumps([line[name] for name in HASHED], separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_dumped([line[name] for name in HASHED]).encode()).hexdigest()
 
 
 def chained(drafts: Iterable[Mapping[str, Any]], last_seq: int, last_hash: str) -> Iterator[dict[str, Any]]:
@@ -101,9 +107,14 @@ class Check:
             self.problems.append({"seq": seq, "problem": problem})
 
 
-def _dumped(value: Any) -> str:
-    """JSON that is the same again once it was read: sorted, ASCII, without blanks."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+def _plain(value: Any) -> str | None:
+    """The JSON text of a value that needs no cut and no redaction, as nearly all do; None: it may need one."""
+    try:
+        text = _dumped(value)
+    except (TypeError, ValueError, RecursionError):  # no JSON: its bounded copy is
+        return None
+    # A backslash: some character is written as another, so that a secret with it would not be recognised.
+    return None if len(text) > SHORT or "\\" in text or may_hold_secret(text) else text
 
 
 def _lines(first: int, last: int) -> str:

@@ -39,6 +39,8 @@ LEVELS: Mapping[str, int] = {
     EventKind.MESSAGE_BOUNCED: logging.WARNING,
     EventKind.PROJECT_MOVED: logging.WARNING,
     EventKind.PROJECT_DATABASE_SET_ASIDE: logging.WARNING,
+    EventKind.AGENT_ROLLED_BACK: logging.WARNING,
+    EventKind.AGENT_ROLLOUT_STOPPED: logging.WARNING,
     EventKind.TASK_FAILED: logging.ERROR,
     EventKind.TASK_DEAD: logging.ERROR,
     EventKind.AGENT_FAILING: logging.ERROR,

@@ -14,8 +14,9 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,28 @@ import structlog
 from structlog.typing import EventDict
 
 from corral.models.instants import UTC, iso
-from corral.observe.redaction import REDACTED, is_secret_name, redact, remember_secrets
+from corral.observe.redaction import (
+    REDACTED,
+    is_secret_name,
+    may_hold_secret,
+    may_name_secret,
+    redact,
+    remember_secrets,
+)
 
 _CORRAL = logging.getLogger("corral")
 _CORRAL.addHandler(logging.NullHandler())
 _DEPTH = 10
 """Maximum nesting depth of a structure; deeper or recursive ones are written as text."""
 
+_json_of = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
 _installed: list[logging.Handler] = []
 
 
-def configure(log_file: Path, level: str, keep_days: int, *, stderr: bool) -> None:
+def configure(
+    log_file: Path, level: str, keep_days: int, *, stderr: bool, has_left: Callable[[], bool] = lambda: False
+) -> None:
     """Send every log line of this process to a file; a second call replaces the first configuration.
 
     The current values of the environment's secrets are kept out of the log (see :mod:`corral.observe.redaction`).
@@ -44,10 +56,11 @@ def configure(log_file: Path, level: str, keep_days: int, *, stderr: bool) -> No
         level: The lowest level of Corral's own lines.
         keep_days: Days after which an earlier day's file is deleted.
         stderr: Whether to also write to standard error.
+        has_left: Whether the repository was moved or deleted: then the lines go on into the open file, wherever it is now.
     """
     close()
     remember_secrets(os.environ)
-    _installed.append(_DailyFile(log_file, keep_days))
+    _installed.append(_DailyFile(log_file, keep_days, has_left))
     if stderr:
         _installed.append(logging.StreamHandler())
     root = logging.getLogger()
@@ -63,13 +76,6 @@ def set_level(level: str) -> None:
     _CORRAL.setLevel(level)
 
 
-def stay() -> None:
-    """Keep writing to the open file, wherever it was moved; open no other."""
-    for handler in _installed:
-        if isinstance(handler, _DailyFile):
-            handler.stays = True
-
-
 def close() -> None:
     """Close the file. Later lines are dropped."""
     for handler in _installed:
@@ -78,6 +84,7 @@ def close() -> None:
     _installed.clear()
 
 
+@lru_cache(256)  # the event log asks for one with every line
 def logger(component: str) -> structlog.stdlib.BoundLogger:
     """A logger for one component of the daemon (``queue``, ``landing``, ``server``, …); silent until :func:`configure`.
 
@@ -99,8 +106,7 @@ def _formatter() -> structlog.stdlib.ProcessorFormatter:
         processors=[
             _arranged,
             structlog.processors.format_exc_info,
-            _cleaned,
-            structlog.processors.JSONRenderer(ensure_ascii=False),
+            _rendered,
         ]
     )
 
@@ -120,8 +126,22 @@ def _arranged(_logger: Any, _method: str, given: EventDict) -> EventDict:
     }
 
 
-def _cleaned(_logger: Any, _method: str, line: EventDict) -> EventDict:
-    return {name: _clean(value, name, 1) for name, value in line.items()}
+def _rendered(_logger: Any, _method: str, line: EventDict) -> str:
+    text = _plain(line)
+    if text is not None:
+        return text
+    return json.dumps({name: _clean(value, name, 1) for name, value in line.items()}, ensure_ascii=False)
+
+
+def _plain(line: EventDict) -> str | None:
+    """The JSON text of a line in which nothing has to be replaced, as in nearly all; None: something may have to be."""
+    try:
+        text = _json_of(line)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    # A backslash: some character is written as another, so that a secret with it would not be recognised.
+    is_doubtful = "\\" in text or text.count("{") + text.count("[") > _DEPTH
+    return None if is_doubtful or may_name_secret(text) or may_hold_secret(text) else text
 
 
 def _clean(value: object, name: str, depth: int) -> Any:
@@ -147,10 +167,10 @@ class _DailyFile(logging.Handler):
     Lines that cannot be written are counted, and the count is written as soon as possible.
     """
 
-    def __init__(self, path: Path, keep_days: int) -> None:
+    def __init__(self, path: Path, keep_days: int, has_left: Callable[[], bool]) -> None:
         super().__init__()
         self._path = path
-        self.stays = False
+        self._has_left = has_left
         self._keep = timedelta(days=keep_days)
         self._fd: int | None = None
         self._day = date.min
@@ -181,10 +201,6 @@ class _DailyFile(logging.Handler):
         self._lost = 0
 
     def _descriptor(self, today: date) -> int:
-        if self.stays:
-            if self._fd is None:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(self._path))
-            return self._fd
         fd = self._opened(today)
         if today > self._day:
             self._turn(today)
@@ -192,8 +208,8 @@ class _DailyFile(logging.Handler):
         return fd
 
     def _opened(self, today: date) -> int:
-        """The file at the path, which may have been deleted or moved since the last line."""
-        if self._fd is not None and self._is_at_path(self._fd):
+        """The file at the path, which may have been deleted since the last line; that of a repository that left stays open."""
+        if self._fd is not None and (self._is_at_path(self._fd) or self._has_left()):
             return self._fd
         self._path.parent.mkdir(mode=0o700, exist_ok=True)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -18,7 +18,7 @@ from corral.runners.claude import ClaudeOutput
 from corral.runners.command import environment_for
 from corral.runners.messages.tools import allowed
 from corral.runners.messages.usage import LATEST
-from corral.runners.protocol import Assignment, Finished, Running, failure
+from corral.runners.protocol import ApiAccess, Assignment, Finished, Running, failure
 from corral.runners.stream import Event, one_line
 from corral.runners.worker import Worker
 
@@ -88,6 +88,16 @@ class AnthropicRunner:
         output = MessagesOutput(assignment)
         return Worker(assignment, argv, env, output, said=said, now=now, grace_s=self._stop_grace_s, is_all=True)
 
+    def access(self) -> ApiAccess:
+        """The key and the address that it asks the API with.
+
+        Raises:
+            RunnerUnavailable: There is no key, or the SDK is not installed.
+            ApiKeyUnavailable: See :meth:`available`.
+        """
+        self.available()
+        return ApiAccess(self._key(), self._environ.get(BASE_URL) or None, _folders())
+
     def _key(self) -> str:
         key = self._find_key()
         if key is None:
@@ -114,6 +124,8 @@ class AnthropicRunner:
             "max_turns": limits.max_turns,
             "max_tokens": limits.max_tokens,
             "max_cost_usd": limits.max_cost_usd,
+            "conversation": assignment.conversation and str(assignment.conversation),
+            "resumes": assignment.resumes and str(assignment.resumes.file),
         }
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from corral.errors import InvalidInput
+from corral.models.blame import CONVERSATION_LOST
 from corral.runners.command import ended_by_signal, environment_for, find_program
 from corral.runners.protocol import Assignment, Finished, Running, failure
 from corral.runners.stream import Event, Transcript, one_line, user_message
@@ -18,6 +19,7 @@ from corral.runners.worker import Worker
 
 _PERMISSIONS = {"permissions": {"allow": ["Bash(*)", "mcp__plugin_corral_corral", "Skill"]}}
 _PERHAPS_LATER = frozenset({408, 409, 429})
+_NOT_ALLOWED = frozenset({401, 402, 403})
 _AGENT = "local_agent"
 
 
@@ -78,11 +80,15 @@ def arguments(assignment: Assignment) -> list[str]:
         "--model": assignment.model,
         "--max-turns": limits.max_turns,
         "--max-budget-usd": limits.max_cost_usd,
+        "--resume": assignment.resumes.session_id if assignment.resumes else None,
     }
+    # A copy: an attempt that is cut short leaves the conversation as it was, for the next one.
+    copied = ["--fork-session"] if assignment.resumes else []
     return [
         *("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"),
         *("--permission-mode", "acceptEdits", "--settings", json.dumps(_PERMISSIONS)),
         *("--session-id", assignment.session_id, "--append-system-prompt", assignment.briefing),
+        *copied,
         *(f"{flag}={value}" for flag, value in optional.items() if value is not None),
     ]
 
@@ -106,8 +112,10 @@ class ClaudeOutput(Transcript):
     """The result in the client's events."""
 
     def __init__(self, assignment: Assignment) -> None:
-        super().__init__(root=str(assignment.worktree))
+        resumed = assignment.resumes
+        super().__init__(root=str(assignment.worktree), before=resumed.usage if resumed else None)
         self._limits = assignment.limits
+        self._is_resumed = resumed is not None
 
     @property
     def settled(self) -> bool:
@@ -122,6 +130,13 @@ class ClaudeOutput(Transcript):
 
     def verdict(self, exit_code: int) -> Finished:
         """The result of the last turn, by ``is_error``: ``subtype`` says success even after an API error."""
+        verdict = self._verdict(exit_code)
+        if verdict.success or not self._is_resumed or self.has_answered or not _is_refusal(verdict):
+            return verdict
+        message = f"Its conversation could not be resumed: {verdict.error_message}"
+        return failure(CONVERSATION_LOST, message, exit_code=exit_code, result=verdict.result)
+
+    def _verdict(self, exit_code: int) -> Finished:
         result = self.result
         if result is None or (exit_code != 0 and not self.settled):
             return self._no_result(exit_code)
@@ -165,3 +180,12 @@ class ClaudeOutput(Transcript):
             "denied_tools": denials,
             "warnings": self.warnings,
         }
+
+
+def _is_refusal(verdict: Finished) -> bool:
+    """Whether the client or the API would refuse the same conversation again, and perhaps not another one."""
+    if verdict.error_code == "command_failed":
+        return True
+    status = verdict.result.get("api_error_status")
+    is_own = isinstance(status, int) and 400 <= status < 500 and status not in _NOT_ALLOWED | _PERHAPS_LATER
+    return verdict.error_code == "api_error" and is_own

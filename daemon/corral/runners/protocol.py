@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from corral.models.blame import BLAME, Blame
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
@@ -46,6 +46,38 @@ class Limits:
     output_mb: int | None = None
 
 
+@dataclass
+class Usage:
+    """The usage of a worker so far.
+
+    Attributes:
+        input_tokens: Tokens that the model read, without those from its cache.
+        output_tokens: Tokens that it wrote. Exact at the end of a turn, a lower bound before.
+        cost_usd: US dollars, known at the end of a turn.
+        turns: Answers of the model.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    turns: int = 0
+
+
+@dataclass(frozen=True)
+class PastConversation:
+    """A conversation of an earlier attempt, which an attempt goes on in.
+
+    Attributes:
+        session_id: The id of that attempt's session.
+        file: Its messages, where the runner keeps them itself.
+        usage: All that the conversation used so far, with what it went on from.
+    """
+
+    session_id: str
+    file: Path
+    usage: Usage
+
+
 @dataclass(frozen=True)
 class Assignment:
     """One attempt at one task.
@@ -65,6 +97,8 @@ class Assignment:
         agent: The name of the agent definition for ``claude`` or ``anthropic``.
         definition: That definition, as the client reads it.
         instructions: Further instructions besides the prompt.
+        conversation: The file in which its conversation is kept, for an attempt that goes on in it; None: nobody will.
+        resumes: The conversation that it goes on in; None: a new one.
     """
 
     task_id: str
@@ -85,6 +119,8 @@ class Assignment:
     agent: str | None = None
     definition: Mapping[str, Any] | None = None
     instructions: str | None = None
+    conversation: Path | None = None
+    resumes: PastConversation | None = None
 
     @property
     def marks(self) -> dict[str, str]:
@@ -95,23 +131,6 @@ class Assignment:
     def briefing(self) -> str:
         """Its instructions besides the prompt, with those for every worker."""
         return f"{ERRAND}\n\n{self.instructions}" if self.instructions else ERRAND
-
-
-@dataclass
-class Usage:
-    """The usage of a worker so far.
-
-    Attributes:
-        input_tokens: Tokens that the model read, without those from its cache.
-        output_tokens: Tokens that it wrote. Exact at the end of a turn, a lower bound before.
-        cost_usd: US dollars, known at the end of a turn.
-        turns: Answers of the model.
-    """
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float = 0.0
-    turns: int = 0
 
 
 @dataclass(frozen=True)
@@ -200,6 +219,32 @@ class Running(Protocol):
 
     def tell(self, text: str) -> bool:
         """Send a message to the worker without waiting; False if it cannot take one."""
+
+
+@dataclass(frozen=True)
+class ApiAccess:
+    """All that a process of ours needs to ask the Messages API.
+
+    Attributes:
+        base_url: None: the API's own.
+        folders: Where an isolated interpreter finds Corral and the SDK.
+    """
+
+    api_key: str = field(repr=False)
+    base_url: str | None
+    folders: Sequence[str]
+
+
+@runtime_checkable
+class HasApiAccess(Protocol):
+    """A runner that asks the Messages API itself."""
+
+    def access(self) -> ApiAccess:
+        """The key and the address that it asks with.
+
+        Raises:
+            RunnerUnavailable: There is no key, or the SDK is not installed.
+        """
 
 
 class Runner(Protocol):

@@ -50,15 +50,22 @@ class Transcript:
         result: The last ``result`` event; None while a turn is running.
         warnings: Parts that failed to load, one line each.
         strays: The last lines that are not events, such as its standard error.
+        has_answered: Whether the model has answered at all; an error of the API in its place is no answer.
+
+    Args:
+        root: The folder that paths are shown below.
+        before: The usage of the conversation before this client went on in it.
     """
 
-    def __init__(self, *, root: str = "") -> None:
+    def __init__(self, *, root: str = "", before: Usage | None = None) -> None:
         self.usage = Usage()
+        self._before = before or Usage()
         self.progress: str | None = None
         self.result: Event | None = None
         self.warnings: list[str] = []
         self.strays: deque[str] = deque(maxlen=5)
         self.model: str | None = None
+        self.has_answered = False
         self.background: list[Event] = []
         self._root = root.rstrip("/") + "/"
         self._partial = b""
@@ -125,6 +132,7 @@ class Transcript:
         used = message.get("usage") or {}
         read = _count(used, "input_tokens") + _count(used, "cache_creation_input_tokens")
         turn = 0 if event.get("parent_tool_use_id") else 1
+        self.has_answered = self.has_answered or read + _count(used, "output_tokens") > 0
         self._answers[str(message.get("id"))] = Usage(read, _count(used, "output_tokens"), 0.0, turn)
         self.usage = Usage(
             self._settled.input_tokens + sum(answer.input_tokens for answer in self._answers.values()),
@@ -154,13 +162,16 @@ class Transcript:
 
     def _turn_ended(self, event: Event) -> None:
         self.result = event
+        models = list((event.get("modelUsage") or {}).values())
+        read = sum(_count(m, "inputTokens") + _count(m, "cacheCreationInputTokens") for m in models)
+        # A client that goes on in a conversation counts what that used before; not every version does.
+        before = self._before if read - self._before.input_tokens >= self.usage.input_tokens else Usage()
         self._answers.clear()
         self._open_calls.clear()
-        models = list((event.get("modelUsage") or {}).values())
         self._settled = Usage(
-            sum(_count(m, "inputTokens") + _count(m, "cacheCreationInputTokens") for m in models),
-            sum(_count(m, "outputTokens") for m in models),
-            float(event.get("total_cost_usd") or 0.0),
+            read - before.input_tokens,
+            max(0, sum(_count(m, "outputTokens") for m in models) - before.output_tokens),
+            max(0.0, float(event.get("total_cost_usd") or 0.0) - before.cost_usd),
             self._settled.turns + _count(event, "num_turns"),
         )
         self.usage = self._settled

@@ -5,37 +5,47 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Integer, bindparam, delete, func, insert, or_, select, update
 
-from corral.store.engine.fetch import fetch_all, fetch_first
+from corral.store.engine.fetch import fetch_all
+from corral.store.engine.prepared import Prepared
 from corral.store.rows.records import AuditEnds, AuditEndsRow, AuditRow, SessionWork
 from corral.store.schema import agent_sessions
 from corral.store.schema_project import audit_chain, audit_lines
 
 _ITS = audit_lines.c
+_ENDS = Prepared[AuditEndsRow](select(audit_chain))
+_MOVE_END = Prepared[None](update(audit_chain), "last_seq", "last_hash")
+_APPEND = Prepared[None](insert(audit_lines), *_ITS.keys())
+_FOLLOWING = Prepared[AuditRow](
+    select(audit_lines).where(_ITS.seq > bindparam("after")).order_by(_ITS.seq).limit(bindparam("most", type_=Integer))
+)
+_OWN = agent_sessions.c
+_WORK = Prepared[SessionWork](
+    select(_OWN.session_id, _OWN.agent_name, _OWN.task_id).where(_OWN.session_id == bindparam("session"))
+)
 
 
 def ends(conn: Connection) -> AuditEnds | None:
     """Both ends of the chain; None before the first line."""
-    return fetch_first(conn, select(audit_chain), AuditEndsRow)
+    return _ENDS.first(conn, {})
 
 
 def append(conn: Connection, lines: Sequence[AuditRow]) -> None:
     """Append lines, of which the first follows the newest one there is; both in the caller's transaction."""
     last = lines[-1]
     newest = {"last_seq": last["seq"], "last_hash": last["hash"]}
-    if conn.execute(update(audit_chain).values(newest)).rowcount == 0:
+    if _MOVE_END.change(conn, newest) == 0:
         first = lines[0]
         began = {"removed_seq": first["seq"] - 1, "removed_hash": first["previous_hash"]}
         conn.execute(insert(audit_chain).values(id=1, **began, **newest))
-    conn.execute(insert(audit_lines), list(lines))
+    _APPEND.each_of(conn, lines)
 
 
 def work_of(conn: Connection, session_ids: Collection[str]) -> dict[str, SessionWork]:
-    """Names and tasks of sessions, by their ids."""
-    its = agent_sessions.c
-    query = select(its.session_id, its.agent_name, its.task_id).where(its.session_id.in_(session_ids))
-    return {row["session_id"]: row for row in fetch_all(conn, query, SessionWork)}
+    """Names and tasks of sessions, by their ids: those that are known."""
+    found = (_WORK.first(conn, {"session": session_id}) for session_id in session_ids)
+    return {row["session_id"]: row for row in found if row is not None}
 
 
 def listing(
@@ -72,15 +82,9 @@ def listing(
     return fetch_all(conn, query, AuditRow)
 
 
-def following(conn: Connection, seq: int, limit: int, until: int | None = None) -> list[AuditRow]:
-    """The lines behind a number, in order.
-
-    Args:
-        limit: At most so many.
-        until: Only those up to this number.
-    """
-    query = select(audit_lines).where(_ITS.seq > seq).order_by(_ITS.seq).limit(limit)
-    return fetch_all(conn, query if until is None else query.where(_ITS.seq <= until), AuditRow)
+def following(conn: Connection, seq: int, limit: int) -> list[AuditRow]:
+    """The lines behind a number, in order, at most ``limit``."""
+    return _FOLLOWING.all(conn, {"after": seq, "most": limit})
 
 
 def oldest(conn: Connection, limit: int) -> list[AuditRow]:

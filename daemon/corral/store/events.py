@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Integer, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Integer, bindparam, delete, func, insert, or_, select, update
 
 from corral.models.events import Event, EventKind, Kind
 from corral.models.instants import iso
@@ -29,6 +30,12 @@ _RECENT = Prepared[EventRow](
 )
 _RECORD = Prepared[None](insert(events), "at", "kind", "task_id", "session_id", "merge_id", "data")
 
+_FOLLOWING = Prepared[EventRow](
+    select(events)
+    .where(events.c.event_id > bindparam("after"))
+    .order_by(events.c.event_id)
+    .limit(bindparam("most", type_=Integer))
+)
 _POSITION = Prepared[object](select(event_cursors.c.event_id).where(event_cursors.c.reader == bindparam("reader")))
 _MOVE = Prepared[None](update(event_cursors).where(event_cursors.c.reader == bindparam("which")), "event_id")
 _NEWEST = Prepared[object](select(func.max(events.c.event_id)))
@@ -63,10 +70,26 @@ def listing(conn: Connection, *, task_id: str | None = None, after_id: int = 0, 
         after_id: Only those recorded after this ``event_id``.
         limit: At most this many.
     """
-    query = select(events).where(events.c.event_id > after_id).order_by(events.c.event_id).limit(limit)
-    if task_id is not None:
-        query = query.where(events.c.task_id == task_id)
+    if task_id is None:
+        return _FOLLOWING.all(conn, {"after": after_id, "most": limit})
+    its = events.c
+    query = select(events).where(its.event_id > after_id, its.task_id == task_id).order_by(its.event_id).limit(limit)
     return fetch_all(conn, query, EventRow)
+
+
+def others_than(kinds: Collection[object]) -> Prepared[EventRow]:
+    """A statement for the events behind ``after``, at most ``most``, in order, of all kinds but these of ``EventKind``."""
+    its = events.c
+    kept = (its.kind != str(kind) for kind in kinds)
+    query = select(events).where(its.event_id > bindparam("after"), *kept).order_by(its.event_id)
+    return Prepared[EventRow](query.limit(bindparam("most", type_=Integer)))
+
+
+def of_kinds(kinds: Collection[object]) -> Prepared[EventRow]:
+    """A statement for the events behind ``after``, at most ``most``, in order, of these kinds of ``EventKind`` only."""
+    its = events.c
+    query = select(events).where(its.event_id > bindparam("after"), or_(*(its.kind == str(kind) for kind in kinds)))
+    return Prepared[EventRow](query.order_by(its.event_id).limit(bindparam("most", type_=Integer)))
 
 
 def of_task(conn: Connection, task_id: str, limit: int = 200) -> list[EventRow]:
@@ -101,3 +124,8 @@ def move_position(conn: Connection, reader: str, event_id: int) -> None:
     """Store that a reader has handled every event up to this one."""
     if _MOVE.change(conn, {"which": reader, "event_id": event_id}) == 0:
         conn.execute(insert(event_cursors).values(reader=reader, event_id=event_id))
+
+
+def forget_position(conn: Connection, reader: str) -> None:
+    """A reader reads no more, and holds back no deletion; one that stores a position later begins there."""
+    conn.execute(delete(event_cursors).where(event_cursors.c.reader == reader))

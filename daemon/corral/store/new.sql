@@ -415,7 +415,7 @@ CREATE TABLE "tasks" (
     template VARCHAR(128),
     parent_task_id VARCHAR(36),
     agents_wanted INTEGER,
-    combine VARCHAR(16),
+    combine VARCHAR(16), steps_wanted INTEGER, step VARCHAR(128), agent_version VARCHAR(64),
     CONSTRAINT ck_tasks_agents_wanted CHECK ((agents_wanted IS NULL) = (combine IS NULL) AND (agents_wanted IS NULL OR agents_wanted > 0)),
     CONSTRAINT ck_tasks_attempts CHECK (attempts >= 0 AND max_retries >= 0),
     CONSTRAINT ck_tasks_combine CHECK (combine IS NULL OR combine IN ('all', 'first', 'vote', 'concat', 'synthesize')),
@@ -543,5 +543,104 @@ CREATE TABLE deliveries (
     CONSTRAINT pk_deliveries PRIMARY KEY (delivery_id)
 );
 CREATE INDEX ix_deliveries_waiting ON deliveries (not_before_at) WHERE state = 'waiting';
-INSERT INTO alembic_version VALUES ('0011');
+CREATE TABLE loops (
+    task_id VARCHAR(36) NOT NULL,
+    title TEXT NOT NULL,
+    spec JSON NOT NULL,
+    target TEXT,
+    base_sha VARCHAR(64),
+    counted_from INTEGER NOT NULL,
+    created_at VARCHAR(24) NOT NULL,
+    CONSTRAINT ck_loops_counted_from CHECK (counted_from >= 0),
+    CONSTRAINT pk_loops PRIMARY KEY (task_id)
+);
+CREATE TABLE loop_iterations (
+    task_id VARCHAR(36) NOT NULL,
+    iteration INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    session_id VARCHAR(128) NOT NULL,
+    base_sha VARCHAR(64) NOT NULL,
+    head_sha VARCHAR(64) NOT NULL,
+    verdict VARCHAR(16) NOT NULL,
+    is_success BOOLEAN NOT NULL,
+    record TEXT NOT NULL,
+    duration_s FLOAT NOT NULL,
+    started_at VARCHAR(24) NOT NULL,
+    ended_at VARCHAR(24) NOT NULL,
+    CONSTRAINT ck_loop_iterations_verdict CHECK (verdict IN ('converged', 'not_converged', 'inconclusive', 'failed')),
+    CONSTRAINT pk_loop_iterations PRIMARY KEY (task_id, iteration)
+);
+CREATE TABLE agent_versions (
+    agent VARCHAR(128) NOT NULL,
+    content_hash VARCHAR(64) NOT NULL,
+    seq INTEGER NOT NULL,
+    version VARCHAR(32) NOT NULL,
+    content TEXT NOT NULL,
+    changelog TEXT,
+    author TEXT,
+    reason TEXT,
+    created_at VARCHAR(24) NOT NULL,
+    CONSTRAINT pk_agent_versions PRIMARY KEY (agent, content_hash),
+    CONSTRAINT uq_agent_versions_agent_version UNIQUE (agent, version)
+);
+CREATE TABLE agent_runs (
+    task_id VARCHAR(36) NOT NULL,
+    number INTEGER NOT NULL,
+    agent VARCHAR(128) NOT NULL,
+    content_hash VARCHAR(64),
+    task_type VARCHAR(64) NOT NULL,
+    model VARCHAR(128),
+    began_at VARCHAR(24) NOT NULL,
+    outcome VARCHAR(16),
+    duration_s FLOAT,
+    tokens INTEGER,
+    cost_usd FLOAT, choice_id VARCHAR(36),
+    CONSTRAINT pk_agent_runs PRIMARY KEY (task_id, number)
+);
+CREATE INDEX ix_agent_runs_agent_began_at ON agent_runs (agent, began_at);
+CREATE TABLE task_feedback (
+    task_id VARCHAR(36) NOT NULL,
+    rating INTEGER,
+    comment TEXT,
+    given_at VARCHAR(24) NOT NULL,
+    CONSTRAINT ck_task_feedback_rating CHECK (rating IS NULL OR rating BETWEEN 1 AND 5),
+    CONSTRAINT ck_task_feedback_said CHECK (rating IS NOT NULL OR comment IS NOT NULL),
+    CONSTRAINT pk_task_feedback PRIMARY KEY (task_id)
+);
+CREATE TABLE agent_choices (
+    choice_id VARCHAR(36) NOT NULL,
+    agent VARCHAR(128) NOT NULL,
+    content_hash VARCHAR(64) NOT NULL,
+    from_hash VARCHAR(64),
+    share FLOAT,
+    state VARCHAR(16) NOT NULL,
+    reason TEXT,
+    created_at VARCHAR(24) NOT NULL,
+    ended_at VARCHAR(24),
+    seen_at VARCHAR(24),
+    CONSTRAINT ck_agent_choices_ended CHECK ((state = 'running') = (ended_at IS NULL)),
+    CONSTRAINT ck_agent_choices_kind CHECK ((from_hash IS NULL) = (share IS NULL)),
+    CONSTRAINT ck_agent_choices_state CHECK (state IN ('running', 'stopped', 'rolled_back')),
+    CONSTRAINT pk_agent_choices PRIMARY KEY (choice_id)
+);
+CREATE UNIQUE INDEX uq_agent_choices_running ON agent_choices (agent) WHERE ended_at IS NULL;
+CREATE INDEX ix_agent_choices_agent_created_at ON agent_choices (agent, created_at);
+CREATE TABLE agent_improvements (
+    improvement_id VARCHAR(36) NOT NULL,
+    agent VARCHAR(128) NOT NULL,
+    state VARCHAR(16) NOT NULL,
+    base_hash VARCHAR(64) NOT NULL,
+    new_hash VARCHAR(64),
+    material TEXT NOT NULL,
+    deploys BOOLEAN NOT NULL,
+    "plan" JSON,
+    report JSON,
+    reason TEXT,
+    created_at VARCHAR(24) NOT NULL,
+    ended_at VARCHAR(24),
+    CONSTRAINT ck_agent_improvements_state CHECK (state IN ('proposing', 'testing', 'done', 'failed')),
+    CONSTRAINT pk_agent_improvements PRIMARY KEY (improvement_id)
+);
+CREATE INDEX ix_agent_improvements_agent_created_at ON agent_improvements (agent, created_at);
+INSERT INTO alembic_version VALUES ('0015');
 INSERT INTO event_cursors VALUES ('announcements', 0);

@@ -14,6 +14,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Table, and_, delete, e
 
 from corral.models.events import EventKind
 from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, SessionStatus, TaskStatus, WorktreeState
+from corral.store.agents import runs
 from corral.store.schema import (
     agent_sessions,
     attempts,
@@ -201,7 +202,7 @@ KINDS: dict[str, Rows] = {
     ),
     "attempts": Rows(
         attempts, attempts.c.task_id, attempts.c.ended_at, _old_attempts,
-        "the newest of its task, or of a task that is open, dead, landing or waited for",
+        "the newest of its task, or of a task that is open, dead, landing or waited for", runs.keep,
     ),
     "worktrees": Rows(
         worktrees, worktrees.c.worktree_id, worktrees.c.removed_at, _old_worktrees, "its branch is asked to land"

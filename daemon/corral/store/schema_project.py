@@ -1,11 +1,25 @@
-"""The tables about the project as a whole: whose database it is, what is paused or switched on for it, who did what, its alerts.
+"""The tables about the project as a whole: whose database it is, what is paused or switched on for it, who did what, its alerts;
+the loops, whose history outlives their tasks; and the record of its agents.
 
 The conventions are those of :mod:`corral.store.schema`.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, CheckConstraint, Column, Index, Integer, String, Table, Text, func
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Float,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    func,
+)
 
 from corral.store.schema import metadata
 
@@ -134,3 +148,128 @@ deliveries = Table(
 """Notifications on their way to the webhook."""
 Index("ix_deliveries_waiting", deliveries.c.not_before_at, sqlite_where=deliveries.c.state == "waiting",
       postgresql_where=deliveries.c.state == "waiting")  # fmt: skip
+
+loops = Table(
+    "loops",
+    metadata,
+    Column("task_id", String(36), primary_key=True),
+    Column("title", Text, nullable=False),
+    Column("spec", JSON, nullable=False),
+    Column("target", Text, nullable=True),
+    Column("base_sha", String(64), nullable=True),
+    Column("counted_from", Integer, nullable=False),
+    Column("created_at", String(24), nullable=False),
+    CheckConstraint("counted_from >= 0", name="counted_from"),
+)
+"""``base_sha`` is where the first iteration started; iterations up to ``counted_from`` count for no limit. No row refers to the
+task: retention deletes it, and the history stays."""
+
+loop_iterations = Table(
+    "loop_iterations",
+    metadata,
+    Column("task_id", String(36), primary_key=True),
+    Column("iteration", Integer, primary_key=True, autoincrement=False),
+    Column("attempt", Integer, nullable=False),
+    Column("session_id", String(128), nullable=False),
+    Column("base_sha", String(64), nullable=False),
+    Column("head_sha", String(64), nullable=False),
+    Column("verdict", String(16), nullable=False),
+    Column("is_success", Boolean, nullable=False),
+    Column("record", Text, nullable=False),
+    Column("duration_s", Float, nullable=False),
+    Column("started_at", String(24), nullable=False),
+    Column("ended_at", String(24), nullable=False),
+    CheckConstraint("verdict IN ('converged', 'not_converged', 'inconclusive', 'failed')", name="verdict"),
+)
+"""The checkpoints. ``record`` is JSON text, so that one that was damaged can be read around: the evaluations, the result of the
+work, its use, and what it was told."""
+
+agent_versions = Table(
+    "agent_versions",
+    metadata,
+    Column("agent", String(128), primary_key=True),
+    Column("content_hash", String(64), primary_key=True),
+    Column("seq", Integer, nullable=False),
+    Column("version", String(32), nullable=False),
+    Column("content", Text, nullable=False),
+    Column("changelog", Text, nullable=True),
+    Column("author", Text, nullable=True),
+    Column("reason", Text, nullable=True),
+    Column("created_at", String(24), nullable=False),
+    UniqueConstraint("agent", "version"),
+)
+"""Every text that an agent's definition has worked with. ``agent`` is its name without case; ``seq`` counts its versions."""
+
+agent_runs = Table(
+    "agent_runs",
+    metadata,
+    Column("task_id", String(36), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("agent", String(128), nullable=False),
+    Column("content_hash", String(64), nullable=True),
+    Column("task_type", String(64), nullable=False),
+    Column("model", String(128), nullable=True),
+    Column("began_at", String(24), nullable=False),
+    Column("outcome", String(16), nullable=True),
+    Column("duration_s", Float, nullable=True),
+    Column("tokens", Integer, nullable=True),
+    Column("cost_usd", Float, nullable=True),
+    Column("choice_id", String(36), nullable=True),
+)
+"""Attempts by agents. Their outcome is set when retention deletes the attempt, which has it until then; ``choice_id`` is the
+rollout that chose the version."""
+Index("ix_agent_runs_agent_began_at", agent_runs.c.agent, agent_runs.c.began_at)
+
+task_feedback = Table(
+    "task_feedback",
+    metadata,
+    Column("task_id", String(36), primary_key=True),
+    Column("rating", Integer, nullable=True),
+    Column("comment", Text, nullable=True),
+    Column("given_at", String(24), nullable=False),
+    CheckConstraint("rating IS NULL OR rating BETWEEN 1 AND 5", name="rating"),
+    CheckConstraint("rating IS NOT NULL OR comment IS NOT NULL", name="said"),
+)
+"""A person's opinion of a task's work; the last word counts."""
+
+agent_choices = Table(
+    "agent_choices",
+    metadata,
+    Column("choice_id", String(36), primary_key=True),
+    Column("agent", String(128), nullable=False),
+    Column("content_hash", String(64), nullable=False),
+    Column("from_hash", String(64), nullable=True),
+    Column("share", Float, nullable=True),
+    Column("state", String(16), nullable=False),
+    Column("reason", Text, nullable=True),
+    Column("created_at", String(24), nullable=False),
+    Column("ended_at", String(24), nullable=True),
+    Column("seen_at", String(24), nullable=True),
+    CheckConstraint("state IN ('running', 'stopped', 'rolled_back')", name="state"),
+    CheckConstraint("(state = 'running') = (ended_at IS NULL)", name="ended"),
+    CheckConstraint("(from_hash IS NULL) = (share IS NULL)", name="kind"),
+)
+"""The versions that agents work by instead of what their files say: a pin of all tasks, or a rollout to a share of them."""
+_RUNNING = agent_choices.c.ended_at.is_(None)
+Index("uq_agent_choices_running", agent_choices.c.agent, unique=True, sqlite_where=_RUNNING, postgresql_where=_RUNNING)
+Index("ix_agent_choices_agent_created_at", agent_choices.c.agent, agent_choices.c.created_at)
+
+agent_improvements = Table(
+    "agent_improvements",
+    metadata,
+    Column("improvement_id", String(36), primary_key=True),
+    Column("agent", String(128), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("base_hash", String(64), nullable=False),
+    Column("new_hash", String(64), nullable=True),
+    Column("material", Text, nullable=False),
+    Column("deploys", Boolean, nullable=False),
+    Column("plan", JSON, nullable=True),
+    Column("report", JSON, nullable=True),
+    Column("reason", Text, nullable=True),
+    Column("created_at", String(24), nullable=False),
+    Column("ended_at", String(24), nullable=True),
+    CheckConstraint("state IN ('proposing', 'testing', 'done', 'failed')", name="state"),
+)
+"""Improvements of definitions: what the meta-agent was told and planned, and how the versions compared."""
+Index("ix_agent_improvements_agent_created_at", agent_improvements.c.agent, agent_improvements.c.created_at)

@@ -240,6 +240,11 @@ def throttles(use: Use, limits: Limits) -> list[Throttle]:
     return found
 
 
+def holding_judges(found: Sequence[Hold]) -> Hold | None:
+    """The first limit that keeps a loop from starting for its judges, which ask a model whatever its runner is."""
+    return next((one for one in found if isinstance(one, Throttle) and one.holds(RunnerName.ANTHROPIC)), None)
+
+
 def holding(found: Sequence[Hold], runner: str | None) -> Hold | None:
     """The first limit that keeps a task of this runner from starting."""
     return next((throttle for throttle in found if throttle.holds(runner)), None)

@@ -208,3 +208,20 @@ def test_help_is_short_and_leads_on(house: Coordinated) -> None:
         assert json.dumps(await one.read("work://pending")) == "[]"
 
     play(house, scene)
+
+
+@pytest.mark.req("FR-LOOP-001")
+def test_work_can_be_a_loop(house: Coordinated) -> None:
+    async def scene(agent: Agent) -> None:
+        work = {"task_type": "build", "description": "Count to two.", "command": "echo x >> count.txt"}
+        until = [{"kind": "tests", "command": "test $(wc -l < count.txt) -ge 2"}]
+        said = await agent.call("submit_work", **work, loop={"until": until})
+        await until_it_is(agent, said["task_id"], "completed")
+        assert [row["verdict"] for row in house.json("loop", "history", said["task_id"])] == [
+            "not_converged",
+            "converged",
+        ]
+        refused = await agent.call("submit_work", **work, loop={"until": [{"kind": "wish"}]})
+        assert refused["success"] is False and "loop" in str(refused)
+
+    play(house, scene)

@@ -19,6 +19,7 @@ from corral.cli.interactive.text import Glyphs, short_age
 from corral.client.events import EventStream
 from corral.config.paths import find_project
 from corral.models.instants import parse
+from corral.models.outcomes import need_name
 from tests.screens import Player, play_app
 
 ROWS = 10_000
@@ -145,9 +146,12 @@ def need(kind: str, what: str, **ids: str) -> Row:
 @pytest.mark.parametrize(
     ("row", "kind", "key", "path"),
     [
-        (need("merge_approval", "'A' waits to land", merge_id="m1", task_id="t1"), "approval", "a approve", None),
+        (need("merge_approval", "'A' waits for approval, to land on main", merge_id="m1", task_id="t1"),
+         "approval", "a approve", None),
         (need("returned_merge", "'A' did not land on main: b conflicts with main at 1: c", merge_id="m1", task_id="t1"),
          "conflict", "r retry", "/tasks/t1/retry"),
+        (need("returned_merge", "'A' did not land on main: b conflicts with main at 1: c", merge_id="m1"),
+         "conflict", "o open", None),
         (need("returned_merge", "'A' did not land on main: 2 tests failed", merge_id="m1", task_id="t1"),
          "came back", "r retry", "/merges/m1/retry"),
         (need("failed_task", "'A' is dead: exit 3", task_id="t1"), "dead task", "r retry", "/tasks/t1/retry"),
@@ -157,7 +161,7 @@ def need(kind: str, what: str, **ids: str) -> Row:
     ],
 )  # fmt: skip
 def test_what_needs_a_person_says_which_key_settles_it(row: Row, kind: str, key: str, path: str | None) -> None:
-    assert panels.kind_of(row) == kind and main_key(row) == key
+    assert need_name(row) == kind and main_key(row) == key
     if path is not None:
         assert call_of(actions_of(panels.NEEDS, row)[0], panels.NEEDS, row).path == path
     if row["what"].startswith("'A'"):
@@ -167,11 +171,26 @@ def test_what_needs_a_person_says_which_key_settles_it(row: Row, kind: str, key:
     assert sum(len(text) for text, _ in words) <= 80
 
 
+@pytest.mark.parametrize("width", [1, 12, 20, 33, 60, 80, 200])
+def test_the_condition_under_the_cursor_fits_a_terminal_of_any_width(width: int) -> None:
+    for one in (
+        need("merge_approval", "'A' waits for approval, to land on main: it changes CLAUDE.md", merge_id="m"),
+        need("waiting_session", "Ann is waiting for permission for Write of deploy.sh", session_id="s"),
+        need("database_damaged", "The file is damaged"),
+    ):
+        text = "".join(
+            part for part, _ in lines.hint({**one, "remedy": "corral " * 20}, RICH, width, 3, {"recent": []})
+        )
+        key = main_key(one).partition(" ")[0]
+        assert len(text.splitlines()) <= 4 and (key == "Enter" or f"Press {key} to" in text)
+        assert all(len(line) <= max(16, width) for line in text.splitlines()), text
+
+
 def test_a_condition_is_told_without_what_its_kind_says_already() -> None:
     conflict = need(
         "returned_merge", "'It's' did not land on main: b conflicts with main at 1: src/a.py (content)", merge_id="m"
     )
-    waits = need("merge_approval", "'A' waits to land on main: Waits for approval: it changes CLAUDE.md", merge_id="m")
+    waits = need("merge_approval", "'A' waits for approval, to land on main: it changes CLAUDE.md", merge_id="m")
     dead = need("failed_task", "'A' is dead: exit 3: no", task_id="t")
     more = need("failed_task", "7 more of this kind.")
     wanted = ["It's: src/a.py (content)", "A: it changes CLAUDE.md", "A: exit 3: no", "7 more of this kind."]
@@ -190,6 +209,13 @@ def test_a_filter_wants_all_its_words_and_an_order_is_stable() -> None:
     rows = [{**common, "number": number, "title": title, "outcome": outcome} for number, title, outcome in given]
     assert [row["number"] for row in panel.chosen(rows, 0, "")] == [3, 2, 1], "what is open comes first"
     assert [row["number"] for row in panel.chosen(rows, 3, "")] == [1, 2, 3]
+    to_start = [
+        {**rows[0], "number": number, "priority": priority, "outcome": "pending"}
+        for number, priority in ((4, 2), (5, 7), (6, 2))
+    ]
+    assert [row["number"] for row in panel.chosen(to_start, 0, "")] == [5, 4, 6], (
+        "in the order in which they will start"
+    )
     assert [row["number"] for row in panel.chosen(rows, 0, "ADD dead")] == [2]
 
 

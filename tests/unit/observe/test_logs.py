@@ -264,6 +264,17 @@ class TestFaults:
         logs.close()
         assert not (tmp_path / "gone").exists()
 
+    def test_the_log_of_a_repository_that_moved_goes_with_it(self, log_file: Path) -> None:
+        left: list[bool] = []
+        logs.configure(log_file, "INFO", 30, stderr=False, has_left=lambda: bool(left))
+        logs.logger("queue").info("one")
+        moved = log_file.parent.rename(log_file.parent.with_name("moved"))
+        left.append(True)
+        logs.logger("queue").info("two")
+        logs.close()
+        assert [line["event"] for line in read(moved / log_file.name)] == ["one", "two"]
+        assert not log_file.parent.exists(), "nothing is put back where it was"
+
     def test_a_moved_file_is_not_written_any_more(self, lines: Lines, log_file: Path) -> None:
         logs.logger("queue").info("one")
         log_file.rename(log_file.with_name("taken-away"))

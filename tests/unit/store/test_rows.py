@@ -17,11 +17,22 @@ from sqlalchemy.types import NullType
 import corral
 from corral import store
 from corral.store import announcements, audit, exports, metrics, schema, schema_coordination, schema_project
+from corral.store.agents import choices, runs, versions
 from corral.store.engine.prepared import Prepared
-from corral.store.rows import mail, merges, records, sessions, tasks
+from corral.store.rows import agents, loops, mail, merges, records, sessions, tasks
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import mailbox, messages, names
-from corral.store.tasks import attempts, dependencies, lists, roadmap, shared_state, swarm, work_pause, worktrees
+from corral.store.tasks import (
+    attempts,
+    dependencies,
+    family,
+    lists,
+    roadmap,
+    shared_state,
+    swarm,
+    work_pause,
+    worktrees,
+)
 from corral.store.tasks import tasks as task_rows
 
 WHOLE: dict[Table, type] = {
@@ -38,9 +49,16 @@ WHOLE: dict[Table, type] = {
     schema_project.target_pauses: merges.TargetPauseRow,
     schema_project.work_pause: tasks.WorkPauseRow,
     schema_project.project_identity: records.IdentityRow,
+    schema_project.loops: loops.LoopRow,
+    schema_project.loop_iterations: loops.IterationRow,
     schema_project.alerts: records.AlertRow,
     schema_project.deliveries: records.DeliveryRow,
     schema.events: records.EventRow,
+    schema_project.agent_versions: agents.AgentVersionRow,
+    schema_project.agent_runs: agents.AgentRunRow,
+    schema_project.task_feedback: agents.FeedbackRow,
+    schema_project.agent_choices: agents.AgentChoiceRow,
+    schema_project.agent_improvements: agents.ImprovementRow,
     schema_project.audit_lines: records.AuditRow,
     schema_project.audit_chain: records.AuditEndsRow,
     schema_coordination.agent_names: sessions.NameRow,
@@ -185,6 +203,10 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
         swarm.ended_since: (now,), metrics.finished: (now, 1), metrics.landed: (now,), metrics.verifications: (now,),
         exports.ended: (), exports.named: (some,), exports.news: (some, 0, 1), exports.histories: (some, some, 1),
         roadmap.with_keys: ("roadmap:",), audit.listing: (), audit.work_of: (some,),
+        versions.of_agent: ("x",), runs.of_agents: ("x", now), runs.merges_of: ("x", now), runs.feedback_on: ("x", now),
+        runs.keep: (some,), family.steps: ("x",), dependencies.results_of_parents: ("x",), dependencies.last_of: ("x",),
+        choices.running: (), choices.pinned_by_tasks: (), choices.tasks_of: ("x",), choices.newest: ("x", True),
+        choices.unseen: (),
     }.items():  # fmt: skip
         call(database, *given)
     list(task_rows.ready(database, now))
@@ -197,7 +219,7 @@ def test_a_select_of_a_part_or_a_join_returns_what_its_type_says(
     seen, fetched = set(_statements(any_database, monkeypatch)), _fetched()
     parts = {
         name
-        for module in (mail, merges, records, sessions, tasks)
+        for module in (agents, loops, mail, merges, records, sessions, tasks)
         for name, kind in vars(module).items()
         if is_typeddict(kind) and kind not in WHOLE.values() and name in fetched
     }

@@ -23,16 +23,29 @@ PAGE = 2000
 def wire(row: AuditRow) -> Payload:
     """A line as it is told; ``parameters`` and ``result`` are the values of the JSON texts that were hashed."""
     return {
+        **_who_and_what(row),
+        "parameters": json.loads(row["parameters"]),
+        "result": json.loads(row["result"]),
+        "previous_hash": row["previous_hash"],
+        "hash": row["hash"],
+    }
+
+
+def wire_text(row: AuditRow) -> str:
+    """The JSON of :func:`wire`; the texts that were hashed stand in it as they are."""
+    begin = json.dumps(_who_and_what(row)).removesuffix("}")
+    values = f'"parameters": {row["parameters"]}, "result": {row["result"]}'
+    return f'{begin}, {values}, "previous_hash": "{row["previous_hash"]}", "hash": "{row["hash"]}"}}'
+
+
+def _who_and_what(row: AuditRow) -> Payload:
+    return {
         "seq": row["seq"],
         "timestamp": row["at"],
         "agent_id": row["agent_id"],
         "session_id": row["session_id"],
         "task_id": row["task_id"],
         "action": row["action"],
-        "parameters": json.loads(row["parameters"]),
-        "result": json.loads(row["result"]),
-        "previous_hash": row["previous_hash"],
-        "hash": row["hash"],
     }
 
 

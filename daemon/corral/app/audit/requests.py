@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
+from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel
 
 from corral.app.actor import person
-from corral.app.audit.trail import FAILED, OK
+from corral.app.audit.tool_calls import CONTENT, size_of
+from corral.app.audit.trail import FAILED, OK, Deed
 from corral.app.runtime.services import Services
 from corral.config.account import user_name
 from corral.errors import CorralError
@@ -19,25 +21,20 @@ caller: ContextVar[str] = ContextVar("caller", default="")
 
 
 def note(services: Services, action: str, given: Mapping[str, Any], answered: Any) -> None:
-    """Note a request over HTTP.
+    """Note a request over HTTP. Neither the arguments nor the answer may be changed any more.
 
     Args:
         given: The arguments of the operation: the parts of its path, and its body.
         answered: The answer, or the error.
     """
-    parameters = _plain(given)
-    named = parameters.get("session_id") or parameters.get("caller") or caller.get()
-    session_id = named if isinstance(named, str) and named else person()
-    task = parameters.get("task_id")
-    services.audit.note(
-        services.now(),
-        action,
-        session_id=session_id,
-        agent_id=user_name() if session_id == person() else session_id,
-        task_id=task if isinstance(task, str) else _task_of(answered),
-        parameters=parameters,
-        result=outcome(answered),
-    )
+    at, said = services.now(), caller.get()
+
+    def made() -> Deed:
+        parameters = _plain(given)
+        named = parameters.get("session_id") or parameters.get("caller") or said
+        return _deed(at, action, named if isinstance(named, str) and named else None, parameters, answered)
+
+    services.audit.note_later(made)
 
 
 def note_call(
@@ -45,14 +42,19 @@ def note_call(
 ) -> None:
     """Note a call of one of Corral's own tools; the hooks of the same call then add nothing."""
     services.audit.is_new(use_id)
-    who, task = session_id or person(), given.get("task_id")
-    services.audit.note(
-        services.now(),
-        f"mcp.{tool}",
+    at = services.now()
+    services.audit.note_later(lambda: _deed(at, f"mcp.{tool}", session_id, _plain(given), answered))
+
+
+def _deed(at: datetime, action: str, session_id: str | None, parameters: dict[str, Any], answered: Any) -> Deed:
+    who, task = session_id or person(), parameters.get("task_id")
+    return Deed(
+        at=at,
+        action=action,
         session_id=who,
         agent_id=user_name() if who == person() else who,
-        task_id=task if isinstance(task, str) else None,
-        parameters=_plain(given),
+        task_id=task if isinstance(task, str) else _task_of(answered),
+        parameters=parameters,
         result=outcome(answered),
     )
 
@@ -66,11 +68,31 @@ def outcome(answered: Any) -> dict[str, Any]:
         return {"status": FAILED, "error": {"name": type(answered).__name__}}
     if isinstance(answered, BaseModel):
         answered = answered.model_dump()
-    return {"status": OK, **({"answer": answered} if isinstance(answered, (dict, list)) and answered else {})}
+    kept = dict(_brief(answered)) if isinstance(answered, Mapping) else _ids(answered)
+    return {"status": OK, **({"answer": kept} if kept else {})}
+
+
+def _brief(answer: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The values of an answer, but no content and nothing empty, and the ids of what it lists."""
+    for name, value in answer.items():
+        if isinstance(value, (list, dict)):
+            value = _ids(value if isinstance(value, list) else [value])
+        if value not in (None, False, "", []) and name not in CONTENT:
+            yield name, value
+
+
+def _ids(listed: Any) -> list[Any]:
+    """Of each thing in a list its id, or itself where it is a plain value."""
+    found = []
+    for item in listed if isinstance(listed, list) else ():
+        found.append(
+            next((item[name] for name in item if name.endswith("_id")), None) if isinstance(item, dict) else item
+        )
+    return [value for value in found if isinstance(value, (str, int))]
 
 
 def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a path beside the fields of the body; what is no value (the request itself) is left out."""
+    """The parts of a path beside the fields of the body, without content; what is no value (the request itself) is left out."""
     plain: dict[str, Any] = {}
     for name, value in given.items():
         if isinstance(value, BaseModel):
@@ -79,6 +101,8 @@ def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
             plain |= value
         elif value is None or isinstance(value, (str, int, float, bool, list)):
             plain[name] = value
+    for name in CONTENT & plain.keys():
+        plain[name] = size_of(plain[name])
     return {name: value for name, value in plain.items() if value is not None}
 
 

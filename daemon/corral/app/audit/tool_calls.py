@@ -12,8 +12,14 @@ from corral.store.rows.tasks import TaskRow
 
 CALLED = "called"
 """The ``status`` of a call of which nobody told how it ended."""
-CONTENT = frozenset({"content", "old_string", "new_string", "new_source", "edits", "file_text", "old_str", "new_str"})
-"""Parameters that are the content of files: only their size is kept."""
+CONTENT = frozenset(
+    {"content", "old_string", "new_string", "new_source", "edits", "file_text", "old_str", "new_str", "body", "body_md"}
+)
+"""Parameters that are the content of files and messages: only their size is kept."""
+OURS = "mcp__plugin_corral_corral__"
+"""Begins the client's names of our own tools."""
+LONGEST_COUNT = 6
+"""Digits of a number of calls."""
 LONGEST = 4096
 """Characters of a parameter that wait for the writer."""
 
@@ -59,16 +65,26 @@ def note_event(trail: AuditTrail, at: datetime, session_id: str, payload: Mappin
     """
     name = payload.get("hook_event_name")
     if name == "PostToolBatch":
-        calls = payload.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
-            if isinstance(call, Mapping):
-                _note_one(trail, at, session_id, call, CALLED, "")
+        _note_batch(trail, at, session_id, payload)
     elif name == "PreToolUse" and denial:
         _note_one(trail, at, session_id, payload, DENIED, denial)
     elif name == "PostToolUse":
         _note_one(trail, at, session_id, payload, OK, "")
     elif name == "PostToolUseFailure":
         _note_one(trail, at, session_id, payload, FAILED, _text(payload, "error"))
+
+
+def _note_batch(trail: AuditTrail, at: datetime, session_id: str, payload: Mapping[str, Any]) -> None:
+    """Note the calls of a turn that no other event told of; our own server's are on record with their answers."""
+    said, count = payload.get("tool_calls"), _text(payload, "calls")
+    calls = [call for call in said if isinstance(call, Mapping)] if isinstance(said, list) else []
+    for call in calls:
+        if not _text(call, "tool_name").startswith(OURS):
+            _note_one(trail, at, session_id, call, CALLED, "")
+    if count.isdecimal() and len(count) < LONGEST_COUNT and (left_out := int(count) - len(calls)) > 0:
+        trail.note(
+            at, "tool.left_out", session_id=session_id, parameters={"count": left_out}, result={"status": CALLED}
+        )
 
 
 def note_worker(trail: AuditTrail, task: TaskRow, calls: Iterable[ToolCall], now: datetime) -> None:
@@ -109,10 +125,17 @@ def _parameters(given: object) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name, value in given.items():
         if name in CONTENT:
-            kept[name] = f"({len(value)} {'characters' if isinstance(value, str) else 'items'})" if value else ""
-        else:
+            kept[name] = size_of(value)
+        elif value != "":  # the client fills what a call has not with nothing
             kept[name] = value[:LONGEST] if isinstance(value, str) else value
     return kept
+
+
+def size_of(content: Any) -> str:
+    """The size of a text or a list, as a text; of nothing, and of what has none, an empty one."""
+    if not content or not isinstance(content, (str, list, dict)):
+        return ""
+    return f"({len(content)} {'characters' if isinstance(content, str) else 'items'})"
 
 
 def _text(mapping: Mapping[str, Any], key: str) -> str:

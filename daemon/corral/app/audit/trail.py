@@ -7,6 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
@@ -70,7 +71,7 @@ class AuditTrail:
 
     def __init__(self) -> None:
         self.on_note: Callable[[], None] = lambda: None
-        self._waiting: deque[Deed] = deque()
+        self._waiting: deque[Callable[[], Deed]] = deque()
         self._lost = 0
         self._uses: OrderedDict[str, None] = OrderedDict()
         self._lock = threading.Lock()
@@ -87,11 +88,15 @@ class AuditTrail:
         result: Any = None,
     ) -> None:
         """Note what was done."""
+        deed = Deed(at, action, session_id, agent_id or session_id or SYSTEM, task_id, parameters, result)
+        self.note_later(partial(_same, deed))
+
+    def note_later(self, made: Callable[[], Deed]) -> None:
+        """Note a deed that is made when it is written: nobody waits until then."""
         if len(self._waiting) >= MOST_WAITING:
             self._lost += 1
             return
-        name = agent_id or session_id or SYSTEM
-        self._waiting.append(Deed(at, action, session_id, name, task_id, parameters, result))
+        self._waiting.append(made)
         self.on_note()
 
     def is_new(self, use_id: str) -> bool:
@@ -109,7 +114,7 @@ class AuditTrail:
         """Take the oldest deeds, at most so many, and one that tells how many were lost."""
         taken: list[Deed] = []
         while self._waiting and len(taken) < most:
-            taken.append(self._waiting.popleft())
+            taken.append(self._waiting.popleft()())
         if self._lost and not self._waiting:
             lost, self._lost = self._lost, 0
             taken.append(Deed(now, "audit.lines_lost", None, SYSTEM, None, {"count": lost}, {"status": FAILED}))
@@ -117,7 +122,11 @@ class AuditTrail:
 
     def put_back(self, deeds: Sequence[Deed]) -> None:
         """They could not be written: they are the next ones again."""
-        self._waiting.extendleft(reversed(deeds))
+        self._waiting.extendleft(partial(_same, deed) for deed in reversed(deeds))
+
+
+def _same(deed: Deed) -> Deed:
+    return deed
 
 
 def draft(deed: Deed, work: Mapping[str, SessionWork]) -> AuditDraft:

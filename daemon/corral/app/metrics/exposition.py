@@ -1,13 +1,15 @@
 """The figures as Prometheus reads them, by :mod:`prometheus_client`.
 
-Counters and summaries are those of what the database still holds: they begin with the oldest finished task that retention keeps.
+Counters begin with what the database holds at the first scrape, and never go down while the daemon runs
+(:mod:`corral.app.metrics.counters`); the gauges with a ``quantile`` are those of what it still holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from corral.app.metrics.counters import Series
 from corral.app.metrics.latencies import BOUNDS_S, Latencies
 from corral.models.payload import Payload
 
@@ -15,13 +17,17 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_COUNTERS = {
-    "evictions": "Merge requests whose verification failed",
-    "conflicts": "Merge requests that came back with a conflict",
-    "flakes": "Verifications that failed and then passed unchanged",
-    "retries": "Failed attempts that were tried again",
-    "edits_denied": "Edits of files that another session had locked",
-    "lock_waits": "Waits for a lock of another session",
+_COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "tasks_finished": ("Finished tasks", ("agent", "outcome")),
+    "tokens": ("Tokens of finished tasks", ("agent",)),
+    "cost_usd": ("Cost of finished tasks, USD", ("agent",)),
+    "task_failures": ("Failed tasks by error code", ("error_code",)),
+    "evictions": ("Merge requests whose verification failed", ()),
+    "conflicts": ("Merge requests that came back with a conflict", ()),
+    "flakes": ("Verifications that failed and then passed unchanged", ()),
+    "retries": ("Failed attempts that were tried again", ()),
+    "edits_denied": ("Edits of files that another session had locked", ()),
+    "lock_waits": ("Waits for a lock of another session", ()),
 }
 _SPREADS = {
     "queue_wait_s": ("queue_wait_seconds", "From a task's submission to its first claim"),
@@ -31,54 +37,92 @@ _SPREADS = {
 }
 
 
-def text(figures: Payload, process: Payload, hooks: Latencies) -> bytes:
+_PRESENT = {
+    "needs_you": ("kind", "Conditions that need a person"),
+    "merges": ("state", "Merge requests by state"),
+    "sessions": ("status", "Connected sessions by status"),
+}
+
+
+def counters(figures: Payload) -> dict[Series, float]:
+    """The numbers that the counters count, as the database holds it now; ``figures`` as :func:`text` takes them."""
+    found: dict[Series, float] = {
+        (name, ()): figures[name] for name, (_about, labels) in _COUNTERS.items() if not labels
+    }
+    for group in figures["groups"]:
+        agent = group["name"]
+        for outcome, key in (("completed", "completed"), ("failed", "failures"), ("cancelled", "cancelled")):
+            found["tasks_finished", (agent, outcome)] = group[key]
+        found["tokens", (agent,)] = group["tokens"]
+        found["cost_usd", (agent,)] = group["cost_usd"]
+    for code, number in figures["failures_by_code"].items():
+        found["task_failures", (code,)] = number
+    return found
+
+
+def text(
+    figures: Payload, counted: Mapping[Series, float], present: Payload, process: Payload, hooks: Latencies
+) -> bytes:
     """The answer to a scrape, as :data:`CONTENT_TYPE`.
 
     Args:
         figures: As :func:`corral.app.metrics.figures.collect` returns them, by agent.
+        counted: The counters, which began as :func:`counters` returns them.
+        present: As :func:`corral.app.metrics.present.present` returns it.
         process: ``memory_mb`` and ``cpu_s`` of the daemon.
     """
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry()
-    registry.register(_Collector(figures, process, hooks))
+    registry.register(_Collector(figures, counted, present, process, hooks))
     answer: bytes = generate_latest(registry)
     return answer
 
 
 class _Collector:
-    def __init__(self, figures: Payload, process: Payload, hooks: Latencies) -> None:
-        self._given = figures, process, hooks
+    def __init__(
+        self, figures: Payload, counted: Mapping[Series, float], present: Payload, process: Payload, hooks: Latencies
+    ) -> None:
+        self._given = figures, counted, present, process, hooks
 
     def collect(self) -> Iterator[Metric]:
         """The families, as the registry asks for them."""
-        figures, process, hooks = self._given
+        figures, counted, present, process, hooks = self._given
+        yield from _now(present)
         yield from _tasks(figures)
+        yield from _counted(counted)
         yield from _spreads(figures)
         yield from _of_daemon(process, hooks)
 
 
+def _now(present: Payload) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    for name, (label, about) in _PRESENT.items():
+        family = GaugeMetricFamily(f"corral_{name}", about, labels=[label])
+        for value, number in present[name].items():
+            family.add_metric([value], number)
+        yield family
+
+
 def _tasks(figures: Payload) -> Iterator[Metric]:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.core import GaugeMetricFamily
 
     waiting = GaugeMetricFamily("corral_tasks", "Tasks by state", labels=["state"])
     for state, number in figures["states"].items():
         waiting.add_metric([state], number)
     yield waiting
-    ended = CounterMetricFamily("corral_tasks_finished", "Finished tasks", labels=["agent", "outcome"])
-    tokens = CounterMetricFamily("corral_tokens", "Tokens of finished tasks", labels=["agent"])
-    cost = CounterMetricFamily("corral_cost_usd", "Cost of finished tasks, USD", labels=["agent"])
-    for group in figures["groups"]:
-        for outcome, key in (("completed", "completed"), ("failed", "failures"), ("cancelled", "cancelled")):
-            ended.add_metric([group["name"], outcome], group[key])
-        tokens.add_metric([group["name"]], group["tokens"])
-        cost.add_metric([group["name"]], group["cost_usd"])
-    failures = CounterMetricFamily("corral_task_failures", "Failed tasks by error code", labels=["error_code"])
-    for code, number in figures["failures_by_code"].items():
-        failures.add_metric([code], number)
-    yield from (ended, tokens, cost, failures)
-    for name, about in _COUNTERS.items():
-        yield CounterMetricFamily(f"corral_{name}", about, value=figures[name])
+
+
+def _counted(counted: Mapping[Series, float]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily
+
+    for name, (about, labels) in _COUNTERS.items():
+        family = CounterMetricFamily(f"corral_{name}", about, labels=labels)
+        for (which, values), number in sorted(counted.items()):
+            if which == name:
+                family.add_metric(values, number)
+        yield family
 
 
 def _spreads(figures: Payload) -> Iterator[Metric]:

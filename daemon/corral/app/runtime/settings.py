@@ -93,8 +93,14 @@ class SettingsHolder:
 
     def webhook(self) -> str | None:
         """The address that notifications are sent to; None: there is none, or the user has not approved it."""
-        url = self().notifications.webhook_url
-        if url is None or any(claim.key == trust.WEBHOOK for claim in self.untrusted()):
+        return self._approved(trust.WEBHOOK, self().notifications.webhook_url)
+
+    def traces_url(self) -> str | None:
+        """The address that traces are sent to; None: there is none, or the user has not approved it."""
+        return self._approved(trust.TRACES, self().telemetry.traces_url)
+
+    def _approved(self, key: str, url: str | None) -> str | None:
+        if url is None or any(claim.key == key for claim in self.untrusted()):
             return None
         return url
 

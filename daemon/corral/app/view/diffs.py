@@ -78,7 +78,7 @@ def of_task(services: Services, task_id: str, *, most: int | None = MOST_SHOWN) 
     head = _left_behind(services.git, place)
     if head is None:
         return {**about, **_shown(base, None, Diff([], "", False), "It left no changes.")}
-    return {**about, **_between(services.git, base, head, most)}
+    return {**about, **between(services.git, base, head, most)}
 
 
 def _look(conn: Connection, task_id: str) -> tuple[TaskRow, MergeRow | None, WorktreeRow | None, WorktreePlace | None]:
@@ -104,7 +104,7 @@ def _of_session(services: Services, task: TaskRow, place: WorktreePlace, most: i
 def _of_request(services: Services, merge: MergeRow, most: int | None) -> Payload:
     before, after = _ends(services.git, merge)
     about = {name: merge[name] for name in ("merge_id", "task_id", "title", "state")}
-    return {**about, **_between(services.git, before, after, most)}
+    return {**about, **between(services.git, before, after, most)}
 
 
 def _ends(repo: Git, merge: MergeRow) -> tuple[str, str]:
@@ -127,7 +127,12 @@ def _left_behind(repo: Git, place: WorktreeRow) -> str | None:
     return refs.read(repo, refs.branch_ref(place["branch"])) if place["branch"] else None
 
 
-def _between(repo: Git, before: str, after: str, most: int | None) -> Payload:
+def between(repo: Git, before: str, after: str, most: int | None) -> Payload:
+    """The changes between two commits, in the form of :func:`of_merge`.
+
+    Raises:
+        NotFound: Git does not have one of them any more.
+    """
     try:
         return _shown(before, after, diffs.between(repo, before, after, most=most), None)
     except GitFailed as error:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from corral.app.runtime.needs import MOST_OF_A_KIND, Need
-from corral.models.merges import needs_approval, waits_for_red_target
+from corral.models.merges import NEEDS_APPROVAL, needs_approval, waits_for_red_target
 from corral.models.remedies import remedy_in
 from corral.models.states import MergeState
 from corral.store.merges import merges, pauses
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
-from corral.store.tasks import outcomes
+from corral.store.tasks import loops, outcomes
 
 if TYPE_CHECKING:
     from corral.app.runtime.services import Services
@@ -35,11 +35,16 @@ def held_merges(_services: Services, conn: Connection) -> Iterator[Need]:
         )
         yield Need(
             "merge_approval" if approval else "held_merge",
-            f"{row['title']!r} waits to land on {row['target']}: {required(row['reason']).splitlines()[0]}",
+            f"{row['title']!r} waits {_for_what(row['target'], required(row['reason']).splitlines()[0])}",
             f"corral merge approve {merge}" if approval else look,
             row["updated_at"],
             {"merge_id": row["merge_id"], **({"task_id": row["task_id"]} if row["task_id"] else {})},
         )
+
+
+def _for_what(target: str, reason: str) -> str:
+    why = reason.removeprefix(NEEDS_APPROVAL)
+    return f"for approval, to land on {target}{why}" if why != reason else f"to land on {target}: {reason}"
 
 
 def stuck_checkouts(services: Services, _conn: Connection) -> Iterator[Need]:
@@ -76,10 +81,13 @@ def failures(_services: Services, conn: Connection) -> Iterator[Need]:
     """Failed tasks and returned merges, until they are tried again, land another way, or are dismissed."""
     for failed in outcomes.failed_tasks(conn, MOST_OF_A_KIND + 1):
         task, said = failed["task_id"][:8], remedy_in(str(failed["error_message"]))
+        look = (said or f"corral task logs {task}").rstrip(".")
+        is_loop = loops.get(conn, failed["task_id"]) is not None
+        of_loop = f"corral loop history {task}; then corral loop resume {task}, or corral loop land {task}"
         yield Need(
             "failed_task",
             f"{failed['title']!r} is {failed['status']}: {str(failed['error_message']).splitlines()[0]}",
-            f"{(said or f'corral task logs {task}').rstrip('.')}; then corral task retry {task}, or corral merge dismiss {task}",
+            f"{of_loop if is_loop else f'{look}; then corral task retry {task}'}, or corral merge dismiss {task}",
             failed["completed_at"],
             {"task_id": failed["task_id"]},
         )

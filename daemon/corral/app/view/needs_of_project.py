@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
+from corral.app.agents.choices import unapproved
 from corral.app.runtime.needs import Need
 from corral.config.links import linked_folders
 from corral.config.paths import set_aside_databases
@@ -23,9 +24,9 @@ def faults(services: Services, _conn: Connection) -> Iterable[Need]:
     return list(services.faults.values())
 
 
-def untrusted_commands(services: Services, _conn: Connection) -> Iterator[Need]:
-    """Commands in the project's files that nobody approved."""
-    if found := services.settings.untrusted():
+def untrusted_commands(services: Services, conn: Connection) -> Iterator[Need]:
+    """Commands in the project's files, and in versions of agents that are chosen, that nobody approved."""
+    if found := [*services.settings.untrusted(), *unapproved(services, conn)]:
         error = not_trusted(found)
         yield Need("untrusted_commands", f"{error.message} {error.cause}", "corral trust")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from corral.app.runtime.needs import Need
+from corral.app.runtime.processes import terminal_of
 from corral.coordination.edits.unannounced import is_locked
 from corral.coordination.edits.verdicts import Target
 from corral.coordination.locks.keys import literal_key
@@ -28,15 +29,23 @@ def waiting_sessions(_services: Services, conn: Connection) -> Iterator[Need]:
     for row in sessions.live(conn):
         if row["waiting_for"] is None or row["status"] != SessionStatus.ACTIVE:
             continue
-        where = f" (process {row['client_pid']})" if row["client_pid"] is not None else ""
         file = f" of {one_line(_relative(row))}" if row["waiting_path"] else ""
         yield Need(
             "waiting_session",
             f"{row['agent_name']} {waiting(one_line(row['waiting_for']))}{file}.{_task_of(conn, row)}",
-            f"Answer in its terminal{where}. Or end it: corral session end {row['agent_name']}",
+            f"Answer {_place(row)}. Or end it: corral session end {row['agent_name']}",
             row["waiting_since_at"],
             {"session_id": row["session_id"], **({"task_id": row["task_id"]} if row["task_id"] else {})},
         )
+
+
+def _place(row: SessionRow) -> str:
+    """Where a session is answered: the terminal by its name, as `tty` prints it there, or what else is known."""
+    pid = row["client_pid"]
+    if pid is None:
+        return "in its terminal"
+    named = terminal_of(pid)
+    return f"in its terminal {named} (process {pid})" if named else f"where it runs (process {pid})"
 
 
 def _relative(row: SessionRow) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection
 
 from corral.app.runtime.needs import MOST_OF_A_KIND, Need
+from corral.app.view import needs_of_agents as agents
 from corral.app.view import needs_of_alerts as alerts
 from corral.app.view import needs_of_landing as landing
 from corral.app.view import needs_of_project as project
@@ -71,6 +72,7 @@ SOURCES: tuple[Source, ...] = (
     work.leaders_without_room,
     alerts.open_alerts,
     work.tasks_that_cannot_start,
+    agents.ended_rollouts,
     work.unobserved_workers,
     work.kept_worktrees,
     landing.stuck_checkouts,

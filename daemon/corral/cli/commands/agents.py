@@ -7,14 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
+from corral.cli.agents import choices, record, versions
 from corral.cli.help import Grouped
-from corral.cli.terminal.options import Json, argument, client
+from corral.cli.terminal.options import Json, argument, client, option
 from corral.cli.terminal.output import echo, emit, facts, paint, report
 from corral.cli.terminal.tables import Column, table
 from corral.client.connection import segment
 from corral.models.visible import one_line
 
 app = typer.Typer(cls=Grouped, help="Agents: team members and agent definitions that do tasks.", no_args_is_help=True)
+app.add_typer(versions.app)
+app.add_typer(choices.app)
+app.add_typer(record.app)
 
 
 @app.command("list")
@@ -50,10 +54,16 @@ def kill(
 
 @app.command()
 def show(
-    name: Annotated[str, argument("An agent's name, as `corral agent list` shows it.", "NAME", of="agent")],
+    name: versions.Name,
+    version: Annotated[
+        str | None, option("--version", "Show the text of a version, as `corral agent versions` lists it.", "V")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the runner, model, tools, limits and capabilities of an agent."""
+    """Show the runner, model, tools, limits and capabilities of an agent; or one version of its definition."""
+    if version is not None:
+        versions.show_version(name, version, as_json=as_json)
+        return
     agent = client().request("GET", f"/agents/{segment(name)}")
     if as_json:
         emit(agent)

@@ -9,13 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
+from corral.cli.agents import record
 from corral.cli.help import Grouped
+from corral.cli.templates.parameters import with_parameters
 from corral.cli.terminal.options import Json, argument, author, client, json_object, option, session_id
 from corral.cli.terminal.output import coloured, echo, emit, fact, paint, report, state
 from corral.cli.terminal.tables import WIDTH, Column, age, table
 from corral.cli.work import dead_letters
 from corral.cli.work.batch_file import read_batch
 from corral.cli.work.diff_view import Stat, show_diff, stat_line
+from corral.cli.work.submission import Agent, Command, Input, Priority, Prompt, Template, Values, read_prompt
 from corral.cli.work.task_view import follow_task, show_task
 from corral.client.connection import segment
 from corral.errors import InvalidInput
@@ -24,6 +27,7 @@ from corral.models.visible import log_text, one_line
 
 app = typer.Typer(cls=Grouped, help="Tasks: submit, follow, cancel.", no_args_is_help=True)
 app.add_typer(dead_letters.app, name="dlq")
+app.add_typer(record.feedback_app)
 _STATES = f"Only these statuses; repeatable. One of: {', '.join(TaskStatus.values())}."
 _SOMETIMES = {"TEMPLATE": "template", "PROGRESS": "progress"}
 """Columns that a list has where any of its tasks has them."""
@@ -34,10 +38,11 @@ Id = Annotated[
 
 @app.command()
 def submit(
-    title: Annotated[str, option("--title", "Title; also the commit's subject.", "TEXT", short="-t")],
-    command: Annotated[
-        str | None, option("--command", "Shell command to run in the task's worktree.", "CMD", short="-c")
+    title: Annotated[
+        str | None,
+        option("--title", "Title; also the commit's subject (default: the template's).", "TEXT", short="-t"),
     ] = None,
+    command: Command = None,
     description: Annotated[
         str | None,
         option(
@@ -47,22 +52,23 @@ def submit(
             short="-d",
         ),
     ] = None,
-    prompt: Annotated[str | None, option("--prompt", "Prompt for an agent; - reads stdin.", "TEXT", short="-p")] = None,
-    agent: Annotated[
+    prompt: Prompt = None,
+    agent: Agent = None,
+    agent_version: Annotated[
         str | None,
-        option("--agent", "Agent to use: a team member or an agent definition.", "NAME", short="-a", of="agent"),
+        option("--agent-version", "Version of its agent's definition: 1.2.0, or the begin of its hash.", "V"),
+    ] = None,
+    feedback: Annotated[
+        str | None, option("--feedback", "Comment for the record of its agent, as by `task feedback`.", "TEXT")
     ] = None,
     runner: Annotated[
         RunnerName | None, typer.Option("--runner", help="Runner (default: its agent's; else claude for a prompt).")
     ] = None,
     task_type: Annotated[str | None, option("--type", "Type, for sessions that claim tasks.", "TYPE")] = None,
-    input_data: Annotated[
-        str | None, option("--input", "Input for its agent: a JSON object, or a file with one.", "JSON|FILE")
-    ] = None,
+    input_data: Input = None,
     metadata: Annotated[str | None, option("--metadata", "Kept with it and shown: a JSON object.", "JSON")] = None,
-    template: Annotated[
-        str | None, option("--template", "Name of a template in .corral/templates.", "NAME", of="template")
-    ] = None,
+    template: Template = None,
+    set_: Values = None,
     agents: Annotated[
         int | None, typer.Option("--agents", min=1, max=50, help="Number of agents that do it, each by itself.")
     ] = None,
@@ -72,7 +78,7 @@ def submit(
     parent: Annotated[
         str | None, option("--parent", "Task whose agent leads this one's; it ends with it.", "ID", of="task")
     ] = None,
-    priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="10 first.")] = 5,
+    priority: Priority = None,
     wait_for: Annotated[
         list[str] | None, option("--wait-for", "A task that must land first; repeatable.", "ID", of="task")
     ] = None,
@@ -106,11 +112,12 @@ def submit(
     as_json: Json = False,
 ) -> None:
     """Submit a task. It runs in its own worktree; its changes are merged and verified."""
-    if prompt == "-":
-        prompt = typer.get_text_stream("stdin").read()
-    if command is prompt is description is agent is input_data is None:
+    prompt = read_prompt(prompt)
+    if title is template is None:
+        raise InvalidInput("A task needs a --title.", remedy="Add one, or name a template that has one.")
+    if command is prompt is description is agent is input_data is template is None:
         raise InvalidInput(
-            "A task needs --command, --prompt or --agent.",
+            "A task needs --command, --prompt, --agent or --template.",
             remedy="Add one of them; or --description or --input, for a task that a session claims.",
         )
     body = {
@@ -120,14 +127,15 @@ def submit(
         "command": command,
         "prompt": prompt,
         "agent": agent,
+        "agent_version": agent_version,
+        "feedback": feedback,
         "runner": runner,
-        "input_data": json_object("--input", input_data, or_file=True),
+        "input_data": with_parameters(json_object("--input", input_data, or_file=True), set_ or (), template),
         "metadata": json_object("--metadata", metadata),
         "template": template,
         "parent_task_id": parent,
         "agents": agents,
         "combine": combine,
-        "priority": priority,
         "wait_for": wait_for or [],
         "claims": claims or [],
         "agent_requirements": {"capabilities": requires} if requires else None,
@@ -140,6 +148,7 @@ def submit(
         "idempotency_key": key or str(uuid.uuid4()),
         "submitted_by": session_id(),
         **({"task_type": task_type} if task_type is not None else {}),
+        **({"priority": priority} if priority is not None else {}),
         **author(),
     }
     answer = client().request("POST", "/tasks", body)
@@ -195,7 +204,7 @@ def listing(
         ("OUTCOME", "outcome", 15),
         ("PRIO", "priority", 4),
         ("AGE", lambda row: age(row["created_at"]), 4),
-        ("TITLE", "title", 70),
+        ("TITLE", lambda row: f"└ {row['title']}" if row["step"] else row["title"], 70),
         *((name, field, 40) for name, field in _SOMETIMES.items() if any(row[field] for row in rows)),
         ("ID", lambda row: row["task_id"][:8], 8),
     ]

@@ -22,6 +22,7 @@ from corral.cli.terminal.person import refuse_agents
 from corral.client.connection import segment
 from corral.config.paths import Project
 from corral.errors import CorralError, DaemonUnreachable
+from corral.models.outcomes import need_name
 
 _QUESTIONS = {
     "cancel": "Cancel this? A worker that runs is stopped, and its work is saved.",
@@ -43,7 +44,7 @@ class Acting(Screen[None]):
     def __init__(self, project: Project, requests: Requests, glyphs: Glyphs) -> None:
         super().__init__()
         self.project, self.requests, self.glyphs = project, requests, glyphs
-        self.following = ""
+        self.following, self.followed_in = "", panels.NEEDS
         self._follower: Follower | None = None
         self._followed = 0
 
@@ -134,7 +135,7 @@ class Acting(Screen[None]):
             self._refused(error)
             return
         answers = [(key, action.label) for key, action in offered.items()]
-        title = panels.kind_of(row).capitalize() if panel == panels.NEEDS else subject_of(panel, row).title
+        title = need_name(row).capitalize() if panel == panels.NEEDS else subject_of(panel, row).title
         page = Page(title, text, glyphs=self.glyphs, answers=answers)
         answer = await self.app.push_screen_wait(page)
         if answer in offered:
@@ -174,8 +175,9 @@ class Acting(Screen[None]):
         self.stop_following()
         self._followed += 1
         self.following = self.glyphs.line(subject.title)[:40]
-        self._follower = Follower(self.project, path, self._followed, self.post_message)
+        self._follower = Follower(self.project, path, self._followed, self.post_message, readable=not of_merge)
         self.log_view.replace([])
+        self.followed_in = panel
         self.action_show(panels.LOG)
         self._follower.start()
 
@@ -227,29 +229,22 @@ class Acting(Screen[None]):
             await self.requests.ask("POST", f"/merges/{segment(request['merge_id'])}/dismiss")
 
     async def _show_resume(self, subject: RowSubject) -> None:
-        session_id = subject.session_id
-        if session_id is None:
-            task = await self.requests.ask("GET", f"/tasks/{segment(subject.task_id or '')}/detail")
-            session_id = next((one["session_id"] for one in task["attempt_history"][::-1] if one["session_id"]), None)
-        if session_id is None:
-            self.tell("No session has worked on it yet.", "wait")
-            return
-        row = await self.requests.ask("GET", f"/sessions/{segment(session_id)}")
-        line = outside.resume_line(row["session_id"], row["worktree"])
+        found = await self.requests.run_with(lambda client: outside.find_conversation(client, subject))
         text = Text.assemble(joined([("To resume this conversation with Claude Code:\n\n", "plain")]))
-        text.append_text(joined([(self.glyphs.lines(line) + "\n", "bold")]))
-        possible = outside.can_resume(row)
-        if row["status"] != "disconnected":
+        text.append_text(joined([(self.glyphs.lines(found.line) + "\n", "bold")]))
+        if found.is_alive:
             text.append_text(joined([("\nIt is alive: answer in its terminal, or end it first.", "wait")]))
-        answers = [("c", "copy"), *([("y", "run it here")] if possible else [])]
-        page = Page(row["agent_name"], text, glyphs=self.glyphs, answers=answers, small=True)
+        answers = [("c", "copy"), *([] if found.is_alive else [("y", "run it here")])]
+        page = Page(found.agent_name, text, glyphs=self.glyphs, answers=answers, small=True)
         answer = await self.app.push_screen_wait(page)
         if answer == "c":
-            self.app.copy_to_clipboard(line)
+            self.app.copy_to_clipboard(found.line)
             self.tell("Copied, if the terminal allows it.")
         elif answer == "y":
+            refuse_agents("Attaching to a conversation", found.line)
+            argv, folder = await self.requests.run_with(lambda client: outside.prepare_resume(client, found))
             with self.app.suspend():
-                outside.resume(row["session_id"], row["worktree"])
+                outside.resume(argv, folder)
             self.app.refresh()
 
     async def _write(self, subject: RowSubject) -> None:

@@ -11,6 +11,7 @@ from corral.cli.interactive import panels
 from corral.cli.interactive.text import Row
 from corral.client.connection import segment
 from corral.models.merges import NEEDS_APPROVAL
+from corral.models.outcomes import need_name
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ RAISE = Action("+", "priority", "raise the priority of a task that waits")
 LOWER = Action("-", "priority", "lower the priority of a task that waits")
 FOLLOW = Action("l", "log", "follow the output of a task or of a verification")
 OPEN = Action("o", "open", "open its worktree, or a new one, in $SHELL; O: in $EDITOR")
-ATTACH = Action("t", "attach", "show how to resume its conversation with Claude Code")
+ATTACH = Action("t", "attach", "resume its conversation with Claude Code, or show how")
 MESSAGE = Action("m", "message", "send a message to its agent, or reply")
 END = Action("e", "end", "end a session and release its locks", ends_work=True)
 RELEASE = Action("x", "release", "take a lock from its holder", ends_work=True)
@@ -118,8 +119,9 @@ def _of_need(row: Row) -> tuple[Action, ...]:
     if "worktree_id" in ids:
         return (OPEN,)
     if kind == "returned_merge":
-        conflict = " conflicts with " in row["what"]
-        return (RETRY, OPEN, DISMISS) if conflict else (RETRY, FOLLOW, OPEN, DISMISS)
+        if " conflicts with " not in row["what"]:
+            return (RETRY, FOLLOW, OPEN, DISMISS)
+        return (RETRY, OPEN, DISMISS) if "task_id" in ids else (OPEN, DISMISS)  # a branch alone conflicts again
     if kind == "failed_task":
         return (RETRY, FOLLOW, DISMISS)
     if "session_id" in ids:
@@ -205,15 +207,11 @@ def _is_merging(panel: str, row: Row) -> bool:
 
 def _retry(panel: str, row: Row, subject: RowSubject) -> Call:
     """Run the task again where its own work is at fault; queue its request again where a retry can do with that work."""
-    state = (
-        {panels.NEEDS: panels.kind_of(row)} if panel == panels.NEEDS else {panel: row.get("outcome", row.get("state"))}
-    )
+    state = {panels.NEEDS: need_name(row)} if panel == panels.NEEDS else {panel: row.get("outcome", row.get("state"))}
     runs_again = state[panel] in ("conflict", "failed", "dead task", "dead", "cancelled", "dismissed", "not landed")
     of_merge = panel == panels.MERGES and row["state"] != "conflict"
     if subject.task_id is not None and runs_again and not of_merge:
-        return Call(
-            f"/tasks/{segment(subject.task_id)}/retry", None, "The task runs again, on the target's current tip."
-        )
+        return Call(f"/tasks/{segment(subject.task_id)}/retry", None, "Queued again; it starts from its target's tip.")
     done = "Queued again; it is merged and verified once more."
     return Call(f"/merges/{segment(subject.merge or '-')}/retry", {"follow_branch": subject.task_id is None}, done)
 

@@ -11,15 +11,15 @@ from rich.text import Text
 
 from corral.cli.interactive import panels
 from corral.cli.interactive.actions import RowSubject, subject_of
-from corral.cli.interactive.log_view import split
+from corral.cli.interactive.log_view import TAIL, split
 from corral.cli.interactive.text import Glyphs, Row, joined, style_of
 from corral.client.connection import Client, segment
 from corral.errors import CorralError, NotFound
 
 LONGEST = 20_000
 """Characters of a text that are shown; the whole is in the JSON of the command line."""
-LOG_TAIL = 6000
-"""Bytes of the end of an output on the page of a failure."""
+MOST_OUTPUT = 6000
+"""Characters of the end of an output on the page of a failure."""
 _LAST_EVENTS = 15
 _UNTOLD = ("_id", "_ids", "_sha", "_at", "seq", "token", "pid", "attempt", "checkout", "model", "key", "ref")
 """Endings of the names of values that an event's line leaves out: they say nothing to a person."""
@@ -69,9 +69,15 @@ class Details:
     def approval(self, merge: str) -> tuple[Row, Text]:
         """The change that an approval would let in: the review, and its page."""
         review: Row = self._client.request("GET", f"/merges/{segment(merge)}/approval")
-        parts: Parts = [(f"{path}\n", "bold") for path in map(self._glyphs.line, review["paths"])]
+        request = self._client.request("GET", f"/merges/{segment(review['merge_id'])}")
+        branch, target = map(self._glyphs.line, (request["branch"], request["target"]))
+        parts: Parts = [
+            (self._glyphs.line(request["title"]), "bold"),
+            (f"  {branch} {self._glyphs.to} {target}\n\n", "dim"),
+        ]
+        parts += [(f"{path}\n", "bold") for path in map(self._glyphs.line, review["paths"])]
         if not review["paths"]:
-            parts = [("Nothing in this merge request needs approval.\n", "dim")]
+            parts.append(("Nothing in this merge request needs approval.\n", "dim"))
         parts.append(("\n", "plain"))
         for line in review["diff"].split("\n"):
             style = {"+": "good", "-": "bad", "@": "busy"}.get(line[:1], "plain")
@@ -89,7 +95,7 @@ class Details:
             parts += [*self._merge(subject.merge_id), ("\n", "plain")]
         if subject.task_id is not None:
             parts += self._task(subject.task_id)
-            parts += self._output(f"/tasks/{segment(subject.task_id)}/log") if row["kind"] == "failed_task" else []
+            parts += self._output_of_task(subject.task_id) if row["kind"] == "failed_task" else []
         if subject.session_id is not None:
             parts += self._session(self._client.request("GET", f"/sessions/{segment(subject.session_id)}"))
         return parts
@@ -189,10 +195,14 @@ class Details:
                 parts += [(f"{name:<{_LABEL}}", "dim"), (text + "\n", "plain")]
         return parts
 
-    def _output(self, path: str) -> Parts:
+    def _output_of_task(self, task_id: str) -> Parts:
+        return self._output(f"/tasks/{segment(task_id)}/log", readable="true")
+
+    def _output(self, path: str, **how: str) -> Parts:
         """The end of an output."""
         try:
-            text = self._client.request("GET", path, query={"tail": LOG_TAIL})["text"]
+            text = self._client.request("GET", path, query={"tail": TAIL, **how})["text"]
+            text = text if len(text) <= MOST_OUTPUT else text[-MOST_OUTPUT:].partition("\n")[2]
         except CorralError as error:
             text = error.message
         lines = [(f"{self._glyphs.lines(line)}\n", style) for line, style in split(text)]

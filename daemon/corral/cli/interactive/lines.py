@@ -64,23 +64,35 @@ def _filtered(wanted: str, shown: int, number: int) -> Parts:
     return [(f"  /{wanted}: {shown} of {number}", "wait")] if wanted else []
 
 
-def hint(need: Row | None, glyphs: Glyphs, width: int, view: Row) -> Parts:
-    """The condition under the cursor in full, and what to type."""
+def hint(need: Row | None, glyphs: Glyphs, width: int, height: int, view: Row) -> Parts:
+    """The condition under the cursor in full, and what to type, in that many lines at most."""
     if need is None:
         recent = view["recent"][:1]
-        last = f"Last: {recent[0]['kind']}  {recent[0]['title'] or ''}  {short_age(recent[0]['at'])}" if recent else ""
+        last = _happened(recent[0]) if recent else ""
         return [("  " + glyphs.cell(last, max(1, width - 4)), "dim")]
     room = max(10, width - 6)
     what = textwrap.wrap(glyphs.line(need["what"]), room, max_lines=2, placeholder=f" {glyphs.more}")
     body: Parts = [(f"    {line}\n", "plain") for line in what]
     found = actions_of(NEEDS, need)
     press: Parts = (
-        [("    Press ", "dim"), (found[0].key, "bold"), (f" to {found[0].label}, or: ", "dim")]
-        if found
-        else [("    ", "dim")]
+        [("Press ", "dim"), (found[0].key, "bold"), (f" to {found[0].label}. By hand: ", "dim")] if found else []
     )
-    left = max(1, room + 4 - sum(len(text) for text, _ in press))
-    return [*body, *press, (glyphs.cell(need["remedy"], left).rstrip(), "dim")]
+    taken = sum(len(text) for text, _ in press)
+    if found and taken > room - 16:  # a narrow terminal: the key alone says it
+        return [*body, ("    Press ", "dim"), (found[0].key, "bold"), (f" to {found[0].label}"[: room - 7], "dim")]
+    remedy = textwrap.wrap(
+        glyphs.line(need["remedy"]), room, initial_indent=" " * taken, max_lines=height - len(what),
+        placeholder=f" {glyphs.more}", break_on_hyphens=False,
+    )  # fmt: skip
+    rest = "\n    ".join(remedy)[taken:]
+    return [*body, ("    ", "dim"), *press, (rest, "dim")]
+
+
+def _happened(event: Row) -> str:
+    """The last event, in words."""
+    noun, _, verb = event["kind"].partition(".")
+    about = event["title"] or f"a {noun}"
+    return f"Last: {about}: {verb.replace('_', ' ')}  {short_age(event['at'])}"
 
 
 def tabs(counts: dict[str, int], current: str, *, note: str, width: int, focused: bool) -> Parts:
@@ -98,7 +110,7 @@ def tabs(counts: dict[str, int], current: str, *, note: str, width: int, focused
 
 def keys(actions: Sequence[Action], panel: str, width: int) -> Parts:
     """The keys that matter for the row, then the general ones, as many as fit."""
-    enter = [("Enter", "details")] if panel != LOG else [("Esc", "events")]
+    enter = [("Enter", "details")] if panel != LOG else [("Esc", "back")]
     seen, pairs = set[str](), list[tuple[str, str]]()
     for action in actions:
         if action.label not in seen:
@@ -126,6 +138,7 @@ def help_parts(actions: Sequence[Action]) -> Parts:
         ("Tab, 1 to 7", "next panel, or the panel of that number; 1 is what needs you"),
         ("/", "filter: rows that contain all the words; Esc ends it"),
         ("s", "sort: the panel's next order"),
+        ("Esc", "back, at last to what needs you"),
         ("?", "this page"),
         ("q, Ctrl+C", "leave; the work continues"),
     ]

@@ -109,14 +109,18 @@ class Follower(threading.Thread):
 
     Args:
         path: The log's address: of a task or a merge request.
+        readable: Whether a model's event stream is shown as its texts and tool calls; for tasks alone.
         number: Told with each part.
         tell: Called in this thread with each :class:`OutputGrew`.
     """
 
-    def __init__(self, project: Project, path: str, number: int, tell: Callable[[Message], Any]) -> None:
+    def __init__(
+        self, project: Project, path: str, number: int, tell: Callable[[Message], Any], *, readable: bool = False
+    ) -> None:
         super().__init__(name="follower", daemon=True)
         self._client = Client(project, autostart=False)
         self._path, self._number, self._tell = path, number, tell
+        self._how = {"readable": "true"} if readable else {}
         self._over = threading.Event()
 
     def stop(self) -> None:
@@ -125,7 +129,7 @@ class Follower(threading.Thread):
 
     def run(self) -> None:
         """Follow it; a daemon that comes back is asked from the same place on."""
-        query: dict[str, Any] = {"tail": TAIL, "wait_s": 0}
+        query: dict[str, Any] = {"tail": TAIL, "wait_s": 0, **self._how}
         while not self._over.is_set():
             try:
                 part = self._client.request("GET", self._path, query=query, timeout_s=ROUND_S + 20)
@@ -140,7 +144,7 @@ class Follower(threading.Thread):
             if part["complete"] and not part["text"]:
                 self._show([("(end)", "dim")])
                 break
-            query = {"offset": part["next_offset"], "wait_s": ROUND_S}
+            query = {"offset": part["next_offset"], "wait_s": ROUND_S, **self._how}
         self._client.close()
 
     def _show(self, lines: list[Line]) -> None:

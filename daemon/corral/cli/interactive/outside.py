@@ -14,11 +14,14 @@ from corral.cli.interactive.actions import RowSubject
 from corral.cli.interactive.text import Row
 from corral.client.connection import Client, segment
 from corral.config.paths import find_checkout
-from corral.errors import Conflict, InvalidInput, NotFound
+from corral.errors import Conflict, InvalidInput, NotFound, RunnerUnavailable
+from corral.models.states import RunnerName
 from corral.models.visible import one_line
 
 ANSWER_S = 600.0
 """For a worktree to be made, seconds."""
+ATTACH_S = 180.0
+"""For the worktree of a conversation to be made again, seconds."""
 
 
 @dataclass(frozen=True)
@@ -113,20 +116,71 @@ def open_editor(place: Place) -> None:
     _run([*shlex.split(editor), place.path], place.path)
 
 
-def resume_line(session_id: str, folder: str | None) -> str:
-    """The command that resumes a conversation with Claude Code."""
-    line = f"claude --resume {shlex.quote(session_id)}"
-    return f"cd {shlex.quote(folder)} && {line}" if folder else line
+@dataclass(frozen=True)
+class Conversation:
+    """A conversation with Claude Code that a row is about.
+
+    Attributes:
+        line: The command line that resumes it, for a person to type.
+        is_alive: Whether its session has not ended, so that it is in another terminal or a worker's.
+        folder: Where its session worked.
+        task_id: The task whose last conversation it is; None: of no task.
+    """
+
+    session_id: str
+    agent_name: str
+    line: str
+    is_alive: bool
+    folder: str | None
+    task_id: str | None = None
 
 
-def can_resume(row: Row) -> bool:
-    """Whether a conversation can be resumed here: it is over, and `claude` is installed."""
-    return row["status"] == "disconnected" and shutil.which("claude") is not None
+def find_conversation(client: Client, subject: RowSubject) -> Conversation:
+    """The conversation of a session, or the last one of a task; looking makes no worktree.
+
+    Raises:
+        NotFound: No Claude Code client has worked on it.
+    """
+    session_id, last, number = subject.session_id, None, None
+    if subject.task_id is not None:
+        task = client.request("GET", f"/tasks/{segment(subject.task_id)}/detail")
+        talked = [one["session_id"] for one in task["attempt_history"] if one["runner"] == RunnerName.CLAUDE]
+        last, number = (talked[-1] if talked else None), task["number"]
+    if (session_id := session_id or last) is None:
+        raise NotFound("No Claude Code client has worked on it.", remedy="l shows its output.")
+    row = client.request("GET", f"/sessions/{segment(session_id)}")
+    is_alive = row["status"] != "disconnected"
+    if session_id == last and not is_alive:
+        line, task_id = f"corral attach {number}", subject.task_id
+    else:
+        line, task_id = f"claude --resume {shlex.quote(session_id)}", None
+        line = f"cd {shlex.quote(row['worktree'])} && {line}" if row["worktree"] else line
+    return Conversation(session_id, row["agent_name"], line, is_alive, row["worktree"], task_id)
 
 
-def resume(session_id: str, folder: str | None) -> None:
+def prepare_resume(client: Client, found: Conversation) -> tuple[list[str], str]:
+    """The command that resumes a conversation, and its folder; of a task, the worktree is made again where it is gone.
+
+    Raises:
+        RunnerUnavailable: Its client is not installed.
+        Conflict: The task is running, or its branch is checked out elsewhere.
+    """
+    command, session_id, folder = "claude", found.session_id, found.folder or str(Path.cwd())
+    if found.task_id is not None:
+        ready = client.request("POST", f"/tasks/{segment(found.task_id)}/attach", timeout_s=ATTACH_S)
+        command, session_id, folder = ready["command"], ready["session_id"], ready["worktree"]
+    program = shutil.which(command)
+    if program is None:
+        raise RunnerUnavailable(
+            f"There is no Claude Code client {command!r}.",
+            remedy="Install Claude Code, or set runners.claude.command to its path.",
+        )
+    return [program, "--resume", session_id], folder
+
+
+def resume(argv: list[str], folder: str) -> None:
     """Resume a conversation on this terminal, until it ends."""
-    _run(["claude", "--resume", session_id], folder or str(Path.cwd()))
+    _run(argv, folder)
 
 
 def _run(command: list[str], folder: str) -> None:

@@ -9,36 +9,13 @@ from typing import Any
 from corral.cli.interactive import feed
 from corral.cli.interactive.table import Column
 from corral.cli.interactive.text import Row, short_age, style_of
-from corral.models.merges import NEEDS_APPROVAL
-from corral.models.outcomes import FAILURES
+from corral.models.outcomes import CONFLICT, FAILURES, need_name
 
 NEEDS, TASKS, AGENTS, MERGES, LOCKS, MAIL, LOG = "needs", "tasks", "agents", "merges", "locks", "mail", "log"
-KINDS = {
-    "merge_approval": "approval",
-    "held_merge": "held",
-    "returned_merge": "came back",
-    "failed_task": "failed",
-    "waiting_session": "question",
-    "unguarded_session": "unguarded",
-    "stalled_session": "stalled",
-    "red_target": "target red",
-    "paused_target": "queue stops",
-    "paused_work": "paused",
-    "paused_claiming": "claims stop",
-    "limit_reached": "limit",
-    "kept_worktree": "worktree",
-    "task_cannot_start": "no start",
-    "unverified_merge": "unverified",
-    "untrusted_commands": "untrusted",
-    "unapproved_roadmap": "roadmap",
-    "roadmap_problem": "roadmap",
-    "unannounced_changes": "changes",
-    "outdated_daemon": "old daemon",
-}
-"""The kinds of what needs a person, in a word or two."""
 _WAITING = ("merge_approval", "waiting_session", "held_merge", "paused_work", "limit_reached")
 _LIVELY = ("running", "verifying", *FAILURES, "held", "queued", "pending", "waiting", "interrupted")
 _MERGE_RANK = {"held": 0, "conflict": 1, "failed": 1, "verifying": 2, "queued": 3}
+_TO_START = ("pending", "waiting", "interrupted")
 _RANK = {outcome: rank for rank, outcome in enumerate(_LIVELY)}
 
 
@@ -105,13 +82,10 @@ def _outcome(row: Row) -> str:
     return "no change" if row["outcome"] == "nothing to land" else str(row["outcome"])
 
 
-def kind_of(need: Row) -> str:
-    """The kind of a condition that needs a person, as the screen calls it."""
-    if need["kind"] == "returned_merge" and " conflicts with " in need["what"]:
-        return "conflict"
-    if need["kind"] == "failed_task" and "is dead: " in need["what"]:
-        return "dead task"
-    return str(KINDS.get(need["kind"], need["kind"].replace("_", " ")))
+def _openness(row: Row) -> tuple[int, int, int]:
+    """Running tasks before waiting ones, which stand in the order of their start; of all others the latest first."""
+    rank = _RANK.get(row["outcome"], 99)
+    return (rank, -row["priority"], row["number"]) if row["outcome"] in _TO_START else (rank, 0, -row["number"])
 
 
 def title_in(what: str) -> str:
@@ -126,8 +100,8 @@ def brief(need: Row) -> str:
     title = title_in(what)
     if title == what:
         return what
-    reason = what[len(title) + 2 :].partition(": ")[2].removeprefix(f"{NEEDS_APPROVAL}: ")
-    return f"{title}: {_in_conflict(reason) if kind_of(need) == 'conflict' else reason}"
+    reason = what[len(title) + 2 :].partition(": ")[2]
+    return f"{title}: {_in_conflict(reason) if need_name(need) == CONFLICT else reason}"
 
 
 def _in_conflict(reason: str) -> str:
@@ -143,13 +117,13 @@ def need_panel(main_key: Callable[[Row], str]) -> Panel:
         "Nothing needs you.",
         lambda row: f"{row['kind']} {sorted(row['ids'].values()) or row['what']}",
         [
-            Column("", kind_of, 11, 40, lambda row: "wait" if row["kind"] in _WAITING else "bad"),
+            Column("", need_name, 11, 40, lambda row: "wait" if row["kind"] in _WAITING else "bad"),
             Column("", brief),
             Column("", lambda row: short_age(row["since"]), 4, 50, _dim, right=True),
             Column("", main_key, 10, 70, lambda _row: "bold"),
         ],
         [Order("urgency", lambda _row: 0), Order("age", lambda row: row["since"] or "~")],
-        lambda row: (kind_of(row), row["what"], row["remedy"], *(value[:8] for value in row["ids"].values())),
+        lambda row: (need_name(row), row["what"], row["remedy"], *(value[:8] for value in row["ids"].values())),
     )
 
 
@@ -239,7 +213,7 @@ PANELS: Sequence[Panel] = (
             Column("NOW", lambda row: row.get("now") or row["progress"], 0, 90, _dim),
         ],
         [
-            Order("what is open", lambda row: (_RANK.get(row["outcome"], 99), -row["number"])),
+            Order("what is open", _openness),
             Order("priority", lambda row: (-row["priority"], row["number"])),
             Order("newest", lambda row: row["number"], descending=True),
             Order("title", lambda row: row["title"].casefold()),

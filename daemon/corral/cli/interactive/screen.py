@@ -21,11 +21,14 @@ from corral.cli.interactive.log_view import LogView
 from corral.cli.interactive.requests import Requests
 from corral.cli.interactive.table import RowTable
 from corral.cli.interactive.text import Glyphs, Row, joined, short_age
+from corral.cli.terminal.bell import Bell
 from corral.config.paths import Project
 
 LEAST = (20, 9)
 """Columns and rows below which nothing is shown but that."""
 NAMES = (panels.NEEDS, *(panel.name for panel in panels.PANELS), panels.LOG)
+ROOMY = 28
+"""Rows from which on the remedy of what needs a person may take a line more."""
 AGES_S = 20.0
 """Between two looks whether an age on the screen has changed."""
 
@@ -65,6 +68,8 @@ class MainScreen(Acting):
         self._orders = dict.fromkeys(NAMES, 0)
         self._filters = dict.fromkeys(NAMES, "")
         self._lost: str | None = None
+        self._bell = Bell()
+        self._bell.rings(view)  # what waits already is no news
         self._tells_loss = False
         self._loading = set(panels.FED)
         self._events: list[tuple[str, str]] = []
@@ -122,6 +127,8 @@ class MainScreen(Acting):
         """Show another view; only what differs is drawn."""
         self._lost = None
         self.view = message.view
+        if self._bell.rings(message.view):
+            self.app.bell()
         self._show_view()
 
     def on_rows_changed(self, message: RowsChanged) -> None:
@@ -189,7 +196,7 @@ class MainScreen(Acting):
         self._line("needs-heading").show_parts(
             lines.needs_heading(self.view, self.glyphs, len(needs.rows), focused=focused, filtered=filtered)
         )
-        self._line("hint").show_parts(lines.hint(needs.row, self.glyphs, width, self.view))
+        self._line("hint").show_parts(lines.hint(needs.row, self.glyphs, width, self._hint_height(), self.view))
         counts = {name: len(self.lists.get(source, ())) for name, source in panels.FED.items()}
         counts[panels.AGENTS] = sum(row["status"] != "disconnected" for row in self.rows_of(panels.AGENTS))
         self._line("tabs").show_parts(
@@ -230,10 +237,13 @@ class MainScreen(Acting):
         self.query_one(f"#{panels.NEEDS}").styles.height = min(number, max(2, height // 4))
         hint = self._line("hint")
         hint.display = height >= 16
-        hint.styles.height = 3 if self.view["needs_you"] else 1
+        hint.styles.height = self._hint_height() if self.view["needs_you"] else 1
         gap = (1 if height >= 20 else 0, 0, 0, 0)
         self._line("needs-heading").styles.margin = gap
         self._line("tabs").styles.margin = gap
+
+    def _hint_height(self) -> int:
+        return 3 if self.app.size.height < ROOMY else 4
 
     def on_resize(self, _event: Resize) -> None:
         """Arrange everything for the new size."""
@@ -341,8 +351,9 @@ class MainScreen(Acting):
         self.table.focus()
 
     def action_clear(self) -> None:
-        """End the filter, or go back from an output to the events."""
-        field = self.query_one("#filter", Input)
+        """End the filter; else go back from an output to the panel that it was opened in, and from there to what needs you."""
+        field, goes_to = self.query_one("#filter", Input), self.panel
+        is_asking = field.has_class("current")
         field.value = ""
         if self._filters[self.panel]:
             self._filters[self.panel] = ""
@@ -350,9 +361,12 @@ class MainScreen(Acting):
         elif self.panel == panels.LOG and self.is_following:
             self.stop_following()
             self.log_view.replace(self._events)
+            goes_to = self.followed_in
+        elif not is_asking:
+            goes_to = panels.NEEDS
         field.remove_class("current")
         self.tell("")
-        self.action_show(self.panel)
+        self.action_show(goes_to)
 
     def action_help(self) -> None:
         """Show the keys."""

@@ -19,7 +19,8 @@ from corral.client.connection import Client
 from corral.config import account
 from corral.config.keys.key_file import KeyFile, config_folder
 from corral.config.keys.keychain import PERSON_TIMEOUT_S, Keychain, NoKeychain
-from corral.config.keys.lookup import Look, Places, Source, checked, places_of
+from corral.config.keys.kinds import API_KEY, WEBHOOK_SECRET, KeyKind
+from corral.config.keys.lookup import Look, Places, Source, places_of
 from corral.config.keys.webhook_secret import VARIABLE, WebhookSecret
 from corral.config.paths import Project, find_project
 from corral.errors import CorralError, InvalidInput, NotAProject
@@ -44,15 +45,16 @@ def set_key(
     as_json: Json = False,
 ) -> None:
     """Store the key for the Messages API, from a prompt or standard input."""
+    kind = WEBHOOK_SECRET if webhook else API_KEY
     if context.args:
         raise InvalidInput(
-            "A key is never an argument.",
+            f"The {kind.words} is never an argument.",
             cause="Arguments are in the shell's history, and every user of the machine can see them.",
-            remedy="Run `corral config set-key` and type the key, or give it on standard input. Replace a key that you "
-            "have given as an argument.",
+            remedy=f"Run `{kind.storing}` and type it, or give it on standard input. Replace one that you have given as "
+            "an argument.",
         )
-    refuse_agents("Storing an API key", "corral config set-key")
-    key = checked(_typed())
+    refuse_agents(f"Storing the {kind.words}", kind.storing)
+    key = kind.checked(_typed(kind))
     if webhook:
         in_keychain = WebhookSecret(os.environ, PERSON_TIMEOUT_S).store(key, in_file=file)
         kept_in = Source.KEYCHAIN if in_keychain else Source.FILE
@@ -77,7 +79,8 @@ def remove_key(
     as_json: Json = False,
 ) -> None:
     """Remove the stored key from the keychain and the encrypted file."""
-    refuse_agents("Removing an API key", "corral config remove-key")
+    kind = WEBHOOK_SECRET if webhook else API_KEY
+    refuse_agents(f"Removing the {kind.words}", f"corral config remove-key{kind.options}")
     if webhook:
         places = WebhookSecret(os.environ, PERSON_TIMEOUT_S).remove()
         said = {"removed_from": places, "daemon": None}
@@ -163,11 +166,11 @@ def _compare(source: Source | None, daemon: dict[str, Any] | None) -> None:
         )
 
 
-def _typed() -> str:
+def _typed(kind: KeyKind) -> str:
     """The key, from a prompt without echo or all of standard input."""
     if is_terminal():
         try:
-            return getpass.getpass("API key: ")
+            return getpass.getpass(f"{kind.words[0].upper()}{kind.words[1:]}: ")
         except EOFError:
             return ""
     data = sys.stdin.buffer.read(_LARGEST + 1)

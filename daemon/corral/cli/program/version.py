@@ -23,7 +23,8 @@ def show(*, as_json: bool = False) -> int:
         return 0
     echo(f"corral {__version__} (Python {python}, {folder})")
     if template is not None:
-        echo(one_line(f"template {template['name']} {template['version'] or 'unknown'}: {template['status']}"))
+        version = template["template_version"] or template["version"] or "unknown"
+        echo(one_line(f"template {template['name']} {version}: {template['status']}"))
     return 0
 
 
@@ -39,6 +40,7 @@ def _template() -> dict[str, Any] | None:
         return {
             "name": "unknown",
             "version": None,
+            "template_version": None,
             "compatible": False,
             "status": "unreadable: run `corral init` again",
         }
@@ -49,7 +51,10 @@ def _template() -> dict[str, Any] | None:
         status = "older than this Corral: run `corral init` again"
     else:
         status = "compatible"
-    return {"name": name, "version": version, "compatible": status == "compatible", "status": status}
+    release = said.get("template_version")
+    release = release if isinstance(release, str) else None
+    about = {"name": name, "version": version, "template_version": release}
+    return {**about, "compatible": status == "compatible", "status": status}
 
 
 def _numbers(version: str) -> tuple[int, ...]:

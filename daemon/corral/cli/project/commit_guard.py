@@ -41,14 +41,30 @@ def install(yes: Yes = False, as_json: Json = False) -> None:
     refuse_agents("Installing the guard", "corral guard install")
     project, checkout = find_project(here()), _checkout()
     file = guard_hook.hook_file(checkout)
-    if not file.parent.resolve().is_relative_to(project.common_dir.resolve()) and not guard_hook.is_in(file):
+    scope = _scope(project, checkout, file)
+    if scope is not None and not guard_hook.is_in(file):
         if not as_json:
-            echo(f"{paint('will change', 'bold')} {file}: core.hooksPath leads there, so others may share it.")
+            echo(f"{paint('will change', 'bold')} {file}: {scope}")
         if not yes and not confirm("Change it?", default=False):
             raise typer.Exit(1)
     _remember(project, {*_remembered(project), str(file)})
     guard_hook.put_in(file)
     report({"hook": str(file), "installed": True}, f"The guard is in {file}.", as_json=as_json)
+
+
+def _scope(project: Project, checkout: Git, file: Path) -> str | None:
+    """Whom a hook outside the repository's own folder concerns; None for one inside."""
+    folder, top = file.parent.resolve(), checkout.work_tree
+    if folder.is_relative_to(project.common_dir.resolve()):
+        return None
+    if top is None or not folder.is_relative_to(top.resolve()):
+        return "core.hooksPath leads there, so others may share it."
+    is_tracked = bool(checkout.check("ls-files", "-z", "--", f":(literal){file}").names)
+    tracked = " Git tracks the file, so `git status` will show the change." if is_tracked else ""
+    return (
+        "core.hooksPath is relative, so this is the hook of this checkout alone; in another worktree, "
+        f"`corral guard install` puts the guard into its own.{tracked}"
+    )
 
 
 @app.command()

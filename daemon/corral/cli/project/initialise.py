@@ -8,7 +8,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,6 +25,7 @@ from corral.config import account
 from corral.config.initial import default_ignore
 from corral.config.load import load
 from corral.config.paths import Checkout, Project, bundle_dir, find_checkout, find_project
+from corral.config.templates.project.lock import lock_file, metadata_of
 from corral.config.trust import Claim
 from corral.errors import InvalidInput, NotFound, Unsupported
 from corral.git import refs
@@ -63,6 +64,16 @@ def init(
             help="Show `corral statusline` in Claude Code, where no status line is set (default: ask).",
         ),
     ] = None,
+    template: Annotated[
+        str | None,
+        option("--template", "Template to install first: a git URL, path or archive, and #SUBFOLDER.", "URL"),
+    ] = None,
+    version: Annotated[
+        str | None, option("--version", "The template's tag, branch or commit (default: latest).", "V")
+    ] = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="Look at the template's repository though a cached copy is young enough.")
+    ] = False,
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Run the verification in a fresh worktree, for 20 s at most.")
     ] = True,
@@ -73,9 +84,12 @@ def init(
     git = open_repository(project.common_dir)
     _refuse_unknown_checkout(project, find_checkout(path or here()), git)
     branch = _target(git, target or _configured_target(project))
+    prepared = _installed(project, template, version, update=update, yes=yes, as_json=as_json)
+    if prepared and target is None:
+        branch = _target(git, _configured_target(project))
     ask = not yes and not as_json
     answers = Answers(branch, target is not None, verify or [])
-    files = _files(project, answers, may_change=ask and is_terminal())
+    files = _files(project, answers, may_change=bool(prepared) or (ask and is_terminal()))
     changes = project.config_file in files and project.config_file.exists()
     settings = None if project.bare else project.root / ".claude" / "settings.json"
     wanted = not project.bare and not no_copies
@@ -101,11 +115,24 @@ def init(
     own_files.write(project, _contents(project, files, settings, edit, copies, allow=allow, status_line=line))
     _approve(project, brought, {os.path.relpath(file, project.root) for file in files})
     if as_json:
-        emit({"project": str(project.root), "target": branch, "written": [str(file) for file in files]})
+        emit({"project": str(project.root), "target": branch, "written": [str(file) for file in files], **prepared})
         return
     _next_steps(project, unverified=project.config_file in files and not changes and not verify)
     if verify and check:
         verification.report(Client(project))
+
+
+def _installed(
+    project: Project, template: str | None, version: str | None, *, update: bool, yes: bool, as_json: bool
+) -> dict[str, Any]:
+    """Install the template that a person named; empty if they named none."""
+    if template is None:
+        if version is not None or update:
+            raise InvalidInput("--version and --update need --template.", remedy="Name the template: --template URL.")
+        return {}
+    from corral.cli.templates.installing import Wanted, install
+
+    return {"template": install(project, Wanted(template, version, update), yes=yes, as_json=as_json)}
 
 
 def _wants_opencode(project: Project, said: bool | None, *, ask: bool) -> bool:
@@ -133,7 +160,8 @@ def _wants_status_line(settings: Path, said: bool | None, *, ask: bool) -> bool:
     if said is not None or not ask or not is_terminal() or claude_settings.has_status_line(*places):
         return bool(said)
     echo("Claude Code can show in its status line who a session is, its locks and mail, the queue, and what needs you.")
-    return confirm("Set the status line in .claude/settings.json, for all who have this repository?", default=True)
+    echo("In .claude/settings.json it takes the place of what others who have this repository set for themselves.")
+    return confirm("Set the status line there, for all of them?", default=False)
 
 
 def _approve(project: Project, shown: Sequence[Claim], written: set[str]) -> None:
@@ -270,9 +298,11 @@ def _contents(
         original = claude_settings.undo(settings, known or None)
         known = claude_settings.record(edit, original, allow=ours, status_line=line)
     if settings in contents or copies.texts or not metadata.exists():
-        said = {
+        kept = metadata_of(project)
+        said: dict[str, Any] = {
+            **{name: kept[name] for name in ("template_version", "template_pin") if name in kept},
             "version": __version__,
-            "template": "built-in",
+            "template": kept["template"] if "template_pin" in kept else "built-in",
             "claude_settings": known,
             "copies": project_copies.record(project.root, copies, init_record.copies(project)),
         }
@@ -288,7 +318,9 @@ def _next_steps(project: Project, *, unverified: bool) -> None:
         echo("  landing.verify in .corral/config.yaml is empty: work lands unverified until you set your test command.")
     if not project.bare:
         copied = [name for name in project_copies.COPIES if (project.root / name).exists()]
-        shared = " ".join([".corral", ".claude/settings.json", *copied])
+        if lock_file(project).exists():
+            copied = [name for name in (".claude", ".mcp.json") if (project.root / name).exists()]
+        shared = " ".join(dict.fromkeys([".corral", ".claude/settings.json", *copied]))
         # Naming the paths keeps other staged files out of the commit.
         commit = f"git add {shared} && git commit -m 'Coordinate with Corral' -- {shared}"
         echo(f"  Share it with your team: {commit}")

@@ -19,7 +19,8 @@ from corral.cli.terminal.person import confirm
 from corral.cli.terminal.progress import progress
 from corral.client.connection import Client
 from corral.config.paths import Project, find_project
-from corral.errors import NotFound, WorkAtRisk
+from corral.errors import CorralError, NotFound, WorkAtRisk
+from corral.models.visible import one_line
 
 MOST_NAMED = 5
 
@@ -48,11 +49,14 @@ def uninstall(
             raise WorkAtRisk("Some worktrees could not be removed.", details={"at_risk": answer["at_risk"]})
     stop_and_wait(project)
     commit_guard.take_out_everywhere(project)
+    kept: dict[str, str] = {}
     settings = project.root / ".claude" / "settings.json"
     if not project.bare:
-        give_back(settings, claude_settings.undo(settings, init_record.settings(project)))
-        for file in project_copies.unchanged(project.root, init_record.copies(project)):
-            give_back(file, None)
+        contents = {settings: claude_settings.undo(settings, init_record.settings(project))}
+        contents |= dict.fromkeys(project_copies.unchanged(project.root, init_record.copies(project)))
+        kept = _with_template(project, contents)
+        for file, content in contents.items():
+            give_back(file, content)
     project_trust.store().revoke(project.common_dir)
     shutil.rmtree(project.home)
     if project.database.parent != project.home:
@@ -62,7 +66,25 @@ def uninstall(
         file.unlink(missing_ok=True)
     shutil.rmtree(project.common_dir / "corral-tmp", ignore_errors=True)
     gone = f"Removed Corral from {project.root}. Commit the deletions. `git for-each-ref refs/corral` lists saved work."
-    report({"removed": str(project.home)}, gone, as_json=as_json)
+    report({"removed": str(project.home), "kept": kept}, gone, as_json=as_json)
+    for name, reason in kept.items() if not as_json else ():
+        echo(paint(f"{one_line(name)} stays: {one_line(reason)}.", "yellow"))
+
+
+def _with_template(project: Project, contents: dict[Path, bytes | None]) -> dict[str, str]:
+    """Add what becomes of the files of the project's template; returns those that stay, with the reason."""
+    from corral.config.templates.project import removal
+    from corral.config.templates.project.lock import lock_file, read_lock
+
+    try:
+        lock = read_lock(project)
+    except CorralError as error:
+        return {lock_file(project).name: f"its files are unknown: {error.message}"}
+    if lock is None:
+        return {}
+    found = removal.plan(project, lock, contents)
+    contents |= found.contents
+    return {**found.kept}
 
 
 def _refuse_if_at_risk(project: Project) -> None:

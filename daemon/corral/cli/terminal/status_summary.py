@@ -10,6 +10,7 @@ from corral import __version__
 from corral.cli.terminal.context import client
 from corral.cli.terminal.output import age, echo, emit, paint, state, waiting
 from corral.models.instants import parse
+from corral.models.outcomes import need_name
 from corral.models.visible import one_line
 
 MOST_LINES = 8
@@ -38,8 +39,8 @@ def show(answer: dict[str, Any]) -> None:
         echo(paint("needs you", "bold"))
         for need in answer["needs_you"]:
             show_need(need)
-            if need["since"]:
-                echo(paint(f"      since {_age(need['since'], answer)}", "dim"))
+            since = f", since {_age(need['since'], answer)}" if need["since"] else ""
+            echo(paint(f"      {need_name(need)}{since}", "dim"))
     echo(f"{paint('project', 'bold')}   {answer['project']}")
     verified = "" if answer["verified"] else f"  ({state('unverified')}: no landing.verify command is configured)"
     echo(f"{paint('target', 'bold')}    {answer['target']}{verified}")

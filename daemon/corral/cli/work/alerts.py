@@ -64,7 +64,9 @@ def test(as_json: Json = False) -> None:
     else:
         _tell("desktop", answer["desktop"], answer["desktop"]["problem"])
         _tell("webhook", answer["webhook"], answer["webhook"]["error"])
-        echo(f"bell     {'on, in terminals that run `corral status --watch`' if answer['bell'] else 'off'}")
+        echo(
+            f"bell     {'on, in terminals that run `corral status --watch` or `corral interactive`' if answer['bell'] else 'off'}"
+        )
     if answer["webhook"]["state"] not in ("off", "delivered") or answer["desktop"]["state"] == "failed":
         raise typer.Exit(1)
 

@@ -16,9 +16,9 @@ Stat = Annotated[bool, typer.Option("--stat", help="Show only how many lines of 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def show_diff(path: str, *, stat: bool, as_json: bool) -> None:
+def show_diff(path: str, *, stat: bool, as_json: bool, **query: Any) -> None:
     """Print the changes that a path of the daemon ending in ``/diff`` names."""
-    answer = client().request("GET", path, query={"patch": "false" if stat else None}, timeout_s=130)
+    answer = client().request("GET", path, query={**query, "patch": "false" if stat else None}, timeout_s=130)
     if as_json:
         emit(answer)
         return

@@ -97,6 +97,7 @@ def show_task(task: dict[str, Any], *, changed: str | None = None) -> None:
     for name, value in rows:
         if value is not None:
             fact(name, value, 9)
+    show_steps(task["steps"])
     _attempts(task["attempt_history"])
     _merge(task["merge"])
     for event in task.get("history", [])[-_LAST_EVENTS:]:
@@ -119,8 +120,9 @@ def _bonds(task: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """The tasks that it has to do with, and what it keeps others from."""
     yield "combine", [f"{task['combine']} of {task['agents']} agents"] if task["agents"] else []
     yield "leader", [task["parent_task_id"][:8]] if task["parent_task_id"] else []
-    yield "leads", _short(task["followers"])
-    yield "after", _short(task["wait_for"])
+    yield "step", [task["step"]] if task["step"] else []
+    yield "leads", _short([] if task["steps"] else task["followers"])
+    yield "after", _short([] if task["steps"] else task["wait_for"])
     yield "claims", task["claims"][:_MOST_NAMED]
 
 
@@ -170,6 +172,18 @@ def _attempts(attempts: list[dict[str, Any]]) -> None:
         who = ", ".join(filter(None, (attempt["agent"], attempt["model"], attempt["branch"])))
         why = f" ({attempt['error_code']})" if attempt["error_code"] else ""
         fact(f"attempt {attempt['number']}", f"{attempt['outcome'] or 'running'}{why}  {who}".rstrip(), 9)
+
+
+def show_steps(steps: list[dict[str, Any]]) -> None:
+    """The steps of a task as a tree: one that waits for a single other is below that one."""
+    below: dict[str | None, list[dict[str, Any]]] = {}
+    for step in steps:
+        below.setdefault(step["wait_for"][0] if len(step["wait_for"]) == 1 else None, []).append(step)
+    stack = [(step, 1) for step in reversed(below.get(None, []))]
+    while stack:
+        step, depth = stack.pop()
+        echo(f"{'  ' * depth}{one_line(step['step'])}  {state(step['outcome'])}  {paint(step['task_id'][:8], 'dim')}")
+        stack += [(one, depth + 1) for one in reversed(below.get(step["task_id"], []))]
 
 
 def _merge(merge: dict[str, Any] | None) -> None:

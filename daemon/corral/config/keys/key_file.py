@@ -1,4 +1,4 @@
-"""The key in an encrypted file, for systems without a keychain: AES-256-GCM.
+"""A key in an encrypted file, for systems without a keychain: AES-256-GCM.
 
 ``api-key.json`` holds the ciphertext, ``api-key.secret`` the 32 bytes that decrypt it; both have mode 0600 in a folder of
 mode 0700. A copy of one file alone, in a backup or a bug report, is worthless. It is no protection against programs of the
@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from corral.config.keys.kinds import API_KEY, KeyKind
 from corral.config.ownership import is_own
 from corral.errors import ApiKeyUnavailable
 
@@ -28,7 +29,6 @@ _SECRET_BYTES = 32
 _NONCE_BYTES = 12
 _LARGEST = 64 * 1024
 _BOUND_TO = b"corral anthropic-api-key 1"
-_AGAIN = "Store the key again: `corral config set-key`."
 
 
 def config_folder(environ: Mapping[str, str], home: Path) -> Path:
@@ -42,13 +42,14 @@ class KeyFile:
 
     Args:
         folder: See :func:`config_folder`; created with mode 0700 when a key is stored.
-        name: Of its files; each key has its own.
+        kind: Which key; each has its own files.
     """
 
-    def __init__(self, folder: Path, name: str = "api-key") -> None:
+    def __init__(self, folder: Path, kind: KeyKind = API_KEY) -> None:
         self._folder = folder
-        self.path = folder / f"{name}.json"
-        self._secret = folder / f"{name}.secret"
+        self._kind = kind
+        self.path = folder / f"{kind.files}.json"
+        self._secret = folder / f"{kind.files}.secret"
 
     def get(self) -> str | None:
         """The stored key, or None.
@@ -66,9 +67,9 @@ class KeyFile:
             return _cipher(secret or b"").decrypt(nonce, sealed, _BOUND_TO).decode()
         except Exception as error:
             raise ApiKeyUnavailable(
-                f"The API key in {self.path} cannot be decrypted.",
+                f"The {self._kind.words} in {self.path} cannot be decrypted.",
                 cause=f"It or {self._secret.name} was damaged, replaced or removed.",
-                remedy=_AGAIN,
+                remedy=f"Store it again: `{self._kind.storing}`.",
             ) from error
 
     def is_in_keychain(self) -> bool:
@@ -122,7 +123,7 @@ class KeyFile:
 
     def _failed(self, done: str, error: OSError) -> ApiKeyUnavailable:
         return ApiKeyUnavailable(
-            f"The API key in {self._folder} cannot be {done}.",
+            f"The {self._kind.words} in {self._folder} cannot be {done}.",
             cause=f"{error.strerror or error}.",
             remedy=f"Make {self._folder} a writable folder of your own, with free space.",
         )
@@ -179,9 +180,9 @@ class KeyFile:
             status = os.fstat(number)
             if not stat.S_ISREG(status.st_mode) or not is_own(status.st_uid) or status.st_mode & 0o077:
                 raise ApiKeyUnavailable(
-                    f"{path} is not a private file of yours, so the key in it is not used.",
+                    f"{path} is not a private file of yours, so the {self._kind.words} in it is not used.",
                     cause=f"Its mode is {stat.S_IMODE(status.st_mode):04o}, its owner uid {status.st_uid}.",
-                    remedy=f"If others could read it, replace the key. Then: chmod 600 {path}",
+                    remedy=f"If others could read it, replace what is in it. Then: chmod 600 {path}",
                 )
             return os.read(number, _LARGEST)
         finally:

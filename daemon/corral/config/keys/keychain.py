@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from corral.config.keys.kinds import API_KEY, KeyKind
 from corral.errors import ApiKeyUnavailable
 
 TIMEOUT_S = 10.0
@@ -29,7 +30,7 @@ _START = (
     "import sys; sys.path[:0] = sys.argv[1:2]; sys.path += sys.argv[2:]; "
     "from corral.config.keys.keychain_process import main; main()"
 )
-_UNLOCK = "Unlock it and try again; or keep the key in an encrypted file: `corral config set-key --file`."
+_UNLOCK = "Unlock it and try again; or keep the {words} in an encrypted file: `{storing} --file`."
 
 
 class NoKeychain(Exception):
@@ -42,13 +43,14 @@ class Keychain:
     Args:
         environ: The environment of the process that asks; variables of Claude are left out.
         timeout_s: Seconds after which it is killed.
-        account: Name of the entry; None: that of the API key.
+        kind: Whose entry it is.
     """
 
-    def __init__(self, environ: Mapping[str, str], timeout_s: float = TIMEOUT_S, account: str | None = None) -> None:
+    def __init__(self, environ: Mapping[str, str], timeout_s: float = TIMEOUT_S, kind: KeyKind = API_KEY) -> None:
         self._environ = {name: value for name, value in environ.items() if not name.startswith("ANTHROPIC_")}
         self._timeout_s = timeout_s
-        self._account = {} if account is None else {"account": account}
+        self._account = {} if kind.account is None else {"account": kind.account}
+        self._remedy = _UNLOCK.format(words=kind.words, storing=kind.storing)
 
     def get(self) -> str | None:
         """The stored key, or None.
@@ -74,9 +76,9 @@ class Keychain:
         if problem == "none":
             raise NoKeychain
         if problem == "locked":
-            raise ApiKeyUnavailable("The system's keychain is locked.", cause=_cause(answer), remedy=_UNLOCK)
+            raise ApiKeyUnavailable("The system's keychain is locked.", cause=_cause(answer), remedy=self._remedy)
         if problem is not None:
-            raise ApiKeyUnavailable("The system's keychain failed.", cause=_cause(answer), remedy=_UNLOCK)
+            raise ApiKeyUnavailable("The system's keychain failed.", cause=_cause(answer), remedy=self._remedy)
         return answer
 
     def _answer(self, request: Mapping[str, str]) -> dict[str, Any]:
@@ -92,7 +94,9 @@ class Keychain:
                 start_new_session=True,
             )
         except OSError as error:
-            raise ApiKeyUnavailable("The system's keychain cannot be asked.", cause=str(error.strerror)) from error
+            raise ApiKeyUnavailable(
+                "The system's keychain cannot be asked.", cause=str(error.strerror), remedy=self._remedy
+            ) from error
         with child:
             try:
                 said, _ = child.communicate(json.dumps({**request, **self._account}).encode(), timeout=self._timeout_s)
@@ -100,7 +104,7 @@ class Keychain:
                 raise ApiKeyUnavailable(
                     f"The system's keychain did not answer within {self._timeout_s:g} s.",
                     cause="It waits to be unlocked, or its service does not run.",
-                    remedy=_UNLOCK,
+                    remedy=self._remedy,
                 ) from error
             finally:
                 _end(child)

@@ -15,11 +15,11 @@ from corral.config import account
 from corral.config.keys import dotenv
 from corral.config.keys.key_file import KeyFile, config_folder
 from corral.config.keys.keychain import TIMEOUT_S, Keychain, NoKeychain
+from corral.config.keys.kinds import API_KEY
 from corral.config.paths import Project
 from corral.errors import ApiKeyUnavailable, InvalidInput
 
 VARIABLE = "ANTHROPIC_API_KEY"
-_SHORTEST, _LONGEST = 8, 1000
 _SHOWN = 4
 _SHOWN_FROM = 20
 """The shortest key of which the end is shown."""
@@ -151,26 +151,10 @@ def places_of(
     )
 
 
-def checked(text: str) -> str:
-    """A key as a person gave it, without the white space around it.
-
-    Raises:
-        InvalidInput: It cannot be a key; the message does not show it.
-    """
-    key = text.strip()
-    if not _SHORTEST <= len(key) <= _LONGEST or not key.isascii() or not key.isprintable() or " " in key:
-        raise InvalidInput(
-            "This is no API key.",
-            cause=f"A key has {_SHORTEST} to {_LONGEST} printable characters on one line.",
-            remedy="Copy it again from the console, and give it to `corral config set-key` alone.",
-        )
-    return key
-
-
 def _look(source: Source, ask: Callable[[], str | None]) -> Look:
     try:
         found = (ask() or "").strip()
-        return Look(source, ApiKey(checked(found), source) if found else None)
+        return Look(source, ApiKey(API_KEY.checked(found), source) if found else None)
     except ApiKeyUnavailable as error:
         return Look(source, error=error)
     except InvalidInput as error:

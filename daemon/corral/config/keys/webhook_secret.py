@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from corral.config import account
 from corral.config.keys.key_file import KeyFile, config_folder
 from corral.config.keys.keychain import TIMEOUT_S, Keychain, NoKeychain
+from corral.config.keys.kinds import WEBHOOK_SECRET
 
 VARIABLE = "CORRAL_WEBHOOK_SECRET"
-ACCOUNT = "webhook-secret"
-"""Of the keychain's entry, and the beginning of the names of the files."""
 
 
 class WebhookSecret:
@@ -26,8 +25,8 @@ class WebhookSecret:
 
     def __init__(self, environ: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
         self._environ = environ
-        self.keychain = Keychain(environ, timeout_s, ACCOUNT)
-        self.file = KeyFile(config_folder(environ, account.home()), ACCOUNT)
+        self.keychain = Keychain(environ, timeout_s, WEBHOOK_SECRET)
+        self.file = KeyFile(config_folder(environ, account.home()), WEBHOOK_SECRET)
 
     def find(self) -> str | None:
         """The secret; None if no place has one. The keychain is asked only if it was stored there; that may take long.

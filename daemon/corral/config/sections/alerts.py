@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import re
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from corral.config.sections.values import Pause, Seconds, Section
+from corral.config.sections.values import Address, Pause, Seconds, Section
 
 HOUR_S = 3600
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
-
-
-def _url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or not text.isascii() or not text.isprintable():
-        raise ValueError("this is no address that begins with https:// or http://")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("an address with a name or a password in it is not used")
-    _ = parts.port  # raises ValueError
-    return text
 
 
 def _hours(text: str) -> str:
@@ -133,8 +122,11 @@ class Notifications(Section):
     """Telling a person of alerts and of what needs them."""
 
     desktop: bool = Field(default=False, description="Show notifications on the desktop; needs the extra `desktop`.")
-    bell: bool = Field(default=False, description="Ring the bell of terminals that run `corral status --watch`.")
-    webhook_url: Annotated[str, Field(max_length=2000), AfterValidator(_url)] | None = Field(
+    bell: bool = Field(
+        default=False,
+        description="Ring the bell of terminals that run `corral status --watch` or `corral interactive`.",
+    )
+    webhook_url: Address | None = Field(
         default=None, description="Address that gets each notification as signed JSON; null: none."
     )
     webhook_timeout_s: Annotated[float, Field(gt=0, le=60)] = Field(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from corral.config.sections.values import (
     Days,
     Section,
+    expanded,
     upper,
 )
 
@@ -20,6 +21,21 @@ class Logs(Section):
         default="INFO", description="Lowest level that is written."
     )
     keep_days: int = Field(default=30, ge=1, le=3650, description="Days after which a day's log is deleted.")
+
+
+class Templates(Section):
+    """Templates that `corral init --template` and `corral template update` fetch."""
+
+    cache_days: float = Field(
+        default=7,
+        ge=0,
+        le=3650,
+        description="Days for which a fetched version is used without a look at its repository.",
+    )
+    allowed_signers: Annotated[str, Field(min_length=1), AfterValidator(expanded)] | None = Field(
+        default=None,
+        description="File of allowed signers (SSH keys): only versions that one of them signed are accepted; null: not checked.",
+    )
 
 
 class Retention(Section):

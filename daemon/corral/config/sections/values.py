@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
@@ -47,6 +48,16 @@ def _branch(name: str) -> str:
     return name
 
 
+def _address(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or not text.isascii() or not text.isprintable():
+        raise ValueError("this is no address that begins with https:// or http://")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("an address with a name or a password in it is not used")
+    _ = parts.port  # raises ValueError
+    return text
+
+
 def expanded(path: str, info: ValidationInfo) -> str:
     """A path with the home folder for a ``~`` at its beginning."""
     if info.context is not None and (path == "~" or path.startswith("~/")):
@@ -68,6 +79,7 @@ def runnable(command: str, info: ValidationInfo) -> str:
 Command = Annotated[str, AfterValidator(_spoken)]
 Commands = Annotated[list[Command], BeforeValidator(_listed)]
 Globs = Annotated[list[Annotated[str, Field(min_length=1, max_length=512)]], BeforeValidator(_listed)]
+Address = Annotated[str, Field(max_length=2000), AfterValidator(_address)]
 Branch = Annotated[str, AfterValidator(_branch)]
 Seconds = Annotated[float, Field(gt=0, le=30 * DAY_S)]
 Days = Annotated[int, Field(ge=1, le=36_500)] | None

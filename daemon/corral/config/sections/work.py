@@ -47,12 +47,6 @@ class Supervisor(Section):
     )
 
 
-class Agents(Section):
-    """Workers while they run."""
-
-    stalled_after_s: Seconds = Field(default=300, description="Time without progress after which a worker is stalled.")
-
-
 class Limits(Section):
     """Limits of all workers together. From 80 % of a limit on, no further worker starts until the use is below again."""
 
@@ -123,6 +117,17 @@ class Tasks(Section):
     def retries(self) -> int:
         """The number of retries of a task that sets none."""
         return DEFAULT_RETRIES if self.max_retries is None else self.max_retries
+
+
+class Loops(Section):
+    """Tasks that are repeated until criteria say that their work is good."""
+
+    max_iterations: int = Field(default=10, ge=1, le=1_000_000, description="Iterations of a loop that sets no limit.")
+    timeout_s: Seconds = Field(default=3600, description="Time of all iterations of a loop that sets none.")
+    criterion_timeout_s: Seconds = Field(default=600, description="Time that a criterion's command may take.")
+    judge_model: str | None = Field(
+        default=None, min_length=1, description="Model that judges; null: a strong one that did not do the work."
+    )
 
 
 class Worktrees(Section):

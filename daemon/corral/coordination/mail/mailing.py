@@ -50,8 +50,12 @@ def head(row: WaitingMessage) -> str:
     return f"mail from {embedded(row['sender_name'])}: {embedded(row['subject'])}"
 
 
-def hold(conn: Connection, session_id: str, now: datetime) -> str | None:
-    """Why a session must not stop yet: urgent mail that it has not read, and that has not held it before."""
+def hold(conn: Connection, session_id: str, now: datetime) -> tuple[str, list[str]] | None:
+    """Why a session must not stop yet: urgent mail that it has not read, and that has not held it before.
+
+    Returns:
+        The reason for the model, and a line for a person about each message; None: it may stop.
+    """
     urgent = message_rows.holding(conn, session_id)
     if not urgent:
         return None
@@ -60,7 +64,7 @@ def hold(conn: Connection, session_id: str, now: datetime) -> str | None:
     texts += [f"Still unread: urgent message {row['seq']} of {_attribute(row['sender_name'])}." for row in known]
     message_rows.mark(conn, session_id, [*told, *(row["seq"] for row in known)], ("held_at",), iso(now))
     texts.append("Before you stop: deal with what is urgent, or answer it. `corral message ack ID` marks it as read.")
-    return "\n".join(texts)
+    return "\n".join(texts), [head(row) for row in urgent if row["seq"] in {*told, *(row["seq"] for row in known)}]
 
 
 def waits(conn: Connection, session_id: str) -> str | None:

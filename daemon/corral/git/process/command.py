@@ -185,6 +185,7 @@ class Git:
         env: Mapping[str, str] | None = None,
         config: Mapping[str, str] | None = None,
         most: int = process.OUTPUT_CAP,
+        growth: process.Growth | None = None,
     ) -> Result:
         """Run ``git <args>`` here.
 
@@ -196,6 +197,7 @@ class Git:
             env: Variables to add (an identity, dates).
             config: Configuration to add for this command.
             most: Bytes of output beyond which git is killed; the result then fails, with the output so far.
+            growth: A folder that git fills, and how far; git is killed beyond it.
         """
         top = self.work_tree or self.git_dir
         argv = ["git", "-C", str(top), "--no-pager", f"--git-dir={self.git_dir}"]
@@ -209,7 +211,7 @@ class Git:
         if index_file is not None:
             environment["GIT_INDEX_FILE"] = str(index_file)
         environment.update(env or {})
-        return _run([*argv, *args], args, environment, input, timeout_s, most)
+        return _run([*argv, *args], args, environment, input, timeout_s, most, growth)
 
     def must(self, *args: str, **kw: Any) -> str:
         """Run, and return standard output without surrounding white space.
@@ -278,6 +280,14 @@ class Git:
                 cause="The checkout, or its entry in the repository, was deleted.",
                 remedy="Run `corral doctor`.",
             ) from error
+
+
+def with_credentials() -> dict[str, str]:
+    """The variables with which git may ask the user's SSH agent and credential helper; for a fetch that a user asked for."""
+    index = list(_PINNED).index("credential.helper")
+    unpinned = {f"GIT_CONFIG_KEY_{index}": "protocol.ext.allow", f"GIT_CONFIG_VALUE_{index}": "never"}
+    agent = {name: os.environ[name] for name in ("SSH_AUTH_SOCK",) if name in os.environ}
+    return {**unpinned, **agent, "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=20"}
 
 
 OID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -356,8 +366,9 @@ def _run(
     stdin: bytes | None,
     timeout_s: float,
     most: int = process.OUTPUT_CAP,
+    growth: process.Growth | None = None,
 ) -> Result:
-    done = process.execute(argv, env, stdin=stdin, timeout_s=timeout_s, cap=most)
+    done = process.execute(argv, env, stdin=stdin, timeout_s=timeout_s, cap=most, growth=growth)
     if done.rc in _KILLED and not done.cut and shown[0] in _READERS:
         done = process.execute(argv, env, stdin=stdin, timeout_s=timeout_s, cap=most)
     stderr = os.fsdecode(done.stderr)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from corral.errors import GitFailed
@@ -27,6 +28,7 @@ OUTPUT_CAP = 256 * 1024 * 1024
 """Maximum size of standard output, or of standard error, in bytes; beyond it git is killed."""
 _CHUNK = 1 << 16
 _GRACE_S = 2.0
+_LOOK_S = 0.25
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,38 @@ class Finished:
     stdout: bytes
     stderr: bytes
     cut: str
+
+
+class Growth:
+    """The bound of a folder that a command fills; looked at no more often than four times a second.
+
+    Args:
+        folder: Measured with everything below it.
+        most: Bytes beyond which the command is killed.
+    """
+
+    def __init__(self, folder: Path, most: int) -> None:
+        self._folder, self._most, self._looked_at = folder, most, 0.0
+
+    def exceeded(self) -> str:
+        """Why the command must be killed; empty if it need not be."""
+        now = time.monotonic()
+        if now - self._looked_at < _LOOK_S:
+            return ""
+        self._looked_at = now
+        return (
+            f"git wrote more than {self._most} bytes and was killed" if folder_size(self._folder) > self._most else ""
+        )
+
+
+def folder_size(folder: Path) -> int:
+    """The bytes of the files below a folder; what disappears meanwhile counts as nothing."""
+    size = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                size += (Path(place) / name).lstat().st_size
+    return size
 
 
 @cache
@@ -54,7 +88,13 @@ def _interface() -> GitInterface:
 
 
 def execute(
-    argv: Sequence[str], env: Mapping[str, str], *, stdin: bytes | None, timeout_s: float, cap: int = OUTPUT_CAP
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    stdin: bytes | None,
+    timeout_s: float,
+    cap: int = OUTPUT_CAP,
+    growth: Growth | None = None,
 ) -> Finished:
     """Run one command in its own session (and so process group), until it ends or is killed.
 
@@ -64,6 +104,7 @@ def execute(
         stdin: Bytes to feed, or None for ``/dev/null``.
         timeout_s: Seconds until the whole group is killed.
         cap: Bytes of output until the whole group is killed.
+        growth: A folder that it fills, and how far.
     """
     started = _interface().execute(
         ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in env.items()), *argv],
@@ -76,7 +117,7 @@ def execute(
     assert process is not None
     with process:
         try:
-            outputs, cut = _exchange(process, stdin or b"", timeout_s, cap)
+            outputs, cut = _exchange(process, stdin or b"", timeout_s, cap, growth)
         except BaseException:
             _end_group(process)
             raise
@@ -86,7 +127,7 @@ def execute(
 
 
 def _exchange(
-    process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float, cap: int
+    process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float, cap: int, growth: Growth | None
 ) -> tuple[tuple[bytes, bytes], str]:
     # Popen.communicate has a timeout but no cap. A clock is read here, and nowhere else in git/, because a time-out is
     # a property of the running process, not of the domain.
@@ -102,7 +143,8 @@ def _exchange(
             os.set_blocking(process.stdin.fileno(), False)
             selector.register(process.stdin, selectors.EVENT_WRITE)
         while selector.get_map() and not cut:
-            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            left = max(0.0, deadline - time.monotonic())
+            ready = selector.select(min(left, _LOOK_S) if growth else left)
             for key, _ in ready:
                 if key.fileobj is process.stdin:
                     pending = _feed(selector, process.stdin, pending)
@@ -114,6 +156,8 @@ def _exchange(
                     selector.unregister(stream)
                 elif len(collected[stream]) > cap:
                     cut = f"git wrote more than {cap} bytes and was killed"
+            if growth is not None and not cut:
+                cut = growth.exceeded()
             if not ready and time.monotonic() >= deadline:
                 cut = f"git did not finish within {timeout_s:g} s and was killed"
     return (bytes(collected[process.stdout]), bytes(collected[process.stderr])), cut

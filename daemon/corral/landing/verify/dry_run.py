@@ -135,6 +135,7 @@ class DryRun:
             project_id=self._room.project_id,
             env=self._env,
             log=self._log,
+            put_off_sealing=self._room.put_off_sealing,
             timeout_s=min(left_s, self._landing.timeout_s),
             now=now,
         )

@@ -43,6 +43,15 @@ class VerificationSlot:
         """End what a verification of a dead daemon left running."""
         end_marked(marks(verification_worktree.folder_of(self._room.project), self._room.project_id))
 
+    def seal_left(self) -> None:
+        """Seal the logs of verifications that a dead daemon did not see the end of, while their requests say so."""
+        logs = self._room.project.logs_dir
+        for row in self._db.read(lambda conn: merges.listing(conn, [MergeState.VERIFYING])):
+            for log in (logs / "merges" / row["merge_id"]).glob("*.log"):
+                self._room.put_off_sealing(log)
+        for log in logs.glob("verification-*.log"):
+            self._room.put_off_sealing(log)
+
     @property
     def is_taken(self) -> bool:
         """Whether a verification runs, or its outcome is not stored yet."""

@@ -12,7 +12,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -65,6 +65,7 @@ class Verification:
         project_id: Marks the processes of the run as this project's.
         env: The whole environment of the commands.
         log: Where their output goes; made with mode 0600.
+        put_off_sealing: Given the log when a command has ended: its secrets are to be overwritten, and that may take long.
         timeout_s: Seconds for all commands together, in which the daemon was awake.
         now: When the run starts.
     """
@@ -79,6 +80,7 @@ class Verification:
         project_id: str,
         env: Mapping[str, str],
         log: Path,
+        put_off_sealing: Callable[[Path], None],
         timeout_s: float,
         now: datetime,
     ) -> None:
@@ -89,6 +91,7 @@ class Verification:
         self._marks = marks(path, project_id)
         self._env = {**env, **self._marks}
         self._log = log
+        self._put_off_sealing = put_off_sealing
         self._timeout_s = timeout_s
         self._awake = AwakeClock()
         self._started_at = self._awake.at(now)
@@ -132,6 +135,7 @@ class Verification:
         # SIGKILL is not refused; one stuck in the kernel is reaped whenever it leaves it.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
+        self._put_off_sealing(self._log)
 
     def close(self) -> None:
         """Let go of the log; for the thread that polls, once it polls no more."""
@@ -225,6 +229,7 @@ class Verification:
     def _verdict(
         self, now: datetime, state: ReceiptStatus, code: int | None, reason: str | None, *, suspect: bool = False
     ) -> Verdict:
+        self._put_off_sealing(self._log)
         told = redact(reason) if reason is not None else None
         took_s = (now - self._started_at).total_seconds()
         return Verdict(state, code, self._tests, took_s, self._log, told, suspect)

@@ -24,6 +24,7 @@ from corral.landing.verify import blame
 from corral.landing.verify.verification import POLL_S, Verdict, Verification, end_marked, marks
 from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.models.states import ReceiptStatus
+from corral.observe.sealing import put_off
 from corral.runners.environment import verification_environment
 from corral.store.protocol import Store
 
@@ -59,6 +60,7 @@ class RunContext:
         environ: The daemon's environment; what is no credential of it is passed on.
         spawn: Runs a function that may take minutes (checkout, setup) where no step waits for it; by default at once.
         ready: Told from there that it is done.
+        unsealed: Told that a log waits for :mod:`corral.observe.sealing`.
     """
 
     db: Store
@@ -68,6 +70,12 @@ class RunContext:
     environ: Mapping[str, str]
     spawn: Callable[[Callable[[], None]], None] = lambda function: function()
     ready: Callable[[], None] = lambda: None
+    unsealed: Callable[[], None] = lambda: None
+
+    def put_off_sealing(self, log: Path) -> None:
+        """Note that a log is to be sealed once the step is over: that of 256 MB takes too long for it."""
+        put_off(self.project.logs_dir, log)
+        self.unsealed()
 
 
 _Preparation = Future["tuple[Git, Mapping[str, str]] | None"]
@@ -189,6 +197,7 @@ class VerificationRun:
             project_id=self._room.project_id,
             env=verification_environment(self._room.environ, {**extra, "CORRAL_MERGE_ID": self.subject.merge_id}),
             log=log,
+            put_off_sealing=self._room.put_off_sealing,
             timeout_s=self._landing.timeout_s,
             now=now,
         )

@@ -1,7 +1,8 @@
 """The life of an alert: it is raised once, reminded of after its cooldown, and resolves when its cause is gone.
 
 Alert fatigue is bounded: one open alert for each subject, a cooldown for each rule and subject, so many an hour of a rule and in
-all. A finding that is held back is raised later, if its cause still stands then.
+all. A finding that is held back is raised later, if its cause still stands then. An alert of the future is one from before the
+clock was set back: it holds nothing back.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def decide(findings: Iterable[Finding], known: Sequence[Known], settings: Alerts
     """
     found = {(one.rule, one.subject): one for one in findings}
     last = {(one["rule"], one["subject"]): one for one in sorted(known, key=lambda one: one["raised_at"])}
-    recent = Counter(one["rule"] for one in known if now - parse(one["raised_at"]) < HOUR)
+    recent = Counter(one["rule"] for one in known if timedelta(0) <= now - parse(one["raised_at"]) < HOUR)
     decision = Decision()
     gone = [one["alert_id"] for key, one in last.items() if one["resolved_at"] is None and key not in found]
     decision.resolved.extend(gone)
@@ -68,7 +69,7 @@ def decide(findings: Iterable[Finding], known: Sequence[Known], settings: Alerts
         is_open = before is not None and before["resolved_at"] is None
         if before is not None and is_open and before["acknowledged_at"] is not None:
             continue
-        if before is not None and (now - parse(before["raised_at"])).total_seconds() < finding.cooldown_s:
+        if before is not None and 0 <= (now - parse(before["raised_at"])).total_seconds() < finding.cooldown_s:
             if not is_open:
                 decision.held_back.append(finding)
             continue

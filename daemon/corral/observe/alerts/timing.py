@@ -36,8 +36,8 @@ def due_at(
         sent: The instants of earlier notifications.
         local: ``now`` in the time zone of the machine.
     """
-    due = first_seen + timedelta(seconds=settings.group_s)
-    latest = sorted(one for one in sent if now - one < HOUR)
+    due = min(first_seen, now) + timedelta(seconds=settings.group_s)
+    latest = sorted(one for one in sent if timedelta(0) <= now - one < HOUR)
     if len(latest) >= settings.max_per_hour:
         due = max(due, latest[-settings.max_per_hour] + HOUR)
     if (quiet := quiet_until(settings.quiet_hours, local)) is not None:

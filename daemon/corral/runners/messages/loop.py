@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from corral.observe.redaction import redact, remember_secret
 from corral.runners.messages.api import Answer, Api, Event, RequestFailed
+from corral.runners.messages.kept import Messages
 from corral.runners.messages.tools import Toolbox
 from corral.runners.messages.usage import PRICES_OF, Spent, price_of
 
@@ -26,7 +27,8 @@ _CACHED = {"cache_control": {"type": "ephemeral"}}
 Emit = Callable[[Event], None]
 Order = Mapping[str, Any]
 """The assignment: ``prompt``, ``system``, ``model``, ``tools`` (names), ``worktree``, ``api_key``, ``base_url``,
-``max_tokens_per_answer``, ``silence_s``, and the limits ``max_turns``, ``max_tokens`` and ``max_cost_usd``.
+``max_tokens_per_answer``, ``silence_s``, the limits ``max_turns``, ``max_tokens`` and ``max_cost_usd``, and the files
+``conversation``, which keeps it, and ``resumes``, which it goes on in.
 """
 
 
@@ -36,15 +38,17 @@ class Conversation:
     Args:
         order: The assignment.
         emit: Gets every event.
+        kept: Its messages so far, and those to come.
     """
 
-    def __init__(self, order: Order, api: Api, toolbox: Toolbox, emit: Emit) -> None:
+    def __init__(self, order: Order, api: Api, toolbox: Toolbox, emit: Emit, kept: Messages) -> None:
         self._order = order
         self._api = api
         self._toolbox = toolbox
         self._emit = emit
         self._model = str(order["model"])
-        self._messages: list[dict[str, Any]] = [{"role": "user", "content": [_text(str(order["prompt"]))]}]
+        self._messages = kept
+        self._messages.append({"role": "user", "content": [_text(str(order["prompt"]))]})
         self._spent = Spent()
         self._cuts = 0
         self._last = ""
@@ -68,7 +72,7 @@ class Conversation:
 
     def _request(self) -> dict[str, Any]:
         order, tools = self._order, self._toolbox.definitions
-        *before, last = self._messages
+        *before, last = self._messages.all
         content = [*last["content"][:-1], {**last["content"][-1], **_CACHED}]
         # The last answer of the model is the end of the conversation only while it pauses.
         final = {**last, "content": content} if last["role"] == "user" else last
@@ -93,6 +97,8 @@ class Conversation:
         """Prepare the next request; or the fields of the result, if this was the last."""
         reason = answer.stop_reason
         if reason in ("end_turn", "stop_sequence"):
+            if answer.content:
+                self._messages.append({"role": "assistant", "content": answer.content})
             return {"is_error": False, "result": self._last}
         if reason == "refusal":
             return {"subtype": "error_refusal", "is_error": True, "result": self._last}
@@ -171,7 +177,12 @@ def main(stdin: TextIO = sys.stdin, stdout: TextIO = sys.stdout) -> None:
         api_key=order["api_key"], base_url=order["base_url"], silence_s=order["silence_s"], emit=emit
     )  # its commands see no key: it came by the standard input
     toolbox = Toolbox(Path(order["worktree"]), os.environ, order["tools"])
-    Conversation(order, api, toolbox, emit).run()
+    try:
+        kept = Messages.opened(order.get("conversation"), order.get("resumes"))
+    except (OSError, ValueError) as error:
+        emit({"type": "result", "subtype": "error_during_execution", "is_error": True, "result": str(error)})
+        return
+    Conversation(order, api, toolbox, emit, kept).run()
 
 
 def _text(words: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-from corral.app.runtime.needs import Need
+from corral.app.runtime.needs import Fault, Need
 from corral.app.view.needs_of_alerts import NOTIFICATIONS
 from corral.config.keys.webhook_secret import WebhookSecret
 from corral.config.sections.alerts import Notifications
@@ -26,7 +26,6 @@ from corral.store.rows.records import DeliveryRow
 FIRST_PAUSE_S, FACTOR, LONGEST_PAUSE_S = 1.0, 4.0, 3600.0
 WITHOUT_SECRET_S = 60.0
 """Until a notification without a secret is looked at again; it is not a try."""
-_FAULT = "webhook"
 _SET_SECRET = "corral config set-key --webhook; or set CORRAL_WEBHOOK_SECRET in the daemon's environment"
 
 log = logger("webhook")
@@ -83,7 +82,7 @@ class Webhook:
         self._secret = secret
         self._nudge = nudge
         self._settled = settled
-        self._faults = faults
+        self._fault = Fault(faults, "webhook", NOTIFICATIONS)
         self._current: tuple[DeliveryRow, Posting, datetime] | None = None
 
     def step(self, now: datetime) -> datetime | None:
@@ -91,7 +90,8 @@ class Webhook:
         if self._current is not None:
             row, posting, deadline = self._current
             outcome = posting.outcome
-            if outcome is None and now < deadline:
+            left_s = (deadline - now).total_seconds()
+            if outcome is None and 0 < left_s <= self._settings().webhook_timeout_s:
                 return deadline
             if outcome is None:
                 posting.abandon()
@@ -104,8 +104,11 @@ class Webhook:
         row, url = self._db.read(alerts.next_delivery), self._url()
         if row is None or url is None:
             return None
-        if row["not_before_at"] > iso(now):
-            return parse(row["not_before_at"])
+        wait = parse(row["not_before_at"]) - now
+        if (
+            timedelta(0) < wait <= timedelta(seconds=max(LONGEST_PAUSE_S, WITHOUT_SECRET_S))
+        ):  # no more: the clock was set back
+            return now + wait
         timeout_s = self._settings().webhook_timeout_s
         posting = Posting(url, row["body"], self._secret, now, timeout_s, self._nudge)
         deadline = now + timedelta(seconds=timeout_s)
@@ -130,10 +133,8 @@ class Webhook:
 
     def _show(self, outcome: Outcome, error: str | None, tries: int, now: datetime) -> None:
         if error is None:
-            self._faults.pop(_FAULT, None)
+            self._fault.end()
             return
         log.warning("not_delivered", reason=error, tries=tries)
-        before = self._faults.get(_FAULT)
         remedy = _SET_SECRET if outcome is NO_SECRET else "corral alert test shows whether it works again."
-        what = f"Notifications do not reach the webhook: {error}."
-        self._faults[_FAULT] = Need(NOTIFICATIONS, what, remedy, before.since if before else iso(now))
+        self._fault.show(f"Notifications do not reach the webhook: {error}.", remedy, now)

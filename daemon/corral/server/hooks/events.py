@@ -242,7 +242,7 @@ async def _stop(services: Services, event: HookEvent) -> Payload:
 
     def rest(conn: Connection, _me: Holder) -> tuple[Payload, bool]:
         if (urgent := _holding(services, conn, event)) is not None:
-            return hook_events.hold(urgent), False
+            return urgent, False
         session_registry.rest(conn, event.actor, now, last_words=event.last_words[:4000] or None)
         return {}, message_rows.anything_waits(conn, event.actor)
 
@@ -267,11 +267,12 @@ async def _stop_failure(services: Services, event: HookEvent) -> Payload:
     return {}
 
 
-def _holding(services: Services, conn: Connection, event: HookEvent) -> str | None:
-    """The urgent mail that keeps a session from stopping."""
+def _holding(services: Services, conn: Connection, event: HookEvent) -> Payload | None:
+    """The answer that keeps a session from stopping, for urgent mail; its person sees who wrote."""
     if event.held_before or _is_late(services, event):
         return None
-    return mailing.hold(conn, event.actor, event.came_at)
+    held = mailing.hold(conn, event.actor, event.came_at)
+    return on_screen.show(hook_events.hold(held[0]), held[1]) if held is not None else None
 
 
 async def _waiting(services: Services, event: HookEvent) -> Payload:
@@ -305,14 +306,14 @@ async def _subagent_stop(services: Services, event: HookEvent) -> Payload:
         return {}
     now, rules = services.now(), services.settings().tasks
 
-    def finish(conn: Connection) -> str | None:
+    def finish(conn: Connection) -> Payload | None:
         urgent = _holding(services, conn, event)
         if urgent is None:
             session_end.end(conn, event.actor, "finished", now, rules)
         return urgent
 
     if (urgent := await services.store.write(finish)) is not None:
-        return hook_events.hold(urgent)
+        return urgent
     for text in await services.work(lambda: _given_back(services, event.actor)):
         await services.store.write(partial(session_rows.notify, session_id=parent, text=text, at=iso(services.now())))
     services.nudge("landing")

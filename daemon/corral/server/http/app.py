@@ -48,6 +48,7 @@ from corral.server.http.routes.sessions import (
 )
 from corral.server.http.routes.work import (
     dead_letters,
+    loops,
     merges,
     state,
     supervisor,
@@ -61,7 +62,7 @@ from corral.server.http.routing import PREFIX, Route, Routes
 
 _MODULES = (
     daemon, keys, events, teams, agents, sessions, locks, features, handoffs, hooks, messages, contacts, macros, state, tasks,
-    dead_letters, supervisor, swarm, metrics, audit, gc, status_line, alerts, merges, trust, verification, worktrees, wait,
+    dead_letters, loops, supervisor, swarm, metrics, audit, gc, status_line, alerts, merges, trust, verification, worktrees, wait,
     memory, web,
 )  # fmt: skip
 """In the order in which a path is looked for, which is that of the document."""

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from corral import __version__
+from corral.app.agents.choices import step as rollouts_step
+from corral.app.agents.improvements import step as improvements_step
 from corral.app.audit.settings import settings_changes
 from corral.app.audit.tool_calls import note_worker
 from corral.app.merges import merge_settled
@@ -20,17 +23,19 @@ from corral.app.runtime.services import Services
 from corral.app.runtime.settings import SettingsHolder
 from corral.app.runtime.teams import TeamsHolder
 from corral.app.tasks import settle
+from corral.config.inodes import folder_id, repository_has_left
 from corral.config.model import Settings
 from corral.config.paths import Project
 from corral.config.sections.work import MOST_AT_ONCE
 from corral.config.teams import teams_file
+from corral.config.templates.project import journal
 from corral.git.process import scratch
 from corral.git.process.command import open_repository
 from corral.landing.queue import Queue
 from corral.landing.verify import dry_run, verification_worktree
 from corral.landing.verify.verification_run import RunContext
 from corral.observe import logs
-from corral.observe.redaction import remember_secrets
+from corral.observe.redaction import redact, remember_secrets
 from corral.runners.anthropic import AnthropicRunner
 from corral.runners.claude import ClaudeRunner
 from corral.runners.command import CommandRunner
@@ -48,12 +53,15 @@ from corral.server.process.jobs import Job
 from corral.server.process.recovery import Recovery
 from corral.server.process.stale_locks import StaleLocks
 from corral.server.process.trust import refuse_what_a_clone_brought
+from corral.server.telemetry.export import PAUSE_S as TRACES_PAUSE_S
+from corral.server.telemetry.export import TraceExport
 from corral.server.upkeep.audit import PAUSE_S as AUDIT_PAUSE_S
 from corral.server.upkeep.audit import AuditWriter
 from corral.server.upkeep.collection import Collection
 from corral.server.upkeep.event_log import PAUSE_S, EventLog
 from corral.server.upkeep.exports import PAUSE_S as EXPORTS_PAUSE_S
 from corral.server.upkeep.exports import Exports
+from corral.server.upkeep.log_sealing import LogSealer
 from corral.server.upkeep.reload import Reloader
 from corral.server.upkeep.retention import Retention
 from corral.server.upkeep.timers import SessionKeeper
@@ -93,16 +101,20 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     git = open_repository(project.common_dir)
     if not project.bare:
         refuse_what_a_clone_brought(git)
-    logs.configure(project.logs_dir / LOG_NAME, "INFO", 30, stderr=False)
+    has_left = partial(repository_has_left, project.common_dir, folder_id(project.common_dir))
+    logs.configure(project.logs_dir / LOG_NAME, "INFO", 30, stderr=False, has_left=has_left)
     remember_secrets(os.environ)
+    template_change = journal.recover(project)  # before the settings, which may be part of it, are read
     settings = SettingsHolder(project, git, os.environ)
     chosen = settings().logs
-    logs.configure(project.logs_dir / LOG_NAME, chosen.level, chosen.keep_days, stderr=False)
+    logs.configure(project.logs_dir / LOG_NAME, chosen.level, chosen.keep_days, stderr=False, has_left=has_left)
     settings.on_change.append(lambda new: logs.set_level(new.logs.level))
     for warning in settings.loaded.warnings:
         log.warning("config_warning", detail=str(warning))
     if settings.loaded.overrides:
         log.info("config_overrides", overrides=settings.loaded.overrides)
+    if template_change is not None:
+        log.warning("template_change_completed", backup=str(template_change.backup), left=list(template_change.left))
     bound = open_bound(project, git, now())
     db = bound.db
     if left := scratch.sweep(git):
@@ -131,6 +143,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         project_id=bound.project_id,
         team=teams,
         untrusted=settings.untrusted,
+        missing=partial(settings.answers.missing, project.common_dir),
         fold=git.run("config", "--type=bool", "--get", "core.ignoreCase").text.strip() == "true",
     )
     # A setup takes minutes: nobody who asks waits behind those of the workers.
@@ -160,6 +173,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         os.environ,
         spawn=lambda function: _spawn(setups, function),
         ready=lambda: nudge("landing"),
+        unsealed=lambda: nudge("log_sealing"),
     )
     queue = Queue(
         room,
@@ -204,6 +218,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         services.nudge("supervisor")
         services.nudge("sessions")
         services.nudge("webhook")
+        services.nudge("traces")
         services.nudge("alerts")
         queue.look_at_paused(now())
         services.nudge("landing")
@@ -257,7 +272,32 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     services.audit.on_note = jobs["audit"].nudge
     settings.on_change.append(settings_changes(services))
     supervisor.on_tool_calls = partial(note_worker, services.audit)
-    readers = (jobs["event_log"], jobs["exports"], jobs["audit"], jobs["alerts"])
+    traces = TraceExport(
+        db,
+        settings,
+        settings.traces_url,
+        {
+            "service.name": "corral",
+            "service.version": __version__,
+            "service.instance.id": bound.project_id,
+            "corral.project": redact(project.root.name),
+        },
+        lambda: jobs["traces"].nudge(),
+        services.changes.announce,
+        faults,
+    )
+    jobs["rollouts"] = Job("rollouts", partial(rollouts_step, services), pause_s=1.0, faults=faults)
+    jobs["improvements"] = Job("improvements", partial(improvements_step, services), pause_s=1.0, faults=faults)
+    jobs["traces"] = Job("traces", traces.step, pause_s=TRACES_PAUSE_S, faults=faults)
+    readers = (
+        jobs["event_log"],
+        jobs["exports"],
+        jobs["audit"],
+        jobs["alerts"],
+        jobs["traces"],
+        jobs["rollouts"],
+        jobs["improvements"],
+    )
 
     def committed() -> None:
         for reader in readers:
@@ -268,6 +308,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         db, git, project, lambda: settings().retention, faults, lambda: services.stopping, state_dir=state_dir
     )
     services.collect = Collection(retention).run
+    jobs["log_sealing"] = Job("log_sealing", LogSealer(project.logs_dir, faults).step, faults=faults)
     jobs["retention"] = Job("retention", retention.step, faults=faults)
     return Assembly(services, bound, jobs, event_log, files, audit, reloader)
 

@@ -34,7 +34,8 @@ class Job:
     Args:
         name: For the log and the thread.
         step: Re-reads the truth, does what is due, says when it wants to be called again (None: only when nudged).
-        pause_s: Least time between two steps, for one that much nudges and that nobody waits for to the millisecond.
+        pause_s: Least time between two steps, for one that much nudges and that nobody waits for to the millisecond; a step
+            that names a nearer instant, later than its own, gets that.
         faults: Where it stands under what needs a person that step after step fails.
     """
 
@@ -54,7 +55,8 @@ class Job:
 
     def nudge(self) -> None:
         """Ask for a step soon. Cheap; any number of nudges before the step are one."""
-        self._wake.set()
+        if not self._wake.is_set():  # a step clears it before it looks: what was there at that moment is seen
+            self._wake.set()
 
     def stop(self) -> None:
         """Let the step that runs finish, and run no other. Call :meth:`join` to wait."""
@@ -86,7 +88,9 @@ class Job:
             # Measured from the step's own instant: a clock that was set meanwhile makes nobody wait for hours.
             took_s = time.monotonic() - began
             self._wake.wait(None if due is None else max(0.0, (due - at).total_seconds() - took_s))
-            self._stop.wait(max(0.0, began + self._pause_s - time.monotonic()))
+            wanted_s = (due - at).total_seconds() if due is not None else 0.0
+            pause_s = min(self._pause_s, wanted_s) if wanted_s > 0 else self._pause_s
+            self._stop.wait(max(0.0, began + pause_s - time.monotonic()))
 
     def _succeeded(self) -> None:
         if self._failures:

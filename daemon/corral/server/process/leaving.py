@@ -49,7 +49,6 @@ def leave(services: Services, jobs: Mapping[str, Job], project_id: str, reason: 
 
     Nothing is stored: the next start finds the tasks running and resumes them, as after a kill.
     """
-    logs.stay()
     log.warning("leaving", message=reason.value, path=str(services.project.root))
     services.supervisor.stop_all(now())
     for job in jobs.values():

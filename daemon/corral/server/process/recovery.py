@@ -9,9 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from corral.app.runtime.needs import Need
+from corral.app.runtime.needs import Fault, Need
 from corral.errors import CorralError, DatabaseUnavailable
-from corral.models.instants import iso
 from corral.observe.logs import logger
 from corral.observe.redaction import redact
 from corral.server.process.jobs import RETRY_S, Step
@@ -44,7 +43,7 @@ class Recovery:
         """
         if self._done:
             return
-        fault = f"recovery of {self.name}"
+        fault = Fault(self.faults, f"recovery of {self.name}", "not_recovered")
         try:
             self.recover(now)
         except DatabaseUnavailable:
@@ -52,12 +51,11 @@ class Recovery:
         except (CorralError, OSError) as error:
             why = redact(f"{error.message} {error.cause}" if isinstance(error, CorralError) else str(error))
             remedy = error.remedy if isinstance(error, CorralError) else "Fix that; it is tried again automatically."
-            since = self.faults[fault].since if fault in self.faults else iso(now)
-            self.faults[fault] = Need("not_recovered", f"{self.what} could not be recovered: {why}", remedy, since)
+            fault.show(f"{self.what} could not be recovered: {why}", remedy, now)
             log.warning("not_recovered", part=self.name, reason=why)
             return
         self._done = True
-        self.faults.pop(fault, None)
+        fault.end()
 
     def before(self, step: Step) -> Step:
         """The step of the part's job, which first recovers what the start could not."""

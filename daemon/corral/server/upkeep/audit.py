@@ -15,14 +15,13 @@ from sqlalchemy import Connection
 
 from corral.app.audit import reading, trail
 from corral.app.audit.trail import AuditTrail
-from corral.app.runtime.needs import Need
+from corral.app.runtime.needs import Fault, Need
 from corral.config.paths import Project
-from corral.errors import CorralError, FolderLinked
+from corral.errors import FolderLinked
 from corral.models.crash import crash_point
-from corral.models.instants import iso
 from corral.observe.logs import logger
 from corral.server.upkeep.exports import top_of
-from corral.server.upkeep.state_files import Lines
+from corral.server.upkeep.state_files import Lines, reason_of
 from corral.store import audit as audit_rows
 from corral.store import events
 from corral.store.protocol import Store
@@ -30,17 +29,20 @@ from corral.store.rows.records import EventRow
 
 PAUSE_S = 0.25
 """Least time between two steps, seconds."""
-AT_ONCE = 50
-"""Lines of one transaction: the writer is free again after a few milliseconds."""
-MOST_DEEDS = 1000
-"""Noted deeds that one step writes."""
+AT_ONCE = 64
+"""Lines of one step: the interpreter and the database's writer are free again after a few milliseconds."""
+NEXT = timedelta(milliseconds=10)
+"""Between two steps while more waits, for the requests that came meanwhile."""
+EXPORTED = 200
+"""Lines that are appended to the export at once."""
 FAR_BEHIND = 200
 """Events without a line after which the place in the record is stored all the same."""
 AGAIN = timedelta(seconds=5)
 """Until the next try to write the export after one that failed."""
 FILE = Path("analytics") / "audit.jsonl"
 """The export, in the folder of the exports."""
-_READER, _FAULT = "audit", "audit_export"
+_READER = "audit"
+_NEWS = events.others_than(trail.REPEATED)
 
 log = logger("audit")
 
@@ -60,7 +62,7 @@ class AuditWriter:
         self._deeds = deeds
         self._project = project
         self._folder = folder
-        self._faults = faults
+        self._fault = Fault(faults, "audit_export", "exports")
         self._position: int | None = None
         self._stored = 0
         self._lines: tuple[Path, Lines] | None = None
@@ -68,15 +70,12 @@ class AuditWriter:
         self._again: datetime | None = None
 
     def step(self, now: datetime) -> datetime | None:
-        """Write a bounded part; look again at once if there may be more."""
-        wrote = 0
-        while wrote < MOST_DEEDS and (count := self._append_deeds(now)):
-            wrote += count
-        is_more = wrote >= MOST_DEEDS
+        """Write a bounded part; look again soon if there may be more."""
+        is_more = self._append_deeds(now) == AT_ONCE
         is_more |= self._append_events()
         if self._again is None or now >= self._again:
-            is_more |= self._export(now)
-        return now if is_more else self._again
+            is_more |= self._export(now, only_whole=is_more)
+        return now + NEXT if is_more else self._again
 
     def finish(self, now: datetime) -> None:
         """Write what is noted, at the end, when nobody notes any more; events and the export follow with the next start."""
@@ -101,17 +100,15 @@ class AuditWriter:
         """Append the next page of events; returns whether there may be more."""
         if self._position is None:
             self._position = self._stored = self._db.read(lambda conn: events.position(conn, _READER)) or 0
-        after = self._position
-        page = self._db.read(lambda conn: events.listing(conn, after_id=after, limit=AT_ONCE))
-        if not page:
-            return False
-        told = [event for event in page if event["kind"] not in trail.REPEATED]
-        last = page[-1]["event_id"]
-        if told or last - self._stored > FAR_BEHIND:
-            self._write_events(told, last)
+        given = {"after": self._position, "most": AT_ONCE}
+        newest, page = self._db.read(lambda conn: (events.newest(conn), _NEWS.all(conn, given)))
+        is_more = len(page) == AT_ONCE
+        last = page[-1]["event_id"] if is_more else max([newest, *(event["event_id"] for event in page)])
+        if page or last - self._stored > FAR_BEHIND:
+            self._write_events(page, last)
             self._stored = last
         self._position = last
-        return len(page) == AT_ONCE
+        return is_more
 
     def _write_events(self, told: list[EventRow], last: int) -> None:
         ids = {event["session_id"] for event in told if event["session_id"]}
@@ -127,28 +124,32 @@ class AuditWriter:
 
     # -- the export ------------------------------------------------------------------------------------------------
 
-    def _export(self, now: datetime) -> bool:
-        """Append the next lines to the file; returns whether there may be more."""
+    def _export(self, now: datetime, *, only_whole: bool) -> bool:
+        """Append the next lines to the file; returns whether there may be more.
+
+        Args:
+            only_whole: More lines follow soon: wait for a whole page of them.
+        """
         try:
-            is_more = self._write_file()
+            is_more = self._write_file(only_whole)
         except (OSError, FolderLinked) as error:
             self._failed(error, now)
             return False
         self._again = None
-        if self._faults.pop(_FAULT, None) is not None:
+        if self._fault.end():
             log.info("audit_export_goes_on")
         return is_more
 
-    def _write_file(self) -> bool:
+    def _write_file(self, only_whole: bool) -> bool:
         ends = self._db.read(audit_rows.ends)
-        if ends is None or ends["last_seq"] == self._exported:
+        if ends is None or ends["last_seq"] - (self._exported or 0) < (EXPORTED if only_whole else 1):
             return False
         file = self._file()
         after = max(file.position(ends["last_seq"]), ends["removed_seq"])
-        page = self._db.read(lambda conn: audit_rows.following(conn, after, AT_ONCE))
-        file.append(reading.wire(row) for row in page)
+        page = self._db.read(lambda conn: audit_rows.following(conn, after, EXPORTED))
+        file.append(page, reading.wire_text)
         self._exported = page[-1]["seq"] if page else ends["last_seq"]
-        return len(page) == AT_ONCE
+        return len(page) == EXPORTED
 
     def _file(self) -> Lines:
         folder = self._folder()
@@ -158,16 +159,10 @@ class AuditWriter:
 
     def _failed(self, error: OSError | FolderLinked, now: datetime) -> None:
         self._again, self._exported = now + AGAIN, None
-        if isinstance(error, CorralError):
-            reason, remedy = f"{error.message} {error.cause}", error.remedy
-        else:
-            name = Path(error.filename).name if error.filename else self._folder()
-            reason, remedy = (
-                f"{name}: {error.strerror}",
-                f"Make {self._folder()} writable, or set `supervisor.state_dir`.",
-            )
-        before = self._faults.get(_FAULT)
-        if before is None:
+        reason, remedy = reason_of(error, self._folder())
+        if self._fault.show(
+            f"The audit's file cannot be written; the database has all lines, and the file follows. {reason}",
+            remedy,
+            now,
+        ):
             log.warning("audit_not_exported", reason=reason)
-        what = f"The audit's file cannot be written; the database has all lines, and the file follows. {reason}"
-        self._faults[_FAULT] = Need("exports", what, remedy, before.since if before is not None else iso(now))

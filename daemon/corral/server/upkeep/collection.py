@@ -97,6 +97,7 @@ class Collection:
         removed.append({"kind": "logs", "count": len(logs)})
         held, _alone = retention.saved(ages, now)
         removed.append({"kind": "salvage", "count": len(held) + len(chosen)})
+        removed.append({"kind": "loops", "count": len(retention.old_loops(ages, now))})
         freed = sum(file.size for file in logs)
         return self._report(True, [one for one in removed if one["count"]], now, freed, False, {})
 

@@ -11,15 +11,14 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from corral.app.runtime.needs import Need
+from corral.app.runtime.needs import Fault, Need
 from corral.config.paths import Project
-from corral.errors import CorralError, FolderLinked
+from corral.errors import FolderLinked
 from corral.git.process.command import Git
 from corral.models.crash import crash_point
-from corral.models.instants import iso
 from corral.observe.logs import logger
 from corral.server.upkeep.evidence import Evidence
-from corral.server.upkeep.state_files import Lines
+from corral.server.upkeep.state_files import Lines, reason_of
 from corral.store import events, exports
 from corral.store.protocol import Store
 from corral.work.evidence import lines
@@ -33,7 +32,6 @@ AGAIN = timedelta(seconds=5)
 FAR_BEHIND = 100
 """Events without a line after which the place is stored all the same: old events are kept until every reader is past them."""
 _READER = "exports"
-_FAULT = "exports"
 
 log = logger("exports")
 
@@ -59,7 +57,7 @@ class Exports:
         self._evidence = Evidence(db, project, git)
         self._project = project
         self._folder = folder
-        self._faults = faults
+        self._fault = Fault(faults, "exports", "exports")
         self._files: tuple[Path, Lines, Lines] | None = None
         self._seen = (0, 0, 0)
         self._stored: int | None = None
@@ -74,7 +72,7 @@ class Exports:
         except (OSError, FolderLinked) as error:
             self._failed(error, now)
             return now + AGAIN
-        if self._faults.pop(_FAULT, None) is not None:
+        if self._fault.end():
             log.info("exports_go_on")
         return now if is_more else None
 
@@ -125,16 +123,10 @@ class Exports:
         return self._files[1:]
 
     def _failed(self, error: OSError | FolderLinked, now: datetime) -> None:
-        if isinstance(error, CorralError):
-            reason, remedy = f"{error.message} {error.cause}", error.remedy
-        else:
-            name = Path(error.filename).name if error.filename else self._folder()
-            reason, remedy = (
-                f"{name}: {error.strerror}",
-                f"Make {self._folder()} writable, or set `supervisor.state_dir`.",
-            )
-        before = self._faults.get(_FAULT)
-        if before is None:
+        reason, remedy = reason_of(error, self._folder())
+        if self._fault.show(
+            f"The supervisor's files cannot be written; what is missing follows by itself once they can. {reason}",
+            remedy,
+            now,
+        ):
             log.warning("exports_not_written", reason=reason)
-        what = f"The supervisor's files cannot be written; what is missing follows by itself once they can. {reason}"
-        self._faults[_FAULT] = Need("exports", what, remedy, before.since if before is not None else iso(now))

@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from corral.app.audit import trail
-from corral.app.runtime.needs import Need
+from corral.app.runtime.needs import Fault, Need
 from corral.config.paths import Project
 from corral.config.sections.upkeep import Retention as Ages
 from corral.errors import CorralError, DatabaseDamaged
@@ -34,12 +34,16 @@ from corral.observe.retention import LogFile
 from corral.store import retention as retention_rows
 from corral.store.engine import inspection
 from corral.store.engine.database import Database, shrink
+from corral.store.tasks import loops as loop_rows
+from corral.work.loops import checkpoints
 
 FIRST_AFTER = timedelta(seconds=60)
 """The first round after the start: those who wait for the daemon come first."""
 EVERY = timedelta(hours=1)
 SOON = timedelta(seconds=5)
 """Until the next round where one has left something over."""
+JUMP = timedelta(days=1)
+"""Between two steps there is less, unless the clock was set, or the machine slept."""
 CHECK_EVERY = timedelta(days=1)
 """Between two looks at the whole database for damage."""
 ROWS_A_ROUND = 2000
@@ -97,13 +101,17 @@ class Retention:
     _due: datetime | None = field(default=None, init=False)
     _batch: int = field(default=LEAST_IN_A_BATCH, init=False)
     _checked: datetime | None = field(default=None, init=False)
+    _stepped: datetime | None = field(default=None, init=False)
     _unique: dict[str, str] = field(default_factory=dict, init=False)
 
     def step(self, now: datetime) -> datetime | None:
         """Do a round if one is due; when the next one is."""
         if self._due is None:
             self._due, self._checked = now + FIRST_AFTER, now  # the start has looked at the whole database itself
-        if now >= self._due:
+        if self._stepped is not None and now - self._stepped > JUMP:
+            self._due = max(self._due, now + EVERY)  # a clock that was set wrong has an hour to be corrected
+        self._stepped = now
+        if not timedelta(0) < self._due - now <= EVERY:
             with self.lock:
                 done = self.round(now)
             self._due = now + (SOON if done.more else EVERY)
@@ -124,6 +132,8 @@ class Retention:
             self._check(now)
         with _reported(done, "salvage"):
             self._salvage(done, ages, now)
+        with _reported(done, "loops"):
+            self._loops(done, ages, now)
         self._show(done, now)
         self._watch_budget(ages, now)
         if any(done.removed.values()):
@@ -216,7 +226,7 @@ class Retention:
         done.more |= free > spare and given_back > 0
 
     def _check(self, now: datetime) -> None:
-        if self._checked is not None and now - self._checked < CHECK_EVERY:
+        if self._checked is not None and abs(now - self._checked) < CHECK_EVERY:
             return
         self._checked = now
         verdict = self.db.read(inspection.quick_health_of)
@@ -229,18 +239,25 @@ class Retention:
         folder = self.project.logs_dir
         for name in ("hook.log", "bridge.log"):
             shorten(folder / name)
-        going = self.old_logs(ages, now)
-        for file in going:
-            file.path.unlink(missing_ok=True)
+        removed, failure = 0, None
+        for file in self.old_logs(ages, now):
+            try:
+                file.path.unlink(missing_ok=True)
+            except OSError as error:  # the others go all the same
+                failure = error
+                continue
+            removed += 1
             done.bytes += file.size
             if file.path.parent.parent != folder:
                 with contextlib.suppress(OSError):  # it holds more
                     file.path.parent.rmdir()
-        done.removed["logs"] = len(going)
+        done.removed["logs"] = removed
         moment = retention_policy.cutoff(ages, "backups", now)
         for copy in self.project.database.parent.glob(f"{self.project.database.name}.before-*"):
             if moment is not None and copy.lstat().st_mtime < moment.timestamp():
                 copy.unlink()
+        if failure is not None:
+            raise failure
 
     def old_logs(self, ages: Ages, now: datetime) -> list[LogFile]:
         """The logs that may go now."""
@@ -279,6 +296,26 @@ class Retention:
         else:
             self.faults.pop("saved_work", None)
 
+    def _loops(self, done: Round, ages: Ages, now: datetime) -> None:
+        """Delete the refs of loops that are over; their history is rows, and stays."""
+        found = self.old_loops(ages, now)
+        removed = 0
+        for ref in found[:REFS_A_ROUND]:
+            if self.is_stopping():
+                return
+            removed += refs.delete(self.git, ref.name, ref.sha)
+        done.removed["loops"] = removed
+        done.more |= len(found) > REFS_A_ROUND
+
+    def old_loops(self, ages: Ages, now: datetime) -> list[Ref]:
+        """The refs of iterations that may go now: their task is gone, or their loop landed before `salvage_days`."""
+        moment = retention_policy.cutoff(ages, "salvage", now)
+        found = refs.listing(self.git, checkpoints.PREFIX) if moment is not None else []
+        owners = {ref.name.removeprefix(checkpoints.PREFIX).partition("/")[0] for ref in found}
+        before = iso(moment) if moment is not None else ""
+        over = self.db.read(lambda conn: {one for one in owners if loop_rows.is_over(conn, one, before)})
+        return [ref for ref in found if ref.name.removeprefix(checkpoints.PREFIX).partition("/")[0] in over]
+
     def saved(self, ages: Ages, now: datetime) -> tuple[list[Ref], list[Ref]]:
         """Old saved states: those that something else holds, and those that nothing else does."""
         moment = retention_policy.cutoff(ages, "salvage", now)
@@ -290,26 +327,25 @@ class Retention:
         return held, [ref for ref in found if ref not in held]
 
     def _watch_budget(self, ages: Ages, now: datetime) -> None:
-        excess, before = self.excess(ages), self.faults.get("disk_budget")
+        excess, fault = self.excess(ages), Fault(self.faults, "disk_budget", "retention")
         if excess <= 0:
-            self.faults.pop("disk_budget", None)
+            fault.end()
             return
         what = (
             f"Corral's database, logs and exports take {excess / 1e6:.0f} MB more than `retention.disk_mb` ({ages.disk_mb}); "
             "everything else in them is needed or not old enough."
         )
         remedy = "`corral gc --dry-run` shows what is kept and why; raise `retention.disk_mb`, or lower an age."
-        self.faults["disk_budget"] = Need("retention", what, remedy, before.since if before is not None else iso(now))
+        fault.show(what, remedy, now)
 
     def _show(self, done: Round, now: datetime) -> None:
+        fault = Fault(self.faults, "retention", "retention")
         if not done.problems:
-            self.faults.pop("retention", None)
+            fault.end()
             return
         what = "; ".join(f"{part}: {reason}" for part, reason in done.problems.items())
-        before = self.faults.get("retention")
-        since = before.since if before is not None else iso(now)
         remedy = "Remove the cause; the next round, within the hour, tries again."
-        self.faults["retention"] = Need("retention", f"Old data could not be deleted. {what}", remedy, since)
+        fault.show(f"Old data could not be deleted. {what}", remedy, now)
         log.warning("not_removed", problems=done.problems)
 
 

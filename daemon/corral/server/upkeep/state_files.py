@@ -6,12 +6,13 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from corral.config.links import make_own_folder, refuse_links
+from corral.errors import CorralError, FolderLinked
 from corral.models.crash import crash_point
-from corral.models.payload import Payload
 
 TAIL = 64 << 10
 """Bytes of a file's end that are read at first, to find its last line."""
@@ -20,6 +21,14 @@ MOST = 8 << 20
 KEPT = 4
 """Older files of lines that are kept: ``NAME.1`` is the newest of them."""
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+def reason_of(error: OSError | FolderLinked, folder: Path) -> tuple[str, str]:
+    """Why a file in this folder cannot be written, and the remedy."""
+    if isinstance(error, CorralError):
+        return f"{error.message} {error.cause}", error.remedy
+    name = Path(error.filename).name if error.filename else folder
+    return f"{name}: {error.strerror}", f"Make {folder} writable, or set `supervisor.state_dir`."
 
 
 class Lines:
@@ -79,9 +88,13 @@ class Lines:
             return 0
         return last
 
-    def append(self, lines: Iterable[Payload]) -> None:
-        """Write lines behind all others, and let them reach the disk. A failure may leave a part, which is repaired later."""
-        texts = [(int(line[self._key]), json.dumps(line, ensure_ascii=True)) for line in lines]
+    def append(self, lines: Iterable[Mapping[str, Any]], text_of: Callable[[Any], str] = json.dumps) -> None:
+        """Write lines behind all others, and let them reach the disk. A failure may leave a part, which is repaired later.
+
+        Args:
+            text_of: Makes a line's JSON, ASCII, with its number.
+        """
+        texts = [(int(line[self._key]), text_of(line)) for line in lines]
         if not texts:
             return
         make_own_folder(self.path.parent, self._top)

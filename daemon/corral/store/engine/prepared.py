@@ -91,6 +91,16 @@ class Prepared(Generic[R]):
         run = self._run if dialect_of(conn) is Dialect.SQLITE else self._usual
         return int(run(conn, given).rowcount)
 
+    def each_of(self, conn: Connection, given: Sequence[Mapping[str, Any]]) -> None:
+        """Run one that returns nothing, once for each of these; there is at least one."""
+        if dialect_of(conn) is not Dialect.SQLITE:
+            statement: Any = self.statement
+            conn.execute(statement, list(given))
+            return
+        self._begin(conn)
+        raw: Any = conn.connection.dbapi_connection
+        raw.executemany(self._sql, map(self._values, given))
+
     def _usual(self, conn: Connection, given: Mapping[str, Any]) -> CursorResult[Any]:
         statement: Any = self.statement
         return conn.execute(statement, given, execution_options={"preserve_rowcount": True})
@@ -104,15 +114,21 @@ class Prepared(Generic[R]):
             yield row
 
     def _run(self, conn: Connection, given: Mapping[str, Any]) -> Any:
+        self._begin(conn)
+        raw: Any = conn.connection.dbapi_connection
+        return raw.execute(self._sql, self._values(given))
+
+    def _begin(self, conn: Connection) -> None:
         if not self._sql:
             self._compile(conn.dialect)
         if not conn.in_transaction():
             conn.begin()
+
+    def _values(self, given: Mapping[str, Any]) -> Sequence[Any]:
         values = {**self._fixed, **given}
         for name, write in self._writers:
             values[name] = write(values[name])
-        raw: Any = conn.connection.dbapi_connection
-        return raw.execute(self._sql, self._ordered(values))
+        return self._ordered(values)
 
     def _compile(self, of: DriverDialect) -> None:
         make: Callable[..., DriverDialect] = type(of)

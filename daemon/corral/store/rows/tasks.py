@@ -16,6 +16,8 @@ class TaskSummary(TypedDict):
     agent: str | None
     template: str | None
     created_at: str
+    parent_task_id: str | None
+    step: str | None
 
 
 class ExportedTask(TypedDict):
@@ -70,9 +72,10 @@ class StoredTask(TaskSummary):
     completed_at: str | None
     dismissed_at: str | None
     metadata: dict[str, Any] | None
-    parent_task_id: str | None
     agents_wanted: int | None
     combine: str | None
+    steps_wanted: int | None
+    agent_version: str | None
 
 
 class _AttemptDetails(TypedDict):
@@ -190,8 +193,10 @@ class TaskStateRow(SharedValue):
 
 
 class TaskDoer(TypedDict):
-    """The columns of a task that decide who executes it, and how."""
+    """The columns of a task that decide who executes it, and how; its id is empty where it has none yet."""
 
+    task_id: str
+    agent_version: str | None
     agent_requirements: dict[str, Any] | None
     runner: str | None
     agent: str | None
@@ -213,7 +218,6 @@ class CountedState(StateCount):
 class ReadyTask(TaskDoer):
     """A task that could start: what decides whether it does."""
 
-    task_id: str
     seq: int
     priority: int
     created_at: str
@@ -271,6 +275,7 @@ class ChildTask(TypedDict):
     error_message: str | None
     ignore_dependency_failure: bool
     combine: str | None
+    steps_wanted: int | None
 
 
 class ParentTask(_TaskOutcome):
@@ -278,7 +283,19 @@ class ParentTask(_TaskOutcome):
 
     child_id: str
     title: str
+    step: str | None
     error_code: str | None
+    error_message: str | None
+
+
+class ParentResult(TypedDict):
+    """The result of a task, for one that waits for it."""
+
+    task_id: str
+    title: str
+    step: str | None
+    status: str
+    result: Any | None
 
 
 class ClaimRow(TypedDict):

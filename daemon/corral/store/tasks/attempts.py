@@ -61,6 +61,12 @@ def of_task(conn: Connection, task_id: str) -> list[AttemptRow]:
     return _OF_TASK.all(conn, {"which": task_id})
 
 
+def model_of(conn: Connection, task_id: str, number: int) -> str | None:
+    """The model that the worker of an attempt asked for."""
+    query = select(attempts.c.model).where(attempts.c.task_id == task_id, attempts.c.number == number)
+    return conn.execute(query).scalar_one_or_none()
+
+
 def use_since(conn: Connection, since: str) -> DayUse:
     """The tokens and the cost of all attempts that ended after an instant or are open."""
     read, written = (attempts.c.usage[name].as_integer() for name in ("input_tokens", "output_tokens"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, and_, bindparam, insert, or_, select
+from sqlalchemy import Connection, and_, bindparam, exists, insert, or_, select
 
 from corral.models.states import TaskStatus
 from corral.store.engine.prepared import Prepared
 from corral.store.merges.of_tasks import of_decisive
 from corral.store.rows import columns_of
-from corral.store.rows.tasks import ChildTask, ParentTask
+from corral.store.rows.tasks import ChildTask, ParentResult, ParentTask
 from corral.store.schema import merge_requests, task_dependencies, tasks
 
 DEPENDENCY_FAILED = "dependency_failed"
@@ -33,13 +33,30 @@ _PARENTS = Prepared[ParentTask](
         task_dependencies.c.task_id.label("child_id"),
         tasks.c.task_id,
         tasks.c.title,
+        tasks.c.step,
         tasks.c.status,
         tasks.c.error_code,
+        tasks.c.error_message,
         of_decisive(merge_requests.c.state).scalar_subquery().label("merge_state"),
     )
     .join(tasks, tasks.c.task_id == task_dependencies.c.depends_on)
     .where(task_dependencies.c.task_id == bindparam("child"))
     .order_by(tasks.c.seq)
+)
+_RESULT = select(tasks.c.task_id, tasks.c.title, tasks.c.step, tasks.c.status, tasks.c.result).join(
+    task_dependencies, tasks.c.task_id == task_dependencies.c.depends_on
+)
+_RESULTS = Prepared[ParentResult](
+    _RESULT.where(task_dependencies.c.task_id == bindparam("child")).order_by(tasks.c.seq)
+)
+_sibling, _edge = tasks.alias("sibling"), task_dependencies.alias("edge")
+_IS_AWAITED = (
+    exists()
+    .where(_edge.c.depends_on == tasks.c.task_id, _sibling.c.task_id == _edge.c.task_id)
+    .where(_sibling.c.parent_task_id == tasks.c.parent_task_id)
+)
+_LAST = Prepared[ParentResult](
+    _RESULT.where(task_dependencies.c.task_id == bindparam("child"), ~_IS_AWAITED).order_by(tasks.c.seq)
 )
 _CHILDREN = Prepared[object](
     select(task_dependencies.c.task_id).where(task_dependencies.c.depends_on == bindparam("parent")).limit(1)
@@ -61,6 +78,31 @@ def parents_of(conn: Connection, task_id: str) -> list[str]:
         .order_by(tasks.c.seq)
     )
     return [row.depends_on for row in conn.execute(query)]
+
+
+def results_of_parents(conn: Connection, task_id: str) -> list[ParentResult]:
+    """The results of the tasks that a task waits for, oldest first."""
+    return _RESULTS.all(conn, {"child": task_id})
+
+
+def among(conn: Connection, leader: str) -> dict[str, list[str]]:
+    """For each task that a task leads those among them that it waits for, the oldest first."""
+    query = (
+        select(task_dependencies.c.task_id, task_dependencies.c.depends_on)
+        .join(tasks, tasks.c.task_id == task_dependencies.c.depends_on)
+        .join(_sibling, _sibling.c.task_id == task_dependencies.c.task_id)
+        .where(tasks.c.parent_task_id == leader, _sibling.c.parent_task_id == leader)
+        .order_by(tasks.c.seq)
+    )
+    found: dict[str, list[str]] = {}
+    for task_id, depends_on in conn.execute(query):
+        found.setdefault(task_id, []).append(depends_on)
+    return found
+
+
+def last_of(conn: Connection, leader: str) -> list[ParentResult]:
+    """The same of the tasks that a task leads and waits for, and that none of these waits for."""
+    return _LAST.all(conn, {"child": leader})
 
 
 def has_children(conn: Connection, task_id: str) -> bool:

@@ -9,7 +9,8 @@ from sqlalchemy import Connection, and_, exists, not_, or_, select
 from corral.models.states import Combine, TaskStatus
 from corral.store.engine.fetch import fetch_all
 from corral.store.engine.prepared import Prepared
-from corral.store.rows.tasks import StoredTask, TaskRow
+from corral.store.rows import columns_of
+from corral.store.rows.tasks import StoredTask, TaskRow, TaskSummary
 from corral.store.schema import tasks
 from corral.store.tasks import attempts
 
@@ -65,6 +66,12 @@ def children(conn: Connection, task_id: str) -> list[str]:
     return list(
         conn.execute(select(tasks.c.task_id).where(tasks.c.parent_task_id == task_id).order_by(tasks.c.seq)).scalars()
     )
+
+
+def steps(conn: Connection, task_id: str) -> list[TaskSummary]:
+    """The tasks that a task leads, as a list shows them, the oldest first."""
+    query = select(*columns_of(tasks, TaskSummary)).where(tasks.c.parent_task_id == task_id).order_by(tasks.c.seq)
+    return fetch_all(conn, query, TaskSummary)
 
 
 def decided(conn: Connection) -> list[TaskRow]:

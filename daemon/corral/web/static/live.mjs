@@ -43,13 +43,19 @@ function isInUse(part) {
   return writes || (!selection.isCollapsed && part.contains(selection.anchorNode));
 }
 
+function rowOf(part, active) {
+  const name = active?.closest("[data-row]")?.dataset.row;
+  return name === undefined ? null : part.querySelector(`[data-row="${CSS.escape(name)}"]`);
+}
+
 function exchange(part, fresh) {
   const open = [...part.querySelectorAll("details")].map((one) => one.open);
   const active = part.contains(document.activeElement) ? document.activeElement : null;
-  const place = active ? [...part.querySelectorAll("a,button,summary")].indexOf(active) : -1;
+  const [was, is] = [part, fresh].map((one) => rowOf(one, active) ?? one); // the focus stays with its row, wherever that moved
+  const place = active ? [...was.querySelectorAll("a,button,summary")].indexOf(active) : -1;
   part.replaceWith(fresh);
   fresh.querySelectorAll("details").forEach((one, index) => { one.open = open[index] ?? false; });
-  if (place >= 0) fresh.querySelectorAll("a,button,summary")[place]?.focus({ preventScroll: true });
+  if (place >= 0 && (was === part) === (is === fresh)) is.querySelectorAll("a,button,summary")[place]?.focus({ preventScroll: true });
 }
 
 function takeOver(text) {

@@ -19,6 +19,7 @@ from corral.models.states import RunnerName
 from corral.models.tasks import TaskSubmission
 from corral.runners.protocol import Runner
 from corral.store.rows.tasks import TaskDoer
+from corral.work.agents.choosing import Choosing
 
 
 @dataclass(frozen=True)
@@ -111,12 +112,17 @@ def resolve_agent(task: TaskDoer, roster: Roster, check: Check) -> ResolvedAgent
 
 
 def settle(
-    submissions: Sequence[TaskSubmission], roster: Roster, check: Check, others: Sequence[dict[str, Any]] = ()
+    submissions: Sequence[TaskSubmission],
+    roster: Roster,
+    check: Check,
+    others: Sequence[dict[str, Any]] = (),
+    choosing: Choosing | None = None,
 ) -> list[TaskSubmission]:
     """Say of each task what executes it, and refuse what nobody here could do.
 
     Args:
         others: Errors that were found already, to be reported with those found here.
+        choosing: The versions that tasks work by instead of what the files say.
 
     Returns:
         The submissions; one that names an agent has a ``runner`` now.
@@ -127,14 +133,15 @@ def settle(
     """
     check = cache(check)  # one look for all tasks of a batch
     settled: list[TaskSubmission] = []
-    errors = [*others]
+    errors, chosen = [*others], choosing or Choosing()
     for index, item in enumerate(submissions):
         required = item.agent_requirements.model_dump() if item.agent_requirements is not None else None
         wanted: TaskDoer = {
-            "agent": item.agent, "agent_requirements": required, "runner": item.runner, "command": item.command
+            "task_id": "", "agent": item.agent, "agent_version": item.agent_version, "agent_requirements": required,
+            "runner": item.runner, "command": item.command,
         }  # fmt: skip
         try:
-            post = resolve_agent(wanted, roster, check)
+            post = resolve_agent(wanted, chosen.roster(roster, wanted), check)
         except RunnerUnavailable:
             raise
         except CorralError as error:

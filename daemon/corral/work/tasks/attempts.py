@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from corral.config.sections.work import Tasks as TaskRules
 from corral.errors import LeaseLost
-from corral.models.blame import DAEMON_DIED, LIMIT_REACHED, WORKER_LOST
+from corral.models.blame import CONVERSATION_LOST, DAEMON_DIED, LIMIT_REACHED, WORKER_LOST
 from corral.models.events import TASK_SETBACKS, Event, EventKind
 from corral.models.instants import after, iso
 from corral.models.payload import Payload
@@ -19,6 +19,7 @@ from corral.store import events
 from corral.store.merges import merges
 from corral.store.merges import of_tasks as merge_tasks
 from corral.store.rows import Columns
+from corral.store.rows.loops import IterationRow
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import attempts as attempt_rows
 from corral.store.tasks import tasks
@@ -53,6 +54,8 @@ class Ending:
         is_fault: Whether it says nothing about the task, but of the machine: then it is not counted, and tried again.
         remedy: The action that a person can take against a fault.
         usage: The usage of this attempt; empty if that is not known.
+        iteration: The iteration of a loop that it completed.
+        goes_on: Whether another iteration follows: the task waits for its next turn.
     """
 
     success: bool
@@ -64,6 +67,8 @@ class Ending:
     to_land: CollectedWork | None = None
     is_fault: bool = False
     remedy: str | None = None
+    iteration: IterationRow | None = None
+    goes_on: bool = False
 
 
 COMMAND_FAILED = "command_failed"
@@ -150,7 +155,7 @@ def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetim
     row = change(conn, task_id, token, values, {**attempt, **_NO_PROCESS})
     status = row["status"]
     events.record(conn, now, event, task_id=task_id, session_id=row["session_id"])
-    if status == TaskStatus.COMPLETED and ending.to_land is not None:
+    if ending.to_land is not None and before["cancel_reason"] is None:
         _queue(conn, row, ending.to_land, now)
     elif status == TaskStatus.COMPLETED and row["runner"] is not None and token > 1:
         _give_up_earlier(conn, row, now)
@@ -279,7 +284,7 @@ def ended(outcome: AttemptOutcome, now: datetime, error_code: str | None, error_
 def _outcome_of(before: TaskRow, ending: Ending) -> AttemptOutcome:
     if before["cancel_reason"] is not None:
         return AttemptOutcome.CANCELLED
-    if ending.success:
+    if ending.success or ending.goes_on:
         return AttemptOutcome.COMPLETED
     if ending.error_code in CUT_SHORT:
         return AttemptOutcome.INTERRUPTED
@@ -302,11 +307,7 @@ def _outcome(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -
     """The columns to set, and the event."""
     number = before["attempts"]
     why: Columns = {"error_code": ending.error_code, "error_message": ending.error_message}
-    told: TaskSetback = {
-        "attempt": number,
-        "error_code": ending.error_code,
-        "error_message": ending.error_message,
-    }
+    told: TaskSetback = {"attempt": number, "error_code": ending.error_code, "error_message": ending.error_message}
     if before["cancel_reason"] is not None:
         convention = before["error_code"] == CANCELLED_BY_ORCHESTRATOR
         values = {**_called_off(before["cancel_reason"], ending.result, convention=convention), **_CLEARED}
@@ -317,16 +318,22 @@ def _outcome(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -
         done: Columns = {"error_code": None, "error_message": None, "result": ending.result, **_CLEARED}
         values = {"status": TaskStatus.COMPLETED, **done}
         return values, EventKind.TASK_COMPLETED({"attempt": number, "head_sha": head})
+    if ending.goes_on and ending.iteration is not None:
+        waits: Columns = {"status": TaskStatus.PENDING, "attempts": 0, "result": ending.result, **_NO_ERROR, **_CLEARED}
+        newest = ending.iteration
+        return waits, EventKind.TASK_ITERATED({"iteration": newest["iteration"], "verdict": newest["verdict"]})
     if ending.error_code in CUT_SHORT:
         values = {"status": TaskStatus.INTERRUPTED, "attempts": max(0, number - 1), **why}
         return values, EventKind.TASK_INTERRUPTED(told)
+    if ending.error_code == CONVERSATION_LOST:  # nothing was done, and the next attempt begins a new one
+        again: Columns = {"status": TaskStatus.PENDING, "attempts": max(0, number - 1), **_NO_ERROR, **_CLEARED}
+        return again, TASK_SETBACKS[TaskStatus.PENDING]({**told, "is_counted": False})
     if ending.is_fault:
         return _fault(before, ending, told, now, rules)
     most = retries_left(before, ending.error_code)
     verdict = judge(before["attempts"], most, retryable=ending.retryable, **_pause(before, rules))
-    values = {"status": verdict.status, "result": ending.result, **why, **_CLEARED}
-    if verdict.status == TaskStatus.PENDING:
-        values["not_before_at"] = after(now, verdict.delay_s)
+    due: Columns = {"not_before_at": after(now, verdict.delay_s)} if verdict.status == TaskStatus.PENDING else {}
+    values = {"status": verdict.status, "result": ending.result, **why, **_CLEARED, **due}
     return values, TASK_SETBACKS[verdict.status]({**told, "delay_s": verdict.delay_s})
 
 

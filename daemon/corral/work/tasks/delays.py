@@ -9,17 +9,18 @@ from functools import partial
 from sqlalchemy import Connection
 
 from corral.models.blame import DAEMON_DIED
+from corral.models.dependencies.outlook import Outlook, outlook
 from corral.models.instants import iso, parse
 from corral.models.outcomes import of_task
 from corral.models.payload import Payload
 from corral.models.states import RunnerName, TaskStatus
 from corral.models.visible import one_line
 from corral.store.rows.tasks import TaskRow
-from corral.store.tasks import dependencies, family, tasks, work_pause
+from corral.store.tasks import dependencies, family, loops, tasks, work_pause
 from corral.work import limits
 from corral.work.limits import Hold
+from corral.work.loops.history import is_judged
 from corral.work.tasks import leases, scheduling
-from corral.work.tasks.dependencies import Outlook, outlook
 from corral.work.tasks.leases import Claimant
 from corral.work.tasks.scheduling import Ready
 from corral.work.tasks.trust import TrustGate
@@ -75,6 +76,8 @@ def reason(
         return f"No task is started now: {pause.reason} {_again(pause.probe_at, now)}"
     if (throttle := limits.holding(throttles, row["runner"])) is not None:
         return throttle.reason
+    if (throttle := limits.holding_judges(throttles)) is not None and _is_judged(conn, row["task_id"]):
+        return f"{throttle.reason} Its iterations are judged by a model."
     if row["not_before_at"] is not None and row["not_before_at"] > iso(now):
         return f"{_what_happened(row)} {_again(parse(row['not_before_at']), now)}"
     other = tasks.suspect_in_flight(conn) if row["crashes"] else None
@@ -85,6 +88,11 @@ def reason(
     if (text := who_claims_the_same(ready=partial(startable, without=held))) is not None or busy is None:
         return text
     return f"{busy} {ALL_LEAD}" if family.do_all_lead(conn) else busy
+
+
+def _is_judged(conn: Connection, task_id: str) -> bool:
+    loop = loops.get(conn, task_id)
+    return loop is not None and is_judged(loop)
 
 
 def _is_led(conn: Connection, row: TaskRow) -> bool:

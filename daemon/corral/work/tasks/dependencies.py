@@ -1,56 +1,34 @@
 """Dependencies: the effect of a task's end on the tasks that wait for it.
 
 A dependent is ``waiting`` while a parent is open, ``pending`` once all have succeeded, and ``failed`` with
-``dependency_failed`` as soon as one cannot succeed. :func:`reconsider` derives that from the parents' present
+``dependency_failed`` as soon as one cannot succeed; one that is made of steps, and waits for them, does nothing itself
+(:mod:`corral.work.tasks.workflows`). :func:`reconsider` derives that from the parents' present
 states, whichever way they went, so that a retried parent revives what its failure had failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from enum import Enum
 
 from sqlalchemy import Connection
 
+from corral.models.dependencies.outlook import Outlook, outlook
 from corral.models.events import EventKind
 from corral.models.instants import iso
-from corral.models.states import OPEN_MERGES, MergeState, TaskStatus
+from corral.models.states import TaskStatus
 from corral.store import events
 from corral.store.rows import Columns
 from corral.store.rows.tasks import ChildTask, ParentTask
 from corral.store.tasks import dependencies, tasks
+from corral.work.workflows import standing as workflows
 
-_HOPELESS = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
-
-
-_NOT_LOST = {TaskStatus.PENDING: EventKind.TASK_UNBLOCKED, TaskStatus.WAITING: EventKind.TASK_REVIVED}
+_NOT_LOST = {
+    TaskStatus.PENDING: EventKind.TASK_UNBLOCKED({}),
+    TaskStatus.WAITING: EventKind.TASK_REVIVED({}),
+    TaskStatus.COMPLETED: EventKind.TASK_COMPLETED({"attempt": 0, "head_sha": None}),
+}
 """The event that is recorded when parents change a task's state, unless it failed."""
-
-
-class Outlook(Enum):
-    """The state of a dependency for the task that waits for it."""
-
-    OPEN = "open"
-    MET = "met"
-    LOST = "lost"
-
-
-def outlook(status: str, merge_state: str | None, unblock_on: str) -> Outlook:
-    """Judge one dependency.
-
-    Args:
-        status: The parent's state.
-        merge_state: The state of its newest merge request; None if it had nothing to merge (which counts as landed).
-        unblock_on: ``landed`` or ``completed``.
-    """
-    if status in _HOPELESS:
-        return Outlook.LOST
-    if status != TaskStatus.COMPLETED:
-        return Outlook.OPEN
-    if merge_state in (None, MergeState.LANDED) or unblock_on == "completed":
-        return Outlook.MET
-    return Outlook.OPEN if merge_state in OPEN_MERGES else Outlook.LOST
 
 
 def standing(
@@ -99,7 +77,9 @@ def settle(
             unblock_on=unblock_on,
         )
         reason = None
-        if culprit is not None:
+        if child["steps_wanted"] is not None:
+            status, reason = workflows.standing(parents.get(child["task_id"], ()))
+        elif culprit is not None:
             cause = causes[child["task_id"]] = causes.get(culprit["task_id"]) or _first_cause(conn, culprit, unblock_on)
             reason = _reason(culprit, cause)
         if status == TaskStatus.PENDING and child["combine"] is not None:
@@ -107,7 +87,7 @@ def settle(
         if (status, reason) == (child["status"], child["error_message"]):
             continue
         moved = _move_child(conn, child, status, reason, now)
-        if moved and TaskStatus.FAILED in (status, child["status"]):
+        if moved and {TaskStatus.FAILED, TaskStatus.COMPLETED} & {status, child["status"]}:
             changed.append(child["task_id"])
     return changed
 
@@ -120,44 +100,22 @@ def reconsider(conn: Connection, changed: Sequence[str], now: datetime, *, unblo
         changed = settle(conn, children, now, unblock_on=unblock_on, causes=causes)
 
 
-def blocking_cycle(edges: Mapping[str, Sequence[str]]) -> list[str] | None:
-    """A cycle among things that wait for each other, as ``[a, b, a]``; None if there is none.
-
-    Args:
-        edges: For each thing those it waits for; what is not a key waits for nothing.
-    """
-    done: set[str] = set()
-    for root in edges:
-        trail: dict[str, None] = {}
-        stack: list[tuple[str, bool]] = [(root, True)]
-        while stack:
-            node, entering = stack.pop()
-            if not entering:
-                done.add(trail.popitem()[0])
-            elif node in trail:
-                names = list(trail)
-                return [*names[names.index(node) :], node]
-            elif node not in done:
-                trail[node] = None
-                stack.append((node, False))
-                stack.extend((parent, True) for parent in reversed(edges.get(node, ())))
-    return None
-
-
 def _move_child(conn: Connection, child: ChildTask, status: TaskStatus, reason: str | None, now: datetime) -> bool:
-    lost = reason is not None
+    lost, done = reason is not None, status == TaskStatus.COMPLETED
     values: Columns = {
         "status": status,
-        "completed_at": iso(now) if lost else None,
+        "completed_at": iso(now) if lost or done else None,
         "error_code": dependencies.DEPENDENCY_FAILED if lost else None,
         "error_message": reason,
     }
+    if done:
+        values["result"] = workflows.result(conn, child["task_id"])
     moved = tasks.transition(conn, child["task_id"], (child["status"],), values)
     if moved is not None and status != child["status"]:
         event = (
             EventKind.TASK_FAILED({"error_code": dependencies.DEPENDENCY_FAILED, "error_message": reason})
             if lost
-            else _NOT_LOST[status]({})
+            else _NOT_LOST[status]
         )
         events.record(conn, now, event, task_id=child["task_id"])
     return moved is not None

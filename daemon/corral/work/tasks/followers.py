@@ -35,12 +35,13 @@ def task_of(conn: Connection, session_id: str | None) -> str:
     return mine[0]["task_id"]
 
 
-def leader(conn: Connection, named: str, max_depth: int) -> str:
+def leader(conn: Connection, named: str, max_depth: int, *, levels: int = 1) -> str:
     """The id of the task that shall lead a new one.
 
     Args:
         named: Its id, the beginning of that, or its number.
         max_depth: Levels of agents, the first leader included.
+        levels: Those of the new task: 2 where it has steps.
 
     Raises:
         NotFound: No such task.
@@ -55,13 +56,18 @@ def leader(conn: Connection, named: str, max_depth: int) -> str:
             remedy="Submit the task without --parent.",
         )
     depth = 1 + len(family.ancestors(conn, row["task_id"]))
-    if depth >= max_depth:
-        raise InvalidInput(
-            f"A follower of task {row['task_id'][:8]} would be {depth + 1} levels deep; {max_depth} are allowed.",
-            cause="`supervisor.max_depth` keeps agents from starting agents without end.",
-            remedy="Do the work in this task, or submit it without --parent.",
-        )
+    if depth + levels > max_depth:
+        raise too_deep(f"A follower of task {row['task_id'][:8]}", depth + levels, max_depth)
     return row["task_id"]
+
+
+def too_deep(what: str, depth: int, max_depth: int) -> InvalidInput:
+    """The error for a task that would be led over too many levels."""
+    return InvalidInput(
+        f"{what} would be {depth} levels deep; {max_depth} are allowed.",
+        cause="`supervisor.max_depth` keeps agents from starting agents without end.",
+        remedy="Do the work in this task, or submit it without --parent.",
+    )
 
 
 def leaderless(conn: Connection) -> list[StoredTask]:

@@ -13,6 +13,7 @@ from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination.locks.keys import parse_key
 from corral.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound
 from corral.models import tasks as task_shapes
+from corral.models.dependencies.cycles import blocking_cycle
 from corral.models.events import EventKind
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
@@ -20,23 +21,24 @@ from corral.models.payload import Payload, picked
 from corral.models.states import RETURNED_MERGES, MergeState, TaskStatus
 from corral.models.tasks import TaskSubmission
 from corral.observe.logs import logger
+from corral.observe.redaction import redact
 from corral.store import events
+from corral.store.agents import runs
 from corral.store.merges import of_tasks as merge_tasks
 from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
 from corral.store.sessions import sessions
-from corral.store.tasks import dependencies, family, tasks
+from corral.store.tasks import dependencies, family, loops, tasks
 from corral.work.tasks import attempts, combining
-from corral.work.tasks.dependencies import blocking_cycle, reconsider, settle
+from corral.work.tasks.dependencies import reconsider, settle
 
 log = logger("queue")
-
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 _NUMBER = re.compile(r"#?([1-9][0-9]{0,8})")
 _NOT_STARTED = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.INTERRUPTED)
 _WITH_WORKER = (TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
 _RETRYABLE = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
-THE_WORK = ("task_type", "title", "description", "command", "prompt", "agent", "input_data")
+THE_WORK = ("task_type", "title", "description", "command", "prompt", "agent", "agent_version", "input_data")
 """The fields that are equal in two submissions of one task, from any client."""
 
 
@@ -54,13 +56,16 @@ def submit_batch(
     rules: TaskRules,
     *,
     max_size: int | None = None,
+    step_names: Sequence[str | None] = (),
 ) -> list[TaskRow]:
     """Queue tasks, all or none.
 
-    A submission whose ``idempotency_key`` is known is answered with the task it made the first time.
+    A secret in a title is taken out before it is stored, since every face, event and commit shows titles. A submission whose
+    ``idempotency_key`` is known is answered with the task it made the first time.
 
     Args:
         max_size: Largest number of tasks that wait or are pending, these included; None: any number.
+        step_names: The name of each as a step of another task.
 
     Returns:
         The rows in the order of the submissions.
@@ -70,32 +75,47 @@ def submit_batch(
         Conflict: The queue is full.
         IdempotencyKeyConflict: The key is that of another task.
     """
+    submissions = [_with_shown_title(item) for item in submissions]
     known = [_submitted(conn, item) for item in submissions]
     fresh = [index for index, row in enumerate(known) if row is None]
     ids = [str(row["task_id"]) if row else new_id() for row in known]
-    _check_room(conn, sum(1 + (submissions[index].agents or 0) for index in fresh), max_size)
+    _check_room(conn, sum(submissions[index].number_of_tasks for index in fresh), max_size)
     parents, errors = _resolve(conn, submissions, ids)
     if errors:
         task_shapes.refuse(errors, len(submissions))
     waiting: list[TaskRow] = []
     rows = list(known)
     for index in fresh:
-        combined = submissions[index].agents is not None
-        status = TaskStatus.WAITING if parents[index] or combined else TaskStatus.PENDING
-        row = tasks.create(
-            conn, _values(submissions[index], ids[index], status, now, rules), _claims(submissions[index].claims)
-        )
+        others = parents[index] or submissions[index].agents is not None or submissions[index].steps
+        status = TaskStatus.WAITING if others else TaskStatus.PENDING
+        values = _values(submissions[index], ids[index], status, now, rules)
+        if step_names:
+            values["step"] = step_names[index]
+        row = tasks.create(conn, values, _claims(submissions[index].claims))
         rows[index] = row
-        if parents[index]:
+        if (loop := submissions[index].loop) is not None:
+            about = {"task_id": ids[index], "title": row["title"], "created_at": iso(now)}
+            loops.create(conn, {**about, "spec": loop.stored(), "counted_from": 0})
+        runs.comment(conn, ids[index], submissions[index].feedback, iso(now))
+        if parents[index] or submissions[index].steps:
             waiting.append(row)
         events.record(conn, now, EventKind.TASK_SUBMITTED, task_id=row["task_id"], session_id=row["submitted_by"])
     for index in fresh:  # after all of them exist: a task may wait for a later one of its batch
+        if submissions[index].steps:
+            parents[index] = _submit_steps(conn, submissions[index], ids[index], parents[index], now, rules)
         dependencies.create(conn, ids[index], parents[index])
-        if submissions[index].agents is not None:
-            submit_batch(conn, _members(submissions[index], ids[index], parents[index]), now, rules)
+        if (agents := submissions[index].agents) is not None:
+            names = list(step_names[index : index + 1]) * agents
+            members = _members(submissions[index], ids[index], parents[index])
+            submit_batch(conn, members, now, rules, step_names=names)
     if waiting:
         reconsider(conn, settle(conn, waiting, now, unblock_on=rules.unblock_on), now, unblock_on=rules.unblock_on)
     return [_known(conn, task_id) for task_id in ids] if waiting else [row for row in rows if row is not None]
+
+
+def _with_shown_title(item: TaskSubmission) -> TaskSubmission:
+    title = redact(item.title)
+    return item if title == item.title else item.model_copy(update={"title": title})
 
 
 def _members(item: TaskSubmission, task_id: str, parents: list[str]) -> list[TaskSubmission]:
@@ -118,6 +138,17 @@ def _members(item: TaskSubmission, task_id: str, parents: list[str]) -> list[Tas
         )
         for one in range(1, number + 1)
     ]
+
+
+def _submit_steps(
+    conn: Connection, item: TaskSubmission, task_id: str, parents: list[str], now: datetime, rules: TaskRules
+) -> list[str]:
+    """Queue the steps of a task: it leads them, and the first ones wait for what it was to wait for."""
+    steps = [
+        step.model_copy(update={"parent_task_id": task_id, "wait_for": step.wait_for or parents}) for step in item.steps
+    ]
+    names = [step.name for step in item.steps]
+    return [row["task_id"] for row in submit_batch(conn, steps, now, rules, step_names=names)]
 
 
 def _submitted(conn: Connection, item: TaskSubmission) -> TaskRow | None:
@@ -209,9 +240,7 @@ def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Ta
         Conflict: It has not ended, or it succeeded.
     """
     row = find(conn, task_id)
-    merge = merge_tasks.decisive(conn, row["task_id"])
-    came_back = merge is not None and merge["state"] in (*RETURNED_MERGES, MergeState.CANCELLED)
-    if row["status"] not in _RETRYABLE and not (row["status"] == TaskStatus.COMPLETED and came_back):
+    if not _is_retryable(conn, row):
         raise Conflict(
             f"Task {row['task_id']} is {row['status']}: there is nothing to retry.",
             cause="Only a task that failed, is dead, was cancelled, or whose merge request came back can run again.",
@@ -230,8 +259,18 @@ def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Ta
     settle(conn, [moved], now, unblock_on=rules.unblock_on)
     for member in combining.failed_members(conn, row) if row["combine"] is not None else ():
         retry(conn, member, now, rules)
+    for step in family.children(conn, row["task_id"]) if row["steps_wanted"] is not None else ():
+        if _is_retryable(conn, _known(conn, step)):
+            retry(conn, step, now, rules)
     reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
     return _known(conn, row["task_id"])
+
+
+def _is_retryable(conn: Connection, row: TaskRow) -> bool:
+    """Whether it did not succeed, or what it made came back."""
+    merge = merge_tasks.decisive(conn, row["task_id"]) if row["status"] == TaskStatus.COMPLETED else None
+    came_back = merge is not None and merge["state"] in (*RETURNED_MERGES, MergeState.CANCELLED)
+    return row["status"] in _RETRYABLE or came_back
 
 
 def reprioritize(conn: Connection, task_id: str, priority: int, now: datetime) -> TaskRow:
@@ -321,6 +360,9 @@ def _resolve(
         errors.append({"index": ids.index(cycle[0]), "field": "wait_for", "message": f"circular dependency: {shown}"})
     for index, item in enumerate(submissions):
         errors += [{"index": index, "field": "claims", "message": text} for text in _bad_claims(item.claims)]
+        for step in item.steps:
+            field = f"steps.{step.name}.claims"
+            errors += [{"index": index, "field": field, "message": text} for text in _bad_claims(step.claims)]
     return parents, errors
 
 
@@ -339,13 +381,16 @@ def _claims(claims: Iterable[str]) -> list[str]:
 
 def _values(item: TaskSubmission, task_id: str, status: TaskStatus, now: datetime, rules: TaskRules) -> Columns:
     given = item.model_dump(
-        mode="json", exclude={"wait_for", "claims", "name", "max_retries", "limits", "agents"}, exclude_none=True
+        mode="json",
+        exclude={"wait_for", "claims", "name", "max_retries", "limits", "agents", "loop", "steps", "feedback"},
+        exclude_none=True,
     )
     return {
         **given,
         "task_id": task_id,
         "status": status,
         "agents_wanted": item.agents,
+        "steps_wanted": len(item.steps) or None,
         "limits": item.limits.model_dump(exclude_none=True),
         "max_retries": rules.retries if item.max_retries is None else item.max_retries,
         "retries_chosen": item.max_retries is not None or rules.max_retries is not None,

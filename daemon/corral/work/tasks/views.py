@@ -14,6 +14,7 @@ from corral.models.states import RunnerName, TaskSort, TaskStatus
 from corral.store import events
 from corral.store.merges import of_tasks as merge_tasks
 from corral.store.merges import receipts
+from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import attempts as attempt_rows
 from corral.store.tasks import dependencies, family, lists, outcomes, shared_state, tasks, worktrees
 from corral.work.tasks.tasks import find
@@ -98,8 +99,9 @@ def detail(conn: Connection, task_id: str) -> Payload:
         The fields of the list with the ``outcome``; how it ended (``error_code``, ``error_message``, ``result``, ``attempts``);
         what it used (``usage``, ``duration_s`` of its ended attempts together, the most ``memory_mb`` of any); where it worked
         (``worktree``: a path while that exists, ``branch``); ``merge`` (None where there is nothing to merge); what was
-        submitted; ``state``: the versions of its shared values by key; ``attempt_history``: its attempts, and ``history``:
-        its last events, ``[{at, kind, data}]``; both oldest first.
+        submitted; ``steps``: those that it is made of, ``[{task_id, number, step, title, status, outcome, wait_for}]``;
+        ``state``: the versions of its shared values by key; ``attempt_history``: its attempts, and ``history``: its last
+        events, ``[{at, kind, data}]``; both oldest first.
     """
     row = find(conn, task_id)
     merge = merge_tasks.decisive(conn, row["task_id"])
@@ -111,7 +113,7 @@ def detail(conn: Connection, task_id: str) -> Payload:
                  "description", "command", "prompt", "thread_id", "agent_requirements", "deadline_at", "target",
                  "submitted_by", "session_id", "timeout_s", "max_retries", "limits",
                  "progress", "not_before_at", "started_at", "completed_at", "cancel_reason", "faults", "crashes",
-                 "metadata", "parent_task_id", "combine"):  # fmt: skip
+                 "metadata", "combine"):  # fmt: skip
         shown[name] = row[name]
     return {
         **shown,
@@ -126,6 +128,33 @@ def detail(conn: Connection, task_id: str) -> Payload:
         "wait_for": dependencies.parents_of(conn, row["task_id"]),
         "agents": row["agents_wanted"],
         "followers": family.children(conn, row["task_id"]),
+        "steps": _steps(conn, row),
         "claims": tasks.claims_of(conn, row["task_id"])[row["task_id"]],
         "history": [{"at": event["at"], "kind": event["kind"], "data": event["data"]} for event in history],
     }
+
+
+def _steps(conn: Connection, row: TaskRow) -> list[Payload]:
+    """The steps of a task in the order of their submission; none for most."""
+    if row["steps_wanted"] is None:
+        return []
+    steps = family.steps(conn, row["task_id"])
+    ids = [step["task_id"] for step in steps]
+    ends = {
+        task_id: outcome
+        for start in range(0, len(ids), _PAGE)
+        for task_id, outcome in outcomes.of_tasks(conn, ids[start : start + _PAGE]).items()
+    }
+    waits = dependencies.among(conn, row["task_id"])
+    return [
+        {
+            "task_id": step["task_id"],
+            "number": step["seq"],
+            "step": step["step"],
+            "title": step["title"],
+            "status": step["status"],
+            "outcome": ends[step["task_id"]],
+            "wait_for": waits.get(step["task_id"], []),
+        }
+        for step in steps
+    ]

@@ -20,9 +20,10 @@ from corral.runners.protocol import Finished
 from corral.store import events
 from corral.store.protocol import Store
 from corral.store.rows.tasks import ReadyTask, TaskRow
-from corral.store.tasks import tasks, work_pause
+from corral.store.tasks import loops, tasks, work_pause
 from corral.work import limits
 from corral.work.limits import Full, Hold, Parked, Reserved, Throttle, Use
+from corral.work.loops.history import is_judged
 from corral.work.tasks import scheduling
 from corral.work.tasks.trust import TrustGate
 from corral.work.workers.claim_pause import ClaimPause
@@ -132,7 +133,10 @@ class Claiming:
         held = {one for one in RUNNERS if limits.holding(self.throttles, one) or not free_memory.fits(one)}
 
         def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
+            judged = self._held_for_their_judges(conn)
             for row in gate.startable(conn, at, priority=priority, without=held):
+                if row["task_id"] in judged:
+                    continue
                 if free_memory.fits(row["runner"]):
                     yield row
                 elif not any(free_memory.fits(one) for one in RUNNERS - held):
@@ -167,6 +171,11 @@ class Claiming:
             self._asked_at = now
         self._without_room = self._concerning_somebody(free_memory.refused)
         return claimed
+
+    def _held_for_their_judges(self, conn: Connection) -> frozenset[str]:
+        if limits.holding_judges(self.throttles) is None:
+            return frozenset()
+        return frozenset(loop["task_id"] for loop in loops.pending(conn) if is_judged(loop))
 
     def note_start(self, now: datetime) -> None:
         """A worker has started: the fault that kept others from it is over."""

@@ -41,9 +41,29 @@ def collect(
         PathReplaced: Something else stands in the worktree's place; nothing of it is taken.
         CorralError: Git refused; the worktree is as it was.
     """
-    checkout = ownership.prove(grounds, worktree)
+    head = settle(grounds, task, worktree)
+    if isinstance(head, Ending):
+        return replace(head, result=result, usage=usage)
+    if head == worktree["base_sha"]:
+        return Ending(True, result=result, usage=usage)
+    merge_id = new_id()
+    candidates.hold(grounds.repo, merge_id, head)
     branch, target = required(worktree["branch"]), required(task["target"])
-    base, ref = worktree["base_sha"], refs.branch_ref(branch)
+    landing = CollectedWork(merge_id, branch, target, worktree["base_sha"], head)
+    return Ending(True, result=result, usage=usage, to_land=landing)
+
+
+def settle(grounds: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> str | Ending:
+    """Commit a worker's work on its task's branch.
+
+    Returns:
+        The commit that counts, what the worktree started at if nothing was changed; or the failure of :func:`collect`.
+
+    Raises:
+        As :func:`collect` does.
+    """
+    checkout = ownership.prove(grounds, worktree)
+    base, ref = worktree["base_sha"], refs.branch_ref(required(worktree["branch"]))
     head = _committed(checkout, task, worktree, ref)
     ownership.prove(grounds, worktree)  # what was committed is the worker's only if it stood there to the end
     tip = refs.read(grounds.repo, ref)
@@ -51,14 +71,14 @@ def collect(
         head = tip  # it looked at an older commit and left HEAD there: the branch has all of it, and more
     if head is None or (head != base and not refs.is_ancestor(grounds.repo, base, head)):
         message = f"Its HEAD is not a descendant of {base[:12]}, where the task started."
-        return Ending(False, "not_descendant", message, retryable=False, result=result, usage=usage)
+        return Ending(False, "not_descendant", message, retryable=False)
     if head == base:
-        tip_of_target = refs.read(grounds.repo, refs.branch_ref(target)) or base
+        tip_of_target = refs.read(grounds.repo, refs.branch_ref(required(task["target"]))) or base
         left = left_behind(checkout, base, tip_of_target)
         if not left:
-            return Ending(True, result=result, usage=usage)
+            return base
         if len(left) > 1:
-            return _left_elsewhere(grounds, worktree, left, Ending(False, retryable=False, result=result, usage=usage))
+            return _left_elsewhere(grounds, worktree, left)
         detach(ownership.prove(grounds, worktree), base)
         head = left[0]
     hidden = unpublished_submodules(checkout)
@@ -66,13 +86,10 @@ def collect(
         message = (
             f"It names commits of submodules that exist in its worktree alone, push them first: {', '.join(hidden)}."
         )
-        return Ending(False, "submodule_unpublished", message, retryable=False, result=result, usage=usage)
+        return Ending(False, "submodule_unpublished", message, retryable=False)
     if tip != head:
         _move_branch(grounds, worktree, ref, tip, head)
-    merge_id = new_id()
-    candidates.hold(grounds.repo, merge_id, head)
-    landing = CollectedWork(merge_id, branch, target, base, head)
-    return Ending(True, result=result, usage=usage, to_land=landing)
+    return head
 
 
 def _committed(checkout: Git, task: TaskRow, worktree: WorktreeRow, ref: str) -> str | None:
@@ -86,12 +103,12 @@ def _committed(checkout: Git, task: TaskRow, worktree: WorktreeRow, ref: str) ->
     return made or checkout.head()
 
 
-def _left_elsewhere(grounds: WorktreeContext, worktree: WorktreeRow, left: list[str], ending: Ending) -> Ending:
+def _left_elsewhere(grounds: WorktreeContext, worktree: WorktreeRow, left: list[str]) -> Ending:
     """Say where the work is that nobody can choose from; what no ref holds gets one."""
     places = [refs.holder(grounds.repo, sha) or _set_aside(grounds, worktree, sha) for sha in left]
     named = ", ".join(f"{sha[:12]} ({place})" for sha, place in zip(left, places, strict=True))
     message = f"Its own branch has nothing new, and it left commits in {len(left)} other places: {named}."
-    return replace(ending, error_code="left_elsewhere", error_message=message)
+    return Ending(False, "left_elsewhere", message, retryable=False)
 
 
 def committer(git: Git, task: TaskRow) -> Identity:

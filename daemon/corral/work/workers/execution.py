@@ -14,16 +14,11 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from corral.config.links import make_own_folder
-from corral.config.model import Settings
-from corral.config.paths import bundle_dir
 from corral.config.roster import Roster
-from corral.config.sections.work import AnthropicRunner, ClaudeRunner
 from corral.config.trust import not_trusted
 from corral.coordination.mail import agent_mailboxes
 from corral.coordination.sessions import registry as session_registry
 from corral.errors import CorralError, LeaseLost
-from corral.git.process.command import as_env
 from corral.models.awake import AwakeClock
 from corral.models.blame import DISK_FULL, Blame, blame_of, blame_of_error
 from corral.models.crash import crash_point
@@ -31,29 +26,35 @@ from corral.models.events import EventKind
 from corral.models.instants import iso
 from corral.models.payload import Payload
 from corral.models.remedies import with_remedy
-from corral.models.states import RunnerName, WorktreePurpose, WorktreeState
+from corral.models.states import RunnerName, TaskStatus, WorktreePurpose, WorktreeState
 from corral.observe.redaction import redact
+from corral.observe.sealing import seal_where_possible
 from corral.runners.process import end_leftovers
-from corral.runners.protocol import Assignment, Finished, Limits, Runner, Running
+from corral.runners.protocol import Finished, HasApiAccess, Runner, Running
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
 from corral.store import events
 from corral.store.rows import required
 from corral.store.rows.tasks import TaskRow, WorktreeRow
-from corral.store.tasks import tasks
+from corral.store.tasks import loops, tasks
 from corral.store.tasks import worktrees as worktree_rows
-from corral.work.tasks import attempts, combining
+from corral.work.agents import record
+from corral.work.agents.choosing import choosing
+from corral.work.agents.versions import Origin, origin_of
+from corral.work.loops import checkpoints, closing, continuing
+from corral.work.loops.history import Past
+from corral.work.tasks import attempts
 from corral.work.tasks.agents import ResolvedAgent, checked, resolve_agent
 from corral.work.tasks.attempts import INTERRUPTED, Ending
 from corral.work.tasks.trust import TrustGate
 from corral.work.workers import session_end
-from corral.work.workers.collect import collect, committer
+from corral.work.workers.assigning import assignment, model_of
+from corral.work.workers.collect import collect
 from corral.work.workers.disk import is_full, met_the_end
 from corral.work.worktrees import ownership
 from corral.work.worktrees.allocation import (
     Plan,
     WorktreeContext,
     allocate,
-    environment,
     landing_target,
     mark_ready,
     reclaim,
@@ -83,7 +84,12 @@ class AttemptContext:
     def gate(self) -> TrustGate:
         """Which tasks wait for the user's approval at this moment."""
         grounds = self.grounds
-        return TrustGate(grounds.untrusted(), lambda: Roster(grounds.project, grounds.team().agents))
+        chosen = choosing(grounds.db)
+        return TrustGate(grounds.untrusted(), self.roster, chosen, grounds.missing)
+
+    def roster(self) -> Roster:
+        """The agents at this moment, as their files define them."""
+        return Roster(self.grounds.project, self.grounds.team().agents)
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,10 @@ class Started:
     running: Running
     task: TaskRow
     worktree: WorktreeRow
+    began: datetime
+    """By the clock that its limits are measured by."""
+    is_loop: bool = False
+    """Its end takes as long as its evaluation does."""
 
 
 def launch(site: AttemptContext, task: TaskRow) -> Started | Ending:
@@ -109,7 +119,9 @@ def launch(site: AttemptContext, task: TaskRow) -> Started | Ending:
     running: Running | None = None
     try:
         post, runner = _resolved_agent(site, task)
-        target, base_sha = landing_target(site.grounds, task["target"])
+        target, tip = landing_target(site.grounds, task["target"])
+        past = checkpoints.past_of(site.grounds, task["task_id"])
+        base_sha = checkpoints.begin_at(site.grounds, {**task, "target": target}, past, tip)
         name = f"task-{task['task_id'][:13]}-{token}"
         plan = Plan(
             name=name,
@@ -119,18 +131,22 @@ def launch(site: AttemptContext, task: TaskRow) -> Started | Ending:
             task_id=task["task_id"],
             session_id=task["session_id"],
         )
-        worktree, provided = allocate(site.grounds, plan, is_unwanted=lambda: _is_cancelled(site, task))
-        made = worktree
-        task, worktree = site.grounds.db.write(lambda conn: _moved_in(conn, site, task, made, provided, target, post))
+        kept, origin = continuing.kept_worktree(site.grounds, task, past), _origin(site, post)
+        made, provided = kept or allocate(site.grounds, plan, is_unwanted=lambda: _is_cancelled(site, task))
+        worktree = made
+        task, worktree = site.grounds.db.write(
+            lambda conn: _moved_in(conn, site, task, made, provided, target, post, past, origin)
+        )
         if task["cancel_reason"] is not None or site.is_stopping():
             return _closed(site, task, worktree, Ending(False, INTERRUPTED, "It had not started yet."))
         crash_point("task.start")
         ownership.prove(site.grounds, worktree)
-        running = runner.start(_assignment(site, task, worktree, provided, post), site.awake.at(site.grounds.clock()))
+        began = site.awake.at(site.grounds.clock())
+        running = runner.start(assignment(site.grounds, task, worktree, provided, post, past), began)
         crash_point("task.started")
         now = site.grounds.clock()
         site.grounds.db.write(lambda conn: _running(conn, task, token, running, now))
-        return Started(running, task, worktree)
+        return Started(running, task, worktree, began, is_loop=past is not None)
     except (CorralError, OSError) as error:
         if running is not None:
             _kill(site, task, running)
@@ -161,14 +177,20 @@ def task_marks(grounds: WorktreeContext, task_id: str) -> dict[str, str]:
     return {PROJECT_MARK: grounds.project_id, TASK_MARK: task_id}
 
 
-def finish(site: AttemptContext, task: TaskRow, worktree: WorktreeRow, finished: Finished, usage: Payload) -> None:
-    """Bring in what a worker has made, and close its attempt.
+def seal(grounds: WorktreeContext, task: TaskRow) -> None:
+    """Seal the logs of a task's last attempt, while its row still says that there is one: a crash before is made up for."""
+    logs = grounds.project.logs_dir
+    seal_where_possible(logs, logs / "tasks" / task["task_id"], f"{task['fencing_token']}.")
+
+
+def finish(site: AttemptContext, started: Started, finished: Finished, usage: Payload) -> None:
+    """Bring in what a worker has made, evaluate it where it is a loop's, and close its attempt.
 
     Args:
-        task: The leased row.
-        worktree: Where it worked.
         usage: The usage of this attempt.
     """
+    task, worktree = started.task, started.worktree
+    ending: Ending | None = None
     if not finished.success:
         ending = Ending(
             False,
@@ -182,13 +204,38 @@ def finish(site: AttemptContext, task: TaskRow, worktree: WorktreeRow, finished:
         if ending.retryable and is_full(Path(worktree["path"])):
             text = f"The volume of {worktree['path']} is full. {finished.error_message}"
             ending = replace(ending, error_code=DISK_FULL, error_message=text, is_fault=True)
-    else:
+    if ending is None or (started.is_loop and _is_iteration(ending)):
         try:
-            ending = collect(site.grounds, task, worktree, finished.result, usage)
+            ending = _closed_iteration(site, started, finished, usage) if started.is_loop else None
+            ending = ending or collect(site.grounds, task, worktree, finished.result, usage)
             crash_point("task.collected")
         except (CorralError, OSError) as error:
             ending = _failure(site, error, usage)
     conclude(site, task, worktree, ending)
+
+
+def _is_iteration(ending: Ending) -> bool:
+    """Whether a failed worker has used up an iteration of its loop: it was to blame, and another one may do better."""
+    return blame_of(ending.error_code) is Blame.TASK and not ending.is_fault and ending.error_code != INTERRUPTED
+
+
+def _closed_iteration(site: AttemptContext, started: Started, finished: Finished, usage: Payload) -> Ending | None:
+    task_id = started.task["task_id"]
+    past, row = checkpoints.past_of(site.grounds, task_id), site.grounds.db.read(lambda conn: tasks.get(conn, task_id))
+    if past is None or row is None or row["fencing_token"] != started.task["fencing_token"]:
+        return None
+    api = site.runners.get(RunnerName.ANTHROPIC)
+    return closing.close(
+        site.grounds,
+        past,
+        row,
+        started.worktree,
+        finished,
+        usage,
+        elapsed_s=lambda: (site.awake.at(site.grounds.clock()) - started.began).total_seconds(),
+        is_unwanted=lambda: site.is_stopping() or _is_cancelled(site, row),
+        api=api if isinstance(api, HasApiAccess) else None,
+    )
 
 
 def conclude(site: AttemptContext, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> None:
@@ -196,12 +243,15 @@ def conclude(site: AttemptContext, task: TaskRow, worktree: WorktreeRow | None, 
 
     An attempt that lost its lease changes nothing of its task; its worktree is salvaged all the same.
     """
+    seal(site.grounds, task)
     status = site.grounds.db.write(lambda conn: _close(conn, site, task, worktree, ending))
     crash_point("task.closed")
     site.nudge("supervisor")
     if ending.to_land is not None:
         site.nudge("landing")
-    if worktree is not None:
+    if worktree is not None and ending.goes_on and status == TaskStatus.PENDING:
+        continuing.keep(site.grounds, task, worktree)
+    elif worktree is not None:
         keeps = ending.success and status != "lost"
         reclaim(site.grounds, worktree["worktree_id"], reason=f"task {task['task_id']} {status}", keeps=keeps)
         site.nudge("landing")  # a branch that has landed can go once no worktree has it
@@ -212,10 +262,12 @@ def _close(conn: Connection, site: AttemptContext, task: TaskRow, worktree: Work
     rules = site.grounds.settings().tasks
     try:
         status = str(attempts.end(conn, task["task_id"], task["fencing_token"], ending, now, rules)["status"])
+        if ending.iteration is not None:
+            loops.record(conn, ending.iteration)
     except LeaseLost:
         status = "lost"
     session_end.end_attempt(conn, required(task["session_id"]), status, now, rules)
-    if worktree is not None:
+    if worktree is not None and not (ending.goes_on and status == TaskStatus.PENDING):
         from_states = (WorktreeState.ALLOCATING, WorktreeState.READY)
         worktree_rows.transition(conn, worktree["worktree_id"], from_states, {"state": WorktreeState.RECLAIMING})
     return status
@@ -229,16 +281,22 @@ def _moved_in(
     provided: Provisioned,
     target: str,
     post: ResolvedAgent,
+    past: Past | None,
+    origin: Origin | None,
 ) -> tuple[TaskRow, WorktreeRow]:
     now = site.grounds.clock()
-    worktree = mark_ready(conn, worktree["worktree_id"], provided)
+    if worktree["state"] == WorktreeState.READY:
+        worktree = continuing.go_on_in(conn, worktree, task["session_id"])
+    else:
+        worktree = mark_ready(conn, worktree["worktree_id"], provided)
+    loops.begin(conn, task["task_id"], target, worktree["base_sha"])
     attempt = {
         "worktree_id": worktree["worktree_id"],
         "branch": worktree["branch"],
-        "base_sha": worktree["base_sha"],
+        "base_sha": (past and past.loop["base_sha"]) or worktree["base_sha"],
         "agent": post.agent.name if post.agent else None,
         "runner": post.runner,
-        "model": _model(site, post),
+        "model": model_of(site.grounds, post),
         "host": site.host,
     }
     moved = attempts.change(conn, task["task_id"], task["fencing_token"], {"target": target}, attempt)
@@ -257,12 +315,21 @@ def _moved_in(
     session_registry.register(conn, arrival, now)
     if post.agent is not None:
         agent = post.agent
+        record.begin(conn, moved, agent.name, origin, model_of(site.grounds, post), now)
         agent_mailboxes.take(conn, agent.name, session_id, now)
         assigned = EventKind.TASK_ASSIGNED({"agent": agent.name, "runner": agent.runner, "model": agent.model})
     else:
-        assigned = EventKind.TASK_ASSIGNED({"agent": None, "runner": str(post.runner), "model": _model(site, post)})
+        assigned = EventKind.TASK_ASSIGNED(
+            {"agent": None, "runner": str(post.runner), "model": model_of(site.grounds, post)}
+        )
     events.record(conn, now, assigned, task_id=task["task_id"], session_id=session_id)
     return moved, worktree
+
+
+def _origin(site: AttemptContext, post: ResolvedAgent) -> Origin | None:
+    """The definition that the agent works by, and who wrote it; None: a member of the team without one."""
+    definition = post.agent.definition if post.agent else None
+    return origin_of(site.grounds.repo, site.grounds.project.root, definition) if definition else None
 
 
 def _running(conn: Connection, task: TaskRow, token: int, running: Running, now: datetime) -> None:
@@ -273,86 +340,13 @@ def _running(conn: Connection, task: TaskRow, token: int, running: Running, now:
 
 def _resolved_agent(site: AttemptContext, task: TaskRow) -> tuple[ResolvedAgent, Runner]:
     """The agent that does it now, and the runner that starts it."""
-    roster = Roster(site.grounds.project, site.grounds.team().agents)
+    roster = choosing(site.grounds.db).roster(site.roster(), task)
     post = resolve_agent(task, roster, checked(site.runners))
     agent = post.agent.name if post.agent else None
     given: TaskRow = {**task, "runner": post.runner, "agent": agent}
     if missing := site.gate().needed(given):
         raise not_trusted(missing)
     return post, site.runners[str(post.runner)]
-
-
-def _assignment(
-    site: AttemptContext, task: TaskRow, worktree: WorktreeRow, provided: Provisioned, post: ResolvedAgent
-) -> Assignment:
-    grounds = site.grounds
-    settings = grounds.settings()
-    claude, rules = post.runner is RunnerName.CLAUDE, _rules(settings, post)
-    limits, definition, session_id = {**post.limits, **task["limits"]}, post.definition, required(task["session_id"])
-    who = as_env(committer(grounds.repo, task))
-    folder = make_own_folder(grounds.project.logs_dir / "tasks" / task["task_id"], grounds.project.root)
-    log = folder / f"{task['fencing_token']}.log"
-    by_program = settings.runners.claude.memory_mb if post.program else settings.runners.command.memory_mb
-    memory = rules.memory_mb if rules else by_program
-    return Assignment(
-        task_id=task["task_id"],
-        attempt=task["fencing_token"],
-        title=task["title"],
-        command=task["command"],
-        program=post.program,
-        prompt=_prompt(site, task, post),
-        worktree=Path(worktree["path"]),
-        log=log,
-        session_id=session_id,
-        env={
-            **post.program_env,
-            **environment(grounds, Path(worktree["path"]), provided),
-            "CORRAL_SESSION_ID": session_id,
-        },
-        limits=Limits(
-            timeout_s=task["timeout_s"] or limits.get("timeout_s"),
-            max_turns=limits.get("max_turns") or (rules.max_turns if rules else None),
-            max_tokens=limits.get("max_tokens"),
-            max_cost_usd=limits.get("max_cost_usd") or (rules.max_cost_usd if rules else None),
-            memory_mb=limits.get("memory_mb") or settings.limits.memory_mb_per_agent or memory,
-            stall_s=settings.agents.stalled_after_s,
-            output_mb=settings.limits.output_mb_per_agent,
-        ),
-        identity_env=who,
-        project_id=grounds.project_id,
-        plugin_dir=bundle_dir() if claude else None,
-        model=_model(site, post),
-        agent=post.agent.name if post.agent else None,
-        definition=definition.for_claude() if definition else None,
-        instructions=post.instructions,
-    )
-
-
-def _model(site: AttemptContext, post: ResolvedAgent) -> str | None:
-    """The model that its worker asks for; None: it runs none, or the client's own default."""
-    rules = _rules(site.grounds.settings(), post)
-    return (post.model or rules.model) if rules else None
-
-
-def _rules(settings: Settings, post: ResolvedAgent) -> ClaudeRunner | AnthropicRunner | None:
-    """The settings of a runner that takes prompts; None: it takes none."""
-    runners = settings.runners
-    prompted: dict[RunnerName, ClaudeRunner | AnthropicRunner] = {
-        RunnerName.CLAUDE: runners.claude,
-        RunnerName.ANTHROPIC: runners.anthropic,
-    }
-    return prompted.get(post.runner) if post.runner is not None else None
-
-
-def _prompt(site: AttemptContext, task: TaskRow, post: ResolvedAgent) -> str | None:
-    """The request to its agent, with what other agents contributed where it makes one of theirs."""
-    said = task["prompt"] or (_said(task) if post.agent else None)
-    others = site.grounds.db.read(lambda conn: combining.synthesis(conn, task))
-    return f"{said}\n\n{others}" if said and others else said
-
-
-def _said(task: TaskRow) -> str:
-    return str(task["description"] or task["title"])
 
 
 def _failure(site: AttemptContext, error: CorralError | OSError, usage: Payload | None = None) -> Ending:

@@ -37,7 +37,7 @@ from corral.work.tasks.trust import TrustGate
 from corral.work.workers import session_end
 from corral.work.workers.claim_pause import Pause
 from corral.work.workers.claiming import Claiming
-from corral.work.workers.execution import AttemptContext, Started, finish, launch, task_marks
+from corral.work.workers.execution import AttemptContext, Started, finish, launch, seal, task_marks
 from corral.work.workers.in_flight import Attempt, AttemptView, bring_mail, record
 from corral.work.workers.recovery import interrupt_all, mark_crashed
 from corral.work.workers.stopping import over_limits, reason_to_stop
@@ -239,7 +239,8 @@ class Supervisor:
                 self._claiming.note_end(seen.finished, now)
                 if attempt.peak_mb is not None or seen.usage.turns:  # counted before the attempt is closed
                     news.append((attempt, {"memory_mb": attempt.peak_mb, "usage": asdict(seen.usage)}))
-                self._spawn(self._finishing(attempt, seen))
+                run = self._spawn_start if attempt.started.is_loop else self._spawn
+                run(self._finishing(attempt, seen))
             elif (values := attempt.news(seen, lease_s, now)) is not None:
                 news.append((attempt, values))
         if news:
@@ -276,6 +277,7 @@ class Supervisor:
         """
         if self._is_alive(row):
             return False
+        seal(self._site.grounds, row)
         ending = Ending(False, WORKER_LOST, "Its worker was lost; see the daemon's log.", is_fault=True)
         rules = self._settings().tasks
 
@@ -360,11 +362,11 @@ class Supervisor:
 
     def _finishing(self, attempt: Attempt, seen: Observation) -> Callable[[], None]:
         assert attempt.started is not None and seen.finished is not None
-        worktree, finished, used = attempt.started.worktree, seen.finished, asdict(seen.usage)
+        started, finished, used = attempt.started, seen.finished, asdict(seen.usage)
 
         def close() -> None:
             try:
-                finish(self._site, attempt.task, worktree, finished, used)
+                finish(self._site, started, finished, used)
             finally:
                 self._report(lambda now: self._has_ended(attempt, now))
 
@@ -380,6 +382,7 @@ class Supervisor:
             try:
                 if self._is_alive(row):
                     return
+                seal(self._site.grounds, row)
                 now, rules = self._site.grounds.clock(), self._settings().tasks
                 self._db.write(lambda conn: attempts.resume(conn, row["task_id"], now, rules))
                 crash_point("task.resumed")

@@ -6,8 +6,10 @@ from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 
 from corral.models.states import WorktreePurpose, WorktreeState
+from corral.observe.sealing import seal_where_possible
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
+from corral.work.loops import continuing
 from corral.work.worktrees import ownership
 from corral.work.worktrees.allocation import WorktreeContext, roll_back, tidy_branches, trim_pool
 from corral.work.worktrees.pool import state
@@ -49,6 +51,8 @@ class Sweeper:
         Args:
             interrupted: The tasks that are ended and resumed first.
         """
+        logs = self._grounds.project.logs_dir
+        self._spawn(lambda: seal_where_possible(logs, logs / "worktrees"))
         for row in self._grounds.db.read(worktree_rows.listing):
             is_kept = row["state"] == WorktreeState.POOLED
             half_done = row["state"] != WorktreeState.READY and not is_kept
@@ -73,6 +77,9 @@ class Sweeper:
         if (bounds := state.bounds(self._grounds)) != self._bounds:
             self._bounds = bounds
             self._spawn(lambda: trim_pool(self._grounds))
+        if self._grounds.kept:
+            for row in self._grounds.db.read(lambda conn: continuing.forsaken(self._grounds, conn)):
+                self._spawn(self.putting_right(row))
         if self.due is None or now < self.due <= now + timedelta(seconds=SWEEP_EVERY_S):
             return
         self.due = None

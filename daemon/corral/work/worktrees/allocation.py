@@ -9,7 +9,7 @@ Invariants:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import cached_property, partial
@@ -66,9 +66,11 @@ class WorktreeContext:
         project_id: The project's, by which its processes are known.
         team: Gives the team in force.
         untrusted: Commands from the project's files that the user has not approved.
+        missing: Those of some commands that the user has not approved.
         fold: Whether the repository's file system ignores case.
         stopping: Set once the daemon ends all work: what waits for something gives up.
         pool: The record of the warm pool since the daemon's start.
+        kept: By task, the worktree that this daemon keeps for the next iteration of its loop.
     """
 
     db: Store
@@ -79,9 +81,11 @@ class WorktreeContext:
     project_id: str
     team: Callable[[], Teams] = Teams
     untrusted: Callable[[], Sequence[Claim]] = tuple
+    missing: Callable[[Iterable[Claim]], list[Claim]] = list
     fold: bool = False
     stopping: Event = field(default_factory=Event)
     pool: state.PoolUse = field(default_factory=state.PoolUse)
+    kept: dict[str, str] = field(default_factory=dict)
 
     @property
     def root(self) -> Path:

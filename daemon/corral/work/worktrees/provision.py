@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from corral.errors import ConfigInvalid, CorralError, SetupFailed
+from corral.observe.sealing import seal_where_possible
 from corral.runners.process import end, open_private, spawn
 from corral.runners.tags import PROJECT_MARK, TASK_MARK, VERIFICATION_MARK, WORKTREE_MARK
 from corral.work.worktrees import folders
@@ -337,7 +338,7 @@ def run_setup(
         worktree: Where they run.
         commands: Shell text of the user's own configuration, or of a recipe it allowed.
         env: The whole environment.
-        log: Gets the commands and what they print; appended to.
+        log: In a folder of the logs' folder. Gets the commands and what they print; appended to.
         timeout_s: Seconds each command may take; then all its processes are ended.
         is_unwanted: Asked again and again; once it says so, the command is ended like one that took too long.
 
@@ -356,6 +357,7 @@ def run_setup(
             marks = {name: env.get(name, "") for name in (PROJECT_MARK, WORKTREE_MARK)}
             marks |= {name: env[name] for name in (TASK_MARK, VERIFICATION_MARK) if name in env}
             end(process, marks, grace_s=_STOP_GRACE_S)
+            seal_where_possible(log.parent.parent, log.parent, log.name)
         if exit_code is None:
             _note(log, "\nended: no longer wanted\n" if is_unwanted() else f"\nended: not done after {timeout_s:g} s\n")
         if exit_code != 0:

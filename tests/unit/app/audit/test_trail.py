@@ -49,7 +49,7 @@ class World:
         self.trail.note(at, f"task.step{number}", session_id="s", parameters={"number": number})
 
     def step(self) -> None:
-        while self.job.step(NOW) == NOW:
+        while self.job.step(NOW) is not None:
             pass
 
     def verify(self) -> list[tuple[int, str]]:
@@ -207,3 +207,34 @@ def test_of_a_tool_call_neither_secrets_nor_the_content_of_files_are_kept_and_no
     assert kept["content"] == "(28 characters)" and kept["file_path"] == "/r/a.py" and kept["api_key"] == "[redacted]"
     assert all(len(row["parameters"]) <= lines.MOST_TEXT and len(row["result"]) <= lines.MOST_TEXT for row in found)
     assert KEY not in world.path.read_bytes().decode("latin-1") + world.export.read_text()
+
+
+def test_the_calls_of_a_turn_are_told_once_and_those_that_were_not_named_are_counted(world: World) -> None:
+    wrote = {"tool_name": "Write", "tool_use_id": "u1", "tool_input": {"file_path": "/r/a"}}
+    tool_calls.note_event(world.trail, NOW, "s", {"hook_event_name": "PostToolUse", **wrote}, "")
+    named = [
+        wrote,
+        {
+            "tool_name": "Read",
+            "tool_use_id": "u2",
+            "tool_input": {"file_path": "/r/b", "pattern": "", "content": "text"},
+        },
+        {"tool_name": "Glob", "tool_use_id": "u3", "tool_input": "no JSON"},
+        {"tool_name": "mcp__plugin_corral_corral__acquire_lock", "tool_use_id": "u4", "tool_input": "{}"},
+        {"tool_name": "", "tool_use_id": "", "tool_input": ""},
+    ]
+    tool_calls.note_event(
+        world.trail, NOW, "s", {"hook_event_name": "PostToolBatch", "calls": "7", "tool_calls": named}, ""
+    )
+    for count in ("", "5", "2", "²", "9" * 5000):
+        tool_calls.note_event(
+            world.trail, NOW, "s", {"hook_event_name": "PostToolBatch", "calls": count, "tool_calls": named}, ""
+        )
+    world.step()
+    found = world.db.read(lambda conn: audit_rows.following(conn, 0, 20))
+    assert [(row["action"], json.loads(row["parameters"]), json.loads(row["result"])) for row in found] == [
+        ("tool.Write", {"file_path": "/r/a"}, {"status": "ok"}),
+        ("tool.Read", {"file_path": "/r/b", "content": "(4 characters)"}, {"status": "called"}),
+        ("tool.Glob", {}, {"status": "called"}),
+        ("tool.left_out", {"count": 2}, {"status": "called"}),
+    ]

@@ -9,7 +9,8 @@ import pytest
 
 from corral.config.keys.key_file import KeyFile
 from corral.config.keys.keychain import NoKeychain
-from corral.config.keys.lookup import ApiKey, Places, Source, checked
+from corral.config.keys.kinds import API_KEY
+from corral.config.keys.lookup import ApiKey, Places, Source
 from corral.errors import ApiKeyUnavailable, InvalidInput
 
 PLACES = ("environment", "keychain", "encrypted_file", "dotenv")
@@ -120,6 +121,6 @@ def test_a_key_shows_four_characters_at_most_and_a_short_one_none() -> None:
 )
 def test_what_is_no_key_is_refused_without_being_shown(text: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        checked(text)
+        API_KEY.checked(text)
     assert not text or text not in str(refused.value.to_wire())
-    assert checked("  sk-ant-0123456789\n") == "sk-ant-0123456789"
+    assert API_KEY.checked("  sk-ant-0123456789\n") == "sk-ant-0123456789"

@@ -59,3 +59,9 @@ def test_so_many_of_a_rule_and_of_all_are_raised_in_an_hour_and_the_rest_waits()
     assert decided(many, over_an_hour, max_per_rule_per_hour=4) == Decision(raised=many)
     reminder = known(61, rule="task_failures", subject="t-0")
     assert decided(many[:1], [*earlier, reminder], max_per_rule_per_hour=3) == Decision(held_back=many[:1])
+
+
+@pytest.mark.req("FR-MONITOR-005")
+def test_alerts_from_before_the_clock_was_set_back_hold_nothing_back() -> None:
+    of_the_future = [known(-60 * 24 * 365, resolved=True, rule=rule) for rule in ("free_disk", "free_memory")]
+    assert decided([FULL], of_the_future, max_per_rule_per_hour=1, max_per_hour=1) == Decision(raised=[FULL])

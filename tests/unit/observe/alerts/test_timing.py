@@ -61,3 +61,9 @@ def test_news_of_quiet_hours_is_told_at_their_end_by_the_clock_of_the_machine() 
     assert local.hour == 21
     assert due(60, [], local, quiet_hours="21:00-22:00") == 3600
     assert due(60, [], NOW, quiet_hours="21:00-22:00") < 0
+
+
+@pytest.mark.req("FR-MONITOR-005")
+def test_a_clock_that_was_set_back_delays_nothing() -> None:
+    settings, future = Notifications(max_per_hour=1, group_s=10), NOW + timedelta(days=365)
+    assert due_at(future, [future], settings, NOW, local=NOW) == NOW + timedelta(seconds=10)

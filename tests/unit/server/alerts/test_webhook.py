@@ -163,3 +163,16 @@ def test_a_server_that_is_not_there_is_an_error_and_the_pauses_grow(db: Database
     assert world.look()[2] == "ConnectionRefusedError: [Errno 111] Connection refused"
     assert [pause_s(n) for n in (1, 2, 3, 4, 5, 6, 7, 20)] == [1, 4, 16, 64, 256, 1024, 3600, 3600]
     assert iso(NOW)
+
+
+@pytest.mark.req("FR-MONITOR-005")
+def test_a_clock_that_was_set_back_delays_neither_a_try_nor_the_end_of_one(db: Database, far: Receiver) -> None:
+    world = World(db, far.url, lambda: SECRET, webhook_timeout_s=5, webhook_tries=2)
+    far.answers = ["hang"]
+    world.queue(at=NOW + timedelta(days=365))
+    world.job.step(NOW)
+    eventually(lambda: far.received)
+    world.now = NOW - timedelta(days=365)
+    world.job.step(world.now)
+    assert world.look() == ("waiting", 1, "it did not answer within 5 s")
+    assert world.ended.acquire(timeout=20)

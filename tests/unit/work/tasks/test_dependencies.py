@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from corral.models.dependencies.cycles import blocking_cycle
+from corral.models.dependencies.outlook import Outlook, outlook
 from corral.models.states import MergeState, ReceiptStatus
 from corral.store.merges import merges, receipts
 from corral.work.tasks import tasks, views
-from corral.work.tasks.dependencies import Outlook, blocking_cycle, outlook
 from tests.unit.work.conftest import Board, at
 
 

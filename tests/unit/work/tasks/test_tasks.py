@@ -27,6 +27,8 @@ def test_a_list_shows_what_the_contract_says_in_its_order(board: Board) -> None:
         "template": None,
         "created_at": "2026-03-01T12:00:00.000Z",
         "progress": None,
+        "parent_task_id": None,
+        "step": None,
         "outcome": "pending",
     }
 

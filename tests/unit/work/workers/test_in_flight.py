@@ -65,7 +65,7 @@ def send(db: Database, to: str, body: str) -> None:
 
 def at_work(session_id: str, worker: Worker, **state: Any) -> Attempt:
     task = {"task_id": session_id, "fencing_token": 1, "session_id": session_id}
-    return Attempt(task, Started(worker, task, {}), **state)
+    return Attempt(task, Started(worker, task, {}, NOW), **state)
 
 
 def test_mail_is_told_to_its_reader_once_after_its_hooks_had_their_time(db: Database) -> None:

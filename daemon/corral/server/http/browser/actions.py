@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from starlette.responses import RedirectResponse, Response
 
+from corral.app.audit import requests as audit_requests
 from corral.app.runtime.services import Services
 from corral.errors import InvalidInput, NotFound
 from corral.models.payload import Payload
@@ -33,12 +34,14 @@ class Action:
         label: Of its button.
         asks: The effect, as its confirmation says it; empty: it is done at once.
         sure: Label of the button that does it.
+        key: That presses it, the same as on the terminal screen; empty: none.
     """
 
     label: str
     act: Act
     asks: str = ""
     sure: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,45 +51,48 @@ class Button:
     label: str
     address: str
     is_link: bool
+    key: str = ""
 
     @classmethod
     def of(cls, noun: str, item: str, name: str) -> Button:
         """The button of an action on a row."""
         action = ACTIONS[noun, name]
-        return cls(action.label, f"/{noun}/{quote(item, safe='')}/{name}", bool(action.asks))
+        return cls(action.label, f"/{noun}/{quote(item, safe='')}/{name}", bool(action.asks), action.key)
 
 
-async def _cancel_task(services: Services, item: str, form: dict[str, str]) -> None:
+async def _cancel_task(services: Services, item: str, form: dict[str, str]) -> Any:
     said = form.get("reason", "").strip()[:2000]
-    await tasks.cancel(services, item, tasks.Reason(reason=said) if said else tasks.Reason())
+    return await tasks.cancel(services, item, tasks.Reason(reason=said) if said else tasks.Reason())
 
 
-async def _retry_task(services: Services, item: str, _form: dict[str, str]) -> None:
-    await tasks.retry(services, item)
+async def _retry_task(services: Services, item: str, _form: dict[str, str]) -> Any:
+    return await tasks.retry(services, item)
 
 
-async def _reprioritize(services: Services, item: str, form: dict[str, str]) -> None:
+async def _reprioritize(services: Services, item: str, form: dict[str, str]) -> Any:
     given = form.get("priority", "")
-    await tasks.reprioritize(services, item, {"priority": int(given) if given.isdecimal() and len(given) < 4 else None})
+    return await tasks.reprioritize(
+        services, item, {"priority": int(given) if given.isdecimal() and len(given) < 4 else None}
+    )
 
 
-async def _dismiss(services: Services, item: str, _form: dict[str, str]) -> None:
-    await merges.dismiss(services, item)
+async def _dismiss(services: Services, item: str, _form: dict[str, str]) -> Any:
+    return await merges.dismiss(services, item)
 
 
-async def _retry_merge(services: Services, item: str, _form: dict[str, str]) -> None:
-    await merges.retry(services, item)
+async def _retry_merge(services: Services, item: str, _form: dict[str, str]) -> Any:
+    return await merges.retry(services, item)
 
 
-async def _cancel_merge(services: Services, item: str, _form: dict[str, str]) -> None:
-    await merges.cancel(services, item)
+async def _cancel_merge(services: Services, item: str, _form: dict[str, str]) -> Any:
+    return await merges.cancel(services, item)
 
 
-async def _approve(services: Services, item: str, form: dict[str, str]) -> None:
+async def _approve(services: Services, item: str, form: dict[str, str]) -> Any:
     head = form.get("head_sha", "")
     if len(head) not in (40, 64) or set(head) - set("0123456789abcdef"):
         raise InvalidInput("The form names no head to approve.", remedy="Open the approval again.")
-    await merges.approve(services, item, merges.Approval(head_sha=head, session_id=None, task_id=None))
+    return await merges.approve(services, item, merges.Approval(head_sha=head, session_id=None, task_id=None))
 
 
 async def _release(services: Services, item: str, _form: dict[str, str]) -> None:
@@ -117,36 +123,48 @@ ACTIONS: dict[tuple[str, str], Action] = {
         _cancel_task,
         "The task is cancelled. If its worker runs, it is ended; what it wrote is saved first.",
         "Cancel the task",
+        "c",
     ),
-    ("tasks", "retry"): Action("Retry", _retry_task),
+    ("tasks", "retry"): Action("Retry", _retry_task, key="r"),
     ("tasks", "reprioritize"): Action("Set", _reprioritize),
     ("tasks", "dismiss"): Action(
         "Dismiss",
         _dismiss,
         "Nothing more is done about this task. Its branch and its log stay, and a retry takes this back.",
         "Dismiss it",
+        "d",
     ),
-    ("merges", "retry"): Action("Retry", _retry_merge),
+    ("merges", "retry"): Action("Retry", _retry_merge, key="r"),
     ("merges", "cancel"): Action(
         "Take out of the queue",
         _cancel_merge,
         "The request leaves the queue, and a verification of it that runs is ended. Its branch stays.",
         "Take it out",
+        "c",
     ),
     ("merges", "approve"): Action(
-        "Look and approve", _approve, "It is verified, and lands on its target if that passes.", "Approve this head"
+        "Look and approve",
+        _approve,
+        "Once approved it is verified, and lands if that passes.",
+        "Approve this change",
+        "a",
     ),
     ("merges", "dismiss"): Action(
-        "Dismiss", _dismiss, "Nothing more is done about this request. Its branch stays.", "Dismiss it"
+        "Dismiss", _dismiss, "Nothing more is done about this request. Its branch stays.", "Dismiss it", "d"
     ),
     ("locks", "release"): Action(
         "Release",
         _release,
         "The lock is taken from its holder, who is told. If the holder is writing the file, both may write it.",
         "Release the lock",
+        "x",
     ),
     ("sessions", "message"): Action("Send", _send),
 }
+
+
+NAMES_IN_AUDIT = {"dismiss": "merge.dismiss", "release": "lock.force_release", "message": "message.send"}
+"""The actions that the audit knows by another name than their address."""
 
 
 async def ask(services: Services, visit: Visit, _item: str) -> dict[str, Any]:
@@ -162,10 +180,26 @@ async def act(services: Services, visit: Visit, _item: str) -> dict[str, Any] | 
     noun, item, name, action = _named(visit)
     if action.asks and visit.form.get("confirmed") != "yes":
         return await _confirmation(services, noun, item, name, action)
-    await action.act(services, item, visit.form)
+    await _noted(services, noun, item, name, visit.form)
     to = visit.form.get("back", "")
     path = to if to.startswith("/") and not to.startswith("//") and "\\" not in to and to.isprintable() else "/"
     return RedirectResponse(f"{quote(path, safe='/%')}?done={name}", 303)
+
+
+async def _noted(services: Services, noun: str, item: str, name: str, form: dict[str, str]) -> None:
+    """Do it, and note it for the audit under the name that the same request over HTTP has."""
+    deed = NAMES_IN_AUDIT.get(name, f"{noun.removesuffix('s')}.{name}")
+    said = {field: form[field] for field in ("reason", "priority", "head_sha") if form.get(field)}
+    given = {
+        "to" if noun == "sessions" else f"{noun.removesuffix('s')}_id": item,
+        **said,
+    }  # a session_id would be who did it
+    try:
+        answered = await ACTIONS[noun, name].act(services, item, form)
+    except Exception as error:  # the edge: noted, and answered by the page of errors
+        audit_requests.note(services, deed, given, error)
+        raise
+    audit_requests.note(services, deed, given, answered)
 
 
 def _named(visit: Visit) -> tuple[str, str, str, Action]:

@@ -11,7 +11,8 @@ from typing import Any
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from corral.app.runtime.services import Services
-from corral.errors import CorralError, NotFound
+from corral.app.view.needs_you import needs_you
+from corral.errors import CorralError, DatabaseDamaged, NotFound
 from corral.server.asgi import Receive, Scope, Send
 from corral.server.failures import failure
 from corral.server.http.browser import actions, live
@@ -22,8 +23,27 @@ from corral.server.http.browser.visit import Visit
 
 AT_ONCE = 4
 """Pages that are made at a time: hooks and workers are answered between them, however many browsers are open."""
-STATIC = {"page.css": "text/css", "live.mjs": "text/javascript", "icon.svg": "image/svg+xml"}
+STATIC = {
+    "page.css": "text/css", "live.mjs": "text/javascript", "keys.mjs": "text/javascript", "icon.svg": "image/svg+xml",
+}  # fmt: skip
 NAV = (("/", "Now"), ("/tasks", "Tasks"), ("/queue", "Queue"), ("/sessions", "Sessions"), ("/timeline", "Timeline"))
+KEYS = (
+    ("j k", "the next row, the one before"),
+    ("Enter", "open it"),
+    ("a", "look at a change, and approve it"),
+    ("r", "retry a task or a merge request"),
+    ("d", "dismiss: nothing more is to be done about it; asks first"),
+    ("c", "cancel a task, or take a request out of the queue; asks first"),
+    ("x", "release a lock; asks first"),
+    ("l", "go to the log"),
+    ("m", "write to the session"),
+    ("v", "view the diff"),
+    ("+ -", "change the priority"),
+    ("y Esc", "where it asks: yes, or leave it as it is"),
+    ("1 … 5", "the pages, from Now to Timeline"),
+    ("?", "this list"),
+)
+"""What ``static/keys.mjs`` does, for the list that ``?`` shows."""
 DONE = {
     "cancel": "Cancelled. A worker that runs is being ended.",
     "retry": "It is tried again.",
@@ -112,8 +132,16 @@ class Pages:
             values = await address.make(self._services, visit, found.groupdict().get("item_id", ""))
             if isinstance(values, Response):
                 return values
+            values["needs"] = await self._needs()
             return HTMLResponse(await self._rendered(address.template, visit, values))
         raise NotFound("There is no such page.", remedy="Go to the first page.")
+
+    async def _needs(self) -> int:
+        """How many conditions need a person; every page says so."""
+        try:
+            return len(await self._services.store.read(lambda conn: needs_you(self._services, conn)))
+        except DatabaseDamaged:
+            return len(self._services.faults)
 
     async def _rendered(self, template: str, visit: Visit, values: dict[str, Any]) -> str:
         common = {
@@ -123,8 +151,10 @@ class Pages:
             "token": visit.token,
             "path": visit.path,
             "nav": NAV,
+            "keys": KEYS,
             "done": DONE.get(visit.query.get("done", "")),
             "live": "",
+            "needs": 0,
         }
         return await self._services.work(lambda: render(template, **{**common, **values}))
 

@@ -12,6 +12,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from corral.app.metrics import exposition, figures
+from corral.app.metrics.present import present
 from corral.app.runtime.services import Services
 from corral.models.instants import LONGEST_SPAN_S
 from corral.models.payload import Payload
@@ -33,10 +34,12 @@ async def metrics(
 
 
 async def scrape(services: Services) -> Response:
-    """All figures since the oldest finished task, in the text format of Prometheus."""
+    """The figures since the oldest finished task, and what is there now, in the text format of Prometheus."""
     found = await _figures(services, LONGEST_SPAN_S, "agent")
+    now = await services.store.read(lambda conn: present(services, conn))
     write = asyncio.get_running_loop().run_in_executor
-    text = await write(services.pool, exposition.text, found, _process(), services.hook_latencies)
+    counted = services.counters.grow(exposition.counters(found))
+    text = await write(services.pool, exposition.text, found, counted, now, _process(), services.hook_latencies)
     return Response(text, media_type=exposition.CONTENT_TYPE)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.app.agents import choices
 from corral.app.runtime.services import Services
 from corral.errors import ConfigInvalid
 from corral.git import refs
@@ -30,6 +32,7 @@ async def reload(services: Services) -> dict[str, Any]:
     services.nudge("roadmap")
     services.nudge("alerts")
     services.nudge("webhook")
+    services.nudge("traces")
     return {"untrusted": await _untrusted(services)}
 
 
@@ -45,6 +48,7 @@ async def _untrusted(services: Services) -> list[dict[str, Any]]:
             except ConfigInvalid:  # a broken file executes nothing; status and doctor say what is wrong with it
                 continue
         found.update({claim.digest: vars(claim) for claim in services.roadmap.unapproved()})
+        found.update({claim.digest: vars(claim) for claim in services.db.read(partial(choices.unapproved, services))})
         return list(found.values())
 
     return await services.work(look)

@@ -12,13 +12,15 @@ from corral.models.payload import Payload
 from corral.server.mcp.calls import current, refusal, told
 from corral.work.tasks import views
 
+DEFAULT_PRIORITY = 5
+
 
 @told
 async def submit_work(
     task_type: str,
     description: str,
     input_data: dict[str, Any] | None = None,
-    priority: int = 5,
+    priority: int = DEFAULT_PRIORITY,
     depends_on: list[str] | None = None,
     claims: list[str] | None = None,
     thread_id: str | None = None,
@@ -28,10 +30,14 @@ async def submit_work(
     idempotency_key: str | None = None,
     agent: str | None = None,
     follower: bool = False,
+    template: str | None = None,
+    loop: dict[str, Any] | None = None,
+    agent_version: str | None = None,
 ) -> Payload:
     """Queue a task (priority 10 first). With a command, a prompt or an agent (of the team, or a definition) a worker executes
     it in a worktree of its own and lands it; without, a session claims it by get_work. claims: paths and keys it will change.
-    follower: it ends with the task that you work on."""
+    follower: it ends with the task that you work on. template: a task template that says what is done; input_data has the values
+    of its parameters. loop: {"until": [{"kind": "tests", "command": "…"}], "max_iterations": 5}: repeat it until that passes."""
     call = current.get()
     given = {
         "task_type": task_type,
@@ -46,7 +52,12 @@ async def submit_work(
         "prompt": prompt,
         "idempotency_key": idempotency_key,
         "agent": agent,
+        "template": template,
+        "loop": loop,
+        "agent_version": agent_version,
     }
+    if template is not None and priority == DEFAULT_PRIORITY:
+        del given["priority"]  # the template's counts
     row = await app_tasks.submit(call.services, given, call, as_follower=follower)
     return {"success": True, "task_id": row["task_id"], "status": row["status"]}
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from corral.app.runtime.services import Services
 from corral.app.view.composing import view
+from corral.models.outcomes import CONFLICT, need_name
 from corral.models.visible import waiting
 from corral.server.http.browser.actions import Button
 from corral.server.http.browser.live import following
@@ -30,7 +31,8 @@ async def page(services: Services, _visit: Visit, _item: str) -> dict[str, Any]:
     found = await view(services)
     shown = found.model_dump(mode="json")
     for need in shown["needs_you"]:
-        need["buttons"], need["links"] = buttons(need), links(need["ids"])
+        need["buttons"], need["links"], need["name"] = buttons(need), links(need["ids"]), need_name(need)
+        need["row"] = " ".join([need["kind"], *sorted(need["ids"].values())])
     for session in shown["sessions"]:
         session["waits"] = waiting(session["waiting_for"]) if session["waiting_for"] else ""
     return {"title": "Now", "view": shown, "live": following(found.seq)}
@@ -39,6 +41,9 @@ async def page(services: Services, _visit: Visit, _item: str) -> dict[str, Any]:
 def buttons(need: dict[str, Any]) -> list[Button]:
     """The buttons of a condition: the actions that may settle it."""
     ids = need["ids"]
+    if need_name(need) == CONFLICT:  # its commits would conflict again; its task is run on the new tip
+        again = [Button.of("tasks", ids["task_id"], "retry")] if "task_id" in ids else []
+        return [*again, Button.of("merges", ids["merge_id"], "dismiss")]
     merge = [
         Button.of("merges", ids["merge_id"], name) for name in OF_MERGES.get(need["kind"], ()) if "merge_id" in ids
     ]

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from corral.app.pages import page as one_page
 from corral.app.runtime.services import Services
+from corral.app.view.needs_you import needs_you
 from corral.coordination.locks import table as lock_table
 from corral.coordination.mail import mailbox
 from corral.coordination.sessions import discovery
@@ -57,16 +58,17 @@ async def page(services: Services, _visit: Visit, item: str) -> dict[str, Any]:
     session = await session_routes.detail(services, item)
     who = session["session_id"]
 
-    def look(conn: Connection) -> tuple[list[Payload], list[Payload], int]:
+    def look(conn: Connection) -> tuple[list[Payload], list[Payload], list[Payload], int]:
         mail = mailbox.inbox(conn, who, blind=False, limit=MOST_MESSAGES)
         done: list[Payload] = [{**event} for event in traces.events_of(conn, [who])[-MOST_EVENTS:]]
-        return [{**one} for one in mail], done[::-1], events.newest(conn)
+        needed = [need for need in needs_you(services, conn) if need["ids"].get("session_id") == who]
+        return [{**one} for one in mail], done[::-1], needed, events.newest(conn)
 
-    mail, done, seq = await services.store.read(look)
+    mail, done, needed, seq = await services.store.read(look)
     locks = [_with_button(lock) for lock in await live_locks(services) if lock["session_id"] == who]
     return {
         "title": session["agent_name"], "session": _with_wait(session), "mail": mail, "history": done, "locks": locks,
-        "live": following(seq), "message": Button.of("sessions", session["agent_name"], "message"),
+        "needed": needed, "live": following(seq), "message": Button.of("sessions", session["agent_name"], "message"),
         "key": token_hex(16), "is_live": session["status"] != ShownStatus.DISCONNECTED,
     }  # fmt: skip
 

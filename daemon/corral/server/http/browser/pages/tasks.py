@@ -12,7 +12,7 @@ from corral.app.pages import page as one_page
 from corral.app.runtime.services import Services
 from corral.errors import InvalidInput
 from corral.models.payload import Payload
-from corral.models.states import TERMINAL_TASKS, RunnerName, TaskStatus
+from corral.models.states import TERMINAL_TASKS, RunnerName, TaskSort, TaskStatus
 from corral.observe.redaction import redact
 from corral.server.http.browser.actions import Button
 from corral.server.http.browser.live import as_shown, following
@@ -35,24 +35,32 @@ FILTERS: dict[str, tuple[TaskStatus, ...]] = {
     "failed": (TaskStatus.FAILED, TaskStatus.DEAD),
     "cancelled": (TaskStatus.CANCELLED,),
 }
+ORDERS = {"open": TaskSort.PRIORITY}
+"""Of a filter's list: what is open stands as it starts; everything else the newest first."""
+FOLLOWING = {TaskSort.PRIORITY: "Further tasks", TaskSort.NEWEST: "Older tasks"}
+"""Text of the link to the next page."""
 
 
 async def listing(services: Services, visit: Visit, _item: str) -> dict[str, Any]:
-    """The list of tasks, the newest first, filtered by state."""
+    """The list of tasks, filtered by state, in the filter's order."""
     chosen = visit.query.get("show", "all")
     if chosen not in FILTERS:
         raise InvalidInput("There is no such filter.", remedy="Choose one of the list's.")
+    order = ORDERS.get(chosen, TaskSort.NEWEST)
     behind = visit.query.get("after") or None
 
     def look(conn: Connection) -> dict[str, Any]:
         statuses = [str(status) for status in FILTERS[chosen]]
-        rows = views.listing(conn, statuses=statuses, sort="newest", after=behind, limit=MOST_LISTED + 1)
+        rows = views.listing(conn, statuses=statuses, sort=order, after=behind, limit=MOST_LISTED + 1)
         found = one_page(rows, MOST_LISTED)
         more = views.cursor(found.last) if found.more else None
         return {"tasks": found.rows, "more": more, "seq": events.newest(conn)}
 
     shown = await services.store.read(look)
-    return {**shown, "title": "Tasks", "chosen": chosen, "filters": FILTERS, "live": following(shown["seq"])}
+    return {
+        **shown, "title": "Tasks", "chosen": chosen, "filters": FILTERS, "following": FOLLOWING[order],
+        "live": following(shown["seq"]),
+    }  # fmt: skip
 
 
 async def page(services: Services, visit: Visit, item: str) -> dict[str, Any]:

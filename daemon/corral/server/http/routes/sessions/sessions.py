@@ -125,7 +125,7 @@ def _submitted(services: Services, merge: MergeRow) -> list[dict[str, Any]]:
     if merge["base_sha"] is None:
         return []
     found = history.between(services.git, merge["base_sha"], merge["head_sha"])
-    return [{"sha": commit.sha, "subject": commit.subject, "branch": merge["branch"]} for commit in found]
+    return [{"sha": commit.sha, "subject": redact(commit.subject), "branch": merge["branch"]} for commit in found]
 
 
 class Cleanup(BaseModel):

@@ -28,6 +28,7 @@ from corral.server.http.following import follow as follow_task
 from corral.server.http.logtail import FURTHEST, LogPart, Tail, follow
 from corral.server.http.pages import answer
 from corral.server.http.routing import Routes
+from corral.work.agents import record
 from corral.work.tasks import tasks, views
 from corral.work.worktrees import reopening
 
@@ -67,6 +68,13 @@ class Completion(BaseModel):
     result: dict[str, Any] | None = None
     error_message: task_shapes.Reason | None = None
     session_id: task_shapes.Short | None = None
+
+
+class Feedback(BaseModel):
+    """A person's opinion of a task's work: 1 (useless) to 5 (excellent), or words, or both."""
+
+    rating: Annotated[int, Field(ge=1, le=5, strict=True)] | None = None
+    comment: task_shapes.Reason | None = None
 
 
 @router.post("", status_code=201, hot=True)
@@ -216,10 +224,11 @@ async def log(
         current = await services.store.read(lambda conn: tasks.find(conn, row["task_id"]))
         return bool(current["status"] == TaskStatus.RUNNING and current["fencing_token"] == number)
 
+    deadline = time.monotonic() + wait_s
     part = await follow(services, file, offset, wait_s, running, tail=tail)
     if readable and await services.store.read(lambda conn: views.writes_events(conn, row["task_id"], number)):
         while part.text and not (text := stream.readable(part.text)):  # nothing in it for a person
-            part = await follow(services, file, part.next_offset, wait_s, running)
+            part = await follow(services, file, part.next_offset, max(0.0, deadline - time.monotonic()), running)
         part.text = text if part.text else ""
     return part
 
@@ -252,3 +261,10 @@ async def reprioritize(services: Services, task_id: str, body: dict[str, Any]) -
     row = await services.store.write(lambda conn: tasks.reprioritize(conn, task_id, priority, now))
     services.nudge("supervisor")
     return {"task_id": row["task_id"], "priority": row["priority"]}
+
+
+@router.post("/{task_id}/feedback")
+async def feedback(services: Services, task_id: str, body: Feedback) -> dict[str, Any]:
+    """Keep what a person thinks of a task's work; it counts for the agent that did it, and replaces what was said before."""
+    now = services.now()
+    return await services.store.write(lambda conn: record.give_feedback(conn, task_id, body.rating, body.comment, now))

@@ -1,0 +1,148 @@
+"""The files of a template that is an archive or a plain folder. Nothing is unpacked: members are read one by one, with bounds."""
+
+from __future__ import annotations
+
+import http.client
+import stat
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from corral.config.templates.project.parts import MOST_BYTES, MOST_FILES, Part, unsafe_path
+from corral.errors import GitFailed, InvalidInput
+
+MOST_MEMBERS = 20_000
+MOST_ARCHIVE_BYTES = 100_000_000
+DOWNLOAD_S = 30.0
+
+
+def downloaded(url: str, folder: Path) -> Path:
+    """Fetch an archive into a folder.
+
+    Raises:
+        GitFailed: It cannot be fetched.
+    """
+    import urllib.request
+
+    file = folder / "archive"
+    try:
+        with urllib.request.urlopen(url, timeout=DOWNLOAD_S) as answer, file.open("wb") as kept:
+            left = MOST_ARCHIVE_BYTES + 1
+            while left > 0 and (chunk := answer.read(min(left, 1 << 16))):
+                kept.write(chunk)
+                left -= len(chunk)
+    except (OSError, http.client.HTTPException) as error:
+        raise GitFailed(
+            f"The template {url} cannot be fetched: {error}", remedy="Check the address, then try again."
+        ) from error
+    return file
+
+
+def of_archive(file: Path) -> dict[str, Part]:
+    """Read an archive; a single folder that holds everything else, as hosts of git make them, is left out of the paths.
+
+    Raises:
+        InvalidInput: It is no archive, too large, or a member leads out of it.
+    """
+    try:
+        if file.stat().st_size > MOST_ARCHIVE_BYTES:
+            raise _refused(file, f"it is larger than {MOST_ARCHIVE_BYTES // 1_000_000} MB")
+        found = _bounded(file, _zipped(file) if zipfile.is_zipfile(file) else _tarred(file))
+    except (
+        OSError,
+        EOFError,
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        ValueError,
+        RuntimeError,
+    ) as error:
+        raise _refused(file, f"it cannot be read: {error}") from error
+    tops = {path.split("/", 1)[0] for path in found}
+    if len(tops) == 1 and all("/" in path for path in found) and not tops & {".corral", ".claude"}:
+        return {path.split("/", 1)[1]: part for path, part in found.items()}
+    return found
+
+
+def of_folder(folder: Path) -> dict[str, Part]:
+    """Read a plain folder.
+
+    Raises:
+        InvalidInput: It is too large, or cannot be read.
+    """
+    try:
+        return _bounded(folder, _walked(folder))
+    except OSError as error:
+        raise _refused(folder, f"it cannot be read: {error}") from error
+
+
+def _bounded(place: Path, members: Iterator[tuple[str, Part]]) -> dict[str, Part]:
+    found: dict[str, Part] = {}
+    size = 0
+    for path, part in members:
+        if (reason := unsafe_path(path)) is not None:
+            raise _refused(place, f"the path {path!r} {reason}")
+        if path in found:
+            raise _refused(place, f"it has {path!r} twice")
+        size += len(part.data)
+        found[path] = part
+        if size > MOST_BYTES or len(found) > MOST_FILES:
+            raise _refused(place, f"it holds more than {MOST_FILES} files, or more than {MOST_BYTES // 1_000_000} MB")
+    return found
+
+
+def _tarred(file: Path) -> Iterator[tuple[str, Part]]:
+    with tarfile.open(file) as opened:
+        for count, member in enumerate(opened):
+            if count > MOST_MEMBERS:
+                raise ValueError(f"more than {MOST_MEMBERS} members")
+            path = member.name.removeprefix("./")
+            if member.isdir():
+                continue
+            if member.issym() or member.islnk():
+                yield path, Part(member.linkname.encode(errors="surrogateescape"), kind="link")
+            elif not member.isfile():
+                raise ValueError(f"{path!r} is a device or a pipe")
+            elif member.size > MOST_BYTES:
+                raise ValueError(f"{path!r} is larger than {MOST_BYTES // 1_000_000} MB")
+            else:
+                stream = opened.extractfile(member)
+                assert stream is not None
+                yield path, Part(stream.read(MOST_BYTES + 1), bool(member.mode & stat.S_IXUSR))
+
+
+def _zipped(file: Path) -> Iterator[tuple[str, Part]]:
+    with zipfile.ZipFile(file) as opened:
+        members = opened.infolist()
+        if len(members) > MOST_MEMBERS:
+            raise ValueError(f"more than {MOST_MEMBERS} members")
+        for member in members:
+            mode = member.external_attr >> 16
+            if member.is_dir():
+                continue
+            if member.file_size > MOST_BYTES:
+                raise ValueError(f"{member.filename!r} is larger than {MOST_BYTES // 1_000_000} MB")
+            with opened.open(member) as stream:
+                data = stream.read(MOST_BYTES + 1)
+            kind: Part = Part(data, kind="link") if stat.S_ISLNK(mode) else Part(data, bool(mode & stat.S_IXUSR))
+            yield member.filename.removeprefix("./"), kind
+
+
+def _walked(folder: Path) -> Iterator[tuple[str, Part]]:
+    for file in sorted(folder.rglob("*")):
+        path = file.relative_to(folder)
+        if ".git" in path.parts:
+            continue
+        mode = file.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            yield path.as_posix(), Part(str(file.readlink()).encode(errors="surrogateescape"), kind="link")
+        elif stat.S_ISREG(mode):
+            if file.stat().st_size > MOST_BYTES:
+                raise _refused(folder, f"{path} is larger than {MOST_BYTES // 1_000_000} MB")
+            yield path.as_posix(), Part(file.read_bytes(), bool(mode & stat.S_IXUSR))
+        elif not stat.S_ISDIR(mode):
+            raise _refused(folder, f"{path} is a device or a pipe")
+
+
+def _refused(place: Path, reason: str) -> InvalidInput:
+    return InvalidInput(f"{place} is no template: {reason}.", remedy="Nothing was installed. Name another template.")

@@ -1,0 +1,236 @@
+"""A bare repository of Corral's own that keeps what was fetched of one template.
+
+Its objects are named by their content, so that git itself proves that nothing in it was changed since. Its settings are written
+again before each use: nothing in the folder can make git run anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from corral.config.templates.project.parts import MOST_BYTES, MOST_FILES, Part, Parts, is_part
+from corral.errors import GitFailed, InvalidInput, NotFound, NotTrusted
+from corral.git.process.command import Git, Result, with_credentials
+from corral.git.process.process import Growth, folder_size
+from corral.git.remote.address import Address
+from corral.git.remote.signatures import require_signer
+from corral.git.remote.versions import Choice
+
+TRIES = 3
+FETCH_S = 180.0
+MOST_ON_DISK = 200_000_000
+"""Bytes that a fetch may bring; a template is text."""
+_MOST_LISTED = 32_000_000
+_SETTINGS = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
+_FINAL = re.compile(
+    r"not found|does not exist|Authentication failed|could not read Username|Permission denied|Host key verification"
+    r"|not appear to be a git repository|transport '.*' not allowed|dubious ownership|couldn't find remote ref|not our ref"
+    r"|wrote more than \d+ bytes|did not finish within|fsck error|badTree|unadvertised object"
+)
+"""Failures that another try does not change."""
+_NO_REPLACEMENTS = {"GIT_NO_REPLACE_OBJECTS": "1"}
+_EPOCH = {f"GIT_{who}_{what}": said for who in ("AUTHOR", "COMMITTER") for what, said in (
+    ("NAME", "template"), ("EMAIL", "template@localhost"), ("DATE", "1970-01-01T00:00:00Z"))}  # fmt: skip
+
+
+class TemplateStore:
+    """All that was fetched of one template.
+
+    Args:
+        folder: The bare repository; made if it is missing.
+        pause: Wait some seconds between two tries.
+    """
+
+    def __init__(self, folder: Path, pause: Callable[[float], None]) -> None:
+        self._folder, self._pause = folder, pause
+        self._git = Git(folder)
+        if not (folder / "HEAD").exists():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._git.check("init", "--quiet", "--bare", "--template=", str(folder))
+        (folder / "config").write_text(_SETTINGS, encoding="utf-8")
+        for name in ("objects/info/alternates", "info/grafts", "config.worktree"):
+            (folder / name).unlink(missing_ok=True)
+        self._forget_partial()
+
+    def remote_refs(self, address: Address) -> dict[str, str]:
+        """The refs of the template's repository, by name.
+
+        Raises:
+            GitFailed: It cannot be reached.
+        """
+        done = self._ask(address, "ls-remote", "--quiet", "--", address.url)
+        pairs = (line.split("\t", 1) for line in done.text.splitlines() if "\t" in line)
+        return {name: sha for sha, name in pairs}
+
+    def fetch(self, address: Address, choice: Choice) -> str:
+        """Fetch one version without its history, and return its commit.
+
+        Raises:
+            GitFailed: It cannot be fetched, or is too large.
+            NotFound: There is no such commit.
+        """
+        if choice.ref:
+            kept = f"refs/corral/{choice.kind}/{choice.name}"
+            try:
+                self._fetch(address, "--depth=1", f"+{choice.ref}:{kept}")
+                return self.commit_of(kept)
+            except GitFailed:
+                if choice.kind != "commit":
+                    raise
+        # Not every server gives a commit by its name: then all branches and tags are looked through.
+        self._fetch(address, "+refs/heads/*:refs/corral/all/heads/*", "+refs/tags/*:refs/corral/all/tags/*")
+        found = self._git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{choice.name}^{{commit}}")
+        if not found.ok:
+            raise NotFound(
+                f"The template has no commit {choice.name!r}.", remedy="Name a commit on one of its branches, in full."
+            )
+        return found.text.strip()
+
+    def commit_of(self, ref: str) -> str:
+        """The commit of a ref that was fetched."""
+        return self._git.must("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}", env=_NO_REPLACEMENTS)
+
+    def has(self, commit: str) -> bool:
+        """Whether a commit was fetched."""
+        return self._git.run("cat-file", "-e", f"{commit}^{{commit}}", env=_NO_REPLACEMENTS).ok
+
+    def has_tag(self, name: str) -> bool:
+        """Whether a tag was fetched by its name."""
+        return self._git.run("show-ref", "--verify", "--quiet", f"refs/corral/tag/{name}").ok
+
+    def signer(self, commit: str, tag: str | None, allowed: Path) -> str:
+        """Whose signature a commit, or the tag by which it was fetched, has.
+
+        Raises:
+            NotTrusted: See :func:`~corral.git.remote.signatures.require_signer`.
+        """
+        return require_signer(self._git, commit, f"refs/corral/tag/{tag}" if tag else None, allowed)
+
+    def prove(self) -> None:
+        """Let git compare every object with its name.
+
+        Raises:
+            NotTrusted: Something was changed.
+        """
+        done = self._git.run(
+            "fsck", "--full", "--no-dangling", "--no-progress", timeout_s=FETCH_S, env=_NO_REPLACEMENTS
+        )
+        if not done.ok:
+            raise NotTrusted(
+                "The cached copy of the template was changed or is damaged.",
+                cause=f"git fsck: {done.stderr.strip()[:300] or done.text.strip()[:300]}",
+                remedy="Nothing was installed. `corral template cache --clear`, then try again: the template is fetched again.",
+            )
+
+    def keep(self, parts: Parts) -> str:
+        """Store files as a commit that is the same for the same files; for an archive or a folder."""
+        index = self._folder / "corral.index"
+        index.unlink(missing_ok=True)
+        lines = []
+        for path, part in sorted(parts.items()):
+            mode = {"link": "120000", "submodule": "160000"}.get(part.kind, "100755" if part.executable else "100644")
+            sha = self._git.must("hash-object", "-w", "--no-filters", "--stdin", input=part.data)
+            lines.append(f"{mode} {sha}\t{path}\0")
+        self._git.check("update-index", "-z", "--index-info", input="".join(lines).encode(), index_file=index)
+        tree = self._git.must("write-tree", index_file=index)
+        index.unlink(missing_ok=True)
+        commit = self._git.must("commit-tree", tree, input=b"template\n", env=_EPOCH)
+        self._git.check("update-ref", f"refs/corral/commit/{commit}", commit)
+        return commit
+
+    def read(self, commit: str, subfolder: str = "") -> dict[str, Part]:
+        """The parts of a template in a commit.
+
+        Raises:
+            InvalidInput: There are too many, or they are too large.
+            NotFound: There is no such subfolder.
+        """
+        listed = self._listed(commit, subfolder)
+        files = {path: entry for path, entry in listed.items() if entry[0] != "160000"}
+        if len(listed) > MOST_FILES or sum(size for _, _, size in files.values()) > MOST_BYTES:
+            raise InvalidInput(
+                f"The template has more than {MOST_FILES} files, or more than {MOST_BYTES // 1_000_000} MB of them.",
+                remedy="Nothing was installed. Name another template, or a #SUBFOLDER.",
+            )
+        contents = self._contents([sha for _, sha, _ in files.values()])
+        parts = {
+            path: Part(contents[sha], mode == "100755", "link" if mode == "120000" else "file")
+            for path, (mode, sha, _) in files.items()
+        }
+        return {**parts, **{path: Part(b"", kind="submodule") for path in listed if path not in files}}
+
+    def _listed(self, commit: str, subfolder: str) -> dict[str, tuple[str, str, int]]:
+        tree = f"{commit}:{subfolder}" if subfolder else commit
+        done = self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", tree, most=_MOST_LISTED, env=_NO_REPLACEMENTS)
+        if not done.ok:
+            raise NotFound(f"The template has no folder {subfolder!r}.", remedy="Name a folder that this version has.")
+        found = {}
+        for line in done.names:
+            facts, path = line.split("\t", 1)
+            mode, _, sha, size = facts.split()
+            if is_part(path):
+                found[path] = (mode, sha, 0 if size == "-" else int(size))
+        return found
+
+    def _contents(self, shas: list[str]) -> dict[str, bytes]:
+        wanted = sorted(set(shas))
+        done = self._git.check(
+            "cat-file", "--batch", input="".join(f"{sha}\n" for sha in wanted).encode(), env=_NO_REPLACEMENTS
+        )
+        found, at = {}, 0
+        for sha in wanted:
+            end = done.stdout.index(b"\n", at)
+            size = int(done.stdout[at:end].split()[2])
+            found[sha] = done.stdout[end + 1 : end + 1 + size]
+            at = end + size + 2
+        return found
+
+    def _forget_partial(self) -> None:
+        """Delete what a killed fetch left; the cache's lock keeps others away."""
+        for file in (self._folder / "objects" / "pack").glob("tmp_*"):
+            file.unlink(missing_ok=True)
+
+    def _fetch(self, address: Address, *what: str) -> None:
+        flags, specs = ([what[0]], what[1:]) if what[0].startswith("--") else ([], what)
+        quiet = ["--quiet", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance", "--no-write-fetch-head"]
+        self._ask(address, "fetch", *quiet, *flags, "--", address.url, *specs)
+
+    def _ask(self, address: Address, *args: str) -> Result:
+        """Speak to the template's repository: three tries, a second and two apart."""
+        config = _bounded(address.transport)
+        for attempt in range(1, TRIES + 1):
+            done = self._git.run(
+                *args, timeout_s=FETCH_S, env=with_credentials(), config=config, most=_MOST_LISTED,
+                growth=Growth(self._folder, folder_size(self._folder) + MOST_ON_DISK),
+            )  # fmt: skip
+            if done.ok:
+                return done
+            self._forget_partial()
+            if _FINAL.search(done.stderr) or attempt == TRIES:
+                raise _unreachable(address, done, attempt)
+            self._pause(float(2 ** (attempt - 1)))
+        raise AssertionError("unreachable")
+
+
+def _bounded(transport: str) -> Mapping[str, str]:
+    return {
+        "protocol.allow": "never",
+        f"protocol.{transport}.allow": "always",
+        "fetch.fsckObjects": "true",
+        "fetch.unpackLimit": "1",
+        "http.lowSpeedLimit": "1000",
+        "http.lowSpeedTime": "30",
+    }
+
+
+def _unreachable(address: Address, done: Result, tries: int) -> GitFailed:
+    failed = done.failure()
+    said = failed.message.partition(": ")[2] if "killed" not in done.stderr else done.stderr.splitlines()[0]
+    return GitFailed(
+        f"The template {address.url} cannot be fetched ({'1 try' if tries == 1 else f'{tries} tries'}): {said}",
+        cause="The address is wrong, the network or the server is down, or the server wants credentials.",
+        remedy="Nothing was installed. Check the address with `git ls-remote`, then try again.",
+        details=failed.details,
+    )

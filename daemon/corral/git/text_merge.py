@@ -1,0 +1,30 @@
+"""Merge the lines of three versions of a file, as git does."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from corral.config.templates.project.plan import TextMerge
+from corral.git.process.command import Git
+
+_MOST_CONFLICTS = 127
+
+
+def merge_text(git: Git, base: bytes, mine: bytes, theirs: bytes) -> TextMerge:
+    """Merge; places that both sides changed are marked.
+
+    Raises:
+        GitFailed: Git cannot do it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / name for name in ("mine", "base", "theirs")]
+        for file, data in zip(files, (mine, base, theirs), strict=True):
+            file.write_bytes(data)
+        labels = ("-L", "yours", "-L", "as installed", "-L", "new version")
+        done = git.run("merge-file", "-p", "--diff3", *labels, *map(str, files))
+    if 0 <= done.rc <= _MOST_CONFLICTS:
+        return TextMerge(done.stdout, done.rc)
+    if "binary" in done.stderr:
+        return TextMerge(mine, None)
+    raise done.failure()

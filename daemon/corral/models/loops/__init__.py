@@ -1,0 +1,1 @@
+"""Loops: what is repeated, and until when."""

@@ -1,0 +1,1 @@
+"""Sending the traces of tasks to an OpenTelemetry collector."""

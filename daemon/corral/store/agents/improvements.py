@@ -1,0 +1,37 @@
+"""SQL for improvements of agent definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from corral.store.engine.fetch import fetch_all, fetch_first
+from corral.store.rows.agents import ImprovementRow
+from corral.store.schema_project import agent_improvements
+
+_i = agent_improvements.c
+
+
+def add(conn: Connection, row: ImprovementRow) -> None:
+    """Insert an improvement."""
+    conn.execute(insert(agent_improvements).values(**row))
+
+
+def running(conn: Connection) -> list[ImprovementRow]:
+    """The improvements that have not ended."""
+    query = select(agent_improvements).where(_i.ended_at.is_(None)).order_by(_i.created_at)
+    return fetch_all(conn, query, ImprovementRow)
+
+
+def newest(conn: Connection, agent: str) -> ImprovementRow | None:
+    """The newest improvement of an agent."""
+    query = select(agent_improvements).where(_i.agent == agent).order_by(_i.created_at.desc()).limit(1)
+    return fetch_first(conn, query, ImprovementRow)
+
+
+def advance(conn: Connection, improvement_id: str, from_state: str, values: Mapping[str, Any]) -> bool:
+    """Change an improvement; False: it is in another state."""
+    where = (_i.improvement_id == improvement_id, _i.state == from_state)
+    return conn.execute(update(agent_improvements).where(*where).values(**values)).rowcount == 1

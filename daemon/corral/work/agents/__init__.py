@@ -1,0 +1,1 @@
+"""The record of agents: versions of their definitions, and what their work came to."""

@@ -1,0 +1,241 @@
+"""After the worker of an iteration: commit and evaluate its work, and close its attempt.
+
+Invariant: only the criteria say that a loop has converged, never the work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from corral.config.links import make_own_folder
+from corral.git import diffs, refs
+from corral.git.land import candidates
+from corral.models.crash import crash_point
+from corral.models.identifiers import new_id
+from corral.models.instants import iso
+from corral.models.loops.spec import CONDITION_FAILED, Verdict
+from corral.models.payload import Payload
+from corral.observe.redaction import redact
+from corral.runners.protocol import Finished, HasApiAccess
+from corral.store.rows import required
+from corral.store.rows.loops import IterationRow
+from corral.store.rows.tasks import TaskRow, WorktreeRow
+from corral.store.tasks import attempts as attempt_rows
+from corral.work.loops import checkpoints, continuing, conversations, evaluating
+from corral.work.loops.checkpoints import pin, start_sha
+from corral.work.loops.criteria.place import Evaluation, Place, Unwanted
+from corral.work.loops.history import OWN_KINDS, Past, bounds, feedback, read_record
+from corral.work.tasks.attempts import INTERRUPTED, CollectedWork, Ending
+from corral.work.workers.collect import settle
+from corral.work.worktrees.allocation import WorktreeContext, environment
+from corral.work.worktrees.provision import Provisioned
+
+MOST_JUDGED = 100_000
+"""Bytes of a patch that a judge sees."""
+MOST_SAID = 10_000
+"""Characters of a worker's result that a judge sees."""
+
+
+def close(
+    grounds: WorktreeContext,
+    past: Past,
+    task: TaskRow,
+    worktree: WorktreeRow,
+    finished: Finished,
+    usage: Payload,
+    *,
+    elapsed_s: Callable[[], float],
+    is_unwanted: Callable[[], bool],
+    api: HasApiAccess | None = None,
+) -> Ending:
+    """Commit what an iteration made, evaluate it, and say how its attempt ends: converged, going on, or at a limit.
+
+    Args:
+        finished: How its worker ended; one that failed is an iteration that has not converged.
+        usage: The usage of its worker.
+        elapsed_s: Seconds since the iteration began.
+        is_unwanted: Whether the evaluation is not needed any more.
+        api: Asks the Messages API for judges.
+
+    Raises:
+        PathReplaced: Something else stands in the worktree's place.
+        CorralError: Git refused; the worktree is as it was.
+    """
+    start = start_sha(past, worktree["base_sha"])
+    head = settle(grounds, task, worktree)
+    if isinstance(head, Ending):
+        return _without(head, finished, usage)
+    crash_point("loop.committed")
+    try:
+        found = _evaluations(grounds, past, task, worktree, finished, (start, head), elapsed_s, is_unwanted, api)
+    except Unwanted:
+        return Ending(False, INTERRUPTED, "Its evaluation was stopped.", usage=usage)
+    crash_point("loop.evaluated")
+    verdict = evaluating.together((one.verdict for one in found if one.kind not in OWN_KINDS), any_=past.spec.any)
+    if any(one.kind in OWN_KINDS for one in found) and verdict in (Verdict.CONVERGED, Verdict.INCONCLUSIVE):
+        verdict = Verdict.NOT_CONVERGED
+    held = conversations.recorded(*continuing.thread_of(grounds, task, past), usage)
+    usage = _with_judges(usage, found)
+    row = _row(grounds, past, task, finished, found, (start, head), verdict, usage, elapsed_s(), held)
+    pin(grounds, past, row)
+    crash_point("loop.pinned")
+    return _ending(grounds, past.with_row(row), worktree, task, finished, usage)
+
+
+def _without(ending: Ending, finished: Finished, usage: Payload) -> Ending:
+    return Ending(False, ending.error_code, ending.error_message, False, finished.result, usage)
+
+
+def _evaluations(
+    grounds: WorktreeContext,
+    past: Past,
+    task: TaskRow,
+    worktree: WorktreeRow,
+    finished: Finished,
+    span: tuple[str, str],
+    elapsed_s: Callable[[], float],
+    is_unwanted: Callable[[], bool],
+    api: HasApiAccess | None,
+) -> list[Evaluation]:
+    found: list[Evaluation] = []
+    if not finished.success:
+        found.append(Evaluation("work", Verdict.NOT_CONVERGED, finished.exit_code, str(finished.error_message)))
+    if past.returned is not None and (why := checkpoints.conflict(grounds, task, span[1])) is not None:
+        found.append(Evaluation("landing", Verdict.NOT_CONVERGED, None, why))
+    left_s = bounds(grounds.settings().loops, past.spec).timeout_s - past.elapsed_s - elapsed_s()
+    if left_s <= 0:
+        text = "The time of the loop was over before it could be evaluated."
+        return [*found, *(Evaluation(one.kind, Verdict.INCONCLUSIVE, None, text) for one in past.spec.until)]
+    folder = make_own_folder(grounds.project.logs_dir / "tasks" / task["task_id"], grounds.project.root)
+    marks = {"CORRAL_TASK_ID": task["task_id"], "CORRAL_ITERATION": str(past.next_iteration)}
+    provided = Provisioned(**worktree["provision"])
+    place = Place(
+        worktree=Path(worktree["path"]),
+        environ=os.environ,
+        added={**environment(grounds, Path(worktree["path"]), provided), **marks},
+        logs=folder,
+        label=f"{task['fencing_token']}.criterion",
+        timeout_s=min(left_s, grounds.settings().loops.criterion_timeout_s),
+        is_unwanted=is_unwanted,
+        facts={
+            "task_id": task["task_id"],
+            "title": task["title"],
+            "iteration": past.next_iteration,
+            "result": finished.result,
+            "base_sha": span[0],
+            "head_sha": span[1],
+            "last_evaluation": read_record(past.checkpoint)["evaluations"] if past.checkpoint else [],
+        },
+    )
+    place = replace(
+        place,
+        work=lambda: _work(grounds, past, task, finished, span),
+        worker_model=grounds.db.read(lambda conn: attempt_rows.model_of(conn, task["task_id"], task["fencing_token"])),
+        judge_model=grounds.settings().loops.judge_model,
+        access=place.access if api is None else api.access,
+    )
+    return [*found, *evaluating.evaluate(past.spec, place)]
+
+
+def _origin(grounds: WorktreeContext, past: Past, task: TaskRow, start: str, head: str) -> str:
+    """The commit since which the loop's changes count: where it began, or the newest of its target that is merged in."""
+    tip = refs.read(grounds.repo, refs.branch_ref(required(task["target"])))
+    common = refs.merge_base(grounds.repo, tip, head) if tip is not None and past.returned is not None else None
+    return common or past.loop["base_sha"] or start
+
+
+def _work(grounds: WorktreeContext, past: Past, task: TaskRow, finished: Finished, span: tuple[str, str]) -> str:
+    """The material of a judge: all that the loop has changed so far, and the report of its last worker."""
+    changed = diffs.between(grounds.repo, _origin(grounds, past, task, span[0], span[1]), span[1], most=MOST_JUDGED)
+    cut = "\n(The rest of the change is not shown.)" if changed.truncated else ""
+    said = json.dumps(finished.result, ensure_ascii=False)[:MOST_SAID]
+    return redact(f"The change as a patch:\n{changed.patch}{cut}\n\nThe report of the worker:\n{said}")
+
+
+def _with_judges(usage: Payload, found: list[Evaluation]) -> Payload:
+    """The use of the worker and of those that judged its work."""
+    total = dict(usage)
+    for one in found:
+        for name, number in one.usage.items():
+            total[name] = total.get(name, 0) + number
+    return total
+
+
+def _row(
+    grounds: WorktreeContext,
+    past: Past,
+    task: TaskRow,
+    finished: Finished,
+    found: list[Evaluation],
+    span: tuple[str, str],
+    verdict: Verdict,
+    usage: Payload,
+    duration_s: float,
+    conversation: Payload | None,
+) -> IterationRow:
+    said = [{**asdict(one), "verdict": str(one.verdict), "usage": dict(one.usage)} for one in found]
+    record: dict[str, Any] = {
+        "evaluations": said,
+        "result": finished.result,
+        "usage": usage,
+        "conversation": conversation,
+        "feedback": feedback(past, bounds(grounds.settings().loops, past.spec)),
+    }
+    now = grounds.clock()
+    return IterationRow(
+        task_id=task["task_id"],
+        iteration=past.next_iteration,
+        attempt=task["fencing_token"],
+        session_id=required(task["session_id"]),
+        base_sha=span[0],
+        head_sha=span[1],
+        verdict=str(verdict),
+        is_success=finished.success,
+        record=json.dumps(record),
+        duration_s=round(duration_s, 3),
+        started_at=task["started_at"] or iso(now),
+        ended_at=iso(now),
+    )
+
+
+def _ending(
+    grounds: WorktreeContext, past: Past, worktree: WorktreeRow, task: TaskRow, finished: Finished, usage: Payload
+) -> Ending:
+    """How the attempt of the newest iteration ends."""
+    row = past.rows[-1]
+    result = {**summary(past), "last": finished.result}
+    if row["verdict"] == Verdict.CONVERGED.value:
+        landing = _to_land(grounds, past, worktree, task, row["head_sha"])
+        return Ending(True, result=result, usage=usage, to_land=landing, iteration=row)
+    if row["verdict"] == Verdict.FAILED.value:
+        over: tuple[str, str] | None = (CONDITION_FAILED, "A condition of the loop said that it has failed.")
+    else:
+        over = past.end(bounds(grounds.settings().loops, past.spec))
+    if over is None:
+        return Ending(False, result=result, usage=usage, iteration=row, goes_on=True)
+    best = past.best()
+    lands = _to_land(grounds, past, worktree, task, best["head_sha"]) if past.spec.land_best and best else None
+    return Ending(False, *over, retryable=False, result=result, usage=usage, iteration=row, to_land=lands)
+
+
+def summary(past: Past) -> Payload:
+    """The iterations so far, for the task's result."""
+    best = past.best()
+    found = best and {"iteration": best["iteration"], "head_sha": best["head_sha"], "verdict": best["verdict"]}
+    return {"iterations": past.next_iteration - 1, "best": found}
+
+
+def _to_land(
+    grounds: WorktreeContext, past: Past, worktree: WorktreeRow, task: TaskRow, head: str
+) -> CollectedWork | None:
+    base = _origin(grounds, past, task, worktree["base_sha"], head)
+    if head == base or not past.spec.land:
+        return None
+    merge_id = new_id()
+    candidates.hold(grounds.repo, merge_id, head)
+    return CollectedWork(merge_id, required(worktree["branch"]), required(task["target"]), base, head)

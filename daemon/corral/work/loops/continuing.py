@@ -1,0 +1,103 @@
+"""Before an iteration: the worktree that it goes on in, and its feedback."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from corral.config.links import make_own_folder
+from corral.errors import CorralError, GitFailed
+from corral.models.states import TERMINAL_TASKS, WorktreePurpose, WorktreeState
+from corral.observe.logs import logger
+from corral.runners.process import open_private
+from corral.store.rows.tasks import TaskRow, WorktreeRow
+from corral.store.tasks import attempts as attempt_rows
+from corral.store.tasks import tasks
+from corral.store.tasks import worktrees as worktree_rows
+from corral.work.loops import conversations
+from corral.work.loops.conversations import Thread
+from corral.work.loops.history import Past, bounds, feedback
+from corral.work.worktrees import ownership
+from corral.work.worktrees.allocation import WorktreeContext, roll_back
+from corral.work.worktrees.provision import Provisioned
+
+log = logger("loops")
+
+
+def kept_worktree(grounds: WorktreeContext, task: TaskRow, past: Past | None) -> tuple[WorktreeRow, Provisioned] | None:
+    """The worktree that the iterations before worked in, if it is as the last one left it; else None, and it is given back."""
+    worktree_id = grounds.kept.pop(task["task_id"], None)
+    row = worktree_id and grounds.db.read(lambda conn: worktree_rows.get(conn, worktree_id))
+    if not row or row["state"] != WorktreeState.READY or past is None:
+        return None
+    try:
+        head = ownership.prove(grounds, row).head()
+        if past.checkpoint is not None and head == past.checkpoint["head_sha"]:
+            return row, Provisioned(**row["provision"])
+    except CorralError as error:
+        log.warning("worktree_not_continued", task_id=task["task_id"], worktree=row["name"], reason=error.message)
+    roll_back(grounds, row)
+    return None
+
+
+def go_on_in(conn: Connection, worktree: WorktreeRow, session_id: str | None) -> WorktreeRow:
+    """The next iteration's session works in the worktree now."""
+    row = worktree_rows.transition(
+        conn, worktree["worktree_id"], (WorktreeState.READY,), {"session_id": session_id, "note": None}
+    )
+    if row is None:
+        raise GitFailed(f"The worktree {worktree['name']} is being removed.")
+    return row
+
+
+def keep(grounds: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> None:
+    """Keep a worktree for the next iteration, as long as this daemon lives."""
+    grounds.kept[task["task_id"]] = worktree["worktree_id"]
+
+
+def forsaken(grounds: WorktreeContext, conn: Connection) -> list[WorktreeRow]:
+    """The kept worktrees whose task has ended, and will have no next iteration."""
+    ended = [key for key in list(grounds.kept) if _has_ended(conn, key)]
+    ids = [found for key in ended if (found := grounds.kept.pop(key, None)) is not None]
+    rows = worktree_rows.listing(conn, states=(WorktreeState.READY,), purposes=(WorktreePurpose.TASK,)) if ids else []
+    return [row for row in rows if row["worktree_id"] in ids]
+
+
+def _has_ended(conn: Connection, task_id: str) -> bool:
+    row = tasks.get(conn, task_id)
+    return row is None or row["status"] in TERMINAL_TASKS
+
+
+def thread_of(grounds: WorktreeContext, task: TaskRow, past: Past) -> tuple[Thread, tuple[str | None, str | None]]:
+    """The conversation of a task's current attempt, and who holds it: a runner and an agent."""
+    rows = grounds.db.read(lambda conn: attempt_rows.of_task(conn, task["task_id"]))
+    who = next(((one["runner"], one["agent"]) for one in rows if one["number"] == task["fencing_token"]), (None, None))
+    folder = grounds.project.logs_dir / "tasks" / task["task_id"]
+    return conversations.thread(past, rows, task["fencing_token"], who, folder), who
+
+
+def told(
+    grounds: WorktreeContext, task: TaskRow, past: Past, worktree: Path, used: Thread
+) -> tuple[str, dict[str, str]]:
+    """The last evaluation: as text for a prompt, and as variables for a command.
+
+    Args:
+        used: The conversation in which it is told.
+    """
+    text = feedback(past, bounds(grounds.settings().loops, past.spec))
+    text = "\n\n".join(part for part in (conversations.introduction(used, worktree), text) if part)
+    folder = make_own_folder(grounds.project.logs_dir / "tasks" / task["task_id"], grounds.project.root)
+    file = folder / f"{task['fencing_token']}.feedback.txt"
+    with os.fdopen(open_private(file, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as output:
+        output.write(f"{text}\n" if text else "")
+    return text, {"CORRAL_ITERATION": str(past.next_iteration), "CORRAL_FEEDBACK_FILE": str(file)}
+
+
+def time_left_s(grounds: WorktreeContext, past: Past | None, own_s: float | None) -> float | None:
+    """The time limit of an attempt: its task's own, and what is left of its loop's."""
+    if past is None:
+        return own_s
+    left_s = max(1.0, bounds(grounds.settings().loops, past.spec).timeout_s - past.elapsed_s)
+    return left_s if own_s is None else min(own_s, left_s)

@@ -1,0 +1,83 @@
+"""The conversation of a loop's agent: each iteration goes on in a copy of the last one, or in a new one if that is lost. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from corral.models.blame import CONVERSATION_LOST
+from corral.models.states import RunnerName
+from corral.runners.protocol import PastConversation, Usage
+from corral.store.rows.tasks import AttemptRow
+from corral.work.loops.history import Past, read_record
+
+_HOLD_ONE = (RunnerName.CLAUDE.value, RunnerName.ANTHROPIC.value)
+_OTHER_AGENT = "The one of iteration {iteration} was held by another agent or runner."
+
+
+@dataclass(frozen=True)
+class Thread:
+    """The conversation of an attempt.
+
+    Attributes:
+        resumes: The one that it goes on in; None: a new one.
+        continues: The iteration that held that one.
+        lost: Why it does not go on in the one of the last iteration, which had one.
+    """
+
+    resumes: PastConversation | None = None
+    continues: int | None = None
+    lost: str | None = None
+
+
+def file_of(folder: Path, attempt: int) -> Path:
+    """The file of the conversation of an attempt, where its runner keeps it itself; it is sealed as a log is."""
+    return folder / f"{attempt}.conversation.log"
+
+
+def thread(
+    past: Past, attempts: Sequence[AttemptRow], number: int, who: tuple[str | None, str | None], folder: Path
+) -> Thread:
+    """The conversation of an attempt: the same at its start and at its end.
+
+    Args:
+        number: The attempt.
+        who: Its runner, and its agent.
+        folder: Holds the logs of its task.
+    """
+    last = past.checkpoint
+    held = read_record(last).get("conversation") if last is not None else None
+    if last is None or not isinstance(held, Mapping) or who[0] not in _HOLD_ONE:
+        return Thread()
+    if (held.get("runner"), held.get("agent")) != who:
+        return Thread(lost=_OTHER_AGENT.format(iteration=last["iteration"]))
+    for one in attempts:
+        if last["attempt"] < one["number"] < number and one["error_code"] == CONVERSATION_LOST:
+            return Thread(lost=one["error_message"] or "It could not be resumed.")
+    usage = Usage(**{name: held["usage"].get(name, 0) for name in asdict(Usage())})
+    conversation = PastConversation(last["session_id"], file_of(folder, last["attempt"]), usage)
+    return Thread(conversation, continues=last["iteration"])
+
+
+def recorded(used: Thread, who: tuple[str | None, str | None], usage: Mapping[str, Any]) -> dict[str, Any] | None:
+    """It for the record of an iteration; None: its runner holds none.
+
+    Args:
+        usage: Of the worker of the iteration alone.
+    """
+    if who[0] not in _HOLD_ONE:
+        return None
+    before = asdict(used.resumes.usage) if used.resumes else {}
+    total = {name: before.get(name, 0) + usage.get(name, 0) for name in asdict(Usage())}
+    return {"runner": who[0], "agent": who[1], "continues": used.continues, "lost": used.lost, "usage": total}
+
+
+def introduction(used: Thread, worktree: Path) -> str:
+    """The text that begins the feedback to its agent; empty where nothing is to be said."""
+    if used.resumes is not None:
+        return f"Go on with the task in this conversation. You work in the folder {worktree}: another one that it names is gone."
+    return (
+        f"The conversation of the iterations before is lost, and this text has to do: {used.lost}" if used.lost else ""
+    )

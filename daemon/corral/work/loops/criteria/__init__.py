@@ -1,0 +1,1 @@
+"""The criteria of loops: a module per kind, each with ``evaluate``."""

@@ -1,0 +1,77 @@
+"""The criterion ``judge``: Claude says whether the work meets a rubric; never the model that did the work, unless told so."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from corral.models.loops.spec import JudgeCriterion, Verdict
+from corral.runners.messages.usage import LATEST
+from corral.work.loops.criteria.place import Evaluation, Place, last_lines
+
+MODELS = (LATEST["opus"], LATEST["sonnet"])
+"""The judges, where neither the criterion nor the settings name one: the first that did not do the work."""
+SILENCE_S = 60.0
+# Isolated: neither the worktree nor a variable may put another module in place of its own.
+_START = "import sys; sys.path += sys.argv[1:]; from corral.runners.messages.judge import main; main()"
+
+
+def evaluate(criterion: JudgeCriterion, place: Place) -> Evaluation:
+    """Let the model vote on the work."""
+    model, refusal = _model(criterion, place)
+    if refusal:
+        return Evaluation("judge", Verdict.INCONCLUSIVE, None, refusal)
+    access = place.access()
+    order = {
+        "model": model,
+        "rubric": criterion.rubric,
+        "work": place.work(),
+        "votes": criterion.votes,
+        "silence_s": SILENCE_S,
+        "api_key": access.api_key,
+        "base_url": access.base_url,
+    }
+    argv = [sys.executable, "-I", "-c", _START, *access.folders]
+    ran = place.run(argv, criterion.timeout_s, said=json.dumps(order).encode())
+    found = _answer(ran.output) if not ran.reason and ran.exit_code == 0 else None
+    if found is None:
+        text = ran.reason or "The judge ended without an answer."
+        return Evaluation("judge", Verdict.INCONCLUSIVE, None, f"{text}\n{last_lines(ran.output, 3)}".strip())
+    return _counted(criterion, model, found)
+
+
+def _model(criterion: JudgeCriterion, place: Place) -> tuple[str, str]:
+    """The model that judges, and why none can."""
+    worker = LATEST.get(place.worker_model or "", place.worker_model)
+    named = criterion.model or place.judge_model
+    if named is None:
+        return next((model for model in MODELS if model != worker), MODELS[0]), ""
+    model = LATEST.get(named, named)
+    if model == worker and not criterion.same_model:
+        return model, f"{model} did the work, and does not judge it. Name another `model`, or set `same_model: true`."
+    return model, ""
+
+
+def _answer(output: str) -> dict[str, Any] | None:
+    """The last line, which is the answer."""
+    try:
+        found = json.loads((output.splitlines() or [""])[-1])
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and {"votes", "errors", "usage"} <= found.keys() else None
+
+
+def _counted(criterion: JudgeCriterion, model: str, found: dict[str, Any]) -> Evaluation:
+    votes, usage = found["votes"], found["usage"]
+    meeting = sum(bool(vote["meets"]) for vote in votes)
+    against = len(votes) - meeting
+    said = "\n".join(f"- {'meets' if vote['meets'] else 'does not meet'} it: {vote['reasons']}" for vote in votes)
+    faults = "\n".join(f"- no vote: {text}" for text in found["errors"])
+    verdict = Verdict.INCONCLUSIVE
+    if max(meeting, against) > criterion.votes / 2:
+        verdict = Verdict.CONVERGED if meeting > against else Verdict.NOT_CONVERGED
+    score = sum(vote["score"] for vote in votes) / len(votes) if votes else None
+    value = {"model": model, "meet": meeting, "do_not": against, "asked": criterion.votes, "score": score}
+    head = f"{model}: {meeting} of {criterion.votes} votes say that it meets the rubric."
+    return Evaluation("judge", verdict, value, "\n".join(filter(None, (head, said, faults))), score, usage)

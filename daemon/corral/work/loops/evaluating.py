@@ -1,0 +1,56 @@
+"""Evaluate all criteria of an iteration, and what they say together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from corral.errors import CorralError
+from corral.models.loops.spec import LoopSpec, Verdict
+from corral.observe.logs import logger
+from corral.observe.redaction import redact
+from corral.work.loops.criteria import custom, judge, suite, threshold
+from corral.work.loops.criteria.place import Evaluation, Place
+
+log = logger("loops")
+
+Evaluate = Callable[[Any, Place], Evaluation]
+KINDS: Mapping[str, Evaluate] = MappingProxyType(
+    {"tests": suite.evaluate, "threshold": threshold.evaluate, "custom": custom.evaluate, "judge": judge.evaluate}
+)
+
+
+def evaluate(spec: LoopSpec, place: Place, kinds: Mapping[str, Evaluate] = KINDS) -> list[Evaluation]:
+    """Ask each criterion; an error of one is inconclusive.
+
+    Raises:
+        Unwanted: The evaluation was stopped.
+    """
+    found: list[Evaluation] = []
+    for criterion in spec.until:
+        try:
+            one = kinds[criterion.kind](criterion, place)
+        except (CorralError, OSError, ValueError) as error:
+            said = error.message if isinstance(error, CorralError) else str(error)
+            one = Evaluation(criterion.kind, Verdict.INCONCLUSIVE, None, f"It could not be evaluated: {said}")
+        evidence = redact(one.evidence)
+        facts = {"kind": one.kind, "verdict": str(one.verdict), "value": one.value, "evidence": evidence[:500]}
+        log.info("criterion_evaluated", task_id=place.facts["task_id"], iteration=place.facts["iteration"], **facts)
+        found.append(Evaluation(one.kind, one.verdict, one.value, evidence, one.score, one.usage))
+    return found
+
+
+def together(verdicts: Iterable[Verdict], *, any_: bool) -> Verdict:
+    """The verdict of all criteria together.
+
+    Args:
+        any_: One that has converged is enough.
+    """
+    found: Sequence[Verdict] = [*verdicts]
+    if Verdict.FAILED in found:
+        return Verdict.FAILED
+    enough = any if any_ else all
+    if enough(one is Verdict.CONVERGED for one in found):
+        return Verdict.CONVERGED
+    return Verdict.NOT_CONVERGED if Verdict.NOT_CONVERGED in found else Verdict.INCONCLUSIVE

@@ -1,0 +1,187 @@
+"""The iterations of a loop as they are read back: the best one, what is used up, and where to go on. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from corral.config.sections.work import Loops
+from corral.models.loops.spec import (
+    CRITERIA_INCONCLUSIVE,
+    MAX_ITERATIONS_EXCEEDED,
+    PLATEAU,
+    TIMEOUT_EXCEEDED,
+    LoopSpec,
+    ThresholdCriterion,
+    Verdict,
+)
+from corral.store.rows.loops import IterationRow, LoopRow
+from corral.store.rows.merges import MergeRow
+
+OWN_KINDS = ("work", "landing")
+"""The kinds of the evaluations that no criterion of the user made."""
+MOST_INCONCLUSIVE = 3
+"""Iterations in a row whose evaluation came to no verdict, until the loop ends."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The limits of a loop: iterations (None: any number) and seconds."""
+
+    max_iterations: int | None
+    timeout_s: float
+
+
+def bounds(chosen: Loops, spec: LoopSpec) -> Bounds:
+    """The limits of a loop: its own, else those of the settings."""
+    most = chosen.max_iterations if spec.max_iterations is None else spec.max_iterations
+    return Bounds(most if isinstance(most, int) else None, spec.timeout_s or chosen.timeout_s)
+
+
+@dataclass(frozen=True)
+class Past:
+    """A loop and its completed iterations.
+
+    Attributes:
+        sound: Those whose checkpoint is whole; the loop goes on from the last of them.
+        returned: Its merge request, where that came back from the queue.
+    """
+
+    loop: LoopRow
+    rows: Sequence[IterationRow]
+    sound: Sequence[IterationRow]
+    returned: MergeRow | None = None
+
+    @property
+    def checkpoint(self) -> IterationRow | None:
+        """The last iteration that it can go on from."""
+        return self.sound[-1] if self.sound else None
+
+    @property
+    def spec(self) -> LoopSpec:
+        """Its criteria and its limits."""
+        return LoopSpec.model_validate(self.loop["spec"])
+
+    @property
+    def next_iteration(self) -> int:
+        """The number of the next iteration, from 1."""
+        return self.rows[-1]["iteration"] + 1 if self.rows else 1
+
+    @property
+    def counted(self) -> list[IterationRow]:
+        """Those that count for its limits: since it was last resumed, or had converged and came back from the queue."""
+        before = self.rows if self.returned is not None else self.rows[:-1]
+        converged = (row["iteration"] for row in before if row["verdict"] == Verdict.CONVERGED.value)
+        start = max(self.loop["counted_from"], *converged, 0)
+        return [row for row in self.rows if row["iteration"] > start]
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds that the counted iterations took, with their evaluations."""
+        return sum(row["duration_s"] for row in self.counted)
+
+    def best(self) -> IterationRow | None:
+        """The best iteration; of equal ones the last."""
+        return max(self.sound, key=lambda row: (rank(row), row["iteration"]), default=None)
+
+    def with_row(self, row: IterationRow) -> Past:
+        """The same with one more iteration."""
+        return Past(self.loop, [*self.rows, row], [*self.sound, row], self.returned)
+
+    def end(self, bounds: Bounds) -> tuple[str, str] | None:
+        """The limit that ends it now: an error code and a line for a person; None: it goes on."""
+        counted, spent = self.counted, self.elapsed_s
+        if spent >= bounds.timeout_s:
+            return TIMEOUT_EXCEEDED, f"It took {spent:.0f} s, and {bounds.timeout_s:g} s are allowed."
+        if bounds.max_iterations is not None and len(counted) >= bounds.max_iterations:
+            text = f"It has not converged within {bounds.max_iterations} iteration{'s' * (bounds.max_iterations != 1)}."
+            return MAX_ITERATIONS_EXCEEDED, text
+        last = [row["verdict"] for row in counted[-MOST_INCONCLUSIVE:]]
+        if len(last) == MOST_INCONCLUSIVE and set(last) == {Verdict.INCONCLUSIVE.value}:
+            text = f"No criterion came to a verdict in {MOST_INCONCLUSIVE} iterations in a row: {evidence(counted[-1])}"
+            return CRITERIA_INCONCLUSIVE, text[:500]
+        return self._plateau(counted)
+
+    def _plateau(self, counted: Sequence[IterationRow]) -> tuple[str, str] | None:
+        for place, criterion in enumerate(self.spec.until):
+            allowed = criterion.plateau if isinstance(criterion, ThresholdCriterion) else None
+            scores = [score for row in counted if (score := _score(row, place)) is not None]
+            if allowed is not None and len(scores) > allowed and max(scores[-allowed:]) <= max(scores[:-allowed]):
+                text = f"What `{criterion.target}` measures has not become better in {allowed} iterations."  # type: ignore[union-attr]
+                return PLATEAU, text
+        return None
+
+
+def is_judged(loop: LoopRow) -> bool:
+    """Whether a model judges its iterations."""
+    return any(one.get("kind") == "judge" for one in loop["spec"]["until"])
+
+
+def read_record(row: IterationRow) -> dict[str, Any]:
+    """The evaluations, the result, the use and the feedback of an iteration; empty ones where the record was damaged."""
+    nothing: dict[str, Any] = {"evaluations": [], "result": None, "usage": {}, "feedback": "", "conversation": None}
+    try:
+        found = json.loads(row["record"])
+    except (ValueError, RecursionError):
+        return {**nothing, "is_damaged": True}
+    return {**nothing, **found} if isinstance(found, dict) else {**nothing, "is_damaged": True}
+
+
+def rank(row: IterationRow) -> tuple[float, ...]:
+    """To compare iterations by what their criteria said: more is better."""
+    found: Sequence[Mapping[str, Any]] = read_record(row)["evaluations"]
+    converged = sum(one.get("verdict") == Verdict.CONVERGED.value for one in found if one.get("kind") not in OWN_KINDS)
+    scores = [one.get("score") for one in found if one.get("kind") not in OWN_KINDS]
+    known = [float(one) if isinstance(one, (int, float)) else -math.inf for one in scores]
+    return (
+        float(row["verdict"] == Verdict.CONVERGED.value),
+        float(row["verdict"] != Verdict.FAILED.value),
+        float(converged),
+        *known,
+        float(row["is_success"]),
+    )
+
+
+def _score(row: IterationRow, place: int) -> float | None:
+    found = [one for one in read_record(row)["evaluations"] if one.get("kind") not in OWN_KINDS]
+    score = found[place].get("score") if place < len(found) else None
+    return float(score) if isinstance(score, (int, float)) else None
+
+
+def evidence(row: IterationRow) -> str:
+    """The first evidence that an iteration is not good yet."""
+    found = read_record(row)["evaluations"]
+    return next((str(one.get("evidence")) for one in found if one.get("verdict") != Verdict.CONVERGED.value), "")
+
+
+def feedback(past: Past, bounds: Bounds) -> str:
+    """A text about the last iteration for the next one; empty: that is the first."""
+    last = past.checkpoint
+    if last is None:
+        return ""
+    most = f" of at most {past.loop['counted_from'] + bounds.max_iterations}" if bounds.max_iterations else ""
+    lines = [
+        f"This is iteration {past.next_iteration}{most} of a loop, in the worktree that the iterations before it worked in.",
+        f"Iteration {last['iteration']} was evaluated: {last['verdict'].replace('_', ' ')}.",
+    ]
+    for one in read_record(last)["evaluations"]:
+        lines.append(f"\n- {one.get('kind')}: {str(one.get('verdict')).replace('_', ' ')}")
+        lines += [f"  {line}" for line in str(one.get("evidence", "")).splitlines()]
+    if past.returned is not None and last["verdict"] == Verdict.CONVERGED.value:
+        lines.append(_returned(past.returned))
+    best = past.best()
+    if best is not None and best["iteration"] != last["iteration"]:
+        lines.append(f"\nThe best iteration so far is {best['iteration']}, commit {best['head_sha'][:12]}.")
+    return "\n".join(lines)
+
+
+def _returned(merge: MergeRow) -> str:
+    paths = ", ".join(f"{one['path']} ({one['kind']})" for one in merge["conflicts"] or ())
+    conflict, target = f" In conflict: {paths}." if paths else "", merge["target"]
+    return (
+        f"\nIts merge request came back from the queue of {target}: {merge['reason']}{conflict} Run `git merge {target}` in "
+        "this worktree (it may be done already), resolve what conflicts, and keep what the loop has achieved."
+    )

@@ -1,0 +1,116 @@
+"""Make the assignment of one attempt: the task, the folder, the limits, the environment, and the prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from corral.config.links import make_own_folder
+from corral.config.model import Settings
+from corral.config.paths import bundle_dir
+from corral.config.sections.work import AnthropicRunner, ClaudeRunner
+from corral.git.process.command import as_env
+from corral.models.states import RunnerName
+from corral.runners.protocol import Assignment, Limits
+from corral.store.rows import required
+from corral.store.rows.tasks import TaskRow, WorktreeRow
+from corral.work.loops import continuing, conversations
+from corral.work.loops.conversations import Thread
+from corral.work.loops.history import Past
+from corral.work.tasks import combining
+from corral.work.tasks.agents import ResolvedAgent
+from corral.work.workers.collect import committer
+from corral.work.workflows import results
+from corral.work.worktrees.allocation import WorktreeContext, environment
+from corral.work.worktrees.provision import Provisioned
+
+
+def assignment(
+    grounds: WorktreeContext,
+    task: TaskRow,
+    worktree: WorktreeRow,
+    provided: Provisioned,
+    post: ResolvedAgent,
+    past: Past | None,
+) -> Assignment:
+    """The assignment for the runner of a claimed task.
+
+    Args:
+        past: Its loop, if it is one.
+    """
+    settings = grounds.settings()
+    claude, rules = post.runner is RunnerName.CLAUDE, _rules(settings, post)
+    limits, definition, session_id = {**post.limits, **task["limits"]}, post.definition, required(task["session_id"])
+    who = as_env(committer(grounds.repo, task))
+    folder = make_own_folder(grounds.project.logs_dir / "tasks" / task["task_id"], grounds.project.root)
+    log = folder / f"{task['fencing_token']}.log"
+    by_program = settings.runners.claude.memory_mb if post.program else settings.runners.command.memory_mb
+    memory = rules.memory_mb if rules else by_program
+    used, feedback, of_loop = Thread(), "", dict[str, str]()
+    if past is not None:
+        used, _ = continuing.thread_of(grounds, task, past)
+        feedback, of_loop = continuing.told(grounds, task, past, Path(worktree["path"]), used)
+    earlier, of_steps = results.told(grounds, task)
+    return Assignment(
+        task_id=task["task_id"],
+        attempt=task["fencing_token"],
+        title=task["title"],
+        command=task["command"],
+        program=post.program,
+        prompt=feedback if used.resumes else _prompt(grounds, task, post, earlier, feedback),
+        worktree=Path(worktree["path"]),
+        log=log,
+        session_id=session_id,
+        env={
+            **post.program_env,
+            **environment(grounds, Path(worktree["path"]), provided),
+            "CORRAL_SESSION_ID": session_id,
+            **of_loop,
+            **of_steps,
+        },
+        limits=Limits(
+            timeout_s=continuing.time_left_s(grounds, past, task["timeout_s"] or limits.get("timeout_s")),
+            max_turns=limits.get("max_turns") or (rules.max_turns if rules else None),
+            max_tokens=limits.get("max_tokens"),
+            max_cost_usd=limits.get("max_cost_usd") or (rules.max_cost_usd if rules else None),
+            memory_mb=limits.get("memory_mb") or settings.limits.memory_mb_per_agent or memory,
+            stall_s=settings.agents.stalled_after_s,
+            output_mb=settings.limits.output_mb_per_agent,
+        ),
+        identity_env=who,
+        project_id=grounds.project_id,
+        plugin_dir=bundle_dir() if claude else None,
+        model=model_of(grounds, post),
+        agent=post.agent.name if post.agent else None,
+        definition=definition.for_claude() if definition else None,
+        instructions=post.instructions,
+        conversation=conversations.file_of(folder, task["fencing_token"]) if past is not None else None,
+        resumes=used.resumes,
+    )
+
+
+def model_of(grounds: WorktreeContext, post: ResolvedAgent) -> str | None:
+    """The model that its worker asks for; None: it runs none, or the client's own default."""
+    rules = _rules(grounds.settings(), post)
+    return (post.model or rules.model) if rules else None
+
+
+def _rules(settings: Settings, post: ResolvedAgent) -> ClaudeRunner | AnthropicRunner | None:
+    """The settings of a runner that takes prompts; None: it takes none."""
+    runners = settings.runners
+    prompted: dict[RunnerName, ClaudeRunner | AnthropicRunner] = {
+        RunnerName.CLAUDE: runners.claude,
+        RunnerName.ANTHROPIC: runners.anthropic,
+    }
+    return prompted.get(post.runner) if post.runner is not None else None
+
+
+def _prompt(grounds: WorktreeContext, task: TaskRow, post: ResolvedAgent, earlier: str, feedback: str) -> str | None:
+    """The request to its agent, with what other agents contributed where it makes one of theirs, and what the steps before it
+    and its loop have found."""
+    said = task["prompt"] or (_said(task) if post.agent else None)
+    others = grounds.db.read(lambda conn: combining.synthesis(conn, task))
+    return "\n\n".join(text for text in (said, others, earlier, feedback) if text) if said else said
+
+
+def _said(task: TaskRow) -> str:
+    return str(task["description"] or task["title"])

@@ -1,0 +1,152 @@
+"""The agent of a loop goes on in its conversation, with the real client and the real SDK against a scripted API."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.models.blame import CONVERSATION_LOST
+from corral.runners.anthropic import AnthropicRunner
+from corral.runners.claude import ClaudeRunner
+from corral.runners.protocol import Runner
+from corral.store.tasks import attempts
+from corral.store.tasks import loops as loop_rows
+from tests.e2e.stage import Request, Stage, bash, script, text, tool
+from tests.integration.running import kill
+from tests.integration.supervision import House
+
+pytestmark = pytest.mark.e2e
+Open = Callable[[], House]
+FIRST = "I wrote one line."
+
+
+@pytest.fixture
+def house(repo: Path, stage: Stage, claude: Path, client_env: Callable[..., dict[str, str]]) -> Iterator[Open]:
+    opened: list[House] = []
+    environ = client_env()
+    runners: dict[str, Runner] = {
+        "claude": ClaudeRunner(environ, command=str(claude), stop_grace_s=5),
+        "anthropic": AnthropicRunner(
+            {**os.environ, "ANTHROPIC_BASE_URL": stage.url}, lambda: environ["ANTHROPIC_API_KEY"]
+        ),
+    }
+
+    def open_house() -> House:
+        opened.append(House(repo, None, runners))
+        return opened[-1]
+
+    yield open_house
+    for one in opened:
+        for row in one.db.read(lambda conn: loop_rows.listing(conn, 9)):
+            kill(row["task_id"])
+        one.close()
+
+
+def step_for(runner: str, line: str) -> dict[str, Any]:
+    command = f"echo {line} >> lines.txt"
+    return bash(command) if runner == "claude" else tool("run_command", command=command)
+
+
+def loop_of(runner: str, tmp_path: Path, *lines: str, before: str = "true") -> dict[str, Any]:
+    """A loop of an agent whose test says what the next iteration shall do; it is done with as many lines."""
+    for number, line in enumerate(lines, 1):
+        wanted = script(step_for(runner, line), text(f"I wrote {line}."), say="Not enough:")
+        (tmp_path / f"said-{number}").write_text(wanted)
+    check = f"{before}; n=$(wc -l < lines.txt); cat {tmp_path}/said-$n; test $n -gt {len(lines)}"
+    loop = {"until": [{"kind": "tests", "command": check}]}
+    prompt = script(step_for(runner, "one"), text(FIRST))
+    return {"title": "lines", "runner": runner, "prompt": prompt, "loop": loop}
+
+
+def history(one: House, task_id: str) -> list[dict[str, Any]]:
+    rows = one.db.read(lambda conn: loop_rows.iterations(conn, task_id))
+    return [{**row, **json.loads(row["record"])} for row in rows]
+
+
+def first_asked(stage: Stage, word: str) -> Request:
+    """The first request whose newest text holds a word."""
+    return next(request for request in stage.requests if word in request.texts[-1] or word in request.texts[-2])
+
+
+@pytest.mark.req("FR-LOOP-001", "FR-LOOP-005", "FR-LOOP-006")
+@pytest.mark.parametrize("runner", ["claude", "anthropic"])
+def test_it_goes_on_in_its_conversation_and_counts_each_iteration_once(
+    house: Open, stage: Stage, tmp_path: Path, runner: str
+) -> None:
+    one = house()
+    (task_id,) = one.submit_all([loop_of(runner, tmp_path, "two", "three")])
+    detail = one.until_status(task_id, "completed", "failed", "dead", timeout_s=90)
+    assert detail["status"] == "completed", detail
+    rows = history(one, task_id)
+    assert [row["conversation"]["continues"] for row in rows] == [None, 1, 2]
+    second = first_asked(stage, "This is iteration 2")
+    said = json.dumps(second.body["messages"])
+    assert FIRST in said and "Not enough:" in said, "it sees what it did, and what the evaluation said of that"
+    assert said.count("Do this.") == 1, "it is not given its task once more"
+    assert "I wrote two." in json.dumps(first_asked(stage, "This is iteration 3").body["messages"])
+    assert len({row["session_id"] for row in rows}) == 3
+    assert [row["usage"]["input_tokens"] for row in rows] == [200, 200, 200], "each has what it used itself"
+    assert [row["usage"]["turns"] for row in rows] == [2, 2, 2]
+    costs = [row["usage"]["cost_usd"] for row in rows]
+    assert max(costs) < 1.5 * min(costs)
+
+
+@pytest.mark.req("FR-LOOP-006")
+@pytest.mark.parametrize("runner", ["claude", "anthropic"])
+def test_a_new_daemon_goes_on_in_the_conversation_of_the_last_completed_iteration(
+    house: Open, stage: Stage, tmp_path: Path, runner: str
+) -> None:
+    one = house()
+    (task_id,) = one.submit_all([loop_of(runner, tmp_path, "two")])
+    one.until(lambda: len(history(one, task_id)) == 1, 60)
+    one.until(lambda: one.status(task_id) == "running", 60)
+    one.supervisor.stop_all(one.now())
+    one.until(lambda: not one.supervisor.running_count(), 30)
+    one.grounds.stopping.clear()
+    one.grounds.kept.clear()
+    one.restart()
+    assert one.until_status(task_id, "completed", "failed", "dead", timeout_s=90)["status"] == "completed"
+    rows = history(one, task_id)
+    assert [row["conversation"]["continues"] for row in rows] == [None, 1]
+    last = stage.requests[-1]
+    assert FIRST in json.dumps(last.body["messages"])
+    assert f"You work in the folder {one.project.home}/worktrees/task-" in "\n".join(last.texts)
+
+
+@pytest.mark.req("FR-LOOP-006")
+@pytest.mark.parametrize("runner", ["claude", "anthropic"])
+def test_a_lost_conversation_begins_anew_with_the_feedback_and_says_so(
+    house: Open, stage: Stage, tmp_path: Path, runner: str
+) -> None:
+    one = house()
+    home = Path(stage_home(one))
+    kept = home / ".claude/projects" if runner == "claude" else one.project.logs_dir
+    pattern = "*.jsonl" if runner == "claude" else "*.conversation.log"
+    (task_id,) = one.submit_all([loop_of(runner, tmp_path, "two", before=f"find {kept} -name '{pattern}' -delete")])
+    detail = one.until_status(task_id, "completed", "failed", "dead", timeout_s=90)
+    assert detail["status"] == "completed", detail
+    first, second = history(one, task_id)
+    assert (first["conversation"]["lost"], second["conversation"]["continues"]) == (None, None)
+    assert "could not be resumed" in second["conversation"]["lost"], second["conversation"]
+    said = json.dumps(first_asked(stage, "This is iteration 2").body["messages"])
+    assert '"role": "assistant"' not in said and "Not enough:" in said and "is lost" in said
+    assert "Do this." in said, "it is given its task again"
+    tries = one.db.read(lambda conn: attempts.of_task(conn, task_id))
+    assert [row["error_code"] for row in tries].count(CONVERSATION_LOST) == 1
+
+
+def test_a_conversation_that_the_api_refuses_begins_anew(house: Open, stage: Stage, tmp_path: Path) -> None:
+    one = house()
+    stage.fail(400, times=None, containing="Go on with the task in this conversation.")
+    (task_id,) = one.submit_all([loop_of("anthropic", tmp_path, "two")])
+    assert one.until_status(task_id, "completed", "failed", "dead", timeout_s=60)["status"] == "completed"
+    assert "400" in history(one, task_id)[1]["conversation"]["lost"]
+
+
+def stage_home(one: House) -> str:
+    return str(one.runners["claude"]._environ["HOME"])  # type: ignore[attr-defined]

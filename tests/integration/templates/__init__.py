@@ -1,0 +1,1 @@
+"""Project templates: fetched, checked, installed, compared, updated."""

@@ -1,0 +1,185 @@
+"""`corral loop` against the real daemon: started, followed, killed, stopped, resumed, landed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import git
+from tests.coordinated import Coordinated, eventually
+
+Coordinate = Callable[..., Coordinated]
+
+SUITE = """
+import pathlib
+
+def read(name):
+    path = pathlib.Path(name)
+    return path.read_text().strip() if path.exists() else ""
+
+def test_one(): assert read("one.txt") == "1"
+def test_two(): assert read("two.txt") == "2"
+def test_three(): assert read("three.txt") == "3"
+"""
+
+FIX_ONE = """
+case $CORRAL_ITERATION in
+  1) sleep 1.5; echo 1 > one.txt ;;
+  *) grep -q 'test_two' "$CORRAL_FEEDBACK_FILE" && test ! -f two.txt && { sleep 1.5; echo 2 > two.txt; } ||
+     { sleep 1.5; echo 3 > three.txt; } ;;
+esac
+"""
+
+
+def worker_pids(task_id: str) -> list[int]:
+    """The processes of the work itself, not those of its evaluation."""
+    found = []
+    for one in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            environ = (one / "environ").read_bytes() if one.name.isdecimal() else b""
+            if f"CORRAL_TASK_ID={task_id}".encode() in environ and b"CORRAL_FEEDBACK_FILE=" in environ:
+                found.append(int(one.name))
+    return found
+
+
+@pytest.mark.slow("three iterations of a real test suite, with the daemon and the worker killed twice each")
+@pytest.mark.req("FR-LOOP-001", "FR-LOOP-002", "FR-LOOP-005", "FR-LOOP-006")
+def test_it_loops_from_three_failing_tests_to_green_while_daemon_and_worker_are_killed_twice_and_lands(
+    coordinate: Coordinate, repo: Path
+) -> None:
+    (repo / "test_numbers.py").write_text(SUITE)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "three failing tests")
+    one = coordinate(repo)
+    one.configure("tasks: {retry_initial_s: 0.1, retry_max_s: 0.3}\n")
+    suite = "python3 -m pytest -q -p no:cacheprovider --junitxml=report.xml test_numbers.py; code=$?; exit $code"
+    (repo / ".git" / "info" / "exclude").write_text("report.xml\n__pycache__/\n")
+    task_id = one.json(
+        *("loop", "start", "--command", FIX_ONE, "--test", suite, "--junit", "report.xml", "--max-iterations", "6"),
+    )["task_id"]
+    killed = 0
+    for done in (0, 1):
+        eventually(lambda done=done: _is_at_work(one, task_id, done))
+        for pid in worker_pids(task_id):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+        eventually(lambda done=done: _is_at_work(one, task_id, done))
+        one.kill_daemon()
+    assert killed >= 2
+    one.run("wait", task_id, "--timeout", "120")
+    rows = one.json("loop", "history", task_id)
+    assert [row["iteration"] for row in rows] == list(range(1, len(rows) + 1))
+    assert rows[-1]["verdict"] == "converged" and [row["best"] for row in rows] == [False] * (len(rows) - 1) + [True]
+    failed = [row["evaluations"][-1]["value"]["failed"] for row in rows]
+    assert failed[-1] == 0 and sorted(failed, reverse=True) == failed and failed[0] in (2, 3)
+    status = one.json("loop", "status", task_id)
+    assert (status["status"], status["merge"]["state"]) == ("completed", "landed")
+    assert {"one.txt", "two.txt", "three.txt"} <= set(git(repo, "ls-tree", "--name-only", "main").split())
+
+
+def _is_at_work(one: Coordinated, task_id: str, done: int) -> bool:
+    status = one.json("loop", "status", task_id)
+    assert status["iterations"] <= done + 2, "it is too late to kill it"
+    return bool(status["iterations"] >= done and status["running_iteration"] and worker_pids(task_id))
+
+
+@pytest.mark.req("FR-LOOP-003", "FR-LOOP-005")
+def test_at_its_limit_it_fails_with_its_best_result_which_lands_if_the_user_says_so(
+    coordinate: Coordinate, repo: Path
+) -> None:
+    one = coordinate(repo)
+    work = "case $CORRAL_ITERATION in 1) echo 0.5;; 2) echo 0.8;; *) echo 0.6;; esac > score.txt"
+    loop = (
+        "loop",
+        "start",
+        "--command",
+        work,
+        "--threshold",
+        "cat score.txt",
+        "--target",
+        ">=0.9",
+        "--max-iterations",
+        "3",
+    )
+    task_id = one.json(*loop)["task_id"]
+    one.run("wait", task_id, check=False)
+    status = one.json("loop", "status", task_id)
+    assert (status["status"], status["error_code"]) == ("failed", "max_iterations_exceeded")
+    assert (status["iterations"], status["best"]["iteration"]) == (3, 2)
+    rows = one.json("loop", "history", task_id)
+    assert [row["evaluations"][0]["value"] for row in rows] == [0.5, 0.8, 0.6]
+    assert [row["best"] for row in rows] == [False, True, False]
+    best = git(repo, "rev-parse", f"refs/corral/loops/{task_id}/best")
+    assert git(repo, "show", f"{best}:score.txt") == "0.8"
+    detail = one.json("task", "detail", task_id)
+    assert detail["result"]["best"]["iteration"] == 2 and detail["merge"] is None
+    assert "+0.8" in one.run("loop", "diff", task_id, "--from", "1", "--to", "2").stdout
+    merge = one.json("loop", "land", task_id)
+    eventually(lambda: one.json("merge", "detail", merge["merge_id"])["state"] == "landed")
+    assert git(repo, "show", "main:score.txt") == "0.8"
+
+
+@pytest.mark.req("FR-LOOP-006")
+def test_a_stopped_loop_is_resumed_from_its_last_iteration(coordinate: Coordinate, repo: Path) -> None:
+    one = coordinate(repo)
+    work = "echo $CORRAL_ITERATION >> seen.txt; test $CORRAL_ITERATION != 2 || test -f ../../../go || sleep 60"
+    go = repo / "go"
+    work = work.replace("../../../go", str(go))
+    task_id = one.json("loop", "start", "--command", work, "--test", "test $(wc -l < seen.txt) = 3")["task_id"]
+    eventually(lambda: one.json("loop", "status", task_id)["running_iteration"] == 2)
+    stopped = one.json("loop", "stop", task_id, "--reason", "enough")
+    assert stopped["iterations"] == 1
+    eventually(lambda: one.json("loop", "status", task_id)["status"] == "cancelled")
+    assert one.json("loop", "list")[0]["task_id"] == task_id
+    go.touch()
+    one.run("loop", "resume", task_id)
+    one.run("wait", task_id)
+    rows = one.json("loop", "history", task_id)
+    assert [row["iteration"] for row in rows] == [1, 2, 3]
+    assert git(repo, "show", "main:seen.txt").split() == ["1", "2", "3"]
+    again = one.run("loop", "resume", task_id, check=False)
+    assert again.returncode == 4 and "has converged" in again.stderr
+
+
+@pytest.mark.req("FR-LOOP-007")
+def test_a_loop_ends_at_its_time_limit_also_in_the_middle_of_an_iteration(coordinate: Coordinate, repo: Path) -> None:
+    one = coordinate(repo)
+    work = "echo $CORRAL_ITERATION > n.txt; test $CORRAL_ITERATION = 1 || sleep 60"
+    loop: tuple[Any, ...] = ("loop", "start", "--command", work, "--test", "false", "--max-iterations", "unlimited")
+    task_id = one.json(*loop, "--timeout", "3")["task_id"]
+    one.run("wait", task_id, check=False)
+    status = one.json("loop", "status", task_id)
+    assert (status["status"], status["error_code"]) == ("failed", "timeout_exceeded")
+    assert status["iterations"] == 2 and 3 <= status["elapsed_s"] < 15
+    rows = one.json("loop", "history", task_id)
+    assert [row["verdict"] for row in rows] == ["not_converged", "not_converged"]
+    assert rows[0]["best"] is True, "the one that was cut short was not evaluated"
+
+
+@pytest.mark.req("FR-LOOP-001")
+def test_a_loop_without_a_criterion_or_with_a_wrong_one_is_refused(coordinate: Coordinate, repo: Path) -> None:
+    one = coordinate(repo)
+    for args, said in (
+        (["--command", "true"], "needs a criterion"),
+        (["--test", "true"], "needs --command"),
+        (["--command", "true", "--threshold", "cat x"], "needs --target"),
+        (["--command", "true", "--threshold", "cat x", "--target", "good"], "write it like"),
+        (["--command", "true", "--test", "true", "--max-iterations", "0"], "is no number"),
+        (["--command", "true", "--test", "true", "--max-iterations", "many"], "is no number"),
+        (["--command", "true", "--test", "true", "--timeout", "-1"], "timeout_s"),
+        (["--command", "true", "--target", ">1"], "need --threshold"),
+        (["--command", "true", "--threshold", "x", "--target", "1", "--pattern", "("], "no regular expression"),
+    ):
+        done = one.run("loop", "start", *args, check=False)
+        assert done.returncode == 2 and said in done.stderr, (args, done.stderr)
+    assert one.json("task", "list") == []
+    task_id = one.submit("plain", "true")
+    done = one.run("loop", "status", task_id, check=False)
+    assert done.returncode == 3 and "is no loop" in done.stderr

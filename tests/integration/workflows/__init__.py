@@ -1,0 +1,1 @@
+"""Task templates with steps, with the real daemon, real git and real workers."""

@@ -1,0 +1,91 @@
+"""A workflow of five steps over three items lands as one tree, whatever becomes of the daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.coordinated import Coordinated, eventually
+
+FEATURE = """
+name: feature
+description: Specify, test, build and review each part, then sum up.
+parameters:
+  PARTS: {type: list, description: What the feature is made of.}
+claims: ["src/{{ PARTS }}"]
+steps:
+- name: specification
+  for_each: PARTS
+  command: mkdir -p docs && echo spec of {{ ITEM }} > docs/{{ ITEM }}.md && echo specified {{ ITEM }}
+- name: tests
+  for_each: PARTS
+  wait_for: [specification]
+  command: part={{ ITEM }}; mkdir -p tests && echo "test -f 'src/$part.txt'" > "tests/$part.sh"
+- name: implementation
+  for_each: PARTS
+  wait_for: [tests]
+  command: |
+    part={{ ITEM }}
+    mkdir -p src
+    while ! test -e "$GATE"; do sleep 0.05; done
+    test "$CORRAL_ITERATION" = 1 || echo built $part > "src/$part.txt"
+    echo built $part
+  loop: {until: [{kind: tests, command: "sh tests/{{ ITEM }}.sh"}], max_iterations: 3}
+- name: review
+  for_each: PARTS
+  wait_for: [implementation]
+  command: cat src/{{ ITEM }}.txt && cp "$CORRAL_RESULTS_FILE" review-{{ ITEM }}.json && echo good {{ ITEM }}
+- name: summary
+  wait_for: [review]
+  command: cp "$CORRAL_RESULTS_FILE" summary.json && cat src/*.txt > all.txt && echo summed up
+"""
+ITEMS = ["login", "search page", "export"]
+"""One has a space: a command gets it as one word."""
+EACH = ["specification", "tests", "implementation", "review"]
+
+
+def write(house: Coordinated, name: str, text: str) -> None:
+    folder = house.root / ".corral" / "templates"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.yaml").write_text(text)
+
+
+@pytest.mark.slow("sixteen tasks with their landings, and the daemon killed between them")
+@pytest.mark.req("FR-QUEUE-008", "FR-LOOP-001", "FR-TMPL-004")
+def test_five_steps_over_three_items_land_as_one_tree_while_the_daemon_is_killed(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house = coordinate(config="tasks: {retry_initial_s: 0.1, retry_max_s: 0.2}\n")
+    gate = house.root.parent / "gate"
+    write(house, "feature", FEATURE.replace('claims: ["src/{{ PARTS }}"]\n', "").replace("$GATE", str(gate)))
+    assert house.json("template", "validate") == {"valid": True, "checked": 1, "errors": []}
+    values = "[" + ", ".join(f'"{item}"' for item in ITEMS) + "]"
+    root = house.json("task", "submit", "--template", "feature", "--set", f"PARTS={values}")["task_id"]
+
+    def tree() -> dict[str, dict[str, Any]]:
+        return {step["step"]: step for step in house.json("task", "detail", root)["steps"]}
+
+    first = tree()
+    assert list(first) == [*(f"{step}[{item}]" for step in EACH for item in ITEMS), "summary"]
+    ids = {name: step["task_id"] for name, step in first.items()}
+    assert first["tests[login]"]["wait_for"] == [ids["specification[login]"]], "an item's own"
+    assert first["summary"]["wait_for"] == [ids[f"review[{item}]"] for item in ITEMS], "each of them"
+
+    eventually(lambda: [tree()[f"implementation[{item}]"]["status"] for item in ITEMS] == ["running"] * 3)
+    house.kill_daemon()
+    gate.touch()
+    house.run("wait", root, "--timeout", "85", check=False)
+    found = house.json("task", "detail", root)
+    assert found["status"] == "completed", found["error_message"]
+    landed = [*(f"{step}[{item}]" for step in EACH for item in ITEMS), "summary"]
+    assert {name: step["outcome"] for name, step in tree().items()} == dict.fromkeys(landed, "landed")
+    assert (found["outcome"], found["attempts"]) == ("nothing to land", 0), "it does nothing itself"
+    assert found["result"] == {"steps": {"summary": {"exit_code": 0, "output": "summed up"}}}
+    assert (house.root / "all.txt").read_text() == "".join(f"built {item}\n" for item in sorted(ITEMS))
+    told = house.ask("GET", f"/tasks/{ids['summary']}/diff")["patch"]
+    assert all(f"good {item}" in told for item in ITEMS), "the last step was told what each item came to"
+    rows = house.json("task", "list")
+    assert {row["parent_task_id"] for row in rows if row["task_id"] != root} == {root}
+    assert house.json("loop", "status", ids["implementation[login]"])["status"] == "completed"

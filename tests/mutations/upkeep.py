@@ -1,0 +1,75 @@
+"""Deleting what is old, the figures, the terminal screen, the guard, diffs and conversations that are resumed."""
+# fmt: off
+
+from __future__ import annotations
+
+from tests.mutations.table import rows
+
+RETENTION = "integration/test_retention.py::test_"
+GC = "integration/test_gc.py"
+JUMP = RETENTION + "a_clock_that_jumps_deletes_nothing_for_an_hour_and_one_set_back_delays_no_round"
+GUARD = "integration/test_guard.py::test_a_commit_takes_along_no_file_that_another_session_holds_in_the_same_checkout"
+GUARD_OF_ONE = "integration/test_guard.py::test_a_hook_of_the_checkout_alone_is_changed_only_by_who_was_told_so"
+DIFFS = "integration/test_diffs.py::test_a_change_is_shown_while_it_is_made_as_it_would_land_and_as_it_landed"
+LOST = "integration/test_diffs.py::test_of_a_conflict_a_failed_task_and_a_lost_commit_what_there_is_is_shown"
+ATTACH = "integration/test_attach.py::test_a_conversation_is_resumed_in_its_place_but_not_beside_its_worker"
+SCREEN = "integration/test_interactive.py::test_"
+FEED = SCREEN + "every_panel_is_live_filtered_and_sorted_and_a_lost_daemon_is_found_again"
+CLOCK = "unit/observe/alerts/test_lifecycle.py::test_alerts_from_before_the_clock_was_set_back_hold_nothing_back"
+
+MUTATIONS = (
+    *rows(
+        "daemon/corral/server/upkeep/retention.py",
+        ("a clock that jumps deletes at once", "now - self._stepped > JUMP:", "False:", JUMP, ""),
+        ("a clock that was set back stops deleting", "if not timedelta(0) < self._due - now <= EVERY:", "if now >= self._due:", JUMP, ""),
+        ("a log that stays keeps the others", "                failure = error\n                continue", "                raise", RETENTION + "a_log_that_cannot_be_deleted_keeps_no_other", ""),
+        ("saved work goes though nothing else has it", "if not forgetting.is_held_elsewhere(self.git, ref, trees):", "if False:",
+         RETENTION + "saved_work_goes_only_where_a_branch_holds_all_of_it", ""),
+    ),
+    *rows(
+        "daemon/corral/store/retention.py",
+        ("unread mail goes by age", "open_recipient = select(theirs.seq).where(theirs.seq == its.seq, ~done)", "open_recipient = select(theirs.seq).where(theirs.seq < 0, ~done)",
+         RETENTION + "mail_goes_when_everybody_has_it_and_never_unread_by_age_alone", ""),
+        ("the last attempt of a task goes", "tasks.c.fencing_token > its.number,", "",
+         RETENTION + "old_attempts_go_but_the_newest_of_a_task_and_those_of_open_dead_landing_or_waited_for_ones", ""),
+    ),
+    *rows(
+        "daemon/corral/server/upkeep/collection.py",
+        ("a dry run deletes", "            if dry_run:\n", "            if False:\n", GC, "NFR-COMP-003"),
+    ),
+    *rows(
+        "daemon/corral/app/metrics/counters.py",
+        ("a counter goes down", "more = max(0, number - self._seen.get(series, 0))", "more = number - self._seen.get(series, 0)",
+         "unit/app/metrics/test_counters.py", ""),
+    ),
+    *rows(
+        "daemon/corral/observe/alerts/lifecycle.py",
+        ("alerts of the future use up the hour", "if timedelta(0) <= now - parse(one", "if now - parse(one", CLOCK, "FR-MONITOR-005"),
+        ("alerts of the future hold back", "and 0 <= (now", "and (now", CLOCK, "FR-MONITOR-005"),
+    ),
+    *rows(
+        "daemon/corral/cli/project/commit_guard.py",
+        ("the guard only warns", 'if answer["held"] and answer["enforcement"] == "enforce":', "if False:", GUARD, "FR-CLI-003"),
+        ("the guard looks at the whole index", "index_file=index).names", "index_file=None).names", GUARD, "FR-CLI-003"),
+        ("the guard starts a daemon", "autostart=False", "autostart=True", GUARD, "FR-CLI-003"),
+        ("a tracked hook is changed without a word", "if is_tracked else", "if False else", GUARD_OF_ONE, "FR-CLI-003"),
+    ),
+    *rows(
+        "daemon/corral/app/view/diffs.py",
+        ("a running task shows only its commits", "if place[\"state\"] == WorktreeState.READY and services.worktrees.is_own(place[\"name\"]):", "if False:", DIFFS, "FR-CLI-003"),
+        ("saved work is not shown", "if place[\"salvage_ref\"] is not None and", "if False and", LOST, ""),
+    ),
+    *rows(
+        "daemon/corral/cli/interactive/feed.py",
+        ("the screen gives up when the daemon goes", "                    self._over.wait(AGAIN_S)", "                    return", FEED, ""),
+        ("a list ends with its first page", "if self._over.is_set() or (most is not None and len(found) >= most):", "if True:", SCREEN + "more_tasks_than_a_page_has_are_all_there", ""),
+    ),
+    *rows(
+        "daemon/corral/work/worktrees/reopening.py",
+        ("a conversation is resumed beside its worker", '    if task["status"] == TaskStatus.RUNNING:', "    if False:", ATTACH, "FR-CLI-003"),
+    ),
+    *rows(
+        "daemon/corral/cli/work/attach.py",
+        ("a new conversation is begun", 'argv = [found["command"], "--resume", found["session_id"]]', 'argv = [found["command"], found["session_id"]]', ATTACH, "FR-CLI-003"),
+    ),
+)
