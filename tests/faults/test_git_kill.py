@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -96,13 +97,28 @@ worktrees.add(me, Path(sys.argv[2]), "corral/w1", sys.argv[3])
 """
 
 
-def kill_session_of(process: subprocess.Popen[bytes], pids: set[int]) -> None:
-    for pid in {process.pid, *pids}:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+def kill_all_of(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and all that it started, at one moment: each is halted first, so that none starts another one."""
+    halted: dict[int, psutil.Process] = {}
+    while found := [one for one in family(process.pid) if one.pid not in halted]:
+        for one in found:
+            halted[one.pid] = one
+            with suppress(psutil.NoSuchProcess):
+                one.suspend()
+    for one in halted.values():
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
     process.wait()
+    _, left = psutil.wait_procs([one for one in halted.values() if one.pid != process.pid], timeout=20)
+    assert not left
+
+
+def family(pid: int) -> list[psutil.Process]:
+    try:
+        top = psutil.Process(pid)
+        return [top, *top.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
 
 
 @pytest.mark.req("G2")
@@ -121,19 +137,11 @@ def test_killing_daemon_and_git_at_any_moment_of_an_allocation_is_repaired(tmp_p
         )
         assert process.stdout and process.stdout.readline() == b"ready\n"
         time.sleep(chance.uniform(0, 0.06))  # the moment of the kill is what varies; nothing waits for it
-        children = {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
-        kill_session_of(process, children)
+        kill_all_of(process)
         process.stdout.close()
         # As a start does: what a git that was killed with it had locked is known to be stale.
         stale.clear(me, datetime.now(timezone.utc) + timedelta(hours=1), refs=["refs/heads/corral/"], worktrees=[])
-        deadline = time.monotonic() + 20
-        while True:
-            try:
-                usable = worktrees.repair(me, place, "corral/w1")
-                break
-            except Conflict:  # a child that was started after the look still works
-                assert time.monotonic() < deadline, f"seed {seed}"
-                time.sleep(0.01)
+        usable = worktrees.repair(me, place, "corral/w1")
         seen.add(usable)
         whole_or_nothing(repo, place, usable)
         worktrees.remove(me, place)
