@@ -127,7 +127,7 @@ def test_what_is_planted_anywhere_comes_out_nowhere_but_as_content(
         stays = house.submit("Stays", "sleep 600")
         eventually(lambda: house.ask("GET", f"/tasks/{stays}")["status"] == "running")
         processes = eventually(lambda: with_a_worker(dict(of_processes(house))))
-        eventually(lambda: letters.received and traces.spans())
+        eventually(lambda: len(letters.received) > 1 and traces.spans())
         answers = {**http_answers(house), **pages(house, person)}
         answers["/metrics"] = raw(house, "/metrics")
         for words in (
@@ -141,7 +141,6 @@ def test_what_is_planted_anywhere_comes_out_nowhere_but_as_content(
             answers[f"corral {' '.join(words)}"] = house.run(*words).stdout.encode()
         sent = json.dumps([[one.body, one.headers] for one in letters.received], default=str).encode()
         told = json.dumps(traces.requests(), default=str).encode()
-        assert len(letters.received) > 1
         live = b"".join(file.read_bytes() for file in (house.root / ".corral").glob("corral.db*"))
         house.stop()
     files = {

@@ -87,19 +87,19 @@ def test_a_process_that_only_has_the_pid_is_left_alone(orphan: Orphan) -> None:
     assert psutil.Process(orphan.pid).status() != psutil.STATUS_ZOMBIE
 
 
-def test_a_process_that_has_the_tasks_id_and_not_the_projects_mark_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [{}, {"CORRAL_PROJECT_ID": "another-project"}])
+def test_a_process_that_has_the_tasks_id_and_not_the_projects_mark_is_left_alone(
+    tmp_path: Path, others: dict[str, str]
+) -> None:
     task_id = str(uuid.uuid4())
-    for others in ({}, {"CORRAL_PROJECT_ID": "another-project"}):
-        process = subprocess.Popen(
-            ["sleep", "60"], env={**os.environ, **others, "CORRAL_TASK_ID": task_id}, cwd=tmp_path
-        )
-        try:
-            assert find_marked(task_id) == [process.pid]
-            assert end_leftovers(marks(task_id), process.pid, start_time(process.pid), tmp_path / "elsewhere") == []
-            assert process.poll() is None
-        finally:
-            process.kill()
-            process.wait()
+    process = subprocess.Popen(["sleep", "60"], env={**os.environ, **others, "CORRAL_TASK_ID": task_id}, cwd=tmp_path)
+    try:
+        wait(lambda: find_marked(task_id) == [process.pid])
+        assert end_leftovers(marks(task_id), process.pid, start_time(process.pid), tmp_path / "elsewhere") == []
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.parametrize("environ", [{}, {"CORRAL_PROJECT_ID": "another-project"}])

@@ -49,7 +49,7 @@ class ConfigWatcher(events.FileSystemEventHandler):
     def __init__(
         self,
         project: Project,
-        on_change: Callable[[], None],
+        on_change: Callable[[], object],
         *,
         home: Path | None = None,
         on_loss: Callable[[], None] = lambda: None,

@@ -119,7 +119,7 @@ def test_an_event_survives_a_daemon_that_dies_while_it_decides(repo: Path, sock:
 def test_the_next_event_of_a_session_says_which_answers_to_it_were_not_heard(
     repo: Path, sock: Path, start: Start
 ) -> None:
-    lost: dict[str, Body | bytes] = {"Stop": b"HTTP/1.1 500 No\r\ncontent-length: 2\r\n\r\n{}"}
+    lost: dict[str, Body | bytes] = {"Stop": b"HTTP/1.1 500 No\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}"}
     began = time.time()
     with listening(sock, lambda event, _: lost.get(event, {})) as heard:
         bridge = start(repo)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -59,7 +60,7 @@ class Services:
         pool: Threads for what touches disk or git.
         fold: Whether the repository's file system ignores case.
         jobs: The background jobs by name; they come after the services that they use.
-        reload: Asks for the settings to be read again; callable from any thread.
+        reload: Asks for the settings to be read again, and returns what is set once they were; callable from any thread.
         open_web: Makes a link to the web view: ``url`` and ``expires_at``.
     """
 
@@ -78,7 +79,7 @@ class Services:
     unannounced: Unannounced
     api_key: ApiKeyHolder
     jobs: Mapping[str, Nudgeable]
-    reload: Callable[[], None]
+    reload: Callable[[], threading.Event]
     witness: RuntimeState = field(default_factory=RuntimeState)
     faults: dict[str, Need] = field(default_factory=dict)
     """Conditions that need a person and are in no row, each under a key of the part that noticed it, which also removes it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -21,21 +22,28 @@ class Reloader:
     def __init__(self, reload: Callable[[], None], nudge: Callable[[], None]) -> None:
         self._reload = reload
         self._nudge = nudge
-        self._asked = threading.Event()
+        self._asked = deque[threading.Event]()
+        self._waiting: list[threading.Event] = []
         self._due: datetime | None = None
 
-    def ask(self) -> None:
-        """A file changed. Callable from any thread; never raises."""
-        self._asked.set()
+    def ask(self) -> threading.Event:
+        """A file changed. Callable from any thread; never raises. What is returned is set once the files were read."""
+        self._asked.append(read := threading.Event())
         self._nudge()
+        return read
 
     def step(self, now: datetime) -> datetime | None:
         """Reload if it was asked for and nothing changed since the last look."""
-        if self._asked.is_set():
-            self._asked.clear()
+        if self._asked:
+            self._waiting += (self._asked.popleft() for _ in range(len(self._asked)))
             self._due = now + timedelta(seconds=SETTLE_S)
         if self._due is None or now < self._due:
             return self._due
         self._due = None
-        self._reload()
+        try:
+            self._reload()
+        finally:
+            for read in self._waiting:
+                read.set()
+            self._waiting.clear()
         return None

@@ -16,6 +16,9 @@ from corral.store.merges import merges
 
 router = Routes("trust", "/trust")
 
+RELOAD_S = 3.0
+"""How long an answer waits until the settings were read: what was approved holds for the next command."""
+
 
 @router.get("")
 async def listing(services: Services) -> dict[str, Any]:
@@ -26,7 +29,7 @@ async def listing(services: Services) -> dict[str, Any]:
 @router.post("/reload")
 async def reload(services: Services) -> dict[str, Any]:
     """Look at the user's answers again and go on with what they allow; ``untrusted``: what still waits."""
-    services.reload()
+    await services.work(partial(services.reload().wait, RELOAD_S))
     services.nudge("supervisor")
     services.nudge("landing")
     services.nudge("roadmap")
