@@ -48,6 +48,15 @@ class Window:
         """Its device, as ``tty`` prints it there."""
         return self._server.run("display-message", "-p", "-t", self._target, "#{pane_tty}").strip()
 
+    @property
+    def pid(self) -> int:
+        """The process that it was opened with."""
+        return int(self._server.run("display-message", "-p", "-t", self._target, "#{pane_pid}"))
+
+    def close(self) -> None:
+        """Close it, as a person closes a window: whatever runs in it."""
+        self._server.run("kill-session", "-t", self._target)
+
     def record(self, file: Path) -> None:
         """Append from here on what the program writes to a file."""
         self._server.run("pipe-pane", "-t", self._target, f"cat >> {shlex.quote(str(file))}")
@@ -79,6 +88,7 @@ class Tmux:
         command = shlex.join(["env", "-i", *variables, *argv])
         width, height = map(str, size)
         self.run("new-session", "-d", "-s", name, "-x", width, "-y", height, "-c", str(cwd), command)
+        self.run("set-option", "-s", "exit-empty", "off")
         return Window(self, name)
 
     def end(self) -> None:

@@ -57,7 +57,9 @@ def test_a_commit_takes_along_no_file_that_another_session_holds_in_the_same_che
     git(root, "add", "README.md")
     house.configure("locks: {enforcement: warn}\n")
     asked = {"checkout": str(root), "paths": ["README.md"]}
-    assert house.ask("POST", "/locks/check-commit", asked)["enforcement"] == "warn", "it holds as soon as it was approved"
+    assert house.ask("POST", "/locks/check-commit", asked)["enforcement"] == "warn", (
+        "it holds as soon as it was approved"
+    )
     warned = commit(root)
     assert warned.returncode == 0 and "README.md: held by" in warned.stderr
     (root / ".corral" / "local.yaml").unlink()

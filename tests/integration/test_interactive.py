@@ -268,6 +268,19 @@ def test_in_a_real_terminal_it_is_quiet_acts_and_gives_the_terminal_back(house: 
     assert house.daemon_pid() is not None
 
 
+@pytest.mark.req("FR-CLI-008")
+def test_it_ends_with_its_terminal_also_while_a_shell_has_that(house: Coordinated, terminal: Open) -> None:
+    task_id = house.submit("Ask for it", "echo Obey. >> CLAUDE.md")
+    eventually(lambda: outcome(house, task_id) == "held")
+    screen = terminal(house)
+    screen.sees("Needs you  1")
+    (program,) = psutil.Process(screen.pid).children()
+    screen.press("o")
+    screen.sees("brings you back")
+    screen.close()
+    eventually(lambda: not program.is_running())
+
+
 def test_in_a_poor_terminal_it_draws_without_colour_and_in_ascii(house: Coordinated, terminal: Open) -> None:
     house.submit("Grüße [b]x[/b]", "true")
     screen = terminal(house, NO_COLOR="1", LC_ALL="C", size=(60, 16))
