@@ -96,10 +96,13 @@ def _serve(instance: Instance, pipe: int | None) -> int:
             pipe = None
 
     shorten(instance.project.logs_dir / "hook.log")  # hooks only append; only the holder of the lock shortens it
+    gc.disable()  # what is imported stays: looking through it for garbage would be a fifth of the start
     try:
         from corral.server.process.daemon import serve  # heavy: only the winner of the lock pays for it
 
+        gc.freeze()
         gc.set_threshold(GARBAGE)
+        gc.enable()
         if serve(instance, ready=lambda: report(b"ready")):
             # Another command may start it meanwhile too: the lock decides, as for any two starters.
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
