@@ -172,6 +172,11 @@ class Stage:
         with self._lock:
             self._failures.append(_Failure(status, times, containing, headers))
 
+    def recover(self) -> None:
+        """Answer with no more errors."""
+        with self._lock:
+            self._failures.clear()
+
     def answer(self, body: Json) -> tuple[Step, _Failure | None]:
         """Record one request as it arrives, wait as long as it has to, and say what it is answered with."""
         played = _Played(body)

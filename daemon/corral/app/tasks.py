@@ -26,7 +26,8 @@ from corral.observe.redaction import redact
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import family, work_pause
 from corral.work.agents.choosing import choosing
-from corral.work.agents.improving import KEY
+from corral.work.agents.judging import KEY
+from corral.work.agents.record import IMPROVEMENT
 from corral.work.evidence.bundle import OF_ROADMAP
 from corral.work.tasks import agents, delays, followers, leases, tasks
 from corral.work.workflows import submissions as steps
@@ -209,8 +210,13 @@ def _target_errors(services: Services, submissions: Sequence[task_shapes.TaskSub
 
 
 def _key_errors(submissions: Sequence[task_shapes.TaskSubmission]) -> list[dict[str, Any]]:
-    """Nobody may use the keys by which the roadmap, and a task for several agents, know tasks of their own."""
-    return [
+    """Nobody may use the keys, or the type, by which the roadmap, several agents' tasks, and improvements know their own."""
+    typed = [
+        {"index": index, "field": "task_type", "message": f"{IMPROVEMENT!r} is for Corral's own tasks"}
+        for index, item in enumerate(submissions)
+        if item.task_type == IMPROVEMENT
+    ]
+    return typed + [
         {
             "index": index,
             "field": "idempotency_key",

@@ -9,8 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from corral.cli.program.settings_file import load_settings
+from corral.cli.terminal.context import project
 from corral.cli.terminal.options import Json, argument, client, option
 from corral.cli.terminal.output import echo, emit, facts, paint, report
+from corral.cli.terminal.person import confirm, is_terminal
+from corral.cli.terminal.tables import Column, table
 from corral.client.connection import segment
 from corral.errors import InvalidInput
 from corral.models.visible import one_line
@@ -88,30 +92,84 @@ def improve(
         bool, typer.Option("--deploy-if-better", help="Write a version that does better into the file.")
     ] = False,
     status: Annotated[bool, typer.Option("--status", help="Show the newest improvement instead.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with one whose tasks failed.")] = False,
+    deploy: Annotated[bool, typer.Option("--deploy", help="Write its new version into the agent's file.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
     as_json: Json = False,
 ) -> None:
     """Have a meta-agent propose a better version of an agent, and compare both.
 
-    It gets the agent's record, the feedback and the ends of failed tasks' logs, without secrets, and writes new instructions and
-    test cases. Both versions do the cases in worktrees whose work never lands; the test commands run as a worker's do.
+    It gets the agent's record, the feedback and the ends of failed tasks' logs, without secrets, and writes a new definition and
+    test cases. Both versions do the cases in worktrees whose work never lands; the test commands run as a worker's do. On a
+    terminal it asks before it begins; --deploy asks before it writes, and needs --yes where nobody can be asked.
     """
+    if sum((status, resume, deploy)) > 1 or ((status or resume or deploy) and (feedback or deploy_if_better)):
+        raise InvalidInput("Give one of --status, --resume and --deploy, or --feedback and --deploy-if-better.")
     path = f"/agents/{segment(name)}/improvement"
+    if deploy:
+        _deploy(client().request("GET", path), yes=yes, as_json=as_json)
+        return
     if status:
         found = client().request("GET", path)
     else:
         text = feedback.read_text(encoding="utf-8", errors="replace") if feedback is not None else None
-        found = client().request("POST", path, {"feedback": text, "deploy_if_better": deploy_if_better})
+        asks = is_terminal() and not yes and not as_json
+        if asks and not confirm(_question(name, deploys=deploy_if_better), default=False):
+            raise typer.Exit(1)
+        body = {"feedback": text, "deploy_if_better": deploy_if_better}
+        found = client().request("POST", f"{path}/resume") if resume else client().request("POST", path, body)
     if as_json:
         emit(found)
         return
-    made, told = found["report"] or {}, found["reason"]
-    facts({"agent": found["agent"], "state": found["state"], "version": found["version"], "reason": told}, 14)
-    if made:
-        facts({"recommended": made["recommendation"], "why": made["why"], "deployed": made["deployed"]}, 14)
-        if made["recommendation"] == "deploy" and not made["deployed"]:
-            echo(f"To deploy it: corral agent rollback {found['agent']} {found['version']}, or corral agent rollout.")
-    elif not told:
+    _show_improvement(found)
+    if (found["report"] or {}).get("recommendation") == "deploy" and not found["report"]["deployed"]:
+        agent = found["agent"]
+        echo(f"To deploy it: corral agent improve {agent} --deploy; to try it on some tasks: corral agent rollout {agent} "
+             f"--to {found['version']} --share 20%")  # fmt: skip
+    elif not found["ended_at"]:
         echo(paint(f"corral agent improve {found['agent']} --status shows how it goes.", "dim"))
+
+
+def _question(name: str, *, deploys: bool) -> str:
+    most = 2 * load_settings(project()).settings.agents.improve.max_cost_usd  # of the proposal, and of the cases
+    then = ", and have a version that does better written into its file" if deploys else ""
+    return f"Spend up to {most:g} USD on an improvement of {name}{then}?"
+
+
+def _deploy(found: Mapping[str, Any], *, yes: bool, as_json: bool) -> None:
+    """Write the version that an improvement has made into the agent's file, once somebody agrees."""
+    agent, version, made = found["agent"], found["version"], found["report"]
+    if not made:
+        raise InvalidInput(
+            f"The improvement of {agent} has no report yet.", remedy=f"corral agent improve {agent} --status"
+        )
+    if not as_json:
+        _show_improvement(found)
+    said = "" if made["recommendation"] == "deploy" else f" The report recommends {made['recommendation']}."
+    if not yes and not confirm(f"Write version {version} into the file of {agent}?{said}", default=False):
+        raise typer.Exit(1)
+    answer = client().request("POST", f"/agents/{segment(agent)}/rollback", {"version": version})
+    file = one_line(answer["file"])
+    report(answer, f"{file} is version {version}; look at it with git diff, and commit it.", as_json=as_json)
+
+
+def _show_improvement(found: Mapping[str, Any]) -> None:
+    made = found["report"] or {}
+    facts({name: found[name] for name in ("agent", "state", "version", "reason")}, 14)
+    if made:
+        cost = f"{made['cost_usd']:.2f} USD in all, {made['judged']['cost_usd']:.2f} of it for judges"
+        facts(
+            {"recommended": made["recommendation"], "why": made["why"], "cost": cost, "deployed": made["deployed"]}, 14
+        )
+        sides: list[Column] = [
+            ("VERSION", "side", 8),
+            ("PASSED", lambda row: f"{row['passed']['hits']} of {row['passed']['of']}", 12),
+            ("PREFERRED", "preferred", 9),
+            ("MEDIAN S", lambda row: row["duration_s"]["median"], 10),
+            ("TOKENS EACH", lambda row: row["tokens"]["median"], 12),
+            ("USD", lambda row: f"{row['cost_usd']:.2f}", 9),
+        ]
+        table([{"side": side, **made[side]} for side in ("old", "new")], sides, empty="")
 
 
 def _part(said: str) -> float:

@@ -27,6 +27,8 @@ from corral.work.agents import versions
 from corral.work.agents.choosing import of_rollout
 from corral.work.tasks import tasks
 
+IMPROVEMENT = "agent_improvement"
+"""The type of the tasks of an improvement; no client may use it. They count in a group of their own, and nowhere else."""
 COMMENTS = 10
 """How many comments the figures show, the newest."""
 _Z = 1.959964
@@ -112,7 +114,8 @@ def stats(conn: Connection, agent: str | None, since: datetime, by: By | None) -
         by: None: no groups.
 
     Returns:
-        ``[{agent, group, …figures}]``; ``group`` is None for the whole of an agent, which comes first.
+        ``[{agent, group, …figures}]``; ``group`` is None for the whole of an agent, which comes first. The cases of
+        improvements are in the group of their type alone.
     """
     name, after = agent.casefold() if agent is not None else None, iso(since)
     work = Work(
@@ -120,10 +123,12 @@ def stats(conn: Connection, agent: str | None, since: datetime, by: By | None) -
     )
     found: list[Payload] = []
     for each, of_agent in _divided(work.attempts, lambda row: row["agent"]).items():
-        found.append({"agent": each, "group": None, **figures(_with(work, of_agent))})
+        real = [row for row in of_agent if row["task_type"] != IMPROVEMENT]
+        found.append({"agent": each, "group": None, **figures(_with(work, real))})
         if by is not None:
             numbers = {row["content_hash"]: row["version"] for row in version_rows.of_agent(conn, each)}
-            groups = _divided(of_agent, lambda row: _group(row, by, numbers))  # noqa: B023 - called before the next
+            shown = of_agent if by is By.TASK_TYPE else real
+            groups = _divided(shown, lambda row: _group(row, by, numbers))  # noqa: B023 - called before the next
             found += ({"agent": each, "group": group, **figures(_with(work, rows))} for group, rows in groups.items())
     return found
 

@@ -13,6 +13,7 @@ from corral.models.states import RunnerName
 from corral.runners.protocol import Assignment, Limits
 from corral.store.rows import required
 from corral.store.rows.tasks import TaskRow, WorktreeRow
+from corral.work.agents import judging
 from corral.work.loops import continuing, conversations
 from corral.work.loops.conversations import Thread
 from corral.work.loops.history import Past
@@ -79,18 +80,20 @@ def assignment(
         identity_env=who,
         project_id=grounds.project_id,
         plugin_dir=bundle_dir() if claude else None,
-        model=model_of(grounds, post),
+        model=model_of(grounds, post, task),
         agent=post.agent.name if post.agent else None,
-        definition=definition.for_claude() if definition else None,
+        definition=definition.for_claude() if definition else judging.own_definition(task["idempotency_key"]),
         instructions=post.instructions,
         conversation=conversations.file_of(folder, task["fencing_token"]) if past is not None else None,
         resumes=used.resumes,
     )
 
 
-def model_of(grounds: WorktreeContext, post: ResolvedAgent) -> str | None:
+def model_of(grounds: WorktreeContext, post: ResolvedAgent, task: TaskRow) -> str | None:
     """The model that its worker asks for; None: it runs none, or the client's own default."""
     rules = _rules(grounds.settings(), post)
+    if judging.own_definition(task["idempotency_key"]) and (named := (task["input_data"] or {}).get("model")):
+        return str(named)
     return (post.model or rules.model) if rules else None
 
 

@@ -296,7 +296,7 @@ def _moved_in(
         "base_sha": (past and past.loop["base_sha"]) or worktree["base_sha"],
         "agent": post.agent.name if post.agent else None,
         "runner": post.runner,
-        "model": model_of(site.grounds, post),
+        "model": model_of(site.grounds, post, task),
         "host": site.host,
     }
     moved = attempts.change(conn, task["task_id"], task["fencing_token"], {"target": target}, attempt)
@@ -315,12 +315,12 @@ def _moved_in(
     session_registry.register(conn, arrival, now)
     if post.agent is not None:
         agent = post.agent
-        record.begin(conn, moved, agent.name, origin, model_of(site.grounds, post), now)
+        record.begin(conn, moved, agent.name, origin, model_of(site.grounds, post, task), now)
         agent_mailboxes.take(conn, agent.name, session_id, now)
         assigned = EventKind.TASK_ASSIGNED({"agent": agent.name, "runner": agent.runner, "model": agent.model})
     else:
         assigned = EventKind.TASK_ASSIGNED(
-            {"agent": None, "runner": str(post.runner), "model": model_of(site.grounds, post)}
+            {"agent": None, "runner": str(post.runner), "model": model_of(site.grounds, post, task)}
         )
     events.record(conn, now, assigned, task_id=task["task_id"], session_id=session_id)
     return moved, worktree

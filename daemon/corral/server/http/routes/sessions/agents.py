@@ -118,6 +118,12 @@ async def improve(services: Services, name: str, body: Improvement) -> dict[str,
     return await services.work(lambda: improvements.start(services, name, body.feedback, deploys=body.deploy_if_better))
 
 
+@router.post("/agents/{name}/improvement/resume")
+async def resume_improvement(services: Services, name: str) -> dict[str, Any]:
+    """Go on with its newest improvement, which ended because the Messages API or the machine failed its tasks."""
+    return await services.work(lambda: improvements.resume(services, name))
+
+
 @router.get("/agent-choices")
 async def agent_choices(services: Services) -> list[dict[str, Any]]:
     """The pins and rollouts in force."""
