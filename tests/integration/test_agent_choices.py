@@ -10,8 +10,11 @@ from corral.errors import Conflict, CorralError, InvalidInput, LockHeld
 from corral.work.agents.choosing import is_in_share
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
+from tests.integration import test_agent_improvements as improvements
+from tests.integration.test_agent_improvements import Jury
+from tests.integration.test_agent_improvements import stage as stage
 from tests.integration.test_agent_record import figures, scribe, work
-from tests.integration.test_agents import define, detail, ended
+from tests.integration.test_agents import detail, ended
 
 ONE, TWO = "echo one > which.txt", "echo two > which.txt"
 
@@ -104,7 +107,7 @@ def shared_out(house: Coordinated) -> dict[str, bool]:
     by: dict[str, bool] = {}
     while choice := house.ask("GET", "/agent-choices"):
         assert len(by) < 200, house.ask("GET", "/agents/scribe/rollout")
-        batch = [{"title": f"N{n}", "agent": "scribe", "prompt": "x", "max_retries": 0} for n in range(20)]
+        batch = [{"title": f"N{n}", "agent": "scribe", "prompt": "REAL", "max_retries": 0} for n in range(20)]
         for task_id in house.ask("POST", "/tasks/batch", {"tasks": batch})["task_ids"]:
             ended(house, task_id)
             by[task_id] = is_in_share(task_id, choice[0]["choice_id"], 0.2)
@@ -112,18 +115,28 @@ def shared_out(house: Coordinated) -> dict[str, bool]:
     return by
 
 
+# Better at the test cases, and fails at real tasks; those change nothing, so that nothing has to be merged.
+FLATTERS = (
+    'said=$(cat); case "$said" in *GOOD*REAL*) exit 3;; *REAL*) true;; '
+    "*GOOD*) echo good > out.txt;; *) echo bad > out.txt;; esac"
+)
+
+
 @pytest.mark.slow("runs some dozens of tasks")
-@pytest.mark.req("FR-META-005")
-def test_a_worse_version_is_rolled_out_to_a_fifth_and_rolled_back_by_itself(house: Coordinated) -> None:
-    house.configure("agents: {rollout: {min_tasks: 4}}\nsupervisor: {max_agents: 8}\n")
-    for body, then in (("Fail.", "exit 3"), ("Succeed.", "true")):  # changes nothing, so that nothing has to be merged
-        define(house, "scribe", f"runner: note\ncommand: [sh, -c, '{then}']", body)
-        work(house)
-    answer = house.json("agent", "rollout", "scribe", "--to", "1.0.0", "--share", "20%")
-    assert (answer["version"], answer["from"], answer["share"], answer["state"]) == ("1.0.0", "1.1.0", 0.2, "running")
+@pytest.mark.req("FR-META-003", "FR-META-005")
+def test_an_improved_version_is_rolled_out_to_a_fifth_found_worse_and_rolled_back_by_itself(
+    house: Coordinated, stage: Jury
+) -> None:
+    house.configure("agents: {rollout: {min_tasks: 4}, improve: {rounds: 1}}\nsupervisor: {max_agents: 8}\n")
+    file = improvements.scribe(house, improvements.BAD, does=FLATTERS)
+    found = improvements.improved(house, improvements.proposal(improvements.GOOD))
+    assert (found["version"], found["report"]["recommendation"]) == ("1.1.0", "deploy"), found
+    answer = house.json("agent", "rollout", "scribe", "--to", "1.1.0", "--share", "20%")
+    assert (answer["version"], answer["from"], answer["share"], answer["state"]) == ("1.1.0", "1.0.0", 0.2, "running")
+    assert answer["tasks"] == 0, "the cases of the improvement are no tasks of the rollout"
     assert isinstance(refusal(house, "POST", "/agents/scribe/pin", {"version": "1.0.0"}), Conflict)
     for _ in range(2):
-        house.ask("POST", "/tasks", {"title": "N", "agent": "scribe", "prompt": "x", "max_retries": 0})
+        house.ask("POST", "/tasks", {"title": "N", "agent": "scribe", "prompt": "REAL", "max_retries": 0})
     house.kill_daemon()  # a rollout survives the death of the daemon, in whose memory nothing of it is
     tried = shared_out(house)
     status = house.json("agent", "rollout", "status", "scribe")
@@ -136,7 +149,8 @@ def test_a_worse_version_is_rolled_out_to_a_fifth_and_rolled_back_by_itself(hous
     )
     (need,) = [one for one in house.ask("GET", "/status")["needs_you"] if one["kind"] == "ended_rollout"]
     assert "was rolled back" in need["what"] and need["remedy"] == "corral agent rollout stop scribe"
-    assert detail(house, work(house))["status"] == "completed", "all tasks work by the file again"
+    again = detail(house, work(house, prompt="REAL"))
+    assert again["status"] == "completed" and improvements.BAD in file.read_text(), "all tasks work by the file again"
     house.json("agent", "rollout", "stop", "scribe")
     assert not [one for one in house.ask("GET", "/status")["needs_you"] if one["kind"] == "ended_rollout"]
 

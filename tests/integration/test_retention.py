@@ -34,6 +34,7 @@ from corral.store.engine import database as engine
 from corral.store.engine.database import Database
 from corral.store.merges import receipts as receipt_rows
 from corral.store.migrate import open_schema
+from corral.work.agents.record import stats
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, rested
 
@@ -356,9 +357,12 @@ def test_what_could_not_be_deleted_is_said_until_it_can_be(world: World, monkeyp
     assert world.faults == {}
 
 
+@pytest.mark.req("FR-META-001")
 def test_old_attempts_go_but_the_newest_of_a_task_and_those_of_open_dead_landing_or_waited_for_ones(
     world: World,
 ) -> None:
+    """And the record of the agent that made them keeps all of its figures."""
+    outcome = {1: "completed", 2: "failed"}
     for name, more in (
         ("done", {}), ("open", {}), ("dead", {}), ("cleared", {"dismissed_at": iso(THEN)}), ("landing", {}), ("awaited", {}),
     ):  # fmt: skip
@@ -368,16 +372,28 @@ def test_old_attempts_go_but_the_newest_of_a_task_and_those_of_open_dead_landing
         world.db.write(lambda conn, changed=changed: conn.execute(changed))
         for number in (1, 2):
             world.put(
-                tables.attempts, task_id=name, number=number, session_id="s", usage={}, claimed_at=iso(THEN),
-                ended_at=iso(THEN), outcome="failed",
+                tables.attempts, task_id=name, number=number, session_id="s", claimed_at=iso(THEN), started_at=iso(THEN),
+                usage={"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.5 * number}, outcome=outcome[number],
+                ended_at=iso(THEN + timedelta(seconds=30 * number)),
             )  # fmt: skip
+            world.put(
+                project_tables.agent_runs, task_id=name, number=number, agent="mason", task_type="t", began_at=iso(THEN)
+            )
     world.merge("m", "queued", task_id="landing")
     world.put(tables.task_dependencies, task_id="open", depends_on="awaited")
     assert world.round(THEN + timedelta(days=89)).removed["attempts"] == 0
+    before = world.db.read(lambda conn: stats(conn, "mason", THEN - timedelta(days=1), None))
     assert world.round(THEN + timedelta(days=91)).removed["attempts"] == 2
     pairs = world.db.read(lambda conn: conn.execute(select(tables.attempts.c.task_id, tables.attempts.c.number)).all())
     assert {name for name, number in pairs if number == 1} == {"open", "dead", "landing", "awaited"}
     assert len([number for _, number in pairs if number == 2]) == 6
+    (was,) = before
+    assert (was["outcomes"], was["duration_s"], was["tokens"]) == (
+        {"completed": 6, "failed": 6},
+        {"median": 30.0, "of": 6},
+        1440,
+    )
+    assert world.db.read(lambda conn: stats(conn, "mason", THEN - timedelta(days=1), None)) == before
 
 
 @pytest.mark.req("NFR-COMP-003")

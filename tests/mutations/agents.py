@@ -150,7 +150,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/work/agents/choosing.py",
-        ("a rollout takes all tasks", "< share * _ARMS", "< _ARMS", f"{CHOICES}::test_a_worse_version_is_rolled_out_to_a_fifth_and_rolled_back_by_itself", "FR-META-005"),
+        ("a rollout takes all tasks", "< share * _ARMS", "< _ARMS", f"{CHOICES}::test_an_improved_version_is_rolled_out_to_a_fifth_found_worse_and_rolled_back_by_itself", "FR-META-005"),
         ("a stored version is trusted", 'return list(of_definition(stored.definition, f"', 'return list(of_definition(stored.definition, f"")) and [] and list(of_definition(stored.definition, f"', f"{CHOICES}::test_a_stored_version_is_trusted_only_while_its_own_commands_are", "NFR-SEC-004"),
     ),
     *rows(
@@ -163,7 +163,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/work/agents/rollouts.py",
-        ("a worse version stays", "if found.finding is not Finding.WORSE:", "if True:", f"{CHOICES}::test_a_worse_version_is_rolled_out_to_a_fifth_and_rolled_back_by_itself", "FR-META-005"),
+        ("a worse version stays", "if found.finding is not Finding.WORSE:", "if True:", f"{CHOICES}::test_an_improved_version_is_rolled_out_to_a_fifth_found_worse_and_rolled_back_by_itself", "FR-META-005"),
     ),
     *rows(
         "daemon/corral/app/agents/definitions.py",

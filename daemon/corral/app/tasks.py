@@ -27,7 +27,6 @@ from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import family, work_pause
 from corral.work.agents.choosing import choosing
 from corral.work.agents.judging import KEY
-from corral.work.agents.record import IMPROVEMENT
 from corral.work.evidence.bundle import OF_ROADMAP
 from corral.work.tasks import agents, delays, followers, leases, tasks
 from corral.work.workflows import submissions as steps
@@ -212,9 +211,9 @@ def _target_errors(services: Services, submissions: Sequence[task_shapes.TaskSub
 def _key_errors(submissions: Sequence[task_shapes.TaskSubmission]) -> list[dict[str, Any]]:
     """Nobody may use the keys, or the type, by which the roadmap, several agents' tasks, and improvements know their own."""
     typed = [
-        {"index": index, "field": "task_type", "message": f"{IMPROVEMENT!r} is for Corral's own tasks"}
+        {"index": index, "field": "task_type", "message": f"{task_shapes.IMPROVEMENT!r} is for Corral's own tasks"}
         for index, item in enumerate(submissions)
-        if item.task_type == IMPROVEMENT
+        if item.task_type == task_shapes.IMPROVEMENT
     ]
     return typed + [
         {

@@ -27,6 +27,8 @@ from corral.models.states import Combine, RunnerName, TaskStatus
 
 TITLE_LIMIT = 500
 """Characters."""
+IMPROVEMENT = "agent_improvement"
+"""The type of the tasks of an improvement of an agent; no client may use it. They say nothing of the agent's real work."""
 THREAD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 """Valid names of message threads."""
 

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Integer, bindparam, delete, func, insert, or_
 from corral.models.events import EventKind
 from corral.models.instants import iso
 from corral.models.states import TaskStatus
+from corral.models.tasks import IMPROVEMENT
 from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared, one_of
 from corral.store.rows import columns_of
@@ -23,6 +24,7 @@ _ENDED = Prepared[EndedAttemptEvent](
     select(events.c.event_id, events.c.at, events.c.kind, tasks.c.task_id, events.c.data, tasks.c.agent, tasks.c.runner)
     .join(tasks, tasks.c.task_id == events.c.task_id)
     .where(events.c.event_id > bindparam("after"), one_of(events.c.kind, ENDS), events.c.at > bindparam("since"))
+    .where(tasks.c.task_type != IMPROVEMENT)  # a version that fails its test cases is a result
     .order_by(events.c.event_id)
     .limit(bindparam("limit", type_=Integer))
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, Select, and_, func, select
+from sqlalchemy import Connection, Select, and_, case, func, select
 
 from corral.models.states import TERMINAL_TASKS, MergeState, ReceiptStatus
+from corral.models.tasks import IMPROVEMENT
 from corral.store.engine.fetch import fetch_all
 from corral.store.rows.metrics import FinishedTask, LandedMerge, Verification
 from corral.store.schema import attempts, events, merge_requests, receipts, tasks
@@ -26,12 +27,13 @@ def finished(conn: Connection, since: str, limit: int) -> list[FinishedTask]:
         .subquery()
     )
     its = ended.c
+    agent = case((its.task_type == IMPROVEMENT, IMPROVEMENT), else_=func.coalesce(its.worker, its.agent))
     used = {name: _a.usage[name] for name in ("input_tokens", "output_tokens", "cost_usd")}
     read, written = (func.coalesce(used[name].as_integer(), 0) for name in ("input_tokens", "output_tokens"))
     query: Select[tuple[object, ...]] = (
         select(
             its.task_id, its.status, its.error_code, its.template, its.created_at, its.completed_at,
-            func.coalesce(its.worker, its.agent).label("agent"), func.coalesce(its.ran, its.runner).label("runner"),
+            agent.label("agent"), func.coalesce(its.ran, its.runner).label("runner"),
             its.model, its.started_at, its.ended_at,
             func.min(_a.claimed_at).label("claimed_at"), func.count(_a.number).label("attempts"),
             func.coalesce(func.sum(read + written), 0).label("tokens"),
@@ -41,7 +43,7 @@ def finished(conn: Connection, since: str, limit: int) -> list[FinishedTask]:
         .outerjoin_from(ended, attempts, _a.task_id == its.task_id)
         .group_by(
             its.task_id, its.status, its.error_code, its.template, its.created_at, its.completed_at, its.worker, its.agent,
-            its.ran, its.runner, its.model, its.started_at, its.ended_at,
+            its.ran, its.runner, its.model, its.started_at, its.ended_at, its.task_type,
         )
         .order_by(its.completed_at)
     )  # fmt: skip

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from corral.store import events
+from corral.app.metrics import figures
+from corral.models.tasks import IMPROVEMENT
+from corral.store import alerts, events
 from corral.store.tasks import attempts, swarm
 from corral.work.performance import KEEPS_FAILING, by_kind, durations
 from tests.unit.work.conftest import Board, Row, at
@@ -57,17 +59,17 @@ def told(board: Board) -> list[dict[str, Any]]:
     return [dict(event["data"]) for event in found if event["kind"] == "agent.failing"]
 
 
-def begun(board: Board, second: int, runner: str | None = "command") -> Row:
+def begun(board: Board, second: int, runner: str | None = "command", **fields: Any) -> Row:
     """A task that a worker of a runner has taken up."""
-    task_id = board.one(max_retries=0)
+    task_id = board.one(max_retries=0, **fields)
     row = board.claim(at(second))
     assert row is not None
     board.do(lambda conn: attempts.change_open(conn, task_id, row["fencing_token"], {"runner": runner}))
     return row
 
 
-def fails(board: Board, second: int, runner: str | None = "command") -> None:
-    board.fail(begun(board, second, runner), at(second + 1))
+def fails(board: Board, second: int, runner: str | None = "command", **fields: Any) -> None:
+    board.fail(begun(board, second, runner, **fields), at(second + 1))
 
 
 @pytest.mark.req("SUP-NFR4", "FR-SWARM-004")
@@ -91,6 +93,16 @@ def test_a_kind_that_keeps_failing_is_told_of_once_until_it_succeeds(board: Boar
     for number in range(KEEPS_FAILING):
         fails(board, 600 + 10 * number, runner=None)
     assert len(told(board)) == 2, "sessions are of no kind"
+
+
+@pytest.mark.req("SUP-NFR4", "FR-META-001")
+def test_test_cases_of_an_improvement_say_nothing_of_a_kind(board: Board) -> None:
+    for number in range(KEEPS_FAILING + 1):
+        fails(board, 10 * number, task_type=IMPROVEMENT)
+    assert told(board) == [] and board.db.read(lambda conn: swarm.ended_since(conn, "")) == []
+    shown = board.db.read(lambda conn: figures.collect(conn, at(-1), "agent"))
+    assert [one["name"] for one in shown["groups"]] == [IMPROVEMENT] and shown["tasks"] == KEEPS_FAILING + 1
+    assert board.db.read(lambda conn: alerts.ended_attempts(conn, 0, "", 99)) == []
 
 
 @pytest.mark.req("SUP-NFR4")

@@ -26,7 +26,7 @@ from corral.store.agents import versions
 from corral.store.rows import required
 from corral.store.rows.agents import ImprovementRow
 from corral.store.rows.tasks import TaskRow
-from corral.store.tasks import attempts, loops, tasks
+from corral.store.tasks import attempts, loops, outcomes, tasks
 from corral.work.agents import improving, judging
 from corral.work.agents.choosing import definition_of
 from corral.work.agents.judging import Judged, key_of
@@ -127,6 +127,7 @@ def compare(services: Services, row: ImprovementRow, now: datetime) -> None:
     if failed := services.db.read(lambda conn: [one for one in runs.values() if not _has_result(conn, one.task)]):
         end(services, row, "failed", {"reason": told(failed, row)}, now)
         return
+    _settle(services, [one.task for one in runs.values()], now)
     answers = _judgings(services, row, runs, now)
     if answers is None or any(one.task["status"] not in TERMINAL_TASKS for one in answers.values()):
         return
@@ -150,6 +151,13 @@ def compare(services: Services, row: ImprovementRow, now: datetime) -> None:
             report["why"] += f" It was not deployed: {error.message}"
         crash_point("improvement.deployed")
     end(services, row, "done", {"report": report, "reason": None}, now)
+
+
+def _settle(services: Services, ended: Sequence[TaskRow], now: datetime) -> None:
+    """A run that failed has told what it was for: it needs nobody."""
+    failed = [task["task_id"] for task in ended if task["status"] != TaskStatus.COMPLETED and not task["dismissed_at"]]
+    if failed:
+        services.db.write(lambda conn: [outcomes.dismiss_task(conn, task_id, iso(now)) for task_id in failed])
 
 
 def _plan(row: ImprovementRow) -> dict[str, Any]:
@@ -214,6 +222,7 @@ def again(services: Services, conn: Connection, row: ImprovementRow, parts: Sequ
         if past is None:
             submitting.retry(conn, one.task["task_id"], now, settings.tasks)
             continue
+        outcomes.dismiss_task(conn, one.task["task_id"], iso(now))  # another one takes its place
         case, arm, turn, *rest = one.part.split(":")
         part = f"{case}:{arm}:{turn}:{int(rest[0]) + 1 if rest else 2}"
         plan = _plan(row)

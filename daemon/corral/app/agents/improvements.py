@@ -16,6 +16,7 @@ from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.payload import Payload
 from corral.models.states import TERMINAL_TASKS, TaskStatus
+from corral.models.tasks import IMPROVEMENT
 from corral.observe.redaction import redact
 from corral.store.agents import improvements as rows
 from corral.store.agents import runs, versions
@@ -139,7 +140,7 @@ def _material(services: Services, agent: str, content: str, feedback: str | None
     def look(conn: Connection) -> tuple[list[Payload], list[tuple[str, int]]]:
         found = record.stats(conn, agent, now - SINCE, None)
         worked = runs.of_agents(conn, agent, iso(now - SINCE))
-        failed = [row for row in worked if row["outcome"] == "failed" and row["task_type"] != record.IMPROVEMENT]
+        failed = [row for row in worked if row["outcome"] == "failed" and row["task_type"] != IMPROVEMENT]
         return found, [(row["task_id"], row["number"]) for row in failed[-MOST_LOGS:]]
 
     figures, failed = services.db.read(look)

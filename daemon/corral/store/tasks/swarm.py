@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, func, or_, select
 
 from corral.models.states import AttemptOutcome
+from corral.models.tasks import IMPROVEMENT
 from corral.store.engine.fetch import fetch_all
 from corral.store.rows.tasks import EndedAttempt, SwarmMember, WorkedAttempt
 from corral.store.schema import agent_sessions, attempts, tasks
@@ -13,6 +14,7 @@ MOST_TASKS = 1000
 """Only attempts at the newest tasks are looked at: found by their key, however many there ever were."""
 _NEWEST_FOR_STREAK = 200
 _OF_TASK = ("task_id", "seq", "parent_task_id", "cancel_reason", "title")
+_REAL = select(tasks.c.task_id).where(tasks.c.task_type != IMPROVEMENT)
 _OF_SESSION = ("agent_name", "last_heartbeat")
 
 
@@ -36,7 +38,7 @@ def members(conn: Connection) -> list[SwarmMember]:
 
 def ended_since(conn: Connection, since: str, most_tasks: int = MOST_TASKS) -> list[EndedAttempt]:
     """The attempts at the newest tasks that ended after an instant, the oldest first."""
-    newest = select(tasks.c.task_id).order_by(tasks.c.seq.desc()).limit(most_tasks).subquery()
+    newest = _REAL.order_by(tasks.c.seq.desc()).limit(most_tasks).subquery()
     used = {name: attempts.c.usage[name] for name in ("input_tokens", "output_tokens", "cost_usd")}
     read, written = (func.coalesce(used[name].as_integer(), 0) for name in ("input_tokens", "output_tokens"))
     plain = (attempts.c[name] for name in ("agent", "runner", "outcome", "started_at", "ended_at", "memory_mb"))
@@ -71,7 +73,7 @@ def failures_in_a_row(conn: Connection, agent: str | None, runner: str | None, m
 
     Attempts that the machine, a person or Corral ended say nothing about it, and are passed over.
     """
-    newest = select(tasks.c.task_id).order_by(tasks.c.seq.desc()).limit(_NEWEST_FOR_STREAK).subquery()
+    newest = _REAL.order_by(tasks.c.seq.desc()).limit(_NEWEST_FOR_STREAK).subquery()
     query = (
         select(attempts.c.outcome)
         .join(newest, newest.c.task_id == attempts.c.task_id)

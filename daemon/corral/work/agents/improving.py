@@ -17,9 +17,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from corral.config.agents import ANTHROPIC, CLAUDE, MAX_BYTES, AgentDefinition
 from corral.models.payload import Payload
-from corral.models.tasks import TaskSubmission
+from corral.models.tasks import IMPROVEMENT, TaskSubmission
 from corral.work.agents.judging import Judged, key_of
-from corral.work.agents.record import IMPROVEMENT, median, rate
+from corral.work.agents.record import median, rate
 from corral.work.agents.rollouts import Arm, by_chance
 
 PROPOSALS = 3

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from corral.models.payload import Payload
-from corral.models.tasks import TaskSubmission
+from corral.models.tasks import IMPROVEMENT, TaskSubmission
 from corral.runners.messages.usage import LATEST
-from corral.work.agents.record import IMPROVEMENT
 
 KEY = "improve:"
 """Begins the idempotency keys of the tasks of an improvement."""

@@ -18,6 +18,7 @@ from corral.errors import InvalidInput
 from corral.models.instants import iso
 from corral.models.payload import Payload
 from corral.models.states import AttemptOutcome, MergeState
+from corral.models.tasks import IMPROVEMENT
 from corral.observe.redaction import redact
 from corral.store.agents import runs
 from corral.store.agents import versions as version_rows
@@ -27,8 +28,6 @@ from corral.work.agents import versions
 from corral.work.agents.choosing import of_rollout
 from corral.work.tasks import tasks
 
-IMPROVEMENT = "agent_improvement"
-"""The type of the tasks of an improvement; no client may use it. They count in a group of their own, and nowhere else."""
 COMMENTS = 10
 """How many comments the figures show, the newest."""
 _Z = 1.959964
