@@ -120,6 +120,7 @@ def test_an_agent_is_improved_compared_and_not_deployed_unasked(house: Coordinat
     assert file.read_text() == before and git(house.root, "rev-parse", "main") == tip, (
         "nothing lands, nothing is deployed"
     )
+    assert git(house.root, "for-each-ref", "refs/corral/cases/") == "", "nothing of it is left but its runs"
     (asked,) = stage.asked(ASKED)
     assert "Write bad work." in asked and "write_file" not in asked and "run_command" not in asked
     judged = report["judged"]

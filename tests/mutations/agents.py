@@ -158,7 +158,7 @@ MUTATIONS = (
         ("the work of a test case lands", " or not past.spec.land", "", f"{IMPROVED}::test_an_agent_is_improved_compared_and_not_deployed_unasked", "FR-META-003"),
     ),
     *rows(
-        "daemon/corral/app/agents/improvements.py",
+        "daemon/corral/app/agents/cases.py",
         ("a worse version is deployed", ' and report["recommendation"] == "deploy":', ":", f"{IMPROVED}::test_only_a_version_that_does_better_is_deployed_where_that_was_asked_for", "FR-META-005"),
     ),
     *rows(

@@ -12,8 +12,9 @@ from corral.models.events import EventKind
 from corral.models.instants import parse
 from corral.models.payload import Payload
 from corral.models.states import AttemptOutcome
+from corral.models.tasks import IMPROVEMENT
 from corral.store import events
-from corral.store.rows.tasks import EndedAttempt
+from corral.store.rows.tasks import EndedAttempt, TaskRow
 from corral.store.tasks import attempts, swarm
 
 SESSION = "session"
@@ -71,13 +72,14 @@ def durations(rows: Sequence[EndedAttempt]) -> dict[str, float | None]:
     return {name: round(value, 3) for name, value in found.items()}
 
 
-def note_failure(conn: Connection, task_id: str, number: int, now: datetime) -> None:
+def note_failure(conn: Connection, task: TaskRow, number: int, now: datetime) -> None:
     """An attempt has failed: record it if its kind has now failed :data:`KEEPS_FAILING` times in a row.
 
-    Sessions are of no kind: each is somebody else.
+    Sessions are of no kind: each is somebody else. Test cases of an improvement say nothing of one.
     """
+    task_id = task["task_id"]
     row = next(one for one in attempts.of_task(conn, task_id) if one["number"] == number)
-    if row["runner"] is None:
+    if row["runner"] is None or task["task_type"] == IMPROVEMENT:
         return
     if swarm.failures_in_a_row(conn, row["agent"], row["runner"], KEEPS_FAILING + 1) != KEEPS_FAILING:
         return

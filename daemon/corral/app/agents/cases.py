@@ -150,6 +150,8 @@ def compare(services: Services, row: ImprovementRow, now: datetime) -> None:
         except CorralError as error:
             report["why"] += f" It was not deployed: {error.message}"
         crash_point("improvement.deployed")
+    for ref in refs.listing(services.git, f"{CASES_REF}{row['improvement_id']}/"):
+        refs.delete(services.git, ref.name, ref.sha)  # the runs have them in their history
     end(services, row, "done", {"report": report, "reason": None}, now)
 
 
@@ -199,7 +201,7 @@ def _has_answer(task: TaskRow) -> bool:
 
 
 def told(failed: Sequence[Part], row: ImprovementRow) -> str:
-    """Why an improvement cannot go on by itself, and what to type."""
+    """Why an improvement ended without a report, and what to type."""
     task = failed[0].task
     last = (task["result"] or {}).get("last") if isinstance(task["result"], dict) else None
     said = last.get("text") if isinstance(last, dict) else None

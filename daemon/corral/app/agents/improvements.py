@@ -121,7 +121,7 @@ def _unproposed(conn: Connection, row: ImprovementRow) -> list[cases.Part] | Non
 
 
 def step(services: Services, now: datetime) -> None:
-    """Carry every improvement on as far as its tasks allow. What it does is done once, wherever it was killed before."""
+    """Carry every improvement on as far as its tasks allow. Each step is done once, wherever the daemon was killed before."""
     for row in services.db.read(rows.running):
         try:
             (_propose if row["state"] == "proposing" else cases.compare)(services, row, now)

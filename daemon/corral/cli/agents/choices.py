@@ -101,7 +101,7 @@ def improve(
 
     It gets the agent's record, the feedback and the ends of failed tasks' logs, without secrets, and writes a new definition and
     test cases. Both versions do the cases in worktrees whose work never lands; the test commands run as a worker's do. On a
-    terminal it asks before it begins; --deploy asks before it writes, and needs --yes where nobody can be asked.
+    terminal it asks before it begins; --deploy asks before it writes, and needs --yes without a terminal.
     """
     if sum((status, resume, deploy)) > 1 or ((status or resume or deploy) and (feedback or deploy_if_better)):
         raise InvalidInput("Give one of --status, --resume and --deploy, or --feedback and --deploy-if-better.")
@@ -126,6 +126,8 @@ def improve(
         agent = found["agent"]
         echo(f"To deploy it: corral agent improve {agent} --deploy; to try it on some tasks: corral agent rollout {agent} "
              f"--to {found['version']} --share 20%")  # fmt: skip
+    elif found["state"] == "failed":
+        echo(f"To go on with it: corral agent improve {found['agent']} --resume")
     elif not found["ended_at"]:
         echo(paint(f"corral agent improve {found['agent']} --status shows how it goes.", "dim"))
 
@@ -150,7 +152,8 @@ def _deploy(found: Mapping[str, Any], *, yes: bool, as_json: bool) -> None:
         raise typer.Exit(1)
     answer = client().request("POST", f"/agents/{segment(agent)}/rollback", {"version": version})
     file = one_line(answer["file"])
-    report(answer, f"{file} is version {version}; look at it with git diff, and commit it.", as_json=as_json)
+    done = {**found, "report": {**made, "deployed": answer["file"]}}
+    report(done, f"{file} is version {version}; look at it with git diff, and commit it.", as_json=as_json)
 
 
 def _show_improvement(found: Mapping[str, Any]) -> None:

@@ -23,7 +23,9 @@ class Improve(Section):
 
     max_cases: int = Field(default=3, ge=1, le=10, description="Test cases of an improvement.")
     max_cost_usd: float = Field(
-        default=5, gt=0, description="Cost in USD of an improvement's proposal, and of all runs of its cases together."
+        default=5,
+        gt=0,
+        description="Cost in USD of an improvement's proposal, and of all runs and judges of its cases together.",
     )
     rounds: int = Field(default=2, ge=1, le=20, description="Times that each version does each case.")
 

@@ -165,7 +165,7 @@ def check_new(base: AgentDefinition, new: AgentDefinition) -> None:
 
 
 def proposing(improvement_id: str, agent: str, number: int, prompt: str, max_cost_usd: float) -> TaskSubmission:
-    """The task of the meta-agent, which reads and writes nothing."""
+    """The task of the meta-agent, which changes no file."""
     return TaskSubmission.model_validate(
         {
             "title": f"Propose a better version of {agent}",

@@ -109,7 +109,7 @@ def key_of(improvement_id: str, part: str) -> str:
 
 
 def own_definition(idempotency_key: str | None) -> dict[str, Any] | None:
-    """What the meta-agent and the judges are told, and may use; None: the task is not one of theirs."""
+    """The instructions and the tools of the meta-agent and of the judges; None: the task is not one of theirs."""
     begin, _, rest = (idempotency_key or "").partition(":")
     role = rest.split(":")[1] if rest.count(":") else ""
     if f"{begin}:" != KEY or role not in _SYSTEM:

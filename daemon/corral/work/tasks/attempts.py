@@ -15,7 +15,6 @@ from corral.models.events import TASK_SETBACKS, Event, EventKind
 from corral.models.instants import after, iso
 from corral.models.payload import Payload
 from corral.models.states import TERMINAL_TASKS, AttemptOutcome, TaskStatus
-from corral.models.tasks import IMPROVEMENT
 from corral.store import events
 from corral.store.merges import merges
 from corral.store.merges import of_tasks as merge_tasks
@@ -162,8 +161,8 @@ def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetim
         _give_up_earlier(conn, row, now)
     if status in TERMINAL_TASKS:
         reconsider(conn, [task_id], now, unblock_on=rules.unblock_on)
-    if attempt["outcome"] == AttemptOutcome.FAILED and row["task_type"] != IMPROVEMENT:
-        performance.note_failure(conn, task_id, token, now)
+    if attempt["outcome"] == AttemptOutcome.FAILED:
+        performance.note_failure(conn, row, token, now)
     return row
 
 

@@ -120,7 +120,7 @@ async def improve(services: Services, name: str, body: Improvement) -> dict[str,
 
 @router.post("/agents/{name}/improvement/resume")
 async def resume_improvement(services: Services, name: str) -> dict[str, Any]:
-    """Go on with its newest improvement, which ended because the Messages API or the machine failed its tasks."""
+    """Go on with its newest improvement, whose tasks the API or the machine failed."""
     return await services.work(lambda: improvements.resume(services, name))
 
 
