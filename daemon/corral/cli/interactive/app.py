@@ -12,7 +12,6 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.theme import Theme
 
-from corral.cli.interactive import hangup
 from corral.cli.interactive.requests import Requests
 from corral.cli.interactive.screen import MainScreen
 from corral.cli.interactive.text import Glyphs, Row, has_utf8
@@ -64,13 +63,12 @@ class Interactive(App[None]):
         return MainScreen(self.project, self.first_view, self.requests, self.glyphs)
 
     def on_mount(self) -> None:
-        """Begin to answer; a signal ends the program as q does, so that the terminal is given back; so does its hangup."""
+        """Begin to answer; a signal ends the program as q does, so that the terminal is given back."""
         self.requests.start()
         if not self.is_headless and sys.__stdin__ is not None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self.exit)
-            hangup.end_with(sys.__stdin__.fileno())
 
     def on_unmount(self) -> None:
         """Answer nothing more."""

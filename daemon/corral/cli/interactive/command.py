@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 import sys
+import threading
 
 import typer
 
 from corral.cli.terminal.context import client, project
 from corral.errors import InvalidInput
+
+STANDARD_INPUT = 0
 
 
 def interactive() -> None:
@@ -26,6 +32,23 @@ def interactive() -> None:
     # The command line has detached Python's own stream; Textual asks it for the size of the terminal.
     sys.__stdout__ = sys.stdout  # type: ignore[assignment, misc]
     screen = Interactive(project(), view)
+    _end_with(STANDARD_INPUT)
     screen.run()
     if screen.return_code:
         raise typer.Exit(screen.return_code)
+
+
+def _end_with(terminal: int) -> None:
+    """End this process at once when its terminal is gone, whatever its other threads wait for.
+
+    No signal tells of it while a shell has the terminal. There is nothing to give back then, and whoever writes to it may
+    wait for ever.
+    """
+
+    def wait() -> None:
+        watched = select.poll()
+        watched.register(terminal, 0)  # nothing but the hangup: what is typed is for others
+        if any(event & (select.POLLHUP | select.POLLERR) for _, event in watched.poll()):
+            os._exit(128 + signal.SIGHUP)
+
+    threading.Thread(target=wait, name="hangup", daemon=True).start()
