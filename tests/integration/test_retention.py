@@ -282,11 +282,14 @@ def test_logs_go_by_age_then_by_size_but_not_those_of_open_work_or_through_links
     old, open_one = log("tasks/done/1.log", 100), log("tasks/open/1.log", 100, 700_000)
     large, new = log("merges/m/1.log", 5, 700_000), log("merges/n/1.log", 2, 200_000)
     foreign, setup = log("tasks/done-too/notes.txt", 100), log("worktrees/w.log", 100)
+    dry_run, copy = log("verification-dry-run.log", 100), log("../corral.db.before-0001", 100)
     (world.logs / "tasks" / "link").symlink_to(outside)
     os.utime(outside / "precious.log", (0, 0))
-    world.round()
-    assert [file.exists() for file in (old, open_one, large, new, foreign, setup)] == [
-        False, True, False, True, True, False,
+    plan = Collection(world.job).run(LATER, dry_run=True)
+    assert {"kind": "backups", "count": 1} in plan["removed"] and {"kind": "logs", "count": 4} in plan["removed"]
+    assert world.round().removed["backups"] == 1
+    assert [file.exists() for file in (old, open_one, large, new, foreign, setup, dry_run, copy)] == [
+        False, True, False, True, True, False, False, False,
     ]  # fmt: skip
     assert not old.parent.exists() and (outside / "precious.log").exists()
     (world.logs / "merges").rename(world.logs / "m")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Collection, Iterator
@@ -13,11 +14,13 @@ from corral.config.sections.upkeep import Retention
 
 LOG_FOLDERS = ("tasks", "merges", "worktrees")
 """Subfolders of ``logs/``: logs of attempts, verifications and setups."""
+DRY_RUN_LOG = "verification-dry-run.log"
+"""The log of the last dry run of the verification, which is nobody's, beside those folders."""
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """One log; ``at`` is its last change, Unix time."""
+    """One log, or one copy of the database; ``at`` is its last change, Unix time."""
 
     path: Path
     at: float
@@ -76,12 +79,27 @@ def old_logs(
 
 
 def all_logs(logs_dir: Path) -> list[LogFile]:
-    """The logs of attempts, verifications and setups.
+    """The logs of attempts, verifications, setups and the last dry run.
 
     Raises:
         OSError: A folder cannot be read.
     """
-    return [file for name in LOG_FOLDERS for file in _logs(logs_dir / name)]
+    found = [file for name in LOG_FOLDERS for file in _logs(logs_dir / name)]
+    with contextlib.suppress(FileNotFoundError):
+        status = (logs_dir / DRY_RUN_LOG).lstat()
+        if stat.S_ISREG(status.st_mode):
+            found.append(LogFile(logs_dir / DRY_RUN_LOG, status.st_mtime, status.st_size))
+    return found
+
+
+def backups(database: Path) -> list[LogFile]:
+    """The copies of the database from before upgrades."""
+    found = []
+    for path in sorted(database.parent.glob(f"{database.name}.before-*")):
+        with contextlib.suppress(FileNotFoundError):
+            status = path.lstat()
+            found.append(LogFile(path, status.st_mtime, status.st_size))
+    return found
 
 
 def disk_use(home: Path, state_dir: Path) -> int:

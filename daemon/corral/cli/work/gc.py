@@ -25,14 +25,17 @@ def gc(
 ) -> None:
     """Delete finished data that is older than the retention settings; say what went and what is kept.
 
-    Open work, unread mail and unlanded work stay, however old they are. The daemon does the same every hour.
+    Open work, unread mail and unlanded work stay, however old they are. The daemon does the same every hour. Exits with 1 if
+    something could not be deleted.
     """
     forget = _agreed(yes, dry_run) if unlanded else []
     found = client().request("POST", "/gc", {"dry_run": dry_run, "forget": forget}, timeout_s=TIMEOUT_S)
     if as_json:
         emit(found)
-        return
-    _show(found)
+    else:
+        _show(found)
+    if found["problems"]:
+        raise typer.Exit(1)
 
 
 def _agreed(yes: bool, dry_run: bool) -> list[str]:
@@ -52,7 +55,7 @@ def _show(found: Mapping[str, Any]) -> None:
     verb = "would go" if found["dry_run"] else "deleted"
     for one in found["removed"]:
         echo(f"{one['kind']:<10} {one['count']:>7}  {verb}")
-    if not found["removed"]:
+    if not found["removed"] and not found["problems"]:
         echo("Nothing is old enough to go.")
     for one in found["kept"]:
         echo(paint(f"{one['kind']:<10} {one['count']:>7}  kept: {one['reason']}", "dim"))
@@ -63,4 +66,4 @@ def _show(found: Mapping[str, Any]) -> None:
     if found["more"]:
         echo("There is more to delete: run it again, or let the daemon's hourly job go on.")
     for part, reason in found["problems"].items():
-        echo(paint(f"{part}: {one_line(reason)}", "yellow"))
+        echo(paint(f"{part} could not be deleted: {one_line(reason)}", "yellow"))

@@ -25,12 +25,12 @@ from corral.landing.verify.verification import Verification, end_marked, marks
 from corral.landing.verify.verification_run import RunContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.models.states import ReceiptStatus
+from corral.observe.retention import DRY_RUN_LOG
 from corral.runners.environment import verification_environment
 
 SLOT = "dry-run"
 """Its verification worktree's folder, and the end of that one's name."""
 
-LOG = "verification-dry-run.log"
 ROUNDS = 5
 """Runs at most: an output names one missing file at a time."""
 MOST_NAMED = 20
@@ -85,7 +85,7 @@ class DryRun:
         self._sha = sha
         self._bench = VerificationWorktree(room.db, room.project, repo, SLOT)
         self._until = now + timedelta(seconds=limit_s)
-        self._log = make_own_folder(room.project.logs_dir, room.project.root) / LOG
+        self._log = make_own_folder(room.project.logs_dir, room.project.root) / DRY_RUN_LOG
         self._log.unlink(missing_ok=True)
         self._first: str | None = None
         self._brought: list[Missing] = []

@@ -93,12 +93,12 @@ class Collection:
         if (moment := retention_policy.cutoff(ages, "audit", now)) is not None:
             count = retention.db.read(partial(audit_rows.count_before, at=iso(moment)))
             removed.append({"kind": "audit", "count": count})
-        logs = retention.old_logs(ages, now)
-        removed.append({"kind": "logs", "count": len(logs)})
+        files = {"logs": retention.old_logs(ages, now), "backups": retention.old_backups(ages, now)}
+        removed += [{"kind": kind, "count": len(found)} for kind, found in files.items()]
         held, _alone = retention.saved(ages, now)
         removed.append({"kind": "salvage", "count": len(held) + len(chosen)})
         removed.append({"kind": "loops", "count": len(retention.old_loops(ages, now))})
-        freed = sum(file.size for file in logs)
+        freed = sum(file.size for found in files.values() for file in found)
         return self._report(True, [one for one in removed if one["count"]], now, freed, False, {})
 
     def _report(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -122,6 +122,8 @@ class Retention:
         done, ages = Round(), self.ages()
         with _reported(done, "logs"):
             self._logs(done, ages, now)
+        with _reported(done, "backups"):
+            _unlink(done, "backups", self.old_backups(ages, now), self.project.logs_dir)
         for kind in retention_rows.KINDS:
             with _reported(done, kind):
                 self._rows(done, kind, ages, now)
@@ -182,7 +184,7 @@ class Retention:
         if before is None:
             return
         keys = self.db.read(lambda conn: retention_rows.old(conn, kind, before, ROWS_A_ROUND))
-        done.more |= len(keys) == ROWS_A_ROUND
+        is_more = len(keys) == ROWS_A_ROUND
         if kind == "worktrees" and keys:
             keys = self._without_branch(keys)
         removed = 0
@@ -195,6 +197,7 @@ class Retention:
             crash_point(f"retention.{kind}")
             self._adjust(took_s)
         done.removed[kind] = removed
+        done.more |= is_more and removed > 0  # rows that cannot be deleted now are not tried again at once
 
     def _without_branch(self, worktree_ids: list[str]) -> list[str]:
         """Those whose branch is gone too: as long as it is there, the row proves that Corral made it."""
@@ -239,25 +242,13 @@ class Retention:
         folder = self.project.logs_dir
         for name in ("hook.log", "bridge.log"):
             shorten(folder / name)
-        removed, failure = 0, None
-        for file in self.old_logs(ages, now):
-            try:
-                file.path.unlink(missing_ok=True)
-            except OSError as error:  # the others go all the same
-                failure = error
-                continue
-            removed += 1
-            done.bytes += file.size
-            if file.path.parent.parent != folder:
-                with contextlib.suppress(OSError):  # it holds more
-                    file.path.parent.rmdir()
-        done.removed["logs"] = removed
+        _unlink(done, "logs", self.old_logs(ages, now), folder)
+
+    def old_backups(self, ages: Ages, now: datetime) -> list[LogFile]:
+        """The copies of the database from before an upgrade that may go now."""
         moment = retention_policy.cutoff(ages, "backups", now)
-        for copy in self.project.database.parent.glob(f"{self.project.database.name}.before-*"):
-            if moment is not None and copy.lstat().st_mtime < moment.timestamp():
-                copy.unlink()
-        if failure is not None:
-            raise failure
+        copies = retention_policy.backups(self.project.database)
+        return [copy for copy in copies if moment is not None and copy.at < moment.timestamp()]
 
     def old_logs(self, ages: Ages, now: datetime) -> list[LogFile]:
         """The logs that may go now."""
@@ -360,6 +351,26 @@ def _reported(done: Round, part: str) -> Iterator[None]:
         done.problems[part] = f"{error.message} {error.cause}"
     except OSError as error:
         done.problems[part] = f"{Path(error.filename).name if error.filename else 'files'}: {error.strerror}"
+
+
+def _unlink(done: Round, part: str, files: Sequence[LogFile], logs_dir: Path) -> None:
+    """Delete files, and the folders of tasks that this leaves empty; one that stays keeps no other."""
+    removed, failure = 0, None
+    for file in files:
+        try:
+            file.path.unlink(missing_ok=True)
+        except OSError as error:
+            failure = error
+            continue
+        removed += 1
+        done.bytes += file.size
+        crash_point(f"retention.{part}")
+        if file.path.parent.parent.parent == logs_dir:
+            with contextlib.suppress(OSError):  # it holds more
+                file.path.parent.rmdir()
+    done.removed[part] = removed
+    if failure is not None:
+        raise failure
 
 
 def _timed(operation: Callable[[Connection], int], conn: Connection) -> tuple[float, int]:
