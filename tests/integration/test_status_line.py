@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from tests.coordinated import Coordinated
 from tests.integration.claude_settings import SETTINGS, settings_of, write_settings
+from tests.tmux import TMUX, Tmux
 
 HOSTILE = "\x1b[2JEvil\x07\u202e\nforged | needs you"
 LINE = {"type": "command", "command": "if command -v corral >/dev/null 2>&1; then corral statusline; fi"}
@@ -87,30 +89,69 @@ def test_it_starts_no_daemon_and_says_nothing_where_nothing_is_coordinated(house
 
 
 @pytest.mark.parametrize("edited", [False, True], ids=["as it was", "edited since"])
-def test_init_sets_the_status_line_and_uninstall_takes_exactly_that_out(repo: Path, *, edited: bool) -> None:
+def test_init_sets_the_status_line_for_one_person_and_uninstall_takes_exactly_that_out(
+    repo: Path, *, edited: bool
+) -> None:
     mine = write_settings(repo, json.dumps(SETTINGS, indent=2) + "\n")
+    local = settings_of(repo).with_name("settings.local.json")
+    own = {"model": "opus"} if edited else None
+    if own is not None:
+        local.write_text(json.dumps(own))
     house = Coordinated(repo)
     house.run("init", "--yes")
-    assert "statusLine" not in json.loads(settings_of(repo).read_text()), "nobody asked for it"
+    shared = settings_of(repo).read_bytes()
+    assert not local.exists() or local.read_text() == json.dumps(own), "nobody asked for it"
+    assert "git does not ignore .claude/settings.local.json" in house.run("init", "--yes", "--status-line").stdout
+    written = local.read_text()
+    assert json.loads(written) == {**(own or {}), "statusLine": LINE}
+    assert settings_of(repo).read_bytes() == shared, "what colleagues see is their own matter"
     house.run("init", "--yes", "--status-line")
-    written = settings_of(repo).read_text()
-    assert json.loads(written)["statusLine"] == LINE
-    house.run("init", "--yes", "--status-line")
-    assert settings_of(repo).read_text() == written
+    assert local.read_text() == written
     if edited:
-        settings_of(repo).write_text(json.dumps({**json.loads(written), "model": "opus"}, indent=2) + "\n")
+        local.write_text(json.dumps({**json.loads(written), "model": "haiku"}))
     house.run("uninstall", "--yes")
-    if edited:
-        assert json.loads(settings_of(repo).read_text()) == {**json.loads(mine), "model": "opus"}
-    else:
-        assert settings_of(repo).read_bytes() == mine
+    assert json.loads(local.read_text()) == {"model": "haiku"} if edited else not local.exists()
+    assert settings_of(repo).read_bytes() == mine
 
 
-def test_a_status_line_of_ones_own_stays(repo: Path) -> None:
-    own = {"statusLine": {"type": "command", "command": "echo mine"}}
-    before = write_settings(repo, json.dumps(own))
+@pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
+def test_a_status_line_of_ones_own_stays(repo: Path, name: str) -> None:
+    file = settings_of(repo).with_name(name)
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(own := json.dumps({"statusLine": {"type": "command", "command": "echo mine"}}))
     house = Coordinated(repo)
-    assert "has its own status line; it stays" in house.run("init", "--yes", "--status-line").stdout
-    assert json.loads(settings_of(repo).read_text())["statusLine"] == own["statusLine"]
+    assert f"{name} has its own status line; it stays" in house.run("init", "--yes", "--status-line").stdout
+    assert json.loads(file.read_text())["statusLine"] == json.loads(own)["statusLine"]
+    assert name == "settings.local.json" or not file.with_name("settings.local.json").exists()
     house.run("uninstall", "--yes")
-    assert settings_of(repo).read_bytes() == before
+    assert file.read_text() == own
+
+
+@pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
+@pytest.mark.parametrize("has_one", [False, True], ids=["nobody has one", "somebody has one"])
+def test_a_person_is_asked_at_the_terminal_unless_they_have_a_status_line(
+    repo: Path, sealed: Path, tmp_path: Path, *, has_one: bool
+) -> None:
+    if has_one:
+        (sealed / ".claude").mkdir(exist_ok=True)
+        (sealed / ".claude" / "settings.json").write_text(json.dumps({"statusLine": {"type": "command"}}))
+    server, question = Tmux(tmp_path), "Set it for yourself, in .claude/settings.local.json?"
+    words = "init", "--no-check", "--verify", "true", "--without-opencode", "--ask-for-tools"
+    shell = f"{shlex.join([sys.executable, '-m', 'corral', *words])}; echo left with $?; exec sleep 600"
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")}
+    try:
+        screen = server.open(["sh", "-c", shell], cwd=repo, env=env, size=(120, 80))
+        if not has_one:
+            screen.sees(question)
+            screen.press("y", "Enter")
+        screen.sees("Write these files?")
+        assert (question in screen.screen("-J", "-S", "-500")) == (not has_one)
+        screen.press("y", "Enter")
+        screen.sees("left with 0")
+    finally:
+        server.end()
+    local = settings_of(repo).with_name("settings.local.json")
+    assert local.exists() == (not has_one)
+    assert "statusLine" not in json.loads(settings_of(repo).read_text())
+    Coordinated(repo).run("uninstall", "--yes")
+    assert not local.exists()

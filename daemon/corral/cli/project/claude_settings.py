@@ -1,9 +1,9 @@
-"""The entries of ``corral init`` in ``.claude/settings.json``, and their removal.
+"""The entries of ``corral init`` in Claude Code's settings of a project, and their removal.
 
 They do what a plugin cannot: ``claude --worktree`` reads the WorktreeCreate hook only from the project's settings; and
-with ``locks.on_daemon_down: deny``, only a command hook can refuse an edit while no daemon answers; and a status line is
-a setting. Existing entries
-are never changed, and removing ours restores the file byte for byte where nobody edited it meanwhile.
+with ``locks.on_daemon_down: deny``, only a command hook can refuse an edit while no daemon answers: these are for all who
+work on it, in ``settings.json``. A status line is one person's, in ``settings.local.json``. Existing entries are never
+changed, and removing ours restores the file byte for byte where nobody edited it meanwhile.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STATUS_LINE = {
     "type": "command",
     "command": "if command -v corral >/dev/null 2>&1; then corral statusline; fi",
 }
-"""The status line that `corral init` offers; colleagues without Corral have none by it."""
+"""The status line that `corral init` offers; where Corral was taken away, there is none by it."""
 
 STRICT = "corral hook PreToolUse --deny-when-down"
 """Part of the hook that refuses edits while no daemon answers."""
@@ -50,26 +50,20 @@ class Edit:
     @property
     def changes(self) -> bool:
         """Whether anything needs to be written."""
-        return self.before != self.after
+        return (self.before or b"") != self.after
 
 
-def plan(file: Path, *, strict: bool, allow: bool = False, status_line: bool = False) -> Edit:
+def plan(file: Path, *, strict: bool, allow: bool = False) -> Edit:
     """Compute the settings file with our hooks.
 
     Args:
         strict: Whether an edit is refused while no daemon answers; if not, that hook is removed.
         allow: Whether to add :data:`ALLOW`; an existing rule stays.
-        status_line: Whether to add :data:`STATUS_LINE`; another status line stays.
 
     Raises:
         InvalidInput: The file is not a JSON object, or cannot be read; it is left as it is.
     """
-    try:
-        before = file.read_bytes()
-    except FileNotFoundError:
-        before = None
-    except OSError as error:
-        raise InvalidInput(f"Cannot read {file}.", cause=str(error)) from error
+    before = _content(file)
     settings = _parse(file, before)
     remarks: list[str] = []
     hooks = settings.setdefault("hooks", {})
@@ -80,12 +74,6 @@ def plan(file: Path, *, strict: bool, allow: bool = False, status_line: bool = F
     changed = _set_strict(file, hooks, strict)
     if allow and not allows(settings):
         _rules(file, settings).append(ALLOW)
-        changed = True
-    if status_line and "statusLine" in settings:
-        if settings["statusLine"] != STATUS_LINE:
-            remarks.append(f"{file.name} has its own status line; it stays.")
-    elif status_line:
-        settings["statusLine"] = STATUS_LINE
         changed = True
     for event in ("WorktreeCreate", "WorktreeRemove"):
         groups = _groups(file, hooks, event)
@@ -98,6 +86,31 @@ def plan(file: Path, *, strict: bool, allow: bool = False, status_line: bool = F
     if not changed:
         return Edit(before, before if before is not None else b"", tuple(remarks))
     return Edit(before, _format(settings, before), tuple(remarks))
+
+
+def plan_status_line(local: Path, shared: Path) -> Edit:
+    """Compute the person's own settings file with :data:`STATUS_LINE`; a status line of either file stays.
+
+    Raises:
+        InvalidInput: A file is not a JSON object, or cannot be read; it is left as it is.
+    """
+    before = _content(local)
+    settings = _parse(local, before)
+    for file, found in ((local, settings), (shared, _parse(shared, _content(shared)))):
+        if "statusLine" in found:
+            is_ours = found["statusLine"] == STATUS_LINE
+            return Edit(before, before or b"", () if is_ours else (f"{file.name} has its own status line; it stays.",))
+    settings["statusLine"] = STATUS_LINE
+    return Edit(before, _format(settings, before), ())
+
+
+def _content(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidInput(f"Cannot read {file}.", cause=str(error)) from error
 
 
 def allows(settings: dict[str, Any]) -> bool:

@@ -13,6 +13,11 @@ def settings(project: Project) -> dict[str, Any] | None:
     return _remembered(project, "claude_settings")
 
 
+def local_settings(project: Project) -> dict[str, Any] | None:
+    """The earlier change of the person's own settings of the client; None if there was none."""
+    return _remembered(project, "claude_local_settings")
+
+
 def copies(project: Project) -> dict[str, str]:
     """The files that an earlier init copied: path to digest."""
     return _remembered(project, "copies") or {}

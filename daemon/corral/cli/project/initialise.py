@@ -6,7 +6,8 @@ import difflib
 import json
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,8 +30,14 @@ from corral.config.templates.project.lock import lock_file, metadata_of
 from corral.config.trust import Claim
 from corral.errors import InvalidInput, NotFound, Unsupported
 from corral.git import refs
-from corral.git.process.command import Git, open_repository
+from corral.git.process.command import Git, open_checkout, open_repository
 from corral.models.visible import visible
+
+_PURPOSES = {
+    "settings.json": "for what a plugin cannot do (worktrees, denials without a daemon)",
+    "settings.local.json": "for the status line, which is yours alone",
+}
+"""The purpose of each change of Claude Code's settings."""
 
 
 def init(
@@ -96,23 +103,27 @@ def init(
     opencode = wanted and _wants_opencode(project, with_opencode, ask=ask)
     allow = settings is not None and _wants_tools_allowed(settings, allow_tools, ask=ask)
     line = settings is not None and _wants_status_line(settings, status_line, ask=ask)
-    plan = claude_settings.plan
-    edit = plan(settings, strict=_strict(project), allow=allow, status_line=line) if settings else None
+    edits: dict[Path, claude_settings.Edit] = {}
+    if settings is not None:
+        edits[settings] = claude_settings.plan(settings, strict=_strict(project), allow=allow)
+    if settings is not None and line:
+        edits[_local(settings)] = _status_line(project, settings)
     recorded = init_record.copies(project)
     copies = project_copies.plan(project.root, recorded, with_opencode=opencode) if wanted else Copies({})
     files |= copies.texts
     brought = project_trust.untrusted(project)
     if not as_json:
-        _show(project, branch, files, settings, edit, copies)
+        _show(project, branch, files, edits, copies)
         if brought:
             echo("Files of this repository would run these commands on your machine:")
             project_trust.show(brought)
     if brought:
         refuse_agents("Approving commands", "corral init")
     question = "Change these settings?" if changes else "Write these files?"
-    if not yes and (files or brought or (edit and edit.changes)) and not confirm(question, default=not changes):
+    is_change = files or brought or any(edit.changes for edit in edits.values())
+    if not yes and is_change and not confirm(question, default=not changes):
         raise typer.Exit(1)
-    own_files.write(project, _contents(project, files, settings, edit, copies, allow=allow, status_line=line))
+    own_files.write(project, _contents(project, files, edits, copies, allow=allow))
     _approve(project, brought, {os.path.relpath(file, project.root) for file in files})
     if as_json:
         emit({"project": str(project.root), "target": branch, "written": [str(file) for file in files], **prepared})
@@ -156,12 +167,27 @@ def _wants_tools_allowed(settings: Path, said: bool | None, *, ask: bool) -> boo
 
 def _wants_status_line(settings: Path, said: bool | None, *, ask: bool) -> bool:
     """Whether Claude Code is to show Corral's status line here; nobody is asked who has one."""
-    places = (settings, settings.with_name("settings.local.json"), account.home() / ".claude" / "settings.json")
+    places = (settings, _local(settings), account.home() / ".claude" / "settings.json")
     if said is not None or not ask or not is_terminal() or claude_settings.has_status_line(*places):
         return bool(said)
     echo("Claude Code can show in its status line who a session is, its locks and mail, the queue, and what needs you.")
-    echo("In .claude/settings.json it takes the place of what others who have this repository set for themselves.")
-    return confirm("Set the status line there, for all of them?", default=False)
+    return confirm("Set it for yourself, in .claude/settings.local.json?", default=False)
+
+
+def _status_line(project: Project, settings: Path) -> claude_settings.Edit:
+    """The change of the person's own settings, with a note where git would take them along."""
+    local = _local(settings)
+    edit = claude_settings.plan_status_line(local, settings)
+    name = local.relative_to(project.root).as_posix()
+    if not edit.changes or open_checkout(project.root).run("check-ignore", "--quiet", "--", name).ok:
+        return edit
+    note = f"git does not ignore {name} here; to keep it out of commits: echo {name} >> .git/info/exclude"
+    return replace(edit, remarks=(*edit.remarks, note))
+
+
+def _local(settings: Path) -> Path:
+    """The settings beside these that are one person's, and not in git."""
+    return settings.with_name("settings.local.json")
 
 
 def _approve(project: Project, shown: Sequence[Claim], written: set[str]) -> None:
@@ -238,12 +264,11 @@ def _show(
     project: Project,
     branch: str,
     files: dict[Path, str],
-    settings: Path | None,
-    edit: claude_settings.Edit | None,
+    edits: Mapping[Path, claude_settings.Edit],
     copies: Copies,
 ) -> None:
     """Show everything that a yes writes. A copy of a plugin file is shown by its name."""
-    if not files and not (edit and edit.changes):
+    if not files and not any(edit.changes for edit in edits.values()):
         echo("Nothing to do: everything is in place.")
     elif project.config_file in files and not project.config_file.exists():
         echo(f"Finished work will land on the branch {paint(branch, 'bold')} (to change it: --target BRANCH).")
@@ -259,14 +284,13 @@ def _show(
         echo(f"{paint('will write', 'bold')} {name}:")
         for line in text.splitlines():
             echo(f"    {line}")
-    if settings and edit and edit.changes:
-        verb = "will write" if edit.before is None else "will add to"
-        echo(
-            f"{paint(verb, 'bold')} .claude/settings.json, for what a plugin cannot do (worktrees, denials "
-            "without a daemon):"
-        )
-        _show_change((edit.before or b"").decode("utf-8", "replace"), edit.after.decode("utf-8", "replace"))
-    for remark in (*(edit.remarks if edit else ()), *copies.remarks):
+    for file, edit in edits.items():
+        if edit.changes:
+            verb = "will write" if edit.before is None else "will add to"
+            purpose = _PURPOSES[file.name]
+            echo(f"{paint(verb, 'bold')} .claude/{file.name}, {purpose}:")
+            _show_change((edit.before or b"").decode("utf-8", "replace"), edit.after.decode("utf-8", "replace"))
+    for remark in (*(remark for edit in edits.values() for remark in edit.remarks), *copies.remarks):
         echo(paint(f"note: {remark}", "yellow"))
 
 
@@ -279,31 +303,35 @@ def _show_change(before: str, after: str) -> None:
 def _contents(
     project: Project,
     files: dict[Path, str],
-    settings: Path | None,
-    edit: claude_settings.Edit | None,
+    edits: Mapping[Path, claude_settings.Edit],
     copies: Copies,
     *,
     allow: bool,
-    status_line: bool,
 ) -> dict[Path, bytes]:
     """All files to write; the one that marks an initialised repository comes last, in case init is interrupted."""
     metadata = project.home / "metadata.json"
     contents = {file: text.encode() for file, text in files.items()}
-    known = init_record.settings(project)
-    if settings and edit and edit.changes:
-        contents[settings] = edit.after
-        before, known = claude_settings.read(settings), known or {}
-        ours = (allow and not claude_settings.allows(before)) or bool(known.get("allow"))
-        line = (status_line and "statusLine" not in before) or bool(known.get("status_line"))
-        original = claude_settings.undo(settings, known or None)
-        known = claude_settings.record(edit, original, allow=ours, status_line=line)
-    if settings in contents or copies.texts or not metadata.exists():
+    known, line = init_record.settings(project), init_record.local_settings(project)
+    for file, edit in edits.items():
+        if not edit.changes:
+            continue
+        contents[file] = edit.after
+        if file.name == "settings.local.json":
+            original = claude_settings.undo(file, line) if line else edit.before
+            line = claude_settings.record(edit, original, status_line=True)
+            continue
+        known = known or {}
+        ours = (allow and not claude_settings.allows(claude_settings.read(file))) or bool(known.get("allow"))
+        original = claude_settings.undo(file, known or None)
+        known = claude_settings.record(edit, original, allow=ours, status_line=bool(known.get("status_line")))
+    if contents.keys() & edits.keys() or copies.texts or not metadata.exists():
         kept = metadata_of(project)
         said: dict[str, Any] = {
             **{name: kept[name] for name in ("template_version", "template_pin") if name in kept},
             "version": __version__,
             "template": kept["template"] if "template_pin" in kept else "built-in",
             "claude_settings": known,
+            "claude_local_settings": line,
             "copies": project_copies.record(project.root, copies, init_record.copies(project)),
         }
         contents[metadata] = (json.dumps(said, indent=2) + "\n").encode()

@@ -53,6 +53,9 @@ def uninstall(
     settings = project.root / ".claude" / "settings.json"
     if not project.bare:
         contents = {settings: claude_settings.undo(settings, init_record.settings(project))}
+        if (line := init_record.local_settings(project)) is not None:
+            local = settings.with_name("settings.local.json")
+            contents[local] = claude_settings.undo(local, line)
         contents |= dict.fromkeys(project_copies.unchanged(project.root, init_record.copies(project)))
         kept = _with_template(project, contents)
         for file, content in contents.items():
