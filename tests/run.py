@@ -94,7 +94,10 @@ def unit_tests_on(version: str, folder: str, trouble: str) -> bool:
         print(f"unit {version:<9} not run: no environment could be made\n{trouble}", flush=True)
         return False
     python = str(Path(folder) / "bin" / "python")
-    return step(f"unit {version}", [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *WORKERS, "tests/unit"])
+    return step(
+        f"unit {version}",
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *WORKERS, "-m", "not one_python", "tests/unit"],
+    )
 
 
 def _passes_alone(suite: list[str]) -> bool:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from bench.measure import Measure, table
 
+pytestmark = pytest.mark.one_python
+
 ROOT = Path(__file__).parents[2]
 
 

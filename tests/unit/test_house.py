@@ -9,6 +9,8 @@ import pytest
 
 import corral
 
+pytestmark = pytest.mark.one_python
+
 PACKAGE = Path(corral.__file__).parent
 MOST_MODULES = 15
 MOST_LINES = 400

@@ -22,6 +22,8 @@ from corral.store.engine.database import Database
 from corral.store.migrate import alembic_config, open_schema
 from tests.coordinated import rested
 
+pytestmark = pytest.mark.one_python
+
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 
 

@@ -35,6 +35,8 @@ from corral.store.tasks import (
 )
 from corral.store.tasks import tasks as task_rows
 
+pytestmark = pytest.mark.one_python
+
 WHOLE: dict[Table, type] = {
     schema.agent_sessions: sessions.SessionRow,
     schema.file_locks: sessions.LockRow,

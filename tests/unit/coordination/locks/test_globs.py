@@ -18,6 +18,8 @@ from corral.coordination.locks.globs import Pattern, compile_pattern, is_pattern
 from corral.errors import InvalidInput
 from tests.steps import lines_run
 
+pytestmark = pytest.mark.one_python
+
 
 def compiled(text: str, fold: bool = False) -> Pattern:
     return compile_pattern(text, fold=fold)

@@ -16,6 +16,8 @@ from corral.coordination.locks.keys import (
     reach,
 )
 
+pytestmark = pytest.mark.one_python
+
 
 @pytest.mark.parametrize(
     ("left", "right", "overlap"),

@@ -27,6 +27,8 @@ from corral.store.sessions import locks as lock_rows
 from tests.locking import acquire
 from tests.steps import only_sqlite, steps
 
+pytestmark = pytest.mark.one_python
+
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 
 

@@ -13,6 +13,8 @@ from corral.coordination.shell.danger import danger, target_directory
 from corral.coordination.shell.reading import is_read_only
 from tests.steps import lines_run
 
+pytestmark = pytest.mark.one_python
+
 SHELLISH = st.text(alphabet=" \n\t'\"\\$`(){}|&;<>#*?[]~=-!agits.\x00\r\u2028", max_size=60)
 PIECES = r"""git stash add -A . && ; | ( ) $( ` ' " <<EOF EOF bash -c cd \ ${ } $' <( >& 2> find -exec"""
 SCRAPS = st.lists(st.sampled_from([*PIECES.split(), "\n"]), max_size=25).map(" ".join)

@@ -13,6 +13,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.unit.work.tasks.queue_machine import CODES, PLACES, SESSIONS, Queue
 
+pytestmark = pytest.mark.one_python
+
 EXAMPLES = os.environ.get("QUEUE_MODEL_EXAMPLES")
 """A number of examples and of walks at random; by default always the same ones."""
 

@@ -22,6 +22,8 @@ from corral.work.tasks.leases import Claimant
 from tests.unit.work.conftest import Board, Row, at
 from tests.unit.work.tasks.queue_machine import Memory
 
+pytestmark = pytest.mark.one_python
+
 ROUNDS = 12
 
 
