@@ -13,6 +13,7 @@ import pytest
 from corral.models.blame import CONVERSATION_LOST
 from corral.runners.anthropic import AnthropicRunner
 from corral.runners.claude import ClaudeRunner
+from corral.runners.messages.usage import LATEST, plain_name
 from corral.runners.protocol import Runner
 from corral.store.tasks import attempts
 from corral.store.tasks import loops as loop_rows
@@ -84,6 +85,7 @@ def test_it_goes_on_in_its_conversation_and_counts_each_iteration_once(
     assert detail["status"] == "completed", detail
     rows = history(one, task_id)
     assert [row["conversation"]["continues"] for row in rows] == [None, 1, 2]
+    assert ["echo three >> lines.txt" in "\n".join(row["actions"]) for row in rows] == [False, False, True], rows
     second = first_asked(stage, "This is iteration 2")
     said = json.dumps(second.body["messages"])
     assert FIRST in said and "Not enough:" in said, "it sees what it did, and what the evaluation said of that"
@@ -146,6 +148,23 @@ def test_a_conversation_that_the_api_refuses_begins_anew(house: Open, stage: Sta
     (task_id,) = one.submit_all([loop_of("anthropic", tmp_path, "two")])
     assert one.until_status(task_id, "completed", "failed", "dead", timeout_s=60)["status"] == "completed"
     assert "400" in history(one, task_id)[1]["conversation"]["lost"]
+
+
+@pytest.mark.req("FR-LOOP-002")
+def test_the_model_that_the_client_chose_itself_does_not_judge_its_work(
+    house: Open, stage: Stage, tmp_path: Path
+) -> None:
+    one = house()
+    rubric = script(text(json.dumps({"meets_rubric": True, "score": 1, "reasons": "r"})))
+    judges = [{"kind": "judge", "rubric": rubric, "votes": 1, "model": model} for model in LATEST]
+    task = {**loop_of("claude", tmp_path), "loop": {"until": judges, "any": True}}
+    (task_id,) = one.submit_all([task])
+    one.until_status(task_id, "completed", "failed", "dead", timeout_s=90)
+    (row,) = history(one, task_id)
+    refused = [
+        LATEST[judge["model"]] for judge, said in zip(judges, row["evaluations"], strict=True) if said["value"] is None
+    ]
+    assert refused == [plain_name(row["result"]["model"])], row["evaluations"]
 
 
 def stage_home(one: House) -> str:

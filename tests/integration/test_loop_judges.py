@@ -30,7 +30,7 @@ def stage() -> Iterator[Stage]:
 
 
 def judged(stage: Stage, tmp_path: Path, answer: str, work: str = "a change", **fields: Any) -> Evaluation:
-    worker_model = fields.pop("worker_model", "claude-sonnet-5-5")
+    workers = fields.pop("workers", ("claude-sonnet-5-5",))
     environ = {**os.environ, "ANTHROPIC_BASE_URL": stage.url, "ANTHROPIC_API_KEY": KEY}
     place = Place(
         worktree=tmp_path,
@@ -43,7 +43,7 @@ def judged(stage: Stage, tmp_path: Path, answer: str, work: str = "a change", **
         facts={"task_id": "judged", "iteration": 1},
         work=lambda: work,
         access=AnthropicRunner(environ, lambda: KEY).access,
-        worker_model=worker_model,
+        worker_models=frozenset(workers),
     )
     return judge.evaluate(JudgeCriterion(rubric=script(text(answer)), **fields), place)
 
@@ -95,12 +95,16 @@ def test_a_busy_api_is_asked_again_and_one_that_stays_so_gives_no_verdict(
     assert len(stage.requests) == 6, "one vote's tries, not those of fifteen"
 
 
-def test_the_model_that_did_the_work_does_not_judge_it_unless_told_so(stage: Stage, tmp_path: Path) -> None:
-    found = judged(stage, tmp_path, vote(True), model="opus", worker_model="claude-opus-5-5")
-    assert found.verdict is Verdict.INCONCLUSIVE and "did the work" in found.evidence and not stage.requests
-    told = {"model": "opus", "same_model": True, "worker_model": "claude-opus-5-5"}
+@pytest.mark.req("FR-LOOP-002")
+def test_a_model_that_did_the_work_does_not_judge_it_unless_told_so(stage: Stage, tmp_path: Path) -> None:
+    for worker in ("claude-opus-5-5", "opus", "claude-opus-5-5-20261001", "claude-opus-5-5[1m]"):
+        found = judged(stage, tmp_path, vote(True), model="opus", workers=("claude-haiku-5-5", worker))
+        assert found.verdict is Verdict.INCONCLUSIVE and "did the work" in found.evidence and not stage.requests
+    both = judged(stage, tmp_path, vote(True), workers=("claude-opus-5-5", "claude-sonnet-5-5"))
+    assert both.verdict is Verdict.INCONCLUSIVE and "same_model" in both.evidence and not stage.requests
+    told = {"model": "opus", "same_model": True, "workers": ("claude-opus-5-5",)}
     assert judged(stage, tmp_path, vote(True), **told).verdict is Verdict.CONVERGED
-    judged(stage, tmp_path, vote(True), worker_model="claude-opus-5-5")
+    judged(stage, tmp_path, vote(True), workers=("claude-opus-5-5",))
     assert stage.requests[-1].body["model"] == "claude-sonnet-5-5", "another one is chosen"
 
 

@@ -121,6 +121,12 @@ def test_at_its_limit_it_fails_with_its_best_result_which_lands_if_the_user_says
     detail = one.json("task", "detail", task_id)
     assert detail["result"]["best"]["iteration"] == 2 and detail["merge"] is None
     assert "+0.8" in one.run("loop", "diff", task_id, "--from", "1", "--to", "2").stdout
+    for again, done in ((("task", "retry", task_id), 6), (("loop", "resume", task_id, "--max-iterations", "2"), 8)):
+        one.run(*again)
+        one.run("wait", task_id, check=False)
+        status = one.json("loop", "status", task_id)
+        assert (status["error_code"], status["iterations"]) == ("max_iterations_exceeded", done), "it counts anew"
+    assert status["best"]["iteration"] == 2
     merge = one.json("loop", "land", task_id)
     eventually(lambda: one.json("merge", "detail", merge["merge_id"])["state"] == "landed")
     assert git(repo, "show", "main:score.txt") == "0.8"

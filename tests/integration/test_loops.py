@@ -125,11 +125,13 @@ def test_a_condition_gets_the_iteration_and_decides(house: Open, repo: Path) -> 
     one = house()
     by_function = one.submit(COUNT_UP, **looped({"kind": "custom", "function": "check.py:check"}))
     by_command = one.submit(
-        COUNT_UP, **looped({"kind": "custom", "command": "grep -q '\"iteration\": 2' && exit 2; exit 0"})
+        COUNT_UP,
+        **looped({"kind": "custom", "command": "grep -q '\"iteration\": 2' && exit 2; exit 0"}, land_best=True),
     )
     assert one.until_status(by_function, "completed", "failed")["result"]["iterations"] == 2
     failed = one.until_status(by_command, "failed")
     assert (failed["error_code"], failed["result"]["iterations"]) == ("condition_failed", 2)
+    assert [row["task_id"] for row in one.db.read(merges.listing)] == [by_function], "what has failed does not land"
 
 
 @pytest.mark.req("FR-LOOP-002")
@@ -154,6 +156,10 @@ def test_a_damaged_checkpoint_is_passed_over(house: Open, repo: Path) -> None:
     assert past is not None and past.checkpoint is not None
     assert (past.checkpoint["head_sha"], past.next_iteration) == (rows[1]["head_sha"], 4)
     assert start_sha(past, "tip") == rows[1]["head_sha"]
+    gone = {"head_sha": "deadbeef" * 5}
+    one.db.write(lambda conn: conn.execute(update(table).where(table.c.iteration == 2).values(**gone)))
+    past = past_of(one.grounds, task_id)
+    assert past is not None and start_sha(past, "tip") == rows[0]["head_sha"], "its commit is gone"
 
 
 @pytest.mark.req("FR-LOOP-005")

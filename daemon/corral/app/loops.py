@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import Connection
 
 from corral.app import merges as app_merges
@@ -105,6 +103,7 @@ def _entry(row: IterationRow, *, is_best: bool) -> Payload:
         "duration_s": row["duration_s"],
         "verdict": row["verdict"],
         "evaluations": [{name: one.get(name) for name in shown} for one in record["evaluations"]],
+        "actions": record["actions"],
         "result": record["result"],
         "usage": record["usage"],
         "conversation": record["conversation"]
@@ -128,9 +127,11 @@ async def resume(
 ) -> Payload:
     """Let a loop that was stopped, failed or ended at its limits go on from its last completed iteration.
 
+    Its limits count from there, as after a retry of its task.
+
     Args:
-        max_iterations: A new limit, counted from here; None: as before.
-        timeout_s: A new limit, counted from here; None: as before.
+        max_iterations: A new limit; None: the same.
+        timeout_s: A new limit; None: the same.
 
     Raises:
         Conflict: It has not ended, or it has converged.
@@ -150,10 +151,7 @@ async def resume(
             raise Conflict(f"The loop {task_id} has converged: there is nothing to resume.", remedy=remedy)
         given = {"max_iterations": max_iterations, "timeout_s": timeout_s}
         spec = {**past.loop["spec"], **{name: value for name, value in given.items() if value is not None}}
-        changed: dict[str, Any] = {"spec": LoopSpec.model_validate(spec).stored()}
-        if past.end(bounds(settings.loops, past.spec)) is not None or spec != past.loop["spec"]:
-            changed["counted_from"] = past.next_iteration - 1
-        loop_rows.change(conn, task_id, changed)
+        loop_rows.change(conn, task_id, {"spec": LoopSpec.model_validate(spec).stored()})
         tasks.retry(conn, task_id, now, settings.tasks)
         return status(services, conn, task_id)
 

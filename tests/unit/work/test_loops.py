@@ -13,10 +13,11 @@ from corral.models.loops.spec import LoopSpec, ThresholdCriterion, Verdict
 from corral.runners.messages.api import Answer
 from corral.runners.messages.judge import read_vote
 from corral.store.rows.loops import IterationRow, LoopRow
+from corral.work.loops.checkpoints import is_readable
 from corral.work.loops.criteria.suite import read_junit
 from corral.work.loops.criteria.threshold import as_number, at_path
 from corral.work.loops.evaluating import together
-from corral.work.loops.history import Bounds, Past, feedback
+from corral.work.loops.history import Bounds, Past, feedback, models
 
 YES, NO, UNSURE, FAILED = Verdict.CONVERGED, Verdict.NOT_CONVERGED, Verdict.INCONCLUSIVE, Verdict.FAILED
 MEASURED = {"until": [{"kind": "threshold", "command": "x", "target": ">=9", "plateau": 2}]}
@@ -105,10 +106,19 @@ def test_a_plateau_ends_it_and_so_do_evaluations_without_a_verdict() -> None:
 
 @pytest.mark.req("FR-LOOP-006")
 def test_a_damaged_record_is_read_around() -> None:
+    for record in ("{not json", "[]", '{"evaluations": 5}', '{"evaluations": ["x"]}', '{"conversation": {}}'):
+        assert not is_readable(row(2, 5, record=record)), record
     damaged = row(2, 5, record="{not json")
     assert past(row(1, 1), damaged).end(Bounds(None, 100)) is None
     assert "is 1" in feedback(Past(past().loop, [row(1, 1), damaged], [row(1, 1)]), Bounds(9, 9))
     assert "iteration 3 of at most 9" in feedback(Past(past().loop, [row(1, 1), damaged], [row(1, 1)]), Bounds(9, 9))
+
+
+@pytest.mark.req("FR-LOOP-002")
+def test_the_models_of_all_iterations_did_the_work() -> None:
+    rows = [row(1, 1, record=json.dumps({"result": {"model": "a"}})), row(2, 1, record=json.dumps({"result": "text"}))]
+    assert models(past(*rows), {"model": "b"}, "c") == {"a", "b", "c"}
+    assert models(past(), None, None) == set()
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def _next(found: dict[str, Any]) -> str:
 
 @app.command()
 def history(loop_id: Id, as_json: Json = False) -> None:
-    """Show every iteration of a loop: what it was told, its result, its evaluation."""
+    """Show every iteration of a loop: commits, actions of its agent, evaluation; with --json all of it."""
     rows = client().request("GET", f"/loops/{segment(loop_id)}/history")
     if as_json:
         emit(rows)
@@ -228,8 +228,11 @@ def history(loop_id: Id, as_json: Json = False) -> None:
         mark = "  best" if row["best"] else ""
         head = f"iteration {row['iteration']}  {row['verdict'].replace('_', ' ')}  {row['duration_s']:.1f} s{mark}"
         echo(paint(head, "bold"))
+        echo(paint(f"  from {row['base_sha'][:12]} to {row['head_sha'][:12]}", "dim"))
         if lost := (row.get("conversation") or {}).get("lost"):
             echo(paint(f"  a new conversation: {visible(lost)}", "dim"))
+        for line in row["actions"][-8:]:
+            echo(paint(f"    {visible(line)}", "dim"))
         for one in row["evaluations"]:
             value = "" if one["value"] is None or isinstance(one["value"], dict) else f" {one['value']}"
             echo(f"  {one['kind']}: {one['verdict'].replace('_', ' ')}{value}")

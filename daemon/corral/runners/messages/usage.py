@@ -17,7 +17,8 @@ LATEST = {
 }
 """The aliases of Claude Code's settings and agent definitions; the API takes identifiers only."""
 
-_DATED = re.compile(r"-\d{8}$")
+_DATED = re.compile(r"(?:-\d{8})?(?:\[\w+\])?$")
+"""The day of a release, and the client's mark of a larger context: neither makes it another model."""
 _CACHE_WRITE = 1.25
 _LONG_PROMPT = 100_000
 
@@ -50,13 +51,18 @@ _PRICES = {
 }
 
 
+def plain_name(model: str) -> str:
+    """The model that an alias, a dated name or a client's variant names."""
+    return _DATED.sub("", LATEST.get(model, model))
+
+
 def price_of(model: str, prompt_tokens: int = 0) -> Price | None:
     """The price of a request to a model; None if it is not in the table.
 
     Args:
         prompt_tokens: All tokens of the prompt; long prompts of some models cost more.
     """
-    name = _DATED.sub("", model)
+    name = plain_name(model)
     return _LONG_HAIKU if name == "claude-haiku-5-5" and prompt_tokens > _LONG_PROMPT else _PRICES.get(name)
 
 

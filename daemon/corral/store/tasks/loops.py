@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, TaskStatus
 from corral.store.engine.fetch import fetch_all
@@ -68,6 +68,12 @@ def is_over(conn: Connection, task_id: str, before: str) -> bool:
 def change(conn: Connection, task_id: str, values: Mapping[str, Any]) -> None:
     """Set columns of a loop."""
     conn.execute(update(loops).where(loops.c.task_id == task_id).values(**values))
+
+
+def count_anew(conn: Connection, task_id: str) -> None:
+    """Its limits count from its next iteration; nothing if the task is no loop."""
+    last = select(func.coalesce(func.max(loop_iterations.c.iteration), 0)).where(loop_iterations.c.task_id == task_id)
+    change(conn, task_id, {"counted_from": last.scalar_subquery()})
 
 
 def begin(conn: Connection, task_id: str, target: str, base_sha: str) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from corral.errors import GitFailed
 from corral.git import refs
 from corral.git.land import candidates
-from corral.models.states import RETURNED_MERGES
+from corral.models.states import RETURNED_MERGES, MergeState
 from corral.observe.logs import logger
 from corral.store.merges import of_tasks
 from corral.store.rows import required
@@ -52,8 +52,8 @@ def read(conn: Connection, task_id: str, is_sound: Callable[[IterationRow], bool
     if loop is None:
         return None
     rows, merge = loop_rows.iterations(conn, task_id), of_tasks.decisive(conn, task_id)
-    returned = merge if merge is not None and merge["state"] in RETURNED_MERGES else None
-    return Past(loop, rows, [row for row in rows if is_sound(row)], returned)
+    came_back = merge is not None and merge["state"] in (*RETURNED_MERGES, MergeState.CANCELLED)
+    return Past(loop, rows, [row for row in rows if is_sound(row)], merge if came_back else None)
 
 
 def _is_sound(grounds: WorktreeContext, row: IterationRow) -> bool:

@@ -29,7 +29,7 @@ from corral.store.tasks import attempts as attempt_rows
 from corral.work.loops import checkpoints, continuing, conversations, evaluating
 from corral.work.loops.checkpoints import pin, start_sha
 from corral.work.loops.criteria.place import Evaluation, Place, Unwanted
-from corral.work.loops.history import OWN_KINDS, Past, bounds, feedback, read_record
+from corral.work.loops.history import OWN_KINDS, Past, bounds, feedback, models, read_record
 from corral.work.tasks.attempts import INTERRUPTED, CollectedWork, Ending
 from corral.work.workers.collect import settle
 from corral.work.worktrees.allocation import WorktreeContext, environment
@@ -79,9 +79,12 @@ def close(
     verdict = evaluating.together((one.verdict for one in found if one.kind not in OWN_KINDS), any_=past.spec.any)
     if any(one.kind in OWN_KINDS for one in found) and verdict in (Verdict.CONVERGED, Verdict.INCONCLUSIVE):
         verdict = Verdict.NOT_CONVERGED
-    held = conversations.recorded(*continuing.thread_of(grounds, task, past), usage)
+    used, who = continuing.thread_of(grounds, task, past)
+    held = conversations.recorded(used, who, usage)
+    log = grounds.project.logs_dir / "tasks" / task["task_id"] / f"{task['fencing_token']}.log"
+    did = conversations.actions(log, who[0])
     usage = _with_judges(usage, found)
-    row = _row(grounds, past, task, finished, found, (start, head), verdict, usage, elapsed_s(), held)
+    row = _row(grounds, past, task, finished, found, (start, head), verdict, usage, elapsed_s(), held, did)
     pin(grounds, past, row)
     crash_point("loop.pinned")
     return _ending(grounds, past.with_row(row), worktree, task, finished, usage)
@@ -132,10 +135,11 @@ def _evaluations(
             "last_evaluation": read_record(past.checkpoint)["evaluations"] if past.checkpoint else [],
         },
     )
+    asked = grounds.db.read(lambda conn: attempt_rows.model_of(conn, task["task_id"], task["fencing_token"]))
     place = replace(
         place,
         work=lambda: _work(grounds, past, task, finished, span),
-        worker_model=grounds.db.read(lambda conn: attempt_rows.model_of(conn, task["task_id"], task["fencing_token"])),
+        worker_models=models(past, finished.result, asked),
         judge_model=grounds.settings().loops.judge_model,
         access=place.access if api is None else api.access,
     )
@@ -177,10 +181,12 @@ def _row(
     usage: Payload,
     duration_s: float,
     conversation: Payload | None,
+    actions: list[str],
 ) -> IterationRow:
     said = [{**asdict(one), "verdict": str(one.verdict), "usage": dict(one.usage)} for one in found]
     record: dict[str, Any] = {
         "evaluations": said,
+        "actions": actions,
         "result": finished.result,
         "usage": usage,
         "conversation": conversation,
@@ -219,7 +225,8 @@ def _ending(
     if over is None:
         return Ending(False, result=result, usage=usage, iteration=row, goes_on=True)
     best = past.best()
-    lands = _to_land(grounds, past, worktree, task, best["head_sha"]) if past.spec.land_best and best else None
+    is_wanted = past.spec.land_best and over[0] != CONDITION_FAILED  # what a condition calls failed lands by no default
+    lands = _to_land(grounds, past, worktree, task, best["head_sha"]) if is_wanted and best else None
     return Ending(False, *over, retryable=False, result=result, usage=usage, iteration=row, to_land=lands)
 
 

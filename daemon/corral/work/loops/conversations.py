@@ -1,4 +1,4 @@
-"""The conversation of a loop's agent: each iteration goes on in a copy of the last one, or in a new one if that is lost. Pure."""
+"""The conversation of a loop's agent: each iteration goes on in a copy of the last one, or in a new one if that is lost."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ from typing import Any
 
 from corral.models.blame import CONVERSATION_LOST
 from corral.models.states import RunnerName
+from corral.observe.redaction import redact
 from corral.runners.protocol import PastConversation, Usage
+from corral.runners.stream import readable
 from corral.store.rows.tasks import AttemptRow
 from corral.work.loops.history import Past, read_record
 
 _HOLD_ONE = (RunnerName.CLAUDE.value, RunnerName.ANTHROPIC.value)
+READ_OF_LOG = 4 * 2**20
+"""Bytes of the end of an agent's log that its actions are read from."""
+MOST_ACTIONS = 200
+"""Lines of an agent's actions that stay in the history."""
+LONGEST_ACTION = 500
+"""Characters of one of them."""
 _OTHER_AGENT = "The one of iteration {iteration} was held by another agent or runner."
 
 
@@ -72,6 +80,22 @@ def recorded(used: Thread, who: tuple[str | None, str | None], usage: Mapping[st
     before = asdict(used.resumes.usage) if used.resumes else {}
     total = {name: before.get(name, 0) + usage.get(name, 0) for name in asdict(Usage())}
     return {"runner": who[0], "agent": who[1], "continues": used.continues, "lost": used.lost, "usage": total}
+
+
+def actions(log: Path, runner: str | None) -> list[str]:
+    """The last texts, tool calls and tool errors of an agent, as a person reads them; none of a runner that has no agent.
+
+    Args:
+        log: The output of its attempt.
+    """
+    if runner not in _HOLD_ONE or not log.is_file():
+        return []
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - READ_OF_LOG))
+        if file.tell():
+            file.readline()  # the rest of one that begins before
+        lines = readable(file.read().decode(errors="replace")).splitlines()
+    return [redact(line)[:LONGEST_ACTION] for line in lines[-MOST_ACTIONS:]]
 
 
 def introduction(used: Thread, worktree: Path) -> str:

@@ -47,7 +47,7 @@ class Past:
 
     Attributes:
         sound: Those whose checkpoint is whole; the loop goes on from the last of them.
-        returned: Its merge request, where that came back from the queue.
+        returned: Its merge request, where that came back from the queue or was cancelled.
     """
 
     loop: LoopRow
@@ -72,11 +72,8 @@ class Past:
 
     @property
     def counted(self) -> list[IterationRow]:
-        """Those that count for its limits: since it was last resumed, or had converged and came back from the queue."""
-        before = self.rows if self.returned is not None else self.rows[:-1]
-        converged = (row["iteration"] for row in before if row["verdict"] == Verdict.CONVERGED.value)
-        start = max(self.loop["counted_from"], *converged, 0)
-        return [row for row in self.rows if row["iteration"] > start]
+        """Those that count for its limits: since a person last let it go on."""
+        return [row for row in self.rows if row["iteration"] > self.loop["counted_from"]]
 
     @property
     def elapsed_s(self) -> float:
@@ -121,13 +118,42 @@ def is_judged(loop: LoopRow) -> bool:
 
 
 def read_record(row: IterationRow) -> dict[str, Any]:
-    """The evaluations, the result, the use and the feedback of an iteration; empty ones where the record was damaged."""
-    nothing: dict[str, Any] = {"evaluations": [], "result": None, "usage": {}, "feedback": "", "conversation": None}
+    """The record of an iteration: its evaluations, actions, result, use and feedback; empty ones where it was damaged."""
+    nothing: dict[str, Any] = {
+        "evaluations": [], "actions": [], "result": None, "usage": {}, "feedback": "", "conversation": None
+    }  # fmt: skip
     try:
         found = json.loads(row["record"])
     except (ValueError, RecursionError):
         return {**nothing, "is_damaged": True}
-    return {**nothing, **found} if isinstance(found, dict) else {**nothing, "is_damaged": True}
+    return {**nothing, **found} if _is_whole(found) else {**nothing, "is_damaged": True}
+
+
+def _is_whole(record: Any) -> bool:
+    """Whether it has the shape that was written; what is missing is empty."""
+    if not isinstance(record, dict):
+        return False
+    evaluations, actions, held = record.get("evaluations", []), record.get("actions", []), record.get("conversation")
+    return (
+        isinstance(evaluations, list)
+        and all(isinstance(one, dict) for one in evaluations)
+        and isinstance(actions, list)
+        and isinstance(record.get("usage", {}), dict)
+        and isinstance(record.get("feedback", ""), str)
+        and (held is None or (isinstance(held, dict) and isinstance(held.get("usage"), dict)))
+    )
+
+
+def models(past: Past, result: Any, asked: str | None) -> frozenset[str]:
+    """The models that did the work of a loop so far, as its workers say.
+
+    Args:
+        result: Of the newest worker.
+        asked: The model that it was asked to use.
+    """
+    results = [result, *(read_record(row)["result"] for row in past.sound)]
+    named = [one.get("model") for one in results if isinstance(one, dict)]
+    return frozenset(one for one in (asked, *named) if isinstance(one, str))
 
 
 def rank(row: IterationRow) -> tuple[float, ...]:

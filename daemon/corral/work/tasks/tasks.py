@@ -233,7 +233,7 @@ def cancel(
 
 
 def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> TaskRow:
-    """Run a task again, from the present tip and with all its retries; dependents that its failure had failed revive.
+    """Run a task again, a loop from its last iteration, with all its retries and limits; dependents that it failed revive.
 
     Raises:
         NotFound: No such task.
@@ -241,11 +241,9 @@ def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Ta
     """
     row = find(conn, task_id)
     if not _is_retryable(conn, row):
-        raise Conflict(
-            f"Task {row['task_id']} is {row['status']}: there is nothing to retry.",
-            cause="Only a task that failed, is dead, was cancelled, or whose merge request came back can run again.",
-            remedy="Submit a new task.",
-        )
+        cause = "Only a task that failed, is dead, was cancelled, or whose merge request came back can run again."
+        text = f"Task {row['task_id']} is {row['status']}: there is nothing to retry."
+        raise Conflict(text, cause=cause, remedy="Submit a new task.")
     fresh: Columns = dict.fromkeys(
         ("completed_at", "error_code", "error_message", "cancel_reason", "not_before_at", "result", "current_attempt",
          "dismissed_at")
@@ -256,6 +254,7 @@ def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Ta
     if moved is None:
         raise Conflict(f"Task {row['task_id']} has moved on.")
     events.record(conn, now, EventKind.TASK_RETRY_REQUESTED({"was": row["status"]}), task_id=row["task_id"])
+    loops.count_anew(conn, row["task_id"])
     settle(conn, [moved], now, unblock_on=rules.unblock_on)
     for member in combining.failed_members(conn, row) if row["combine"] is not None else ():
         retry(conn, member, now, rules)

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from corral.models.loops.spec import JudgeCriterion, Verdict
-from corral.runners.messages.usage import LATEST
+from corral.runners.messages.usage import LATEST, plain_name
 from corral.work.loops.criteria.place import Evaluation, Place, last_lines
 
 MODELS = (LATEST["opus"], LATEST["sonnet"])
@@ -43,14 +43,14 @@ def evaluate(criterion: JudgeCriterion, place: Place) -> Evaluation:
 
 def _model(criterion: JudgeCriterion, place: Place) -> tuple[str, str]:
     """The model that judges, and why none can."""
-    worker = LATEST.get(place.worker_model or "", place.worker_model)
+    workers = {plain_name(one) for one in place.worker_models}
     named = criterion.model or place.judge_model
-    if named is None:
-        return next((model for model in MODELS if model != worker), MODELS[0]), ""
-    model = LATEST.get(named, named)
-    if model == worker and not criterion.same_model:
-        return model, f"{model} did the work, and does not judge it. Name another `model`, or set `same_model: true`."
-    return model, ""
+    able = MODELS if named is None else (LATEST.get(named, named),)
+    found = next((model for model in able if criterion.same_model or plain_name(model) not in workers), None)
+    if found is not None:
+        return found, ""
+    who = " and ".join(able)
+    return able[0], f"{who} did the work, and no model judges its own. Name another `model`, or set `same_model: true`."
 
 
 def _answer(output: str) -> dict[str, Any] | None:

@@ -79,7 +79,7 @@ class Place:
         facts: The iteration, for custom criteria.
         work: Makes the text of the work that a judge sees.
         access: Gives a judge its access to the Messages API; raises RunnerUnavailable.
-        worker_model: The model that did the work, if one did.
+        worker_models: The models that did the work.
         judge_model: The judge of the settings.
     """
 
@@ -93,7 +93,7 @@ class Place:
     facts: Mapping[str, Any]
     work: Callable[[], str] = str
     access: Callable[[], ApiAccess] = _no_access
-    worker_model: str | None = None
+    worker_models: frozenset[str] = frozenset()
     judge_model: str | None = None
 
     def shell(self, command: str, timeout_s: float | None, *, said: bytes = b"") -> Ran:
