@@ -9,17 +9,41 @@ UNIT = "unit/work/test_loops.py"
 JUDGES = "integration/test_loop_judges.py"
 TALKS = "e2e/test_loop_conversations.py"
 RETURNS = "integration/test_loop_returns.py"
+INPUTS = "integration/test_loop_inputs.py"
+SURFACE = "integration/test_loop_surface.py"
+LIMIT = f"{SURFACE}::test_at_its_limit_it_fails_with_its_best_result_which_lands_if_the_user_says_so"
 
 MUTATIONS = (
     *rows(
         "daemon/corral/work/loops/closing.py",
         ("a failed work has converged", "    if not finished.success:\n        found.append", "    if False:\n        found.append",
          f"{LOOPS}::test_a_failed_work_has_not_converged_whatever_its_criteria_say", "FR-LOOP-002"),
+        ("an iteration is not pinned", "    pin(grounds, past, row)\n", "",
+         f"{LOOPS}::test_it_is_repeated_in_one_worktree_until_the_tests_pass_and_only_then_goes_to_landing", "FR-LOOP-005"),
+        ("a loop lands at its limit unasked", "is_wanted = past.spec.land_best and ", "is_wanted = ", LIMIT, "FR-LOOP-003"),
+        ("any iteration completes its loop", '    if row["verdict"] == Verdict.CONVERGED.value:', "    if True:", LIMIT,
+         "FR-LOOP-003"),
+        ("what a condition calls failed lands", " and over[0] != CONDITION_FAILED", "",
+         f"{LOOPS}::test_a_condition_gets_the_iteration_and_decides", "FR-LOOP-004"),
+        ("an iteration that the time limit cut short is evaluated", "    if left_s <= 0:", "    if False:",
+         f"{SURFACE}::test_a_loop_ends_at_its_time_limit_also_in_the_middle_of_an_iteration", "FR-LOOP-007"),
+        ("the history forgets what its agent did", '"actions": actions,', '"actions": [],',
+         f"{TALKS}::test_it_goes_on_in_its_conversation_and_counts_each_iteration_once", "FR-LOOP-005"),
+        ("only the model that was asked for is known", "models(past, finished.result, asked)", "frozenset({asked or str()})",
+         f"{TALKS}::test_the_model_that_the_client_chose_itself_does_not_judge_its_work", "FR-LOOP-002"),
+    ),
+    *rows(
+        "daemon/corral/work/tasks/tasks.py",
+        ("a retried loop has its old limits", '    loops.count_anew(conn, row["task_id"])\n', "", LIMIT, "FR-LOOP-003"),
     ),
     *rows(
         "daemon/corral/work/loops/checkpoints.py",
         ("a damaged checkpoint is gone on from", '    return not read_record(row).get("is_damaged")', "    return True",
          f"{LOOPS}::test_a_damaged_checkpoint_is_passed_over", "FR-LOOP-006"),
+        ("a checkpoint without its commit is gone on from", 'refs.exists(grounds.repo, row["head_sha"]) and ', "",
+         f"{LOOPS}::test_a_damaged_checkpoint_is_passed_over", "FR-LOOP-006"),
+        ("the last iteration is pinned as the best", '"best": (best or row)["head_sha"]', '"best": row["head_sha"]', LIMIT,
+         "FR-LOOP-003"),
     ),
     *rows(
         "daemon/corral/work/loops/conversations.py",
@@ -55,13 +79,55 @@ MUTATIONS = (
         "daemon/corral/work/loops/history.py",
         ("no verdict for ever", "        if len(last) == MOST_INCONCLUSIVE and", "        if False and",
          f"{UNIT}::test_a_plateau_ends_it_and_so_do_evaluations_without_a_verdict", "FR-LOOP-002"),
+        ("a plateau is not seen", "            if allowed is not None and ", "            if False and ",
+         f"{UNIT}::test_a_plateau_ends_it_and_so_do_evaluations_without_a_verdict", "FR-LOOP-002"),
+        ("numbers do not make an iteration better", "        *known,\n", "",
+         f"{UNIT}::test_the_best_is_the_one_with_the_best_number_and_of_equal_ones_the_last", "FR-LOOP-003"),
+        ("a record of a wrong shape is a checkpoint", "        isinstance(evaluations, list)\n", "        True\n",
+         f"{UNIT}::test_a_damaged_record_is_read_around", "FR-LOOP-006"),
+        ("the models of earlier iterations judge", '*(read_record(row)["result"] for row in past.sound)', "",
+         f"{UNIT}::test_the_models_of_all_iterations_did_the_work", "FR-LOOP-002"),
         ("a loop has no most iterations", "len(counted) >= bounds.max_iterations:", "False:",
          f"{UNIT}::test_limits_count_since_it_was_resumed", "FR-LOOP-003"),
         ("a loop has no time limit", "        if spent >= bounds.timeout_s:", "        if False:",
          f"{UNIT}::test_limits_count_since_it_was_resumed", "FR-LOOP-007"),
     ),
     *rows(
+        "daemon/corral/work/loops/evaluating.py",
+        ("one criterion is enough for all", "enough = any if any_ else all", "enough = any",
+         f"{UNIT}::test_verdicts_together", "FR-LOOP-002"),
+        ("an error of a criterion is not caught", "except (CorralError, OSError, ValueError) as error:",
+         "except OSError as error:", f"{LOOPS}::test_a_criterion_that_cannot_be_evaluated_is_inconclusive_and_says_why",
+         "FR-LOOP-002"),
+    ),
+    *rows(
+        "daemon/corral/work/loops/criteria/place.py",
+        ("a criterion prints for ever", "            if log.stat().st_size > MOST_OUTPUT:", "            if False:",
+         f"{LOOPS}::test_a_criterion_that_cannot_be_evaluated_is_inconclusive_and_says_why", "FR-LOOP-002"),
+        ("a criterion has longer than it may", "min(timeout_s or self.timeout_s, self.timeout_s)", "3 * self.timeout_s",
+         f"{LOOPS}::test_a_criterion_that_cannot_be_evaluated_is_inconclusive_and_says_why", "FR-LOOP-002"),
+    ),
+    *rows(
+        "daemon/corral/work/loops/criteria/threshold.py",
+        ("a smaller number is never better", 'value if sign.startswith(">") else -value', "value",
+         f"{INPUTS}::test_the_best_iteration_lands_by_itself_where_the_user_has_said_so", "FR-LOOP-007"),
+    ),
+    *rows(
+        "daemon/corral/work/loops/criteria/judge.py",
+        ("a model judges its own work", "if criterion.same_model or plain_name(model) not in workers", "if True",
+         f"{JUDGES}::test_a_model_that_did_the_work_does_not_judge_it_unless_told_so", "FR-LOOP-002"),
+        ("a tie of votes is a verdict", " > criterion.votes / 2:", " >= 0:",
+         f"{JUDGES}::test_nonsense_is_no_vote", "FR-LOOP-002"),
+    ),
+    *rows(
+        "daemon/corral/runners/messages/usage.py",
+        ("a dated name is another model", '_DATED.sub("", LATEST.get(model, model))', "LATEST.get(model, model)",
+         f"{JUDGES}::test_a_model_that_did_the_work_does_not_judge_it_unless_told_so", "FR-LOOP-002"),
+    ),
+    *rows(
         "daemon/corral/work/loops/criteria/custom.py",
+        ("a condition does not get the iteration", "criterion.timeout_s, said=said)\n    file", "criterion.timeout_s)\n    file",
+         f"{LOOPS}::test_a_condition_gets_the_iteration_and_decides", "FR-LOOP-004"),
         ("an exception of a condition is its verdict", " or (ran.exit_code == 1 and _TRACEBACK in ran.output)", "",
          f"{LOOPS}::test_a_criterion_that_cannot_be_evaluated_is_inconclusive_and_says_why", "FR-LOOP-004"),
     ),
