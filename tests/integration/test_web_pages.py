@@ -196,6 +196,8 @@ def test_changes_and_logs_come_as_a_stream_whose_number_is_bounded_and_a_huge_lo
         one.close()
     eventually(lambda: person.get("/live?probe=1").status == 204)
 
+    house.run("task", "cancel", task)  # a running worker that writes as much is ended, and its log cut
+    eventually(lambda: house.ask("GET", f"/tasks/{task}")["status"] == "cancelled")
     with log.open("r+b") as handle:  # 1 GB, which takes no room on the disk
         handle.truncate(1 << 30)
         handle.seek(0, 2)
@@ -272,9 +274,10 @@ def test_a_red_verification_is_explained_once(house: Coordinated) -> None:
     git(house.root, "add", ".corral/config.yaml")
     git(house.root, "commit", "-q", "-m", "verify")
     task = house.submit("Red", "echo x > x.txt")
-    house.run("wait", task, "--timeout", "60", check=False)
+    merge = eventually(
+        lambda: (found := house.ask("GET", f"/tasks/{task}/detail")["merge"]) and found["state"] == "held" and found
+    )["merge_id"]
     person = visitor(house)
-    merge = house.ask("GET", f"/tasks/{task}/detail")["merge"]["merge_id"]
     for path in (f"/tasks/{task}", f"/merges/{merge}"):
         shown = person.get(path).text
         assert "gone wrong" in shown.split("History</h2>")[0], path
