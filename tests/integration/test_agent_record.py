@@ -117,6 +117,19 @@ def test_the_record_tells_versions_and_types_apart_and_counts_feedback(house: Co
     assert "100 % (34-100)" in house.run("agent", "stats", "scribe", "--by", "version").stdout
 
 
+@pytest.mark.req("FR-META-001", "FR-META-002")
+def test_feedback_counts_for_the_version_of_the_last_attempt(house: Coordinated) -> None:
+    scribe(house, "Write it down.", then="exit 3")
+    task_id = work(house)
+    scribe(house, "Write more.")
+    house.run("task", "retry", task_id)
+    ended(house, task_id)
+    house.run("task", "feedback", task_id, "--rating", "4")
+    found = figures(house, "--by", "version")
+    assert [found[name]["feedback"]["ratings"] for name in ("", "1.0.0", "1.1.0")] == [1, 0, 1]
+    assert (found[""]["retries"], found[""]["first_try_landing"]["hits"], found["1.0.0"]["landed"]) == (1, 0, 0)
+
+
 @pytest.mark.req("FR-META-002")
 def test_feedback_on_nothing_is_refused(house: Coordinated) -> None:
     waiting = house.ask("POST", "/tasks", {"title": "Talk", "description": "A session does it."})["task_id"]

@@ -13,6 +13,9 @@ LIMITS = "integration/test_limits.py::test_each_limit_that_is_configured_is_enfo
 RECORD = "integration/test_agent_record.py"
 IMPROVED = "integration/test_agent_improvements.py"
 CHOICES = "integration/test_agent_choices.py"
+JUDGING = "unit/work/agents/test_judging.py"
+IMPROVING = "unit/work/agents/test_improving.py"
+ROLLOUTS = "unit/work/agents/test_rollouts.py"
 ROLLBACK = f"{RECORD}::test_going_back_is_a_change_that_git_shows_and_never_loses_text"
 FIGURES = f"{RECORD}::test_the_record_tells_versions_and_types_apart_and_counts_feedback"
 
@@ -172,5 +175,57 @@ MUTATIONS = (
     *rows(
         "daemon/corral/work/agents/record.py",
         ("an interval is too narrow", "_Z = 1.959964", "_Z = 1.0", FIGURES, "FR-META-001"),
+    ),
+    *rows(
+        "daemon/corral/work/agents/judging.py",
+        ("a judge always sees the old work first", "if order == OLD_FIRST else (new, old)", "if True else (new, old)", f"{JUDGING}::test_a_judge_sees_both_works_in_either_order_and_no_version", "FR-META-005"),
+        ("one order is enough to be preferred", 'return "new" if (one, other) == (_SECOND, _FIRST) else "tie"', 'return "new" if one == _SECOND else "tie"', f"{JUDGING}::test_a_work_is_preferred_only_if_it_is_in_both_orders", "FR-META-005"),
+        ("a model judges its own work", "if model not in busy), None)", "), None)", f"{JUDGING}::test_no_model_judges_its_own_work", ""),
+        ("the meta-agent may do anything", 'return {"prompt": _SYSTEM[role], "tools": _TOOLS[role]}', 'return {"prompt": _SYSTEM[role]}', f"{IMPROVED}::test_an_agent_is_improved_compared_and_not_deployed_unasked", "FR-META-003"),
+    ),
+    *rows(
+        "daemon/corral/work/agents/improving.py",
+        ("an improvement gives an agent more tools", "base.tools if base.tools is not None else proposal.tools", "proposal.tools", f"{IMPROVING}::test_an_agent_gets_no_tool_that_it_has_not_and_a_program_no_model", "FR-META-003 NFR-SEC-004"),
+        ("an improvement may change anything", "if was[name] != now[name]):", "if False):", f"{IMPROVING}::test_an_agent_gets_no_tool_that_it_has_not_and_a_program_no_model", "FR-META-003 NFR-SEC-004"),
+        ("the judge does not decide between equals", "better, chance = judged.new > judged.old,", "better, chance = False,", f"{IMPROVING}::test_passed_cases_decide_then_the_judge_and_doubt_is_said", "FR-META-005"),
+    ),
+    *rows(
+        "daemon/corral/app/agents/cases.py",
+        ("a run that the API failed counts against its version", 'return not (isinstance(result, dict) and result.get("api_error_status") is not None)', "return True", f"{IMPROVED}::test_while_the_api_is_away_an_improvement_ends_after_few_requests_and_goes_on_later", "FR-META-003"),
+        ("failed test cases need a person", "    _settle(services, [one.task for one in runs.values()], now)\n", "", "faults/test_improvement_kills.py::test_killed_at_every_step_of_an_improvement", "FR-META-003"),
+    ),
+    *rows(
+        "daemon/corral/cli/agents/choices.py",
+        ("an improvement begins without a yes", "if asks and not confirm(", "if False and not confirm(", f"{IMPROVED}::test_an_agent_is_improved_compared_and_not_deployed_unasked", "FR-META-003"),
+        ("a version is deployed without a yes", "if not yes and not confirm(f\"Write version", "if False and not confirm(f\"Write version", f"{IMPROVED}::test_an_agent_is_improved_compared_and_not_deployed_unasked", "FR-META-005"),
+    ),
+    *rows(
+        "daemon/corral/work/agents/record.py",
+        ("test cases count as real work", 'real = [row for row in of_agent if row["task_type"] != IMPROVEMENT]', "real = of_agent", f"{IMPROVED}::test_an_agent_is_improved_compared_and_not_deployed_unasked", "FR-META-001"),
+        ("feedback says nothing", "if rating is None and text is None:", "if False:", f"{RECORD}::test_feedback_on_nothing_is_refused", "FR-META-002"),
+        ("feedback on what nobody did is kept", 'if task["fencing_token"] == 0:', "if False:", f"{RECORD}::test_feedback_on_nothing_is_refused", "FR-META-002"),
+        ("feedback counts for every version", 'if last[row["task_id"]] == row["number"]}', "}", f"{RECORD}::test_feedback_counts_for_the_version_of_the_last_attempt", "FR-META-002"),
+    ),
+    *rows(
+        "daemon/corral/store/agents/runs.py",
+        ("feedback is kept beside what was said before", "values = {\"rating\": row[\"rating\"], \"comment\": row[\"comment\"], \"given_at\": row[\"given_at\"]}", "values = {\"given_at\": row[\"given_at\"]}", FIGURES, "FR-META-002"),
+        ("retention forgets how attempts ended", 'for name in ("outcome", "tokens", "cost_usd")}', 'for name in ("tokens", "cost_usd")}', "integration/test_retention.py::test_old_attempts_go_but_the_newest_of_a_task_and_those_of_open_dead_landing_or_waited_for_ones", "FR-META-001"),
+    ),
+    *rows(
+        "daemon/corral/store/tasks/swarm.py",
+        ("test cases make an agent keep failing", "select(tasks.c.task_id).where(tasks.c.task_type != IMPROVEMENT)", "select(tasks.c.task_id)", "unit/work/test_performance.py::test_test_cases_of_an_improvement_say_nothing_of_a_kind", "FR-META-001"),
+    ),
+    *rows(
+        "daemon/corral/work/agents/choosing.py",
+        ("a task's own pin does not win", 'if task["agent_version"] is not None and task["agent"] is not None:', "if False:", f"{CHOICES}::test_a_task_and_an_agent_work_by_the_version_that_they_are_pinned_to", "FR-META-004"),
+        ("a pin of an agent holds nobody", "        return bool(self._running)", "        return False", f"{CHOICES}::test_a_task_and_an_agent_work_by_the_version_that_they_are_pinned_to", "FR-META-004"),
+    ),
+    *rows(
+        "daemon/corral/work/agents/rollouts.py",
+        ("Fisher's test leaves out what happened", "few.good + 1)", "few.good)", f"{ROLLOUTS}::test_the_chance_is_that_of_fishers_exact_test", "FR-META-005"),
+        ("every test may be wrong in 5 %", "needed = (1 - rules.confidence) / (stage * (stage + 1))", "needed = 1 - rules.confidence", f"{ROLLOUTS}::test_it_is_tested_at_ten_twenty_and_forty_tasks_and_asks_for_more_each_time", "FR-META-005"),
+        ("it is tested after every task", "old, new = _arms(judged[:length])", "old, new = whole", f"{ROLLOUTS}::test_it_is_tested_at_ten_twenty_and_forty_tasks_and_asks_for_more_each_time", "FR-META-005"),
+        ("work that came back is good", 'and row["merge_state"] not in CAME_BACK', "", f"{ROLLOUTS}::test_a_task_is_good_if_it_completed_and_did_not_come_back", "FR-META-005"),
+        ("a rollout goes on with an edited file", "    if current_hash != row[\"from_hash\"]:", "    if False:", f"{CHOICES}::test_a_rollout_stops_if_the_definition_is_edited_and_says_so", "FR-META-005"),
     ),
 )  # fmt: skip
