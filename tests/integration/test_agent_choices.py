@@ -161,13 +161,13 @@ def test_a_rollout_stops_if_the_definition_is_edited_and_says_so(house: Coordina
     assert (
         "what the file" in refusal(house, "POST", "/agents/scribe/rollout", {"version": "1.1.0", "share": 0.5}).message
     )
-    house.run("agent", "rollout", "scribe", "--to", "1.0.0", "--share", "99%")
+    house.run("agent", "rollout", "scribe", "--to", "1.0.0", "--share", "99")
     assert version_of(house, work(house)) == "one"
     scribe(house, "Write otherwise.", then=TWO)
     assert version_of(house, work(house)) == "two", "from the very edit on, whether or not it was noticed"
     eventually(lambda: house.ask("GET", "/agents/scribe/rollout")["state"] == "stopped")
     assert "was edited" in house.ask("GET", "/agents/scribe/rollout")["reason"]
-    for bad in ("0%", "100%", "many"):
+    for bad in ("0%", "100%", "many", "0.2"):
         assert house.run("agent", "rollout", "scribe", "--to", "1.0.0", "--share", bad, check=False).returncode == 2
 
 

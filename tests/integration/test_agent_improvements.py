@@ -139,8 +139,12 @@ def test_an_agent_is_improved_compared_and_not_deployed_unasked(house: Coordinat
         house.ask("POST", "/tasks", {"title": "x", "command": "true", "task_type": "agent_improvement"})
     blind = house.run("agent", "improve", "scribe", "--deploy", check=False)
     assert blind.returncode == 2 and "--yes" in blind.stderr and file.read_text() == before
+    (need,) = [one for one in house.ask("GET", "/status")["needs_you"] if one["kind"] == "ended_improvement"]
+    assert "recommends its version: 2 of 2 runs passed" in need["what"] and need["remedy"].endswith("scribe --deploy")
     agreed = on_terminal([*corral, "--deploy"], cwd=house.root, typed="y\n")
     assert agreed.code == 0 and "Write version 1.1.0 into the file of scribe?" in agreed.written
+    assert house.json("agent", "improve", "scribe", "--status")["report"]["deployed"] == str(file)
+    assert not [one for one in house.ask("GET", "/status")["needs_you"] if one["kind"] == "ended_improvement"]
     assert "Write GOOD work." in file.read_text() and "command: [sh" in file.read_text()
     assert 'description: "Use it for good work."' in file.read_text()
     assert git(house.root, "status", "--porcelain", str(file)).split()[0] == "M"
@@ -170,6 +174,8 @@ def test_an_answer_that_is_no_proposal_is_asked_for_again_and_then_given_up(hous
     assert found["state"] == "failed" and "no path for a case" in found["reason"], found
     asked = stage.asked(ASKED)
     assert len(asked) == 3 and "was not usable" in asked[1]
+    (need,) = [one for one in house.ask("GET", "/status")["needs_you"] if one["kind"] == "ended_improvement"]
+    assert "no usable proposal" in need["what"]
     with pytest.raises(Conflict, match="cannot go on"):
         house.ask("POST", "/agents/scribe/improvement/resume")
 

@@ -191,7 +191,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/app/agents/cases.py",
-        ("a run that the API failed counts against its version", 'return not (isinstance(result, dict) and result.get("api_error_status") is not None)', "return True", f"{IMPROVED}::test_while_the_api_is_away_an_improvement_ends_after_few_requests_and_goes_on_later", "FR-META-003"),
+        ("a run that the API failed counts against its version", 'return bool(iterations[-1][\"is_success\"]) or not improving.was_cut_off(read_record(iterations[-1])[\"result\"])', "return True", f"{IMPROVED}::test_while_the_api_is_away_an_improvement_ends_after_few_requests_and_goes_on_later", "FR-META-003"),
         ("failed test cases need a person", "    _settle(services, [one.task for one in runs.values()], now)\n", "", "faults/test_improvement_kills.py::test_killed_at_every_step_of_an_improvement", "FR-META-003"),
     ),
     *rows(

@@ -89,6 +89,7 @@ class EventKind:
     AGENT_ROLLOUT_STARTED: Kind[payloads.AgentChosen] = Kind("agent.rollout_started")
     AGENT_ROLLOUT_STOPPED: Kind[payloads.AgentChosen] = Kind("agent.rollout_stopped")
     AGENT_ROLLED_BACK: Kind[payloads.AgentChosen] = Kind("agent.rolled_back")
+    AGENT_IMPROVEMENT_ENDED: Kind[payloads.AgentChosen] = Kind("agent.improvement_ended")
     AGENT_REGISTERED: Kind[payloads.SessionNamed] = Kind("agent.registered")
     IDENTITY_REFUSED: Kind[payloads.IdentityRefused] = Kind("identity.refused")
     LOCK_ACQUIRED: Kind[payloads.LockAcquired] = Kind("lock.acquired")

@@ -16,11 +16,14 @@ from corral.errors import CorralError, InvalidInput
 from corral.git import diffs, refs
 from corral.git.fixtures import add_files
 from corral.models.crash import crash_point
+from corral.models.event_payloads import AgentChosen
+from corral.models.events import EventKind
 from corral.models.instants import iso, parse
 from corral.models.payload import Payload
 from corral.models.states import TERMINAL_TASKS, TaskStatus
 from corral.models.tasks import TaskSubmission, usage
 from corral.observe.redaction import redact
+from corral.store import events
 from corral.store.agents import improvements as rows
 from corral.store.agents import versions
 from corral.store.rows import required
@@ -56,9 +59,17 @@ def submit(services: Services, conn: Connection, *, items: Sequence[TaskSubmissi
 
 
 def end(services: Services, row: ImprovementRow, state: str, values: Payload, now: datetime) -> None:
-    """End an improvement."""
+    """End an improvement, and record it."""
     ended = {"state": state, "ended_at": iso(now), **values}
-    services.db.write(lambda conn: rows.advance(conn, row["improvement_id"], row["state"], ended))
+    why = values.get("reason") or values["report"]["why"]
+
+    def write(conn: Connection) -> None:
+        if rows.advance(conn, row["improvement_id"], row["state"], ended):
+            new = versions.by_hash(conn, row["agent"], row["new_hash"] or "")
+            facts: AgentChosen = {"agent": row["agent"], "version": new["version"] if new else None, "reason": why}
+            events.record(conn, now, EventKind.AGENT_IMPROVEMENT_ENDED(facts))
+
+    services.db.write(write)
 
 
 def begin(services: Services, row: ImprovementRow, proposal: improving.Proposal, now: datetime) -> None:
@@ -192,12 +203,12 @@ def _has_result(conn: Connection, task: TaskRow) -> bool:
     iterations = loops.iterations(conn, task["task_id"])
     if not iterations:
         return task["error_code"] in _OWN_ENDS
-    result = read_record(iterations[-1])["result"]
-    return not (isinstance(result, dict) and result.get("api_error_status") is not None)
+    return bool(iterations[-1]["is_success"]) or not improving.was_cut_off(read_record(iterations[-1])["result"])
 
 
 def _has_answer(task: TaskRow) -> bool:
-    return task["status"] == TaskStatus.COMPLETED or task["error_code"] in _OWN_ENDS
+    is_own = task["error_code"] in _OWN_ENDS or not improving.was_cut_off(task["result"])
+    return task["status"] == TaskStatus.COMPLETED or is_own
 
 
 def told(failed: Sequence[Part], row: ImprovementRow) -> str:
@@ -329,4 +340,4 @@ def text_of(task: TaskRow) -> str:
     """The last words of a task's worker."""
     result = task["result"] if isinstance(task["result"], dict) else {}
     last = result.get("last") if isinstance(result.get("last"), dict) else result
-    return str((last or {}).get("text") or "")
+    return str((last or {}).get("text") or (last or {}).get("output") or "")

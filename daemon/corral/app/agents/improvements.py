@@ -26,8 +26,8 @@ from corral.work.agents import improving, record
 from corral.work.agents.judging import key_of
 
 SINCE = timedelta(days=90)
-MOST_LOGS, LOG_END = 3, 2000
-"""Logs of failed tasks that the meta-agent sees, and characters of the end of each."""
+MOST_LOGS, LOG_END = 3, 8000
+"""Logs of failed tasks that the meta-agent sees, and bytes of the end of each."""
 
 
 def start(services: Services, name: str, feedback: str | None, *, deploys: bool) -> Payload:
@@ -112,6 +112,22 @@ def resume(services: Services, name: str) -> Payload:
     return shown(services, row)
 
 
+def deploy(services: Services, name: str, version: str) -> Payload:
+    """Write a version into the agent's file (:func:`definitions.rollback`), and note it if an improvement has made it."""
+    answer = definitions.rollback(services, name, version)
+    agent, file = answer["agent"], answer["file"]
+
+    def note(conn: Connection) -> None:
+        row = rows.newest(conn, agent)
+        new = versions.by_hash(conn, agent, (row["new_hash"] if row else None) or "")
+        if row is not None and row["report"] and new is not None and new["version"] == answer["version"]:
+            report = {**row["report"], "deployed": file}
+            rows.advance(conn, row["improvement_id"], row["state"], {"report": report})
+
+    services.db.write(note)
+    return answer
+
+
 def _unproposed(conn: Connection, row: ImprovementRow) -> list[cases.Part] | None:
     """The tasks of the meta-agent that could not do their work; None: it has given all the answers that it may."""
     asked = cases.proposals(conn, row)
@@ -148,7 +164,9 @@ def _material(services: Services, agent: str, content: str, feedback: str | None
     for task_id, number in failed:
         file = services.project.logs_dir / "tasks" / task_id / f"{number}.log"
         if file.is_file() and not file.is_symlink():
-            logs.append(file.read_text(errors="replace")[-LOG_END:])
+            with file.open("rb") as log:
+                log.seek(max(0, file.stat().st_size - LOG_END))
+                logs.append(log.read(LOG_END).decode(errors="replace"))
     parts = {
         "The definition": content,
         "The figures": repr(figures),

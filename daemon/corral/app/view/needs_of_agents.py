@@ -1,17 +1,23 @@
-"""Needs of a person for agents: a version that was rolled back, or whose rollout stopped by itself."""
+"""Needs of a person for agents: a version that was rolled back, a rollout that stopped by itself, an improvement that ended."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from corral.app.runtime.needs import Need
-from corral.store.agents import choices, versions
+from corral.models.instants import iso
+from corral.store.agents import choices, improvements, versions
 
 if TYPE_CHECKING:
     from corral.app.runtime.services import Services
+
+
+SHOWN_FOR = timedelta(days=14)
+"""How long an improvement waits for a decision here; `corral agent improve NAME --status` shows it later too."""
 
 
 def ended_rollouts(_services: Services, conn: Connection) -> Iterator[Need]:
@@ -29,3 +35,16 @@ def ended_rollouts(_services: Services, conn: Connection) -> Iterator[Need]:
             row["ended_at"],
             {"agent": row["agent"]},
         )
+
+
+def ended_improvements(services: Services, conn: Connection) -> Iterator[Need]:
+    """Improvements that failed, or whose recommended version is neither deployed nor rolled out."""
+    for row in improvements.undecided(conn, iso(services.now() - SHOWN_FOR)):
+        agent, report = row["agent"], row["report"]
+        if row["state"] == "failed":
+            what, remedy = f"failed: {row['reason']}", f"corral agent improve {agent} --resume"
+        elif report and report["recommendation"] == "deploy" and not report["deployed"]:
+            what, remedy = f"recommends its version: {report['why']}", f"corral agent improve {agent} --deploy"
+        else:
+            continue
+        yield Need("ended_improvement", f"The improvement of {agent} {what}", remedy, row["ended_at"], {"agent": agent})

@@ -73,6 +73,7 @@ SOURCES: tuple[Source, ...] = (
     alerts.open_alerts,
     work.tasks_that_cannot_start,
     agents.ended_rollouts,
+    agents.ended_improvements,
     work.unobserved_workers,
     work.kept_worktrees,
     landing.stuck_checkouts,

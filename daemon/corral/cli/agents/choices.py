@@ -176,8 +176,10 @@ def _show_improvement(found: Mapping[str, Any]) -> None:
 
 
 def _part(said: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", said.strip())
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", said.strip())
     part = float(found[1]) / 100 if found else 0.0
+    if found and not found[2] and part < 0.01:  # 0.2 could be meant as 20 %
+        part = 0.0
     if not 0 < part < 1:
         raise InvalidInput(
             f"--share {said!r} is no share.", remedy="Write a percentage between 0% and 100%, such as 20%."

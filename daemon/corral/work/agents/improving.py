@@ -196,6 +196,11 @@ def case_task(
     )
 
 
+def was_cut_off(result: Any) -> bool:
+    """Whether the Messages API ended a worker that failed, and not the worker; a refusal of the model is an answer."""
+    return isinstance(result, dict) and "api_error_status" in result and result.get("stop_reason") != "refusal"
+
+
 def shares(cases: Sequence[Case], rounds: int, max_cost_usd: float) -> tuple[float, float]:
     """The cost in USD that each run of a case, and each question to a judge, may have."""
     judged = 2 * rounds * sum(case.rubric is not None for case in cases)

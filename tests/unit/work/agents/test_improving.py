@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from corral.config.agents import AgentDefinition, parse_definition
-from corral.work.agents.improving import Case, Proposal, Run, check_new, new_text, report, shares
+from corral.work.agents.improving import Case, Proposal, Run, check_new, new_text, report, shares, was_cut_off
 from corral.work.agents.judging import Judged
 
 TEXT = """---
@@ -92,6 +92,13 @@ def test_passed_cases_decide_then_the_judge_and_doubt_is_said() -> None:
     assert compared(6, 6, Judged(new=6))["recommendation"] == "deploy"
     assert compared(6, 6, Judged(old=6))["recommendation"] == "drop"
     assert compared(0, 0, Judged(new=6))["recommendation"] == "iterate", "nobody wants the better of two failures"
+
+
+@pytest.mark.req("FR-META-005")
+def test_what_the_api_ended_says_nothing_of_a_version_and_a_refusal_does() -> None:
+    assert was_cut_off({"api_error_status": 529}) and was_cut_off({"api_error_status": None, "stop_reason": None})
+    assert not was_cut_off({"api_error_status": None, "stop_reason": "refusal"})
+    assert not was_cut_off({"exit_code": 3, "output": "x"}) and not was_cut_off(None)
 
 
 def test_runs_and_judges_share_the_money() -> None:

@@ -73,7 +73,7 @@ async def diff(services: Services, name: str, before: Short, after: Short) -> di
 @router.post("/agents/{name}/rollback")
 async def rollback(services: Services, name: str, body: Version) -> dict[str, Any]:
     """Write a version's text back into the project's file; ``changed`` is False if it says so already."""
-    return await services.work(lambda: definitions.rollback(services, name, body.version))
+    return await services.work(lambda: improvements.deploy(services, name, body.version))
 
 
 @router.post("/agents/{name}/pin")
