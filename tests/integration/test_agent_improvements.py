@@ -107,6 +107,8 @@ def test_an_agent_is_improved_compared_and_not_deployed_unasked(house: Coordinat
     corral = ["-m", "corral", "agent", "improve", "scribe"]
     refused = on_terminal(corral, cwd=house.root, typed="n\n")
     assert refused.code == 1 and "Spend up to 10 USD on an improvement of scribe?" in refused.written
+    missing = house.run("agent", "improve", "scribe", "--feedback", "no.txt", check=False)
+    assert missing.returncode == 2 and "Cannot read the file 'no.txt' of --feedback" in missing.stderr
     with pytest.raises(CorralError, match="was never improved"):
         house.ask("GET", "/agents/scribe/improvement")
     answer = proposal(GOOD, rubric="It is tidy.", description="Use it for good work.")

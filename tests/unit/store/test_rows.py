@@ -17,7 +17,7 @@ from sqlalchemy.types import NullType
 import corral
 from corral import store
 from corral.store import announcements, audit, exports, metrics, schema, schema_coordination, schema_project
-from corral.store.agents import choices, runs, versions
+from corral.store.agents import choices, improvements, runs, versions
 from corral.store.engine.prepared import Prepared
 from corral.store.rows import agents, loops, mail, merges, records, sessions, tasks
 from corral.store.sessions import locks as lock_rows
@@ -208,7 +208,7 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
         versions.of_agent: ("x",), runs.of_agents: ("x", now), runs.merges_of: ("x", now), runs.feedback_on: ("x", now),
         runs.keep: (some,), family.steps: ("x",), dependencies.results_of_parents: ("x",), dependencies.last_of: ("x",),
         choices.running: (), choices.pinned_by_tasks: (), choices.tasks_of: ("x",), choices.newest: ("x", True),
-        choices.unseen: (),
+        choices.unseen: (), improvements.undecided: (now,),
     }.items():  # fmt: skip
         call(database, *given)
     list(task_rows.ready(database, now))

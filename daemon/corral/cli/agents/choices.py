@@ -11,7 +11,7 @@ import typer
 
 from corral.cli.program.settings_file import load_settings
 from corral.cli.terminal.context import project
-from corral.cli.terminal.options import Json, argument, client, option
+from corral.cli.terminal.options import Json, argument, client, content, option
 from corral.cli.terminal.output import echo, emit, facts, paint, report
 from corral.cli.terminal.person import confirm, is_terminal
 from corral.cli.terminal.tables import Column, table
@@ -112,7 +112,7 @@ def improve(
     if status:
         found = client().request("GET", path)
     else:
-        text = feedback.read_text(encoding="utf-8", errors="replace") if feedback is not None else None
+        text = content("--feedback", str(feedback)) if feedback is not None else None
         asks = is_terminal() and not yes and not as_json
         if asks and not confirm(_question(name, deploys=deploy_if_better), default=False):
             raise typer.Exit(1)

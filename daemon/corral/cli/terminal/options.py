@@ -39,11 +39,16 @@ def _completion(kind: str) -> Any:
     return completer(kind) if kind else None
 
 
-def _content(option: str, file: str) -> str:
+def content(option: str, file: str, kind: str = "text") -> str:
+    """Read the file that an option names.
+
+    Raises:
+        InvalidInput: It cannot be read, or is not UTF-8.
+    """
     try:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        remedy = "Name a readable file with a JSON object."
+        remedy = f"Name a readable file with {kind}."
         raise InvalidInput(f"Cannot read the file {file!r} of {option}.", cause=str(error), remedy=remedy) from error
 
 
@@ -59,7 +64,7 @@ def json_object(option: str, text: str | None, *, or_file: bool = False) -> dict
     if text is None:
         return None
     if or_file and Path(text).is_file():
-        option, text = f"{option} {text}", _content(option, text)
+        option, text = f"{option} {text}", content(option, text, "a JSON object")
     remedy = f"Write {option} '{{\"key\": 1}}'."
     try:
         value = json.loads(text)
