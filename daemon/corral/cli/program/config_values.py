@@ -185,7 +185,14 @@ def edit(
     with os.fdopen(number, "wb") as stream:
         stream.write(before)
     while True:
-        _run_editor(editor, copy)
+        try:
+            _run_editor(editor, copy)
+        except InvalidInput as error:
+            if copy.read_bytes() == before:
+                copy.unlink()
+            else:
+                error.remedy = f"{error.remedy} Your text is in {copy}."
+            raise
         try:
             after = copy.read_bytes()
             if after != before:
