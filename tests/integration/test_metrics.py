@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from http.client import HTTPConnection
@@ -17,9 +18,11 @@ from corral.app.metrics import exposition, figures
 from corral.app.metrics.latencies import Latencies
 from corral.config.paths import find_project, socket_path
 from corral.models.instants import UTC, iso
+from corral.store import metrics, totals
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.schema import attempts, tasks
+from corral.store.tasks import tasks as tasks_rows
 from tests.coordinated import Coordinated
 
 NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
@@ -148,15 +151,17 @@ def test_a_hostile_name_does_not_break_the_scrape(database: Database) -> None:
     rows = [finished(1, "completed", agent='a"\n} 1 \u202e')]
     process = {"memory_mb": 1.0, "cpu_s": 1.0}
     present: dict[str, dict[str, int]] = {"needs_you": {}, "merges": {}, "sessions": {}}
-    found = collected(database, rows, "agent")
-    text = exposition.text(found, exposition.counters(found), present, process, Latencies()).decode()
+    collected(database, rows, "agent")
+    database.write(lambda conn: totals.count_use(conn, "t-1", 1))
+    counted, found = database.read(lambda conn: (totals.every(conn), figures.recent(conn)))
+    text = exposition.text(counted, found, present, process, Latencies()).decode()
     names = [sample.labels["agent"] for family in text_string_to_metric_families(text) for sample in family.samples
              if sample.name == "corral_tokens_total"]  # fmt: skip
     assert names == ['a"\n} 1 \u202e']
 
 
 @pytest.mark.req("FR-MONITOR-003")
-def test_no_counter_goes_down_when_a_failed_task_is_tried_again_and_its_next_failure_counts(house: Coordinated) -> None:
+def test_counters_outlast_a_retry_and_a_restart_and_count_each_end_once(house: Coordinated) -> None:
     again = house.root.parent / "again"
     task_id = house.submit("bad", f"while [ -e {again} ]; do sleep 0.1; done; exit 3")
     house.run("wait", task_id, "--timeout", "60", check=False)
@@ -169,4 +174,23 @@ def test_no_counter_goes_down_when_a_failed_task_is_tried_again_and_its_next_fai
     assert all(running[key] >= number for key, number in before.items() if key[0].endswith("_total"))
     again.unlink()
     house.run("wait", task_id, "--timeout", "60", check=False)
-    assert families(house)[failures] == 2
+    now = families(house)
+    assert (now[failures], now["corral_tasks_finished_total", ("command", "failed")]) == (2, 2)
+    house.kill_daemon()
+    again = families(house)
+    assert {key: number for key, number in again.items() if key[0] == failures[0]} == {failures: 2}
+    assert all(again[key] >= number for key, number in now.items() if key[0].endswith("_total") and "cpu" not in key[0])
+
+
+@pytest.mark.req("FR-MONITOR-003")
+def test_a_scrape_costs_as_much_with_ten_thousand_finished_tasks(database: Database) -> None:
+    rows = [finished(number, ("completed", "failed")[number % 2], agent=f"a{number % 20}") for number in range(10_000)]
+    collected(database, rows, None)
+    taken = []
+    for _ in range(5):
+        began = time.perf_counter()
+        ended = database.read(lambda conn: (totals.every(conn), tasks_rows.counts(conn), metrics.recent(conn, 200)))[2]
+        taken.append(time.perf_counter() - began)
+    found = database.read(figures.recent)
+    assert found["states"] == {"completed": 5000, "failed": 5000} and found["duration_s"]["max"] == 9998
+    assert len(ended) == 200 and min(taken) < 0.020, taken

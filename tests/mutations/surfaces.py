@@ -114,7 +114,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/cli/project/initialise.py",
-        ("init writes without consent", "if not yes and (files or brought", "if False and (files or brought",
+        ("init writes without consent", "if not yes and is_change and not confirm(", "if False and not confirm(",
          "integration/test_init.py::test_init_shows_what_it_will_write_and_does_nothing_unless_agreed", "FR-CLI-001"),
     ),
     *rows(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from tests.mutations.table import rows
 
 RETENTION = "integration/test_retention.py::test_"
+FULL = "faults/test_retention_faults.py"
 GC = "integration/test_gc.py"
 JUMP = RETENTION + "a_clock_that_jumps_deletes_nothing_for_an_hour_and_one_set_back_delays_no_round"
 GUARD = "integration/test_guard.py::test_a_commit_takes_along_no_file_that_another_session_holds_in_the_same_checkout"
@@ -14,6 +15,7 @@ DIFFS = "integration/test_diffs.py::test_a_change_is_shown_while_it_is_made_as_i
 LOST = "integration/test_diffs.py::test_of_a_conflict_a_failed_task_and_a_lost_commit_what_there_is_is_shown"
 ATTACH = "integration/test_attach.py::test_a_conversation_is_resumed_in_its_place_but_not_beside_its_worker"
 SCREEN = "integration/test_interactive.py::test_"
+COUNTERS = "integration/test_metrics.py::test_counters_outlast_a_retry_and_a_restart_and_count_each_end_once"
 FEED = SCREEN + "every_panel_is_live_filtered_and_sorted_and_a_lost_daemon_is_found_again"
 CLOCK = "unit/observe/alerts/test_lifecycle.py::test_alerts_from_before_the_clock_was_set_back_hold_nothing_back"
 
@@ -22,7 +24,8 @@ MUTATIONS = (
         "daemon/corral/server/upkeep/retention.py",
         ("a clock that jumps deletes at once", "now - self._stepped > JUMP:", "False:", JUMP, ""),
         ("a clock that was set back stops deleting", "if not timedelta(0) < self._due - now <= EVERY:", "if now >= self._due:", JUMP, ""),
-        ("a log that stays keeps the others", "                failure = error\n                continue", "                raise", RETENTION + "a_log_that_cannot_be_deleted_keeps_no_other", ""),
+        ("a log that stays keeps the others", "            failure = error\n            continue", "            raise", RETENTION + "a_log_that_cannot_be_deleted_keeps_no_other", ""),
+        ("what cannot be deleted is tried again at once", "done.more |= is_more and removed > 0", "done.more |= is_more", FULL, "NFR-COMP-003"),
         ("saved work goes though nothing else has it", "if not forgetting.is_held_elsewhere(self.git, ref, trees):", "if False:",
          RETENTION + "saved_work_goes_only_where_a_branch_holds_all_of_it", ""),
     ),
@@ -38,9 +41,17 @@ MUTATIONS = (
         ("a dry run deletes", "            if dry_run:\n", "            if False:\n", GC, "NFR-COMP-003"),
     ),
     *rows(
-        "daemon/corral/app/metrics/counters.py",
-        ("a counter goes down", "more = max(0, number - self._seen.get(series, 0))", "more = number - self._seen.get(series, 0)",
-         "unit/app/metrics/test_counters.py", ""),
+        "daemon/corral/store/tasks/tasks.py",
+        ("a task's end is not counted", "        if status not in from_states:", "        if False:", COUNTERS, "FR-MONITOR-003"),
+    ),
+    *rows(
+        "daemon/corral/store/tasks/attempts.py",
+        ("an attempt's use is not counted", 'if changed is not None and values.get("ended_at") is not None:', "if False:",
+         "unit/work/tasks/test_totals.py", "FR-MONITOR-003"),
+    ),
+    *rows(
+        "daemon/corral/store/totals.py",
+        ("each total is its newest part", ".values(number=_own.number + bindparam", ".values(number=bindparam", COUNTERS, "FR-MONITOR-003"),
     ),
     *rows(
         "daemon/corral/observe/alerts/lifecycle.py",

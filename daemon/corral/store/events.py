@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Integer, bindparam, delete, func, insert, or_
 from corral.models.events import Event, EventKind, Kind
 from corral.models.instants import iso
 from corral.observe.redaction import without_secrets
+from corral.store import totals
 from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared
 from corral.store.rows.records import EventRow
@@ -60,6 +61,7 @@ def record(
     about = {"task_id": task_id, "session_id": session_id, "merge_id": merge_id}
     kind, data = event if isinstance(event, Event) else event({})
     _RECORD.change(conn, {"at": moment, "kind": str(kind), **about, "data": without_secrets(data)})
+    totals.count_event(conn, str(kind))
 
 
 def listing(conn: Connection, *, task_id: str | None = None, after_id: int = 0, limit: int = 200) -> list[EventRow]:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Select, and_, case, func, select
 from corral.models.states import TERMINAL_TASKS, MergeState, ReceiptStatus
 from corral.models.tasks import IMPROVEMENT
 from corral.store.engine.fetch import fetch_all
-from corral.store.rows.metrics import FinishedTask, LandedMerge, Verification
+from corral.store.rows.metrics import FinishedTask, LandedMerge, RecentTask, Verification
 from corral.store.schema import attempts, events, merge_requests, receipts, tasks
 
 _a, _t = attempts.c, tasks.c
@@ -50,18 +50,37 @@ def finished(conn: Connection, since: str, limit: int) -> list[FinishedTask]:
     return fetch_all(conn, query, FinishedTask)
 
 
-def landed(conn: Connection, since: str) -> list[LandedMerge]:
-    """The requests that landed after an instant."""
+def recent(conn: Connection, most: int) -> list[RecentTask]:
+    """The newest tasks that have ended, at most so many."""
+    ended = (
+        select(_t.task_id, _t.status, _t.created_at, _t.current_attempt)
+        .where(_t.status.in_(TERMINAL_TASKS))
+        .order_by(_t.seq.desc())
+        .limit(most)
+        .subquery()
+    )
+    first = attempts.alias("first")
+    claimed = select(func.min(first.c.claimed_at)).where(first.c.task_id == ended.c.task_id).scalar_subquery()
+    last = and_(_a.task_id == ended.c.task_id, _a.number == ended.c.current_attempt)
+    query = select(
+        ended.c.status, ended.c.created_at, claimed.label("claimed_at"), _a.started_at, _a.ended_at
+    ).outerjoin_from(ended, attempts, last)
+    return fetch_all(conn, query, RecentTask)
+
+
+def landed(conn: Connection, since: str, most: int | None = None) -> list[LandedMerge]:
+    """The requests that landed after an instant; at most so many, the newest."""
     its = merge_requests.c
     query = select(its.created_at, its.finished_at).where(its.state == MergeState.LANDED, its.finished_at > since)
-    return fetch_all(conn, query, LandedMerge)
+    return fetch_all(conn, query.order_by(its.seq.desc()).limit(most), LandedMerge)
 
 
-def verifications(conn: Connection, since: str) -> list[Verification]:
-    """The verifications that came to a verdict after an instant."""
+def verifications(conn: Connection, since: str, most: int | None = None) -> list[Verification]:
+    """The verifications that came to a verdict after an instant; at most so many, the newest."""
     its = receipts.c
     judged = its.status.in_((ReceiptStatus.PASSED, ReceiptStatus.FAILED))
-    return fetch_all(conn, select(its.status, its.duration_s).where(its.created_at > since, judged), Verification)
+    query = select(its.status, its.duration_s).where(its.created_at > since, judged)
+    return fetch_all(conn, query.order_by(its.created_at.desc()).limit(most), Verification)
 
 
 def count_events(conn: Connection, since: str, kinds: Sequence[str]) -> dict[str, int]:

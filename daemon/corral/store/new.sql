@@ -642,5 +642,12 @@ CREATE TABLE agent_improvements (
     CONSTRAINT pk_agent_improvements PRIMARY KEY (improvement_id)
 );
 CREATE INDEX ix_agent_improvements_agent_created_at ON agent_improvements (agent, created_at);
-INSERT INTO alembic_version VALUES ('0015');
+CREATE TABLE totals (
+    name VARCHAR(32) NOT NULL,
+    label VARCHAR(128) NOT NULL,
+    outcome VARCHAR(16) NOT NULL,
+    number FLOAT NOT NULL,
+    CONSTRAINT pk_totals PRIMARY KEY (name, label, outcome)
+);
+INSERT INTO alembic_version VALUES ('0016');
 INSERT INTO event_cursors VALUES ('announcements', 0);

@@ -273,3 +273,13 @@ agent_improvements = Table(
 )
 """Improvements of definitions: what the meta-agent was told and planned, and how the versions compared."""
 Index("ix_agent_improvements_agent_created_at", agent_improvements.c.agent, agent_improvements.c.created_at)
+
+totals = Table(
+    "totals",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("label", String(128), primary_key=True),
+    Column("outcome", String(16), primary_key=True),
+    Column("number", Float, nullable=False),
+)
+"""Numbers that only grow: how often something happened, or how much was used, by the agent or the error code, and the outcome."""

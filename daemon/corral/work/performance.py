@@ -16,9 +16,8 @@ from corral.models.tasks import IMPROVEMENT
 from corral.store import events
 from corral.store.rows.tasks import EndedAttempt, TaskRow
 from corral.store.tasks import attempts, swarm
+from corral.store.totals import SESSION
 
-SESSION = "session"
-"""The kind of an attempt that no runner executed."""
 KEEPS_FAILING = 5
 """So many failed attempts of one kind in a row are an error of their own, recorded once."""
 

@@ -18,7 +18,7 @@ from corral.coordination.mail import mailbox, messages
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.mail.messages import Letter
 from corral.models.instants import iso
-from corral.store import schema_coordination, schema_project
+from corral.store import schema_coordination, schema_project, totals
 from corral.store.engine.database import Database
 from corral.store.engine.inspection import schema_of
 from corral.store.migrate import HEAD, alembic_config, open_schema
@@ -94,6 +94,43 @@ def test_mail_of_an_older_database_is_there_and_what_was_sent_under_a_key_stays_
     assert (again.replayed, again.message["message_id"]) == (True, "two")
     assert [one["name"] for one in again.recipients] == ["Ben"]
     database.close()
+
+
+def test_the_totals_of_an_older_database_are_those_of_what_it_still_holds(tmp_path: Path) -> None:
+    path, now = tmp_path / "corral.db", iso(datetime(2026, 11, 21, tzinfo=timezone.utc))
+    command.upgrade(alembic_config(path), "0015")
+    tasks = [
+        ("done", "completed", "coder", None, None), ("dead", "dead", None, "command", "timeout"),
+        ("off", "cancelled", None, None, None), ("open", "pending", None, "command", None),
+    ]  # fmt: skip
+    usage = {"done": {"input_tokens": 10, "output_tokens": 5, "cost_usd": 0.5}, "open": {"input_tokens": 7}, "dead": {}}
+    with contextlib.closing(sqlite3.connect(path)) as conn:
+        for task_id, status, agent, runner, code in tasks:
+            over = None if status == "pending" else now
+            conn.execute(
+                "INSERT INTO tasks (task_id, task_type, title, status, priority, limits, max_retries, retries_chosen, attempts,"
+                " crashes, faults, ignore_dependency_failure, fencing_token, current_attempt, created_at, agent, runner,"
+                " error_code, completed_at) VALUES (?, 't', 't', ?, 5, '{}', 0, 0, 1, 0, 0, 0, 2, 2, ?, ?, ?, ?, ?)",
+                (task_id, status, now, agent, runner, code, over),
+            )
+            for number in (1, 2) if task_id in usage else ():
+                values = (task_id, number, json.dumps(usage[task_id]), now, now)
+                columns = "task_id, number, usage, claimed_at, ended_at, session_id, outcome"
+                conn.execute(f"INSERT INTO attempts ({columns}) VALUES (?, ?, ?, ?, ?, 's', 'failed')", values)
+        for kind in ("task.retried", "task.retried", "merge.failed", "task.failed"):
+            conn.execute("INSERT INTO events (at, kind, data) VALUES (?, ?, '{}')", (now, kind))
+        conn.commit()
+    open_schema(path)
+    database = Database(path)
+    found = {tuple(row.values())[:3]: row["number"] for row in database.read(totals.every)}
+    database.close()
+    assert found == {
+        ("tasks_finished", "coder", "completed"): 1, ("tasks_finished", "command", "failed"): 1,
+        ("tasks_finished", "session", "cancelled"): 1, ("task_failures", "timeout", ""): 1,
+        ("tokens", "coder", ""): 30, ("tokens", "command", ""): 14,
+        ("cost_usd", "coder", ""): 1.0, ("cost_usd", "command", ""): 0,
+        ("retries", "", ""): 2, ("evictions", "", ""): 1,
+    }  # fmt: skip
 
 
 def test_the_migrations_make_the_schema_in_postgresql_too(postgresql: Engine) -> None:

@@ -20,6 +20,7 @@ from corral.store import announcements, audit, exports, metrics, schema, schema_
 from corral.store.agents import choices, improvements, runs, versions
 from corral.store.engine.prepared import Prepared
 from corral.store.rows import agents, loops, mail, merges, records, sessions, tasks
+from corral.store.rows import metrics as metric_rows
 from corral.store.sessions import locks as lock_rows
 from corral.store.sessions import mailbox, messages, names
 from corral.store.tasks import (
@@ -61,6 +62,7 @@ WHOLE: dict[Table, type] = {
     schema_project.task_feedback: agents.FeedbackRow,
     schema_project.agent_choices: agents.AgentChoiceRow,
     schema_project.agent_improvements: agents.ImprovementRow,
+    schema_project.totals: metric_rows.TotalRow,
     schema_project.audit_lines: records.AuditRow,
     schema_project.audit_chain: records.AuditEndsRow,
     schema_coordination.agent_names: sessions.NameRow,

@@ -1,17 +1,16 @@
 """The figures as Prometheus reads them, by :mod:`prometheus_client`.
 
-Counters begin with what the database holds at the first scrape, and never go down while the daemon runs
-(:mod:`corral.app.metrics.counters`); the gauges with a ``quantile`` are those of what it still holds.
+Counters are totals that the database keeps (:mod:`corral.store.totals`); the gauges with a ``quantile`` are of the newest work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from corral.app.metrics.counters import Series
 from corral.app.metrics.latencies import BOUNDS_S, Latencies
 from corral.models.payload import Payload
+from corral.store.rows.metrics import TotalRow
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "tasks_finished": ("Finished tasks", ("agent", "outcome")),
-    "tokens": ("Tokens of finished tasks", ("agent",)),
-    "cost_usd": ("Cost of finished tasks, USD", ("agent",)),
+    "tokens": ("Tokens of ended attempts", ("agent",)),
+    "cost_usd": ("Cost of ended attempts, USD", ("agent",)),
     "task_failures": ("Failed tasks by error code", ("error_code",)),
     "evictions": ("Merge requests whose verification failed", ()),
     "conflicts": ("Merge requests that came back with a conflict", ()),
@@ -44,50 +43,32 @@ _PRESENT = {
 }
 
 
-def counters(figures: Payload) -> dict[Series, float]:
-    """The numbers that the counters count, as the database holds it now; ``figures`` as :func:`text` takes them."""
-    found: dict[Series, float] = {
-        (name, ()): figures[name] for name, (_about, labels) in _COUNTERS.items() if not labels
-    }
-    for group in figures["groups"]:
-        agent = group["name"]
-        for outcome, key in (("completed", "completed"), ("failed", "failures"), ("cancelled", "cancelled")):
-            found["tasks_finished", (agent, outcome)] = group[key]
-        found["tokens", (agent,)] = group["tokens"]
-        found["cost_usd", (agent,)] = group["cost_usd"]
-    for code, number in figures["failures_by_code"].items():
-        found["task_failures", (code,)] = number
-    return found
-
-
-def text(
-    figures: Payload, counted: Mapping[Series, float], present: Payload, process: Payload, hooks: Latencies
-) -> bytes:
+def text(counted: Sequence[TotalRow], figures: Payload, present: Payload, process: Payload, hooks: Latencies) -> bytes:
     """The answer to a scrape, as :data:`CONTENT_TYPE`.
 
     Args:
-        figures: As :func:`corral.app.metrics.figures.collect` returns them, by agent.
-        counted: The counters, which began as :func:`counters` returns them.
+        counted: As :func:`corral.store.totals.every` returns them.
+        figures: As :func:`corral.app.metrics.figures.recent` returns them.
         present: As :func:`corral.app.metrics.present.present` returns it.
         process: ``memory_mb`` and ``cpu_s`` of the daemon.
     """
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry()
-    registry.register(_Collector(figures, counted, present, process, hooks))
+    registry.register(_Collector(counted, figures, present, process, hooks))
     answer: bytes = generate_latest(registry)
     return answer
 
 
 class _Collector:
     def __init__(
-        self, figures: Payload, counted: Mapping[Series, float], present: Payload, process: Payload, hooks: Latencies
+        self, counted: Sequence[TotalRow], figures: Payload, present: Payload, process: Payload, hooks: Latencies
     ) -> None:
-        self._given = figures, counted, present, process, hooks
+        self._given = counted, figures, present, process, hooks
 
     def collect(self) -> Iterator[Metric]:
         """The families, as the registry asks for them."""
-        figures, counted, present, process, hooks = self._given
+        counted, figures, present, process, hooks = self._given
         yield from _now(present)
         yield from _tasks(figures)
         yield from _counted(counted)
@@ -114,14 +95,16 @@ def _tasks(figures: Payload) -> Iterator[Metric]:
     yield waiting
 
 
-def _counted(counted: Mapping[Series, float]) -> Iterator[Metric]:
+def _counted(counted: Sequence[TotalRow]) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily
 
     for name, (about, labels) in _COUNTERS.items():
         family = CounterMetricFamily(f"corral_{name}", about, labels=labels)
-        for (which, values), number in sorted(counted.items()):
-            if which == name:
-                family.add_metric(values, number)
+        found = [one for one in counted if one["name"] == name]
+        for one in found:
+            family.add_metric([one["label"], one["outcome"]][: len(labels)], one["number"])
+        if not found and not labels:
+            family.add_metric([], 0)
         yield family
 
 

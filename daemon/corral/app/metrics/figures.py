@@ -9,11 +9,10 @@ from statistics import fmean
 
 from sqlalchemy import Connection
 
-from corral.models.events import EventKind
 from corral.models.instants import iso, parse
 from corral.models.payload import Payload
 from corral.models.states import ReceiptStatus, TaskStatus
-from corral.store import metrics
+from corral.store import metrics, totals
 from corral.store.rows.metrics import FinishedTask
 from corral.store.tasks import tasks
 from corral.work import performance
@@ -23,19 +22,13 @@ MOST_TASKS = 100_000
 GROUPS: dict[str, Callable[[FinishedTask], str]] = {
     "agent": lambda row: performance.kind_of(row["agent"], row["runner"]),
     "template": lambda row: row["template"] or "",
-    "runner": lambda row: row["runner"] or performance.SESSION,
+    "runner": lambda row: row["runner"] or totals.SESSION,
     "model": lambda row: row["model"] or "",
 }
 """By what figures are told apart; an empty name is that of tasks without."""
 _FAILED = (TaskStatus.FAILED, TaskStatus.DEAD)
-_COUNTED = {
-    "evictions": EventKind.MERGE_FAILED,
-    "conflicts": EventKind.MERGE_CONFLICT,
-    "flakes": EventKind.MERGE_FLAKY,
-    "retries": EventKind.TASK_RETRIED,
-    "edits_denied": EventKind.EDIT_DENIED,
-    "lock_waits": EventKind.LOCK_AWAITED,
-}
+MOST_RECENT = 200
+"""Tasks, landings and verifications that the quantiles of :func:`recent` are of."""
 
 
 def collect(conn: Connection, since: datetime, by: str | None) -> Payload:
@@ -55,7 +48,7 @@ def collect(conn: Connection, since: datetime, by: str | None) -> Payload:
     """
     at = iso(since)
     rows = metrics.finished(conn, at, MOST_TASKS + 1)
-    shown, counted = rows[-MOST_TASKS:], metrics.count_events(conn, at, [str(kind) for kind in _COUNTED.values()])
+    shown, counted = rows[-MOST_TASKS:], metrics.count_events(conn, at, [str(kind) for kind in totals.EVENTS.values()])
     landings, verdicts = metrics.landed(conn, at), metrics.verifications(conn, at)
     return {
         "since_at": at,
@@ -66,10 +59,28 @@ def collect(conn: Connection, since: datetime, by: str | None) -> Payload:
         "landing_s": _spread(_between(row["created_at"], row["finished_at"]) for row in landings),
         "verification_s": _spread(row["duration_s"] for row in verdicts),
         "verifications_failed": sum(row["status"] == ReceiptStatus.FAILED for row in verdicts),
-        **{name: counted.get(str(kind), 0) for name, kind in _COUNTED.items()},
+        **{name: counted.get(str(kind), 0) for name, kind in totals.EVENTS.items()},
         "days": _grouped("day", shown, lambda row: row["completed_at"][:10]),
         "groups": _grouped("name", shown, GROUPS[by]) if by is not None else [],
         "left_out": len(rows) > len(shown),
+    }
+
+
+def recent(conn: Connection) -> Payload:
+    """How long the newest work took, and all tasks by their state now; it costs the same however much has ended.
+
+    Returns:
+        ``{states, queue_wait_s, duration_s, landing_s, verification_s}`` as :func:`collect` has them.
+    """
+    ended = metrics.recent(conn, MOST_RECENT)
+    landings, verdicts = metrics.landed(conn, "", MOST_RECENT), metrics.verifications(conn, "", MOST_RECENT)
+    completed = (row for row in ended if row["status"] == TaskStatus.COMPLETED)
+    return {
+        "states": tasks.counts(conn),
+        "queue_wait_s": _spread(_between(row["created_at"], row["claimed_at"]) for row in ended),
+        "duration_s": _spread(_between(row["started_at"], row["ended_at"]) for row in completed),
+        "landing_s": _spread(_between(row["created_at"], row["finished_at"]) for row in landings),
+        "verification_s": _spread(row["duration_s"] for row in verdicts),
     }
 
 

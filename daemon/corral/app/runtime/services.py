@@ -12,7 +12,6 @@ from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from corral.app.audit.trail import AuditTrail
-from corral.app.metrics.counters import Counters
 from corral.app.metrics.latencies import Latencies
 from corral.app.runtime import clock
 from corral.app.runtime.api_key import ApiKeyHolder
@@ -93,7 +92,6 @@ class Services:
     creation_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """Worktrees that are being made, by session and name: one request at a time for each."""
     hook_latencies: Latencies = field(default_factory=Latencies)
-    counters: Counters = field(default_factory=Counters)
     audit: AuditTrail = field(default_factory=AuditTrail)
     changes: Changes = field(default_factory=Changes)
     store: StoreAccess = field(init=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
 
 class FinishedTask(TypedDict):
@@ -38,3 +38,29 @@ class Verification(TypedDict):
 
     status: str
     duration_s: float
+
+
+class RecentTask(TypedDict):
+    """When a task that has ended was submitted and first claimed, and when its last worker began and ended."""
+
+    status: str
+    created_at: str
+    claimed_at: str | None
+    started_at: str | None
+    ended_at: str | None
+
+
+class TotalRow(TypedDict):
+    """A total: its name, the agent or error code that it is of, or empty, the outcome, or empty, and the number."""
+
+    name: str
+    label: str
+    outcome: str
+    number: float
+
+
+class UsedAttempt(TypedDict):
+    """The kind of an attempt's agent, and the attempt's use."""
+
+    kind: str
+    usage: dict[str, Any]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -161,6 +161,13 @@ def stall(conn: Connection, session_id: str, at: str) -> None:
     if row is not None:
         told = EventKind.SESSION_STALLED({"last_heartbeat": row.last_heartbeat})
         events.record(conn, at, told, session_id=session_id)
+
+
+def names_of(conn: Connection, session_ids: Collection[str]) -> dict[str, str]:
+    """The own names of some sessions, by id."""
+    its = agent_sessions.c
+    query = select(its.session_id, its.agent_name).where(its.session_id.in_(session_ids))
+    return {row.session_id: row.agent_name for row in conn.execute(query)} if session_ids else {}
 
 
 def end_children(conn: Connection, session_id: str, reason: str, at: str) -> list[str]:

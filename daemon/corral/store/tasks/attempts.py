@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
 
+from corral.store import totals
 from corral.store.engine.fetch import fetch_one
 from corral.store.engine.prepared import Prepared
 from corral.store.rows import columns_of
@@ -40,12 +41,14 @@ def join(conn: Connection, task: StoredTask, values: Mapping[str, Any] | None = 
     """A task with the attempt that counts.
 
     Args:
-        values: Columns of its newest attempt to set before; nothing if it has had none.
+        values: Columns of its newest attempt to set before; nothing if it has had none. One that ends is counted.
     """
     changed = None
     if values:
         given = {**values, "which": task["task_id"], "attempt": task["fencing_token"]}
         changed = _change(tuple(values), False).first(conn, given)
+        if changed is not None and values.get("ended_at") is not None:
+            totals.count_use(conn, task["task_id"], task["fencing_token"])
     if task["current_attempt"] is None:
         return _joined(task, None)
     return _joined(task, changed or _READ.first(conn, {"which": task["task_id"], "attempt": task["current_attempt"]}))

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Integer, bindparam, exists, func, insert, literal_column, or_, select, update
 
 from corral.models.states import TERMINAL_TASKS, TaskStatus
+from corral.store import totals
 from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared, one_of
 from corral.store.merges.of_tasks import of_decisive
@@ -291,7 +292,7 @@ def transition(
     """The guarded update: set columns if the task is in one of these states.
 
     Args:
-        from_states: The states it may be in. Where it becomes terminal, what its agents shared is deleted.
+        from_states: The states it may be in. Where it becomes terminal, it is counted, and what its agents shared is deleted.
         token: If given, the fencing token it must have.
         cancelled: If given, whether a cancellation must have been asked for.
         attempt: Columns of its newest attempt to set with it. One that leaves ``running`` ends its attempt here.
@@ -303,9 +304,12 @@ def transition(
     row = change.first(conn, {**values, "which": task_id, **({} if token is None else {"token": token})})
     if row is None:
         return None
-    if values.get("status") in TERMINAL_TASKS:
+    joined = attempts.join(conn, row, attempt)
+    if (status := values.get("status")) in TERMINAL_TASKS:
         shared_state.clear(conn, task_id)
-    return attempts.join(conn, row, attempt)
+        if status not in from_states:
+            totals.count_end(conn, task_id, row["status"], row["error_code"])
+    return joined
 
 
 @lru_cache(maxsize=256)

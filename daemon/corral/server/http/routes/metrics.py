@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import psutil
 from pydantic import Field
+from sqlalchemy import Connection
 from starlette.responses import Response
 
 from corral.app.metrics import exposition, figures
@@ -17,6 +18,8 @@ from corral.app.runtime.services import Services
 from corral.models.instants import LONGEST_SPAN_S
 from corral.models.payload import Payload
 from corral.server.http.routing import Routes
+from corral.store import totals
+from corral.store.rows.metrics import TotalRow
 
 router = Routes("metrics", "/metrics")
 DAY_S = 86_400
@@ -34,12 +37,14 @@ async def metrics(
 
 
 async def scrape(services: Services) -> Response:
-    """The figures since the oldest finished task, and what is there now, in the text format of Prometheus."""
-    found = await _figures(services, LONGEST_SPAN_S, "agent")
-    now = await services.store.read(lambda conn: present(services, conn))
+    """The totals, how long the newest work took, and what is there now, in the text format of Prometheus."""
+
+    def look(conn: Connection) -> tuple[list[TotalRow], Payload, Payload]:
+        return totals.every(conn), figures.recent(conn), present(services, conn)
+
+    counted, found, now = await services.store.read(look)
     write = asyncio.get_running_loop().run_in_executor
-    counted = services.counters.grow(exposition.counters(found))
-    text = await write(services.pool, exposition.text, found, counted, now, _process(), services.hook_latencies)
+    text = await write(services.pool, exposition.text, counted, found, now, _process(), services.hook_latencies)
     return Response(text, media_type=exposition.CONTENT_TYPE)
 
 
