@@ -28,6 +28,11 @@ def test_the_view_begins_with_what_needs_a_person_and_says_of_which_moment_it_is
     assert "tasks     1 completed" in house.run("status").stdout
     assert second["seq"] > first["seq"] and second["recent"][0]["event_id"] <= second["seq"]
     assert {"later"} == {event["title"] for event in second["recent"] if event["task_id"]}
+    house.hook("SessionStart", "s-1", source="startup")
+    house.hook("SessionEnd", "s-1", reason="other")
+    name = house.ask("GET", "/sessions/s-1")["agent_name"]
+    shown = [line.split()[1:] for line in house.run("status").stdout.splitlines() if "session.ended" in line]
+    assert shown[0] == ["session.ended", name], "people know sessions by their names"
     assert json.loads(house.run("status", "--json").stdout).keys() == first.keys()
 
 

@@ -50,11 +50,11 @@ class Fault:
     kind: str
 
     def show(self, what: str, remedy: str, now: datetime) -> bool:
-        """Show it with its reason of now; returns whether it was not shown before."""
+        """Show it with its reason of now; returns whether it was not shown before, or for another reason."""
         before = self.faults.get(self.name)
         since = before.since if before is not None else iso(now)
         self.faults[self.name] = Need(self.kind, what, remedy, since)
-        return before is None
+        return before is None or before.what != what
 
     def end(self) -> bool:
         """Show it no more; returns whether it was shown."""

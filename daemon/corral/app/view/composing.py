@@ -110,4 +110,5 @@ def _recent(conn: Connection) -> list[Payload]:
     rows = events.recent(conn, MOST_RECENT)
     titles = lists.titles(conn, [row["task_id"] for row in rows if row["task_id"]])
     titles |= merges.titles(conn, [row["merge_id"] for row in rows if row["merge_id"]])
-    return [{**row, "title": titles.get(row["task_id"] or row["merge_id"] or "")} for row in rows]
+    titles |= sessions.names_of(conn, [row["session_id"] for row in rows if row["session_id"]])
+    return [{**row, "title": titles.get(row["task_id"] or row["merge_id"] or row["session_id"] or "")} for row in rows]

@@ -84,7 +84,7 @@ class SessionView(_Shape):
 
 
 class HappenedView(_Shape):
-    """An event, with the title of its task or merge request."""
+    """An event, with the title of its task or merge request, or else the name of its session."""
 
     event_id: int
     at: str

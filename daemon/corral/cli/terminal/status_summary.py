@@ -77,9 +77,9 @@ def show(answer: dict[str, Any]) -> None:
     if answer["recent"]:
         echo(paint("recent", "bold"))
         for event in answer["recent"][:6]:
-            about = event["task_id"] or event["merge_id"] or event["session_id"] or ""
-            title = f"  {one_line(event['title'])[:40]}" if event["title"] else ""
-            echo(f"  {event['at'][11:19]}  {event['kind']:<22} {about[:36]}{title}")
+            ids = event["task_id"] or event["merge_id"] or (not event["title"] and event["session_id"]) or ""
+            about = "  ".join(filter(None, (ids[:36], one_line(event["title"] or "")[:40])))
+            echo(f"  {event['at'][11:19]}  {event['kind']:<22} {about}")
 
 
 def _age(instant: str, answer: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from corral.app.runtime.needs import Need
+from corral.app.runtime.needs import Fault, Need
 from corral.app.traces.gathering import TOLD, gather
 from corral.app.traces.spans import Span, Value
 from corral.config.model import Settings
@@ -38,7 +38,6 @@ MISSING_PAUSE_S = 10.0
 OLD_EVERY = timedelta(hours=1)
 """Between two looks for events that are too old to be sent."""
 READER = "traces"
-_FAULT = "traces"
 _TOLD = events.of_kinds(TOLD)
 _INSTALL = "pip install 'corral[otel]' where Corral is installed, or unset `telemetry.otlp_endpoint`."
 _LOOK = (
@@ -96,7 +95,7 @@ class TraceExport:
         self._resource = resource
         self._nudge = nudge
         self._changed = changed
-        self._faults = faults
+        self._fault = Fault(faults, "traces", "exports")
         self._position: int | None = None
         self._stored = 0
         self._is_off = False
@@ -225,7 +224,7 @@ class TraceExport:
 
     def _recover(self) -> None:
         self._failures, self._again = 0, None
-        if self._faults.pop(_FAULT, None) is not None:
+        if self._fault.end():
             log.info("traces_go_on")
             self._changed()
 
@@ -244,8 +243,5 @@ class TraceExport:
             if outcome.is_missing
             else f"Traces do not reach the collector: {error}. They wait, and are sent when it answers."
         )
-        before = self._faults.get(_FAULT)
-        remedy = _INSTALL if outcome.is_missing else _LOOK
-        self._faults[_FAULT] = Need("exports", what, remedy, before.since if before is not None else iso(now))
-        if before is None or before.what != what:
+        if self._fault.show(what, _INSTALL if outcome.is_missing else _LOOK, now):
             self._changed()

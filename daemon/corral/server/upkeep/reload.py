@@ -27,7 +27,7 @@ class Reloader:
         self._due: datetime | None = None
 
     def ask(self) -> threading.Event:
-        """A file changed. Callable from any thread; never raises. What is returned is set once the files were read."""
+        """A file changed. Callable from any thread; never raises. The event that it returns is set once the files were read."""
         self._asked.append(read := threading.Event())
         self._nudge()
         return read
