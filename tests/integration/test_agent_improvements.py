@@ -210,10 +210,18 @@ def test_while_the_api_is_away_an_improvement_ends_after_few_requests_and_goes_o
     assert sum(one.step is not None and ASKED in json.dumps(one.body) for one in stage.requests) == 1
 
 
-def test_one_agent_is_improved_once_at_a_time(house: Coordinated, stage: Jury) -> None:
-    scribe(house, BAD)
-    work(house)
+@pytest.mark.req("FR-META-002", "FR-META-003")
+def test_an_improvement_begins_with_the_record_the_feedback_and_failed_logs_without_secrets(
+    house: Coordinated, stage: Jury
+) -> None:
+    secret = f"ghp_{'a1B2' * 9}"
+    scribe(house, BAD, does=f"echo I gave up with {secret}; exit 3")
+    house.ask("POST", f"/tasks/{work(house)}/feedback", {"rating": 1, "comment": "Far too terse."})
     stage.fail(529, times=None)
-    house.ask("POST", "/agents/scribe/improvement", {})
-    with pytest.raises(Conflict):
+    house.ask("POST", "/agents/scribe/improvement", {"feedback": f"It printed {secret}."})
+    with pytest.raises(Conflict):  # one at a time
         house.ask("POST", "/agents/scribe/improvement", {})
+    (asked, *_) = eventually(lambda: stage.asked(ASKED))
+    for part in ("Write bad work.", "'failed': 1", "Far too terse.", "I gave up with", "It printed "):
+        assert part in asked
+    assert secret not in asked

@@ -228,4 +228,9 @@ MUTATIONS = (
         ("work that came back is good", 'and row["merge_state"] not in CAME_BACK', "", f"{ROLLOUTS}::test_a_task_is_good_if_it_completed_and_did_not_come_back", "FR-META-005"),
         ("a rollout goes on with an edited file", "    if current_hash != row[\"from_hash\"]:", "    if False:", f"{CHOICES}::test_a_rollout_stops_if_the_definition_is_edited_and_says_so", "FR-META-005"),
     ),
+    *rows(
+        "daemon/corral/app/agents/improvements.py",
+        ("the meta-agent sees secrets", 'return redact("\\n\\n".join(', 'return str("\\n\\n".join(', f"{IMPROVED}::test_an_improvement_begins_with_the_record_the_feedback_and_failed_logs_without_secrets", "FR-META-003"),
+        ("the meta-agent sees no feedback", '"The figures": repr(figures),', '"The figures": "",', f"{IMPROVED}::test_an_improvement_begins_with_the_record_the_feedback_and_failed_logs_without_secrets", "FR-META-002"),
+    ),
 )  # fmt: skip
