@@ -67,6 +67,21 @@ def test_a_definition_that_is_in_no_commit_holds_in_the_worktree(crew: Team) -> 
     assert not stolen.exists()
 
 
+@pytest.mark.req("FR-LOOP-001")
+def test_a_loop_gives_an_agent_its_input_and_what_its_test_said_until_that_passes(crew: Team, tmp_path: Path) -> None:
+    define(crew, "counter", "tools: Bash", "You are the counter.")
+    (tmp_path / "input.json").write_text(json.dumps({"task": "Count to one", "file": "one.txt"}))
+    (tmp_path / "said").write_text(script(bash("echo 1 > one.txt"), text("Counted."), say="Not yet:"))
+    given = ("--agent", "counter", "--input", str(tmp_path / "input.json"), "--max-iterations", "3")
+    loop = crew.house.json("loop", "start", *given, "--test", f"cat {tmp_path}/said; grep 1 one.txt")["task_id"]
+    assert crew.house.json("wait", loop, "--timeout", "100", timeout_s=120)["done"]
+    assert [row["verdict"] for row in crew.house.json("loop", "history", loop)] == ["not_converged", "converged"]
+    asked = [request for request in crew.stage.requests if "Count to one" in json.dumps(request.body["messages"])]
+    assert "You are the counter." in system(asked[0]) and "one.txt" in json.dumps(asked[0].body["messages"])
+    assert crew.house.json("task", "detail", loop)["result"]["iterations"] == 2
+    assert git(crew.repo, "show", "main:one.txt") == "1"
+
+
 @pytest.mark.req("DELEGATE-1")
 def test_the_plugins_own_agents_have_its_tools_and_the_opencode_builder_a_claude_model(crew: Team) -> None:
     """Inside Claude Code it runs on the model that its definition names for that."""

@@ -95,6 +95,13 @@ def test_a_busy_api_is_asked_again_and_one_that_stays_so_gives_no_verdict(
     assert len(stage.requests) == 6, "one vote's tries, not those of fifteen"
 
 
+def test_an_api_that_stalls_gives_no_verdict_and_nothing_stays_alive(stage: Stage, tmp_path: Path) -> None:
+    stage.latency = 5
+    found = judged(stage, tmp_path, vote(True), timeout_s=2)
+    assert found.verdict is Verdict.INCONCLUSIVE and "not done after 2 s" in found.evidence
+    assert not find_marked(str(tmp_path))
+
+
 @pytest.mark.req("FR-LOOP-002")
 def test_a_model_that_did_the_work_does_not_judge_it_unless_told_so(stage: Stage, tmp_path: Path) -> None:
     for worker in ("claude-opus-5-5", "opus", "claude-opus-5-5-20261001", "claude-opus-5-5[1m]"):

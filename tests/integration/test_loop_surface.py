@@ -126,7 +126,8 @@ def test_at_its_limit_it_fails_with_its_best_result_which_lands_if_the_user_says
         one.run("wait", task_id, check=False)
         status = one.json("loop", "status", task_id)
         assert (status["error_code"], status["iterations"]) == ("max_iterations_exceeded", done), "it counts anew"
-    assert status["best"]["iteration"] == 2
+    assert (status["best"]["iteration"], status["counted_iterations"]) == (2, 2)
+    assert "8: 2 of 2 since it was resumed" in one.run("loop", "status", task_id).stdout
     merge = one.json("loop", "land", task_id)
     eventually(lambda: one.json("merge", "detail", merge["merge_id"])["state"] == "landed")
     assert git(repo, "show", "main:score.txt") == "0.8"
@@ -166,7 +167,7 @@ def test_a_loop_ends_at_its_time_limit_also_in_the_middle_of_an_iteration(coordi
     assert status["iterations"] == 2 and 3 <= status["elapsed_s"] < 15
     rows = one.json("loop", "history", task_id)
     assert [row["verdict"] for row in rows] == ["not_converged", "not_converged"]
-    assert rows[0]["best"] is True, "the one that was cut short was not evaluated"
+    assert rows[0]["best"] is True and "before it could be evaluated" in rows[1]["evaluations"][-1]["evidence"]
 
 
 @pytest.mark.req("FR-LOOP-001")

@@ -100,9 +100,11 @@ def test_a_criterion_that_cannot_be_evaluated_is_inconclusive_and_says_why(house
         {"kind": "custom", "command": "exit 7"},
         {"kind": "custom", "command": "python3 -c 'raise SystemError'"},
         {"kind": "custom", "function": "missing.py:f"},
+        {"kind": "custom", "function": "says.py:says_yes"},
         {"kind": "judge", "rubric": "It is good."},
     ]
-    task_id = one.submit(COUNT_UP, **looped(*until, max_iterations=1))
+    said = "printf 'def says_yes(it):\\n print(1)\\n return True\\n' > says.py"
+    task_id = one.submit(said, **looped(*until, max_iterations=1))
     detail = one.until_status(task_id, "failed", timeout_s=120)
     assert detail["error_code"] == "max_iterations_exceeded"
     (only,) = history(one, task_id)
@@ -110,7 +112,9 @@ def test_a_criterion_that_cannot_be_evaluated_is_inconclusive_and_says_why(house
     assert [found["verdict"] for found in only["evaluations"]] == ["inconclusive"] * len(until)
     told = [found["evidence"] for found in only["evaluations"]]
     wanted = ("could not be run", "killed", "not done after 2 s", "MB", "compared", "number", "exit code 3", "pattern")
-    for text, evidence in zip((*wanted, "Exit code 7", "raised", "raised", "Messages API"), told, strict=True):
+    for text, evidence in zip(
+        (*wanted, "Exit code 7", "raised", "raised", "error: TypeError", "Messages API"), told, strict=True
+    ):
         assert text in evidence, (text, evidence)
 
 

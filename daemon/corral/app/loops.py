@@ -50,7 +50,10 @@ def find(conn: Connection, loop_id: str) -> Past:
 
 
 def status(services: Services, conn: Connection, loop_id: str) -> Payload:
-    """Where a loop stands: its task's state, how many iterations of how many, the last verdict, the best iteration."""
+    """Where a loop stands: its task's state, how many iterations of how many, the last verdict, the best iteration.
+
+    ``counted_iterations`` and ``elapsed_s`` are what counts for its limits: since it was last resumed.
+    """
     past = find(conn, loop_id)
     task = task_rows.get(conn, past.loop["task_id"])
     merge = of_tasks.decisive(conn, past.loop["task_id"])
@@ -67,6 +70,7 @@ def _summary(services: Services, past: Past, task: TaskRow | None) -> Payload:
         "error_code": task["error_code"] if task else None,
         "error_message": task["error_message"] if task else None,
         "iterations": past.next_iteration - 1,
+        "counted_iterations": len(past.counted),
         "running_iteration": past.next_iteration if running else None,
         "max_iterations": limits.max_iterations,
         "timeout_s": limits.timeout_s,

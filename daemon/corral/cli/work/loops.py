@@ -23,6 +23,7 @@ app = typer.Typer(cls=Grouped, help="Loops: repeat work until criteria say that 
 Id = Annotated[
     str, argument("The loop's task: its number or id, or its first four or more characters.", "ID", of="task")
 ]
+_ENDED = ("failed", "cancelled", "dead")
 Most = Annotated[
     str | None, option("--max-iterations", "Most iterations (default: loops.max_iterations).", "N|unlimited")
 ]
@@ -188,7 +189,9 @@ def status(loop_id: Id, as_json: Json = False) -> None:
 def _show(found: dict[str, Any]) -> None:
     most = found["max_iterations"] or "unlimited"
     echo(f"{found['task_id']}  {state(found['status'])}  {one_line(found['title'])}")
-    fact("iterations", f"{found['iterations']} of {most}")
+    counted = f"{found['counted_iterations']} of {most}"
+    is_first = found["counted_iterations"] == found["iterations"]
+    fact("iterations", counted if is_first else f"{found['iterations']}: {counted} since it was resumed")
     if found["running_iteration"] is not None:
         fact("running", f"iteration {found['running_iteration']}")
     fact("time", f"{found['elapsed_s']:.1f} s of {found['timeout_s']:g} s")
@@ -197,7 +200,8 @@ def _show(found: dict[str, Any]) -> None:
     if found["best"] is not None:
         fact("best", f"iteration {found['best']['iteration']}, {found['best']['head_sha'][:12]}")
     if found["error_code"] is not None:
-        fact("ended", f"{found['error_code']}: {one_line(found['error_message'] or '')}")
+        said = f"{found['error_code']}: {one_line(found['error_message'] or '')}"
+        fact("ended", said) if found["status"] in _ENDED else fact("cut short", f"{said} It continues automatically.")
     if found.get("merge") is not None:
         fact("merge", f"{found['merge']['merge_id'][:8]} {state(found['merge']['state'])}")
     if command := _next(found):
@@ -207,9 +211,9 @@ def _show(found: dict[str, Any]) -> None:
 def _next(found: dict[str, Any]) -> str:
     """The commands that help a loop that has ended; empty: it needs none."""
     task, merge = found["task_id"][:8], (found.get("merge") or {}).get("state")
-    if merge in ("conflict", "failed"):
+    if merge in ("conflict", "failed", "cancelled"):
         return f"corral loop resume {task} (goes on from what it has achieved)"
-    if found["status"] not in ("failed", "cancelled", "dead") or merge is not None:
+    if found["status"] not in _ENDED or merge is not None:
         return ""
     landing = f", or corral loop land {task}" if found["best"] is not None else ""
     return f"corral loop history {task}; then corral loop resume {task}{landing}"
@@ -246,7 +250,7 @@ def listing(as_json: Json = False) -> None:
     columns: list[Column] = [
         ("TASK", lambda row: row["task_id"][:8], 8),
         ("STATUS", "status", 11),
-        ("DONE", lambda row: f"{row['iterations']}/{row['max_iterations'] or '∞'}", 9),
+        ("DONE", lambda row: f"{row['counted_iterations']}/{row['max_iterations'] or '∞'}", 9),
         ("VERDICT", lambda row: (row["verdict"] or "").replace("_", " "), 13),
         ("AGE", lambda row: age(row["created_at"]), 5),
         ("TITLE", "title", 60),

@@ -19,6 +19,7 @@ try:
     if isinstance(answer, bool) or answer not in (0, 1, 2):
         raise TypeError(f"the function returned {{answer!r}}, not 0 (go on), 1 (converged) or 2 (failed)")
 except BaseException:
+    sys.stdout.flush()
     traceback.print_exc()
     answer = {_RAISED}
 sys.stdout.flush()

@@ -142,7 +142,7 @@ class Place:
                 return f"It printed more than {MOST_OUTPUT // 2**20} MB, and was ended."
             if self.is_unwanted():
                 return None
-        return f"It was not done after {allowed_s:g} s, and was ended."
+        return f"It was not done after {round(allowed_s, 1):g} s, and was ended."
 
 
 def _ran(exit_code: int, output: str, reason: str) -> Ran:
