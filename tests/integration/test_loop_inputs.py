@@ -55,6 +55,13 @@ def test_a_template_gives_its_loop_with_the_values_of_its_parameters(house: Coor
     task_id = house.json("task", "submit", "--template", "count", "--set", "far=2")["task_id"]
     house.run("wait", task_id, "--timeout", "60")
     assert [row["verdict"] for row in house.json("loop", "history", task_id)] == ["not_converged", "converged"]
+    start = ("loop", "start", "--template", "count", "--set", "far=9", "--max-iterations", "1")
+    short, other = house.json(*start), house.json(*start, "--test", "true")
+    house.run("wait", "--all", "--timeout", "60", check=False)
+    assert house.json("task", "detail", short["task_id"])["error_code"] == "max_iterations_exceeded"
+    assert [row["verdict"] for row in house.json("loop", "history", other["task_id"])] == ["converged"]
+    (folder / "plain.yaml").write_text("name: plain\ncommand: 'true'\n")
+    assert "loop.until" in house.run("loop", "start", "--template", "plain", check=False).stderr
     (folder / "count.yaml").write_text(TEMPLATE.replace("kind: tests", "kind: wish"))
     refused = house.run("template", "validate", check=False)
     assert refused.returncode != 0 and "loop" in refused.stdout + refused.stderr

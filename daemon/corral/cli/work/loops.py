@@ -92,7 +92,7 @@ def start(
         "input_data": with_parameters(said, set_ or (), template),
         "description": _described(said) if agent and not (prompt or command) else None,
         "target": onto,
-        **({"loop": loop} if until or not template else {}),
+        "loop": {name: value for name, value in loop.items() if value} if template else loop,
         **({"priority": priority} if priority is not None else {}),
         "idempotency_key": str(uuid.uuid4()),
         "submitted_by": session_id(),

@@ -78,6 +78,9 @@ def test_values_that_are_unknown_missing_or_of_another_type_are_all_named(tmp_pa
     assert expand(tmp_path, {"input_data": ["x"]})[1] == {
         "input_data": "must be an object with the values of the parameters"
     }
+    loop = {"until": [{"kind": "tests", "command": "true"}], "max_iterations": 3}
+    task, errors = expand(tmp_path, {"input_data": {"PAGE": "x"}, "loop": loop})
+    assert errors == {} and task["loop"] == loop, "criteria may come with the submission"
     _, errors = expand(tmp_path, {"input_data": {"PAGE": "x"}, "command": "true", "prompt": "Do."})
     assert errors.keys() == {"command", "prompt"}
 
