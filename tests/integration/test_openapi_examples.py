@@ -15,6 +15,12 @@ from corral.server.http import app
 from corral.server.http.openapi import examples
 from tests.coordinated import Coordinated, eventually
 
+TEMPLATE = """
+name: add-page
+description: Add a page with a test.
+parameters: {PAGE: {type: string, description: Its name.}}
+prompt: Write the page {{ PAGE }}.
+"""
 EXAMPLES = examples()
 DOCUMENT = app.build(SimpleNamespace()).openapi()  # type: ignore[arg-type]
 OPERATIONS: dict[str, dict[str, Any]] = {
@@ -228,6 +234,10 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
         "task_id"
     ]
     ask("GET /wait", query=f"?task={loop}&timeout_s=20")
+    (story.house.root / ".corral/templates").mkdir(exist_ok=True)
+    (story.house.root / ".corral/templates/add-page.yaml").write_text(TEMPLATE)
+    ask("GET /templates")
+    ask("GET /templates/{name}", name="add-page")
     ask("GET /loops")
     for operation in ("GET /loops/{loop_id}", "GET /loops/{loop_id}/history", "GET /loops/{loop_id}/diff"):
         ask(operation, loop_id=loop)

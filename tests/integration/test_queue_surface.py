@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.errors import ConfigInvalid, NotFound
 from tests.coordinated import Coordinated, eventually
 
 NEVER_AGAIN = "tasks: {max_retries: 0}\n"
@@ -222,6 +223,10 @@ def test_task_templates_are_listed_shown_and_checked_without_a_daemon(coordinate
     for command in (("show", "nope"), ("show", "../x"), ("validate", "nowhere")):
         assert house.run("template", *command, check=False).returncode == 3
     assert house.daemon_pid() is None
+    assert house.ask("GET", "/templates") == list(rows.values()) and house.ask("GET", "/templates/page") == shown
+    for name, error in (("nope", NotFound), ("..%2Fx", NotFound), ("bad", ConfigInvalid)):
+        with pytest.raises(error):
+            house.ask("GET", f"/templates/{name}")
 
 
 @pytest.mark.req("FR-SWARM-003")

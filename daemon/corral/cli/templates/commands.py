@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,9 +14,6 @@ from corral.cli.terminal.output import echo, emit, fact, facts, paint
 from corral.cli.terminal.tables import Column, table
 from corral.errors import ConfigInvalid, NotFound
 from corral.models.visible import one_line, visible
-
-if TYPE_CHECKING:
-    from corral.config.templates.task_template import TaskTemplate
 
 app = typer.Typer(
     cls=Grouped,
@@ -28,10 +25,9 @@ app = typer.Typer(
 @app.command("list")
 def listing(as_json: Json = False) -> None:
     """List the task templates of this project. Needs no daemon."""
-    from corral.config.templates.task_template import SUFFIX, template_names
+    from corral.config.templates.listing import rows as listed
 
-    folder = project().home / "templates"
-    rows = [_row(folder / f"{name}{SUFFIX}", name) for name in template_names(folder)]
+    rows = listed(project().home / "templates")
     columns: list[Column] = [("NAME", "name", 24), ("DOES", "kind", 8), ("PARAMETERS", _parameters, 40)]
     empty = "No task templates. A template is a file NAME.yaml in .corral/templates (docs/templates.md)."
     table(rows, [*columns, ("FOR", "description", 60)], empty=empty, as_json=as_json)
@@ -40,35 +36,8 @@ def listing(as_json: Json = False) -> None:
             echo(paint(one_line(f"{row['name']}: {row['problem']}"), "yellow"))
 
 
-def _row(file: Path, name: str) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "name": name,
-        "file": str(file),
-        "description": "",
-        "kind": None,
-        "parameters": [],
-        "problem": None,
-    }
-    try:
-        template = _read(file)
-    except ConfigInvalid as error:
-        return {**row, "problem": error.cause}
-    kind = next(kind for kind in ("steps", "command", "prompt") if getattr(template, kind) is not None)
-    about = {"description": template.description, "kind": kind, "parameters": list(template.parameters)}
-    return {**row, **about}
-
-
 def _parameters(row: dict[str, Any]) -> str:
     return ", ".join(row["parameters"])
-
-
-def _read(file: Path) -> TaskTemplate:
-    from corral.config.templates.task_template import read_template
-
-    template = read_template(file)
-    if template is None:
-        raise NotFound(f"There is no file {file}.", remedy="`corral template list` shows the task templates.")
-    return template
 
 
 @app.command()
@@ -76,24 +45,14 @@ def show(
     name: Annotated[str, argument("A task template's name.", "NAME", of="template")], as_json: Json = False
 ) -> None:
     """Show a task template: its parameters and what its tasks do. Needs no daemon."""
-    from corral.config.templates.task_template import FILE_NAME, SUFFIX
+    from corral.config.templates.listing import shown as full
 
-    folder = project().home / "templates"
-    if not FILE_NAME.fullmatch(name):
-        raise NotFound(f"There is no task template {name!r}.", remedy="`corral template list` shows them.")
-    file = folder / f"{name}{SUFFIX}"
-    template = _read(file)
-    shown = template.model_dump(mode="json", exclude_unset=True)
-    shown["parameters"] = {
-        parameter: {"required": one.required, **one.model_dump(mode="json", exclude={"default"})}
-        | ({} if one.required else {"default": one.default})
-        for parameter, one in template.parameters.items()
-    }
+    shown = full(project().home / "templates", name)
     if as_json:
-        emit({**shown, "file": str(file)})
+        emit(shown)
         return
-    echo(paint(one_line(template.name), "bold"))
-    facts({"description": template.description, "file": str(file)}, 11)
+    echo(paint(one_line(shown["name"]), "bold"))
+    facts({"description": shown.get("description", ""), "file": shown.pop("file")}, 11)
     for parameter, one in shown["parameters"].items():
         value = "required" if one["required"] else f"default {one['default']!r}"
         choices = f", one of {', '.join(map(str, one['choices']))}" if one["choices"] else ""

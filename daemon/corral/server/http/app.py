@@ -54,6 +54,7 @@ from corral.server.http.routes.work import (
     supervisor,
     swarm,
     tasks,
+    templates,
     verification,
     wait,
     worktrees,
@@ -62,8 +63,8 @@ from corral.server.http.routing import PREFIX, Route, Routes
 
 _MODULES = (
     daemon, keys, events, teams, agents, sessions, locks, features, handoffs, hooks, messages, contacts, macros, state, tasks,
-    dead_letters, loops, supervisor, swarm, metrics, audit, gc, status_line, alerts, merges, trust, verification, worktrees, wait,
-    memory, web,
+    dead_letters, loops, templates, supervisor, swarm, metrics, audit, gc, status_line, alerts, merges, trust, verification,
+    worktrees, wait, memory, web,
 )  # fmt: skip
 """In the order in which a path is looked for, which is that of the document."""
 
