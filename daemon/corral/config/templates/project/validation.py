@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,7 +99,7 @@ def _of_file(root: Path, path: str, part: Part) -> Iterator[Problem]:
     if path == CONFIG:
         yield from _of_config(root, part.data)
     elif path == MANIFEST:
-        yield from problems_of(part.data)
+        yield from (one if one.line or one.field else _whole(one.reason) for one in problems_of(part.data))
     elif path == ".corral/teams.yaml":
         yield from _of_reader(lambda: read_team(root / path), part.data)
     elif path.startswith(AGENTS) and path.endswith(".md"):
@@ -114,7 +115,7 @@ def _of_config(root: Path, data: bytes) -> Iterator[Problem]:
     try:
         located = read_located(data)
     except DocumentError as error:
-        yield _whole(error)
+        yield _whole(str(error))
         return
     try:
         warnings = load(project, environ={}, home=root / "nobody", instead={TEAM_FILE: data}).warnings
@@ -156,7 +157,7 @@ def _of_reader(read: Any, data: bytes) -> Iterator[Problem]:
         try:
             lines = read_located(data).lines
         except DocumentError as document:
-            yield _whole(document)
+            yield _whole(str(document))
             return
         for one in error.details["errors"]:
             yield Problem(_line_of(lines, one["field"]), one["field"], one["reason"])
@@ -175,21 +176,32 @@ def _of_json(path: str, data: bytes) -> Iterator[Problem]:
         yield Problem(1, "", "must be a JSON object")
     elif path == SETTINGS:
         if not isinstance(said.get("hooks", {}), dict):
-            yield Problem(None, "hooks", "must be an object")
+            yield Problem(_line_of_key(data, "hooks"), "hooks", "must be an object")
     else:
         servers = said.get("mcpServers")
         if not isinstance(servers, dict):
-            yield Problem(None, "mcpServers", "is required, and must be an object")
+            yield Problem(_line_of_key(data, "mcpServers") or 1, "mcpServers", "is required, and must be an object")
         else:
             yield from (
-                Problem(None, f"mcpServers.{name}", "needs `command` or `url`")
+                Problem(_line_of_key(data, "mcpServers", name), f"mcpServers.{name}", "needs `command` or `url`")
                 for name, server in servers.items()
                 if not isinstance(server, dict) or not {"command", "url"} & server.keys()
             )
 
 
-def _whole(error: DocumentError) -> Problem:
-    text = str(error)
+def _line_of_key(data: bytes, *keys: str) -> int | None:
+    """The line of a key of a JSON object, each looked for behind the one before; None if it is written otherwise."""
+    text, at = data.decode(), 0
+    for key in keys:
+        found = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:").search(text, at)
+        if found is None:
+            return None
+        at = found.end()
+    return text.count("\n", 0, at) + 1
+
+
+def _whole(text: str) -> Problem:
+    """A problem of a whole file, whose text may begin with a line."""
     if text.startswith("line ") and ": " in text:
         number, reason = text.removeprefix("line ").split(": ", 1)
         if number.isdigit():
