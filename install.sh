@@ -226,6 +226,9 @@ uninstall_for_user() {
     state=${XDG_STATE_HOME:-$HOME/.local/state}/corral
     rm -f "$state/trust.json" "$state/trust.lock"
     rmdir "$state" 2>/dev/null || true
+    cache=${XDG_CACHE_HOME:-$HOME/.cache}/corral
+    rm -rf "$cache/templates"
+    rmdir "$cache" 2>/dev/null || true
     say "Corral is uninstalled. In a repository that still has .corral/, \`corral uninstall\` should have been run first; it can be"
     say "run from a new installation at any time."
 }

@@ -26,7 +26,13 @@ def test_init_writes_what_a_team_shares_and_ignores_the_rest(house: Coordinated)
     house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
     git(house.root, "add", "--all")
     staged = set(git(house.root, "diff", "--cached", "--name-only").splitlines())
-    assert staged == {".corral/.gitignore", ".corral/config.yaml", ".claude/settings.json", SKILL}
+    assert staged == {
+        ".corral/.gitignore",
+        ".corral/config.yaml",
+        ".corral/template.lock",
+        ".claude/settings.json",
+        SKILL,
+    }
 
 
 @pytest.mark.req("FR-CLI-001")

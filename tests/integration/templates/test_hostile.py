@@ -193,6 +193,7 @@ def test_the_projects_folders_do_not_lead_out(house: Coordinated, tmp_path: Path
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
+@pytest.mark.req("NFR-SEC-004")
 def test_a_lock_with_other_checksums_is_refused(house: Coordinated, tmp_path: Path) -> None:
     source = template(tmp_path / "ours")
     house.run("init", "--template", str(source), "--yes")

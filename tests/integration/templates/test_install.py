@@ -93,12 +93,17 @@ def test_every_error_of_a_template_is_reported_with_its_line(house: Coordinated,
             ".claude/agents/bad.md": "---\nname: bad\ndescription: x\nmaxTurns: none\n---\nDo.\n",
             ".corral/templates/page.yaml": "name: other\nprompt: x\n",
             ".mcp.json": '{"mcpServers": {\n"a": }}\n',
+            ".claude/mcp.json": '{"mcpServers": {\n"x": {"url": "http://x"},\n"a": {"args": []}}}\n',
+            ".claude/settings.json": '{\n"hooks": []}\n',
+            ".corral/template.yaml": "name: ours\n\nwhat: x\ncorral: new\n",
         },
     )
     checked = house.run("template", "validate", str(source), "--json", check=False)
     assert checked.returncode == 2
     found = {(Path(one["file"]).name, one["line"], one["field"]) for one in json.loads(checked.stdout)["errors"]}
     wanted = {("config.yaml", 2, "landing.rest_s"), ("config.yaml", 3, "landing.verify"), ("bad.md", 4, "maxTurns")}
+    wanted |= {("mcp.json", 3, "mcpServers.a"), ("settings.json", 2, "hooks")}
+    wanted |= {("template.yaml", 3, "what"), ("template.yaml", 4, "corral")}
     assert wanted <= found and ("page.yaml", 1, "name") in found and (".mcp.json", 2, "") in found
     done = house.run("init", "--template", str(source), "--yes", check=False)
     assert done.returncode == 2 and ".corral/config.yaml:2: landing.rest_s" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -82,9 +83,12 @@ def test_the_cache_serves_until_somebody_asks_for_an_update(repo: Path, source: 
     assert first["from_cache"] is False
     release(source, "v1.1.0", {"README.md": "Newer.\n"})
     second = Coordinated(_another(repo.parent / "second"))
-    server.stop()
     answer = second.json("init", "--template", url, "--yes")["template"]
-    assert (answer["from_cache"], answer["version"]) == (True, "v1.0.0")
+    assert (answer["from_cache"], answer["version"], answer["remarks"]) == (True, "v1.0.0", [])
+    server.stop()
+    offline = Coordinated(_another(repo.parent / "offline"))
+    old = offline.json("init", "--template", url, "--yes", CORRAL_TEMPLATES_CACHE_DAYS="0.000001")["template"]
+    assert old["version"] == "v1.0.0" and "The cached version of" in old["remarks"][0]
     assert [row["source"] for row in second.json("template", "cache")] == [url, url]
     third = Coordinated(_another(repo.parent / "third"))
     assert third.run("init", "--template", url, "--update", "--yes", check=False).returncode != 0
@@ -105,8 +109,10 @@ def test_the_age_of_the_cache_is_a_setting(repo: Path, source: Path, server: Ser
 @pytest.mark.req("FR-TMPL-001")
 def test_an_unreachable_server_is_tried_three_times(repo: Path, server: Server) -> None:
     server.stop()
+    began = time.monotonic()
     done = Coordinated(repo).run("init", "--template", f"git://127.0.0.1:{server.port}/ours", "--yes", check=False)
     assert done.returncode != 0 and "3 tries" in done.stderr and "unable to connect" in done.stderr
+    assert time.monotonic() - began >= 3, "a second apart, then two"
     assert not (repo / ".corral").exists()
 
 

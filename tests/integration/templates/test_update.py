@@ -9,12 +9,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
+from corral import __version__
+from corral.cli.templates import shipped
+from corral.config.paths import find_project
+from corral.config.templates.project.lock import checksums, lock_file, read_lock
+from corral.config.templates.project.parts import Part
+from corral.git.remote.cache import Policy, TemplateCache, cache_folder
+from corral.git.remote.versions import LATEST
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated
+from tests.integration.templates.answering import answered
 from tests.integration.templates.repositories import AGENT, FILES, release, template
 
 AGENT_FILE, CONFIG, PAGE = ".claude/agents/reviewer.md", ".corral/config.yaml", ".corral/templates/page.yaml"
@@ -57,18 +67,25 @@ def actions(answer: dict[str, object]) -> dict[str, str]:
 @pytest.mark.req("FR-TMPL-006", "FR-TMPL-005")
 def test_both_sides_changes_are_merged_and_undone(house: Coordinated, source: Path) -> None:
     change(house, CONFIG, "ttl_s: 1800", "ttl_s: 900")
-    mine = text(house, CONFIG)
+    change(house, AGENT_FILE, "Read the change.", "Read it twice.")
+    mine, my_agent = text(house, CONFIG), text(house, AGENT_FILE)
     servers = {"mcpServers": {"search": {"command": "search-server", "args": ["--stdio"]}, "own": {"command": "x"}}}
     (house.root / ".mcp.json").write_text(json.dumps(servers))
     newer = FILES[CONFIG].replace("rest_s: 2", "rest_s: 3")
     added = json.dumps({"mcpServers": {"search": {"command": "search-2"}}})
     release(source, "v1.1.0", {CONFIG: newer, ".mcp.json": added, PAGE: FILES[PAGE] + "priority: 3\n"})
     planned = house.json("template", "update", "--dry-run")
-    wanted = {CONFIG: "merge", ".mcp.json": "merge", PAGE: "replace", AGENT_FILE: "same"}
+    wanted = {CONFIG: "merge", ".mcp.json": "merge", PAGE: "replace", AGENT_FILE: "keep"}
     assert actions(planned) == wanted and planned["to"] == "v1.1.0"
     assert [one["what"] for one in planned["runs"]] == ["MCP server search"]
     assert text(house, CONFIG) == mine and house.json("template", "verify")["version"] == "v1.0.0"
-    assert actions(house.json("template", "update", "--yes")) == wanted
+    assert "needs a person" in house.run("template", "update", "--yes", check=False, CLAUDECODE="1").stderr
+    updated = house.json("template", "update", "--yes")
+    assert actions(updated) == wanted and text(house, AGENT_FILE) == my_agent
+    backup = Path(updated["backup"])
+    rows = json.loads((backup / "plan.json").read_text())["files"]
+    saved = {row["path"]: (backup / "old" / str(row["number"])).read_text() for row in rows}
+    assert saved[CONFIG] == mine and json.loads(saved[".mcp.json"]) == servers and saved[PAGE] == FILES[PAGE]
     assert "rest_s: 3" in text(house, CONFIG) and "ttl_s: 900" in text(house, CONFIG)
     assert json.loads(text(house, ".mcp.json"))["mcpServers"] == {
         "search": {"command": "search-2"},
@@ -94,7 +111,12 @@ def test_a_conflict_changes_nothing_until_somebody_decides(house: Coordinated, s
     assert refused.returncode == 4 and "--on-conflict" in refused.stderr
     assert text(house, AGENT_FILE) == mine and text(house, PAGE) == FILES[PAGE]
     assert house.json("template", "verify")["version"] == "v1.0.0"
-    house.run("template", "update", "--yes", "--on-conflict", choice)
+    asked = "leave markers in the file (mine, theirs, markers)? [mine]: "
+    code, shown = answered(house, ["template", "update"], [(asked, choice), ("[Y/n]: ", "n")])
+    assert code == 1 and "both changed 1 place of it" in shown and text(house, AGENT_FILE) == mine
+    answers = [(asked, "what?"), (asked, "" if choice == "mine" else choice), ("Update these files? [Y/n]: ", "")]
+    code, shown = answered(house, ["template", "update"], answers)
+    assert code == 0 and "Updated to v1.1.0" in shown, shown
     left = text(house, AGENT_FILE)
     assert {
         "mine": left == mine,
@@ -152,6 +174,34 @@ def test_an_update_that_was_killed_is_completed(house: Coordinated, source: Path
     assert not pending.exists()
     assert all((house.root / path).exists() for path in many)
     assert house.json("template", "verify")["version"] == "v1.1.0"
+
+
+@pytest.mark.req("FR-TMPL-005", "FR-TMPL-006")
+def test_the_shipped_template_is_compared_and_updated_like_another(repo: Path) -> None:
+    house, skill = Coordinated(repo), ".claude/skills/task-execution/SKILL.md"
+    house.run("init", "--yes", "--no-check", "--verify", "true")
+    assert house.json("template", "verify")["remote"] == "same"
+    project = find_project(repo)
+    new, lock = {path: text(house, path) for path in (CONFIG, skill)}, read_lock(project)
+    assert lock is not None and set(lock.files) == {CONFIG, skill}
+    # An earlier version shipped others: it would have kept and recorded them by the same call.
+    old = {CONFIG: new[CONFIG].replace("max_agents: 10", "max_agents: 8"), skill: "Old.\n"}
+    parts = {path: Part(content.encode()) for path, content in old.items()}
+    earlier = TemplateCache(cache_folder(os.environ, Path.home()), time.sleep, Policy(0), lambda _: "", lambda: parts)
+    commit_of = earlier.obtain(shipped.ADDRESS, LATEST, datetime.now(timezone.utc)).version.commit
+    lock_file(project).write_text(replace(lock, version="0.0.9", commit=commit_of, files=checksums(parts)).text())
+    (repo / CONFIG).write_text(old[CONFIG].replace("enforcement: enforce", "enforcement: warn"))
+    (repo / skill).write_text(old[skill])
+    assert [row["path"] for row in house.json("template", "diff")["files"] if row["state"] == "changed"] == [CONFIG]
+    assert house.json("template", "verify")["remote"] == "moved on"
+    assert actions(house.json("template", "update", "--yes")) == {CONFIG: "merge", skill: "replace"}
+    assert text(house, CONFIG) == new[CONFIG].replace("enforcement: enforce", "enforcement: warn")
+    assert text(house, skill) == new[skill] and house.json("template", "verify")["version"] == __version__
+    house.run("template", "update", "--rollback")
+    assert text(house, skill) == old[skill] and house.json("template", "verify")["version"] == "0.0.9"
+    house.run("template", "cache", "--clear")
+    assert "Corral 0.0.9 shipped is no longer" in house.run("template", "update", "--yes", check=False).stderr
+    house.stop()
 
 
 @pytest.mark.req("NFR-SEC-004", "FR-TMPL-002")

@@ -26,9 +26,9 @@ from corral.config import account
 from corral.config.initial import default_ignore
 from corral.config.load import load
 from corral.config.paths import Checkout, Project, bundle_dir, find_checkout, find_project
-from corral.config.templates.project.lock import lock_file, metadata_of
+from corral.config.templates.project.lock import SHIPPED, Lock, lock_file, metadata_of
 from corral.config.trust import Claim
-from corral.errors import InvalidInput, NotFound, Unsupported
+from corral.errors import CorralError, InvalidInput, NotFound, Unsupported
 from corral.git import refs
 from corral.git.process.command import Git, open_checkout, open_repository
 from corral.models.visible import visible
@@ -111,6 +111,9 @@ def init(
     recorded = init_record.copies(project)
     copies = project_copies.plan(project.root, recorded, with_opencode=opencode) if wanted else Copies({})
     files |= copies.texts
+    lock, unrecorded = _shipped_lock(project, answers, files, copies)
+    files |= {lock_file(project): lock.text()} if lock else {}
+    copies = replace(copies, remarks=(*copies.remarks, *unrecorded))
     brought = project_trust.untrusted(project)
     if not as_json:
         _show(project, branch, files, edits, copies)
@@ -123,7 +126,7 @@ def init(
     is_change = files or brought or any(edit.changes for edit in edits.values())
     if not yes and is_change and not confirm(question, default=not changes):
         raise typer.Exit(1)
-    own_files.write(project, _contents(project, files, edits, copies, allow=allow))
+    own_files.write(project, _contents(project, files, edits, copies, lock, allow=allow))
     _approve(project, brought, {os.path.relpath(file, project.root) for file in files})
     if as_json:
         emit({"project": str(project.root), "target": branch, "written": [str(file) for file in files], **prepared})
@@ -144,6 +147,21 @@ def _installed(
     from corral.cli.templates.installing import Wanted, install
 
     return {"template": install(project, Wanted(template, version, update), yes=yes, as_json=as_json)}
+
+
+def _shipped_lock(
+    project: Project, answers: Answers, files: dict[Path, str], copies: Copies
+) -> tuple[Lock | None, list[str]]:
+    """The lock of the shipped template, where a repository is prepared from it now; and a remark if it cannot be kept."""
+    if project.config_file not in files or project.config_file.exists() or lock_file(project).exists():
+        return None, []
+    from corral.cli.templates.obtaining import shipped_lock
+
+    names = [file.relative_to(project.root).as_posix() for file in copies.texts]
+    try:
+        return shipped_lock(project, answers.branch, answers.verify, names), []
+    except CorralError as error:
+        return None, [f"`corral template update` will not know what was written. {error.message} {error.cause}"]
 
 
 def _wants_opencode(project: Project, said: bool | None, *, ask: bool) -> bool:
@@ -274,6 +292,9 @@ def _show(
         echo(f"Finished work will land on the branch {paint(branch, 'bold')} (to change it: --target BRANCH).")
     for file, text in files.items():
         name = file.relative_to(project.root).as_posix()
+        if file == lock_file(project):
+            echo(f"{paint('will write', 'bold')} {name}, the checksums of what the template wrote")
+            continue
         if file in copies.texts:
             echo(f"{paint('will write', 'bold')} {name}, a copy of {bundle_dir() / project_copies.COPIES[name]}")
             continue
@@ -305,6 +326,7 @@ def _contents(
     files: dict[Path, str],
     edits: Mapping[Path, claude_settings.Edit],
     copies: Copies,
+    lock: Lock | None,
     *,
     allow: bool,
 ) -> dict[Path, bytes]:
@@ -324,12 +346,13 @@ def _contents(
         ours = (allow and not claude_settings.allows(claude_settings.read(file))) or bool(known.get("allow"))
         original = claude_settings.undo(file, known or None)
         known = claude_settings.record(edit, original, allow=ours, status_line=bool(known.get("status_line")))
-    if contents.keys() & edits.keys() or copies.texts or not metadata.exists():
+    if contents.keys() & edits.keys() or copies.texts or lock or not metadata.exists():
         kept = metadata_of(project)
         said: dict[str, Any] = {
             **{name: kept[name] for name in ("template_version", "template_pin") if name in kept},
+            **({"template_version": lock.version, "template_pin": lock.pin()} if lock else {}),
             "version": __version__,
-            "template": kept["template"] if "template_pin" in kept else "built-in",
+            "template": kept["template"] if "template_pin" in kept else SHIPPED,
             "claude_settings": known,
             "claude_local_settings": line,
             "copies": project_copies.record(project.root, copies, init_record.copies(project)),
@@ -346,7 +369,7 @@ def _next_steps(project: Project, *, unverified: bool) -> None:
         echo("  landing.verify in .corral/config.yaml is empty: work lands unverified until you set your test command.")
     if not project.bare:
         copied = [name for name in project_copies.COPIES if (project.root / name).exists()]
-        if lock_file(project).exists():
+        if metadata_of(project).get("template") != SHIPPED:
             copied = [name for name in (".claude", ".mcp.json") if (project.root / name).exists()]
         shared = " ".join(dict.fromkeys([".corral", ".claude/settings.json", *copied]))
         # Naming the paths keeps other staged files out of the commit.

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from corral.cli.program.daemon import refuse_own_work, stop_and_wait
-from corral.cli.project import claude_settings, commit_guard, init_record, project_copies
+from corral.cli.project import claude_settings, commit_guard, home, init_record, project_copies
 from corral.cli.project import trust as project_trust
 from corral.cli.project.own_files import give_back
 from corral.cli.terminal.options import Json, argument, here
@@ -18,7 +18,10 @@ from corral.cli.terminal.output import echo, paint, report
 from corral.cli.terminal.person import confirm
 from corral.cli.terminal.progress import progress
 from corral.client.connection import Client
+from corral.config.links import refuse_links
 from corral.config.paths import Project, find_project
+from corral.config.templates.project import removal
+from corral.config.templates.project.lock import Lock, lock_file, read_lock
 from corral.errors import CorralError, NotFound, WorkAtRisk
 from corral.models.visible import one_line
 
@@ -30,15 +33,17 @@ def uninstall(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Stop the daemon, remove .corral/ and restore .claude/. Salvaged work stays in refs/corral/."""
+    """Stop the daemon, remove .corral/ and restore .claude/. Saved work and the files that you changed stay."""
     project = find_project(path or here(), initialised=False)
-    if not project.home.is_dir():
-        raise NotFound(f"There is no .corral in {project.root}.", remedy="Nothing to do.")
+    if not project.home.is_dir() or home.is_cleared(project):
+        raise NotFound(f"Corral is not in {project.root}.", remedy="Nothing to do.")
+    refuse_links(project.home, project.root)
     refuse_own_work(project)
     _refuse_if_at_risk(project)
     if not as_json:
         echo(
-            f"{paint('will remove', 'bold')} {project.home} with its database, logs and worktrees; refs/corral/ stays."
+            f"{paint('will remove', 'bold')} {project.home} with its database, logs and worktrees; refs/corral/ and "
+            "files that you changed stay."
         )
     if not yes and not confirm("Remove this?", default=True):
         raise typer.Exit(1)
@@ -49,7 +54,7 @@ def uninstall(
             raise WorkAtRisk("Some worktrees could not be removed.", details={"at_risk": answer["at_risk"]})
     stop_and_wait(project)
     commit_guard.take_out_everywhere(project)
-    kept: dict[str, str] = {}
+    lock, kept = _lock(project)
     settings = project.root / ".claude" / "settings.json"
     if not project.bare:
         contents = {settings: claude_settings.undo(settings, init_record.settings(project))}
@@ -57,11 +62,14 @@ def uninstall(
             local = settings.with_name("settings.local.json")
             contents[local] = claude_settings.undo(local, line)
         contents |= dict.fromkeys(project_copies.unchanged(project.root, init_record.copies(project)))
-        kept = _with_template(project, contents)
+        if lock is not None:
+            found = removal.plan(project, lock, contents)
+            contents |= found.contents
+            kept |= found.kept
         for file, content in contents.items():
             give_back(file, content)
     project_trust.store().revoke(project.common_dir)
-    shutil.rmtree(project.home)
+    kept = home.clear(project, {**kept, **home.kept(project, lock)})
     if project.database.parent != project.home:
         shutil.rmtree(project.database.parent, ignore_errors=True)
     notes = ("corral.worktrees", "corral.landed")  # the lock of the worktree list, and the state after the last landing
@@ -74,20 +82,13 @@ def uninstall(
         echo(paint(f"{one_line(name)} stays: {one_line(reason)}.", "yellow"))
 
 
-def _with_template(project: Project, contents: dict[Path, bytes | None]) -> dict[str, str]:
-    """Add what becomes of the files of the project's template; returns those that stay, with the reason."""
-    from corral.config.templates.project import removal
-    from corral.config.templates.project.lock import lock_file, read_lock
-
+def _lock(project: Project) -> tuple[Lock | None, dict[str, str]]:
+    """The lock of the project's template; and, if it cannot be read, that its files stay."""
     try:
-        lock = read_lock(project)
+        return read_lock(project), {}
     except CorralError as error:
-        return {lock_file(project).name: f"its files are unknown: {error.message}"}
-    if lock is None:
-        return {}
-    found = removal.plan(project, lock, contents)
-    contents |= found.contents
-    return {**found.kept}
+        path = lock_file(project).relative_to(project.root).as_posix()
+        return None, {path: f"its files are unknown: {error.message}"}
 
 
 def _refuse_if_at_risk(project: Project) -> None:

@@ -19,7 +19,7 @@ from corral.config.paths import Project
 from corral.config.templates.project import journal
 from corral.config.templates.project.brought import brought
 from corral.config.templates.project.journal import New
-from corral.config.templates.project.lock import Lock, lock_file, metadata_of, read_lock
+from corral.config.templates.project.lock import SHIPPED, Lock, lock_file, metadata_of, read_lock
 from corral.config.templates.project.parts import CONFIG, installed
 from corral.config.templates.project.plan import CHANGING, Step, steps
 from corral.errors import Conflict, InvalidInput
@@ -121,10 +121,15 @@ def show(title: str, plan: list[Step], notes: list[str]) -> None:
 
 
 def _refuse_another(there: Lock | None, lock: Lock) -> None:
-    if there is not None and (there.source, there.subfolder, there.commit) != (
-        lock.source,
-        lock.subfolder,
-        lock.commit,
+    if (
+        there is not None
+        and there.source != SHIPPED
+        and (there.source, there.subfolder, there.commit)
+        != (
+            lock.source,
+            lock.subfolder,
+            lock.commit,
+        )
     ):
         raise Conflict(
             f"This project has the template {there.source} {there.version} already.",

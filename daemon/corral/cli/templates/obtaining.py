@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 from corral import __version__
+from corral.cli.templates import shipped
 from corral.cli.terminal.output import echo, paint
 from corral.cli.terminal.progress import progress
 from corral.config import account
 from corral.config.load import USER_FILE, load
 from corral.config.paths import Project
 from corral.config.templates.project import manifest, validation
-from corral.config.templates.project.lock import Lock, checksums, owned
-from corral.config.templates.project.parts import Part, installed
+from corral.config.templates.project.lock import SHIPPED, Lock, checksums, owned
+from corral.config.templates.project.parts import Part, Parts, installed
 from corral.errors import NotTrusted
 from corral.git.remote import address as addresses
 from corral.git.remote.address import Address
 from corral.git.remote.cache import Kept, Obtained, Policy, TemplateCache, cache_folder
+from corral.git.remote.versions import LATEST
 from corral.models.visible import one_line, visible
 
 
@@ -31,8 +34,27 @@ def cache(project: Project | None) -> TemplateCache:
     Args:
         project: Where they are used; its settings count. None: none is used.
     """
-    chosen = policy(project) if project is not None else Policy(lifetime_s=0)
-    return TemplateCache(cache_folder(os.environ, account.home()), time.sleep, chosen, unsuitable)
+    if project is None:
+        return _cache(Policy(lifetime_s=0), dict)
+    return _cache(policy(project), partial(shipped.of_project, project))
+
+
+def _cache(chosen: Policy, of_shipped: Callable[[], Parts]) -> TemplateCache:
+    return TemplateCache(cache_folder(os.environ, account.home()), time.sleep, chosen, unsuitable, of_shipped)
+
+
+def shipped_lock(project: Project, target: str, verify: list[str], copies: list[str]) -> Lock:
+    """Keep the shipped template in the cache, and return its lock; of a project that is being prepared.
+
+    Args:
+        copies: The files of the plugin that the project gets copies of.
+
+    Raises:
+        CorralError: The cache cannot be written.
+    """
+    parts = shipped.parts(target, verify, copies)
+    obtained = _cache(Policy(lifetime_s=0), lambda: parts).obtain(shipped.ADDRESS, LATEST, now())
+    return replace(lock_of(project, obtained, LATEST, None), values={"target": target, "verify": verify})
 
 
 def unsuitable(parts: Mapping[str, Part]) -> str:
@@ -69,7 +91,8 @@ def obtain(project: Project, address: Address, version: str, *, update: bool) ->
     """
     with progress(f"fetching {one_line(address.url)}"):
         obtained = cache(project).obtain(address, version, now(), update=update)
-    validation.require_valid(obtained.parts, f"{address} {obtained.version.name}")
+    if address.kind != "shipped":
+        validation.require_valid(obtained.parts, f"{address} {obtained.version.name}")
     return obtained
 
 
@@ -85,14 +108,17 @@ def lock_of(project: Project, obtained: Obtained, asked: str, before: Lock | Non
         before: That of the version that is installed already; None: none is.
     """
     kept, parts = obtained.version, installed(obtained.parts)
+    values = before.values if before is not None and before.source == obtained.address.url else {}
     return Lock(
         obtained.address.url, obtained.address.subfolder, kept.name, kept.kind, asked, kept.commit, kept.fetched_at,
-        signer=obtained.signer, files=checksums(parts), **owned(project, parts, before),
+        signer=obtained.signer, files=checksums(parts), values=values, **owned(project, parts, before),
     )  # fmt: skip
 
 
 def address_of(lock: Lock) -> Address:
     """Where a project's template comes from."""
+    if lock.source == SHIPPED:
+        return shipped.ADDRESS
     here = Path("/")
     if lock.source.startswith("/") and not Path(lock.source).exists():
         return Address(lock.source, "file", "git", lock.subfolder)  # gone, but perhaps in the cache

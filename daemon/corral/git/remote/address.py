@@ -24,12 +24,13 @@ class Address:
     Attributes:
         url: As git takes it, without a secret; a local path is absolute.
         transport: The only one that git may use for it.
+        kind: ``shipped`` is the template that comes with Corral.
         subfolder: The template's folder within; empty: the top.
     """
 
     url: str
     transport: str
-    kind: Literal["git", "archive", "folder"]
+    kind: Literal["git", "archive", "folder", "shipped"]
     subfolder: str = ""
 
     def __str__(self) -> str:

@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+from corral import __version__
 from corral.config.templates.project.parts import Part, Parts
 from corral.errors import CorralError, GitFailed, InvalidInput, NotTrusted, Unsupported
 from corral.git.remote import archive, versions
@@ -90,12 +91,19 @@ class TemplateCache:
         folder: See :func:`cache_folder`.
         pause: Wait some seconds.
         unsuitable: Why a template does not suit this Corral; empty if it does.
+        shipped: The files of the template that comes with this Corral.
     """
 
     def __init__(
-        self, folder: Path, pause: Callable[[float], None], policy: Policy, unsuitable: Callable[[Parts], str]
+        self,
+        folder: Path,
+        pause: Callable[[float], None],
+        policy: Policy,
+        unsuitable: Callable[[Parts], str],
+        shipped: Callable[[], Parts],
     ) -> None:
         self._folder, self._pause, self._policy, self._unsuitable = folder, pause, policy, unsuitable
+        self._shipped = shipped
 
     def obtain(self, address: Address, version: str, now: datetime, *, update: bool = False) -> Obtained:
         """Obtain a version of a template.
@@ -155,11 +163,7 @@ class TemplateCache:
                 return Obtained(address, kept, slot.store.read(kept.commit, address.subfolder), from_cache=True)
             found = slot.fetch(address, kept.commit if address.kind == "git" else LATEST, now)
             if found.commit != kept.commit:
-                raise Unsupported(
-                    f"The version of {address} that was installed is no longer to be had.",
-                    cause="The archive or folder has changed, and the cache no longer has what it was.",
-                    remedy="Put the old one back, or install the new one with `corral init --template`.",
-                )
+                raise _gone(address, kept)
             return Obtained(address, kept, slot.store.read(kept.commit, address.subfolder), from_cache=False)
 
     def signer(self, address: Address, kept: Kept, now: datetime) -> str | None:
@@ -193,9 +197,11 @@ class TemplateCache:
 
     def current(self, address: Address, kept: Kept) -> str | None:
         """The commit that a version is in the repository now; None if it cannot be reached or no longer has it."""
-        if address.kind != "git":
+        if address.kind not in ("git", "shipped"):
             return None
         with self._slot(address) as slot:
+            if address.kind == "shipped":
+                return slot.store.keep(self._shipped())
             try:
                 return versions.choose(slot.store.remote_refs(address), kept.name).commit
             except CorralError:
@@ -215,7 +221,7 @@ class TemplateCache:
         return Obtained(address, kept, slot.store.read(kept.commit, address.subfolder), from_cache, signer, note)
 
     def _signer(self, slot: _Slot, address: Address, kept: Kept) -> str | None:
-        if (allowed := self._policy.allowed_signers) is None:
+        if (allowed := self._policy.allowed_signers) is None or address.kind == "shipped":
             return None
         if address.kind != "git":
             raise NotTrusted(
@@ -236,7 +242,7 @@ class TemplateCache:
                 raise NotTrusted(f"{place} is not a folder of yours.", remedy="Remove it, or set XDG_CACHE_HOME.")
             with (place / "lock").open("w") as lock:
                 portalocker.lock(lock, portalocker.LockFlags.EXCLUSIVE)
-                yield _Slot(place, TemplateStore(place / "repo.git", self._pause))
+                yield _Slot(place, TemplateStore(place / "repo.git", self._pause), self._shipped)
         except OSError as error:
             raise InvalidInput(
                 f"Cannot keep templates in {self._folder}.",
@@ -248,8 +254,8 @@ class TemplateCache:
 class _Slot:
     """The cache of one template, locked."""
 
-    def __init__(self, place: Path, store: TemplateStore) -> None:
-        self.store = store
+    def __init__(self, place: Path, store: TemplateStore, shipped: Callable[[], Parts]) -> None:
+        self.store, self._shipped = store, shipped
         self._file = place / "versions.json"
         self._said = _read(self._file)
 
@@ -282,11 +288,27 @@ class _Slot:
 
     def _fetched(self, address: Address, version: str, now: datetime) -> Kept:
         at = iso(now)
+        if address.kind == "shipped":
+            return Kept(__version__, "commit", self.store.keep(self._shipped()), at)
         if address.kind != "git":
             return Kept(LATEST, "commit", self.store.keep(_unpacked(address)), at)
         choice: Choice = versions.choose(self.store.remote_refs(address), version)
         commit = self.store.fetch(address, choice)
         return Kept(commit if choice.kind == "commit" else choice.name, choice.kind, commit, at)
+
+
+def _gone(address: Address, kept: Kept) -> Unsupported:
+    if address.kind == "shipped":
+        return Unsupported(
+            f"The template that Corral {kept.name} shipped is no longer to be had.",
+            cause="This Corral ships another one, and the cache of this machine does not have the old one.",
+            remedy="Run the command where the project was prepared, or with that version of Corral.",
+        )
+    return Unsupported(
+        f"The version of {address} that was installed is no longer to be had.",
+        cause="The archive or folder has changed, and the cache no longer has what it was.",
+        remedy="Put the old one back, or install the new one with `corral init --template`.",
+    )
 
 
 def _unpacked(address: Address) -> dict[str, Part]:

@@ -18,6 +18,9 @@ from corral.config.templates.project.merging import added
 from corral.config.templates.project.parts import MERGED_BY_KEY, Part
 from corral.errors import ConfigInvalid, NotFound, NotTrusted
 
+SHIPPED = "built-in"
+"""The source of the template that ships with Corral."""
+
 Change = Literal["unchanged", "changed", "missing"]
 
 
@@ -34,6 +37,7 @@ class Lock:
         files: By path, the checksum of the template's own content.
         had: The paths that the project had before the template; they are its own.
         added: By path of a JSON file that is merged by key, what the template added to it.
+        values: Of the shipped template, the target and the verification that its settings were written with.
     """
 
     source: str
@@ -47,6 +51,7 @@ class Lock:
     files: dict[str, str] = field(default_factory=dict)
     had: list[str] = field(default_factory=list)
     added: dict[str, dict[str, Any]] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
 
     def text(self) -> str:
         """The file's content."""
@@ -63,7 +68,7 @@ def lock_file(project: Project) -> Path:
 
 
 def read_lock(project: Project) -> Lock | None:
-    """The lock; None where the project has the shipped template.
+    """The lock; None if there is none.
 
     Raises:
         ConfigInvalid: It cannot be read.
@@ -105,14 +110,14 @@ def require_lock(project: Project) -> Lock:
     """The lock.
 
     Raises:
-        NotFound: The project has the shipped template.
+        NotFound: There is none.
     """
     lock = read_lock(project)
     if lock is None:
         raise NotFound(
-            "This project was prepared from the template that Corral ships.",
-            cause="There is no .corral/template.lock.",
-            remedy="It is renewed with Corral itself: run `corral init` again. `corral init --template URL` installs another.",
+            "The template of this project is not recorded.",
+            cause="There is no .corral/template.lock: an earlier Corral prepared the project, or the file was removed.",
+            remedy="Restore the file with git, or install a template: `corral init --template URL`.",
         )
     return lock
 
