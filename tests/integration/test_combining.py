@@ -42,10 +42,12 @@ def test_members_that_did_not_agree_land_nothing_and_say_so(coordinate: Callable
 @pytest.mark.req("FR-SWARM-003", "FR-SWARM-004")
 def test_a_killed_daemon_loses_no_contribution(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate(config="tasks: {retry_initial_s: 0.1, retry_max_s: 0.2}\n")
-    waits = "echo part; while ! test -e ../../../go; do sleep 0.1; done"
+    waits = "echo part | tee part-$CORRAL_TASK_ID.txt; while ! test -e ../../../go; do sleep 0.1; done"
     task = house.submit("parts", waits, "--agents", "2", "--combine", "concat")
+    after = house.submit("after", "cat part-*.txt", "--wait-for", task)
     eventually(lambda: len(house.json("swarm", "status")["agents"]) == 2)
     house.kill_daemon()
     (house.root / "go").touch()
-    house.run("wait", task, "--timeout", "60")
+    house.run("wait", task, after, "--timeout", "60")
     assert house.json("task", "detail", task)["result"]["output"] == "part\n\npart"
+    assert house.json("task", "detail", after)["result"]["output"] == "part\npart", "it began when both had landed"

@@ -9,7 +9,7 @@ import pytest
 from corral.errors import Conflict, InvalidInput
 from corral.models.states import MergeState, TaskStatus
 from corral.store.tasks import family
-from corral.work.tasks import followers, tasks
+from corral.work.tasks import combining, followers, tasks, views
 from tests.unit.work.conftest import START, Board, Row
 from tests.unit.work.tasks.test_dependencies import settle
 
@@ -114,8 +114,10 @@ def test_its_first_steps_wait_for_what_it_waits_for_and_others_wait_for_it(board
     before, root, after = board.submit(
         {"name": "before"}, workflow(step("a"), step("b", "a"), name="w", wait_for=["before"]), {"wait_for": ["w"]}
     )
+    (first, _) = (row["task_id"] for row in board.do(lambda conn: family.steps(conn, root)))
+    assert [state(board, one) for one in (first, after)] == ["waiting", "waiting"]
     assert run_next(board) == before
-    assert state(board, after) == "waiting"
+    assert [state(board, one) for one in (first, after)] == ["pending", "waiting"]
     run_next(board)
     run_next(board)
     assert (state(board, root), state(board, after)) == ("completed", "pending")
@@ -143,6 +145,14 @@ def test_the_queue_takes_all_of_it_or_nothing(board: Board) -> None:
     submit(board, THREE)
 
 
+def test_what_the_database_refuses_of_it_refuses_all_of_it(board: Board) -> None:
+    full = "CREATE TRIGGER full BEFORE INSERT ON tasks WHEN NEW.step = 'c' BEGIN SELECT RAISE(ABORT, 'full'); END"
+    board.do(lambda conn: conn.exec_driver_sql(full))
+    with pytest.raises(Exception, match="full"):
+        board.submit(THREE)
+    assert board.do(lambda conn: views.listing(conn)) == [], "no step, and nothing that leads it"
+
+
 def test_the_same_key_again_makes_no_second_one(board: Board) -> None:
     first = board.submit({**THREE, "idempotency_key": "k"})
     assert board.submit({**THREE, "idempotency_key": "k"}) == first
@@ -150,7 +160,39 @@ def test_the_same_key_again_makes_no_second_one(board: Board) -> None:
 
 
 def test_a_step_that_several_agents_do_gives_them_its_name(board: Board) -> None:
-    root, steps = submit(board, workflow(step("a", agents=2)))
-    members = board.do(lambda conn: family.steps(conn, steps["a"]))
-    assert [row["step"] for row in members] == ["a", "a"] and list(steps) == ["a"]
+    root, steps = submit(board, workflow(step("a"), step("b", "a", agents=2)))
+    members = board.do(lambda conn: family.steps(conn, steps["b"]))
+    assert [(row["step"], row["status"]) for row in members] == [("b", "waiting")] * 2 and list(steps) == ["a", "b"]
+    run_next(board)
+    assert [state(board, row["task_id"]) for row in members] == ["pending", "pending"]
     assert state(board, root) == "waiting"
+
+
+@pytest.mark.parametrize(("rule", "ends_as"), [("all", "failed"), ("concat", "completed")])
+def test_a_step_whose_agents_land_each_their_own_is_over_once_all_of_them_have(
+    board: Board, rule: str, ends_as: str
+) -> None:
+    root, steps = submit(board, workflow(step("a", agents=2, combine=rule), step("b", "a")))
+
+    def look() -> list[str]:
+        board.do(lambda conn: combining.settle_all(conn, START, board.rules))
+        return [state(board, one) for one in (steps["a"], steps["b"], root)]
+
+    for merge_id in ("m1", "m2"):
+        row = board.claim()
+        assert row is not None
+        board.finish_with_work(row, merge_id)
+    assert look() == ["waiting"] * 3
+    assert not board.do(combining.is_any_decided), "nothing is to be done yet"
+    settle(board, "m1", MergeState.LANDED)
+    assert look() == ["waiting"] * 3
+    settle(board, "m2", MergeState.CONFLICT)
+    assert look()[0] == ends_as, "the work of one came back"
+    if rule == "all":
+        assert look() == ["failed"] * 3
+        board.retry(root)
+        row = board.claim()
+        assert row is not None and row["parent_task_id"] == steps["a"], "the one that came back alone"
+        board.finish_with_work(row, "m3")
+        settle(board, "m3", MergeState.LANDED)
+    assert look() == ["completed", "pending", "waiting"]

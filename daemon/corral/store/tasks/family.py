@@ -6,12 +6,12 @@ from operator import itemgetter
 
 from sqlalchemy import Connection, and_, exists, not_, or_, select
 
-from corral.models.states import Combine, TaskStatus
+from corral.models.states import OPEN_MERGES, Combine, TaskStatus
 from corral.store.engine.fetch import fetch_all
 from corral.store.engine.prepared import Prepared
 from corral.store.rows import columns_of
 from corral.store.rows.tasks import StoredTask, TaskRow, TaskSummary
-from corral.store.schema import tasks
+from corral.store.schema import merge_requests, tasks
 from corral.store.tasks import attempts
 
 _MOST_LEVELS = 64
@@ -19,11 +19,16 @@ MEMBER = "member:"
 """The beginning of the idempotency keys of tasks that several agents do."""
 
 _leader, _member = tasks.alias("leader"), tasks.alias("member")
+_request = merge_requests.alias("request")
+_TO_LAND = exists().where(
+    _request.c.task_id == _member.c.task_id, or_(*(_request.c.state == state for state in OPEN_MERGES))
+)
 _OPEN_MEMBER = (
     exists()
-    .where(_member.c.parent_task_id == tasks.c.task_id, _member.c.completed_at.is_(None))
+    .where(_member.c.parent_task_id == tasks.c.task_id, or_(_member.c.completed_at.is_(None), _TO_LAND))
     .where(_member.c.idempotency_key.startswith(MEMBER))
 )
+"""A member that works, or whose work, if members land by themselves, has neither landed nor come back."""
 _DONE_MEMBER = (
     exists()
     .where(_member.c.parent_task_id == tasks.c.task_id, _member.c.status == TaskStatus.COMPLETED)

@@ -2,7 +2,7 @@
 
 The task itself waits while its members work. Every contribution is kept in its member's task, with its branch. Rules that
 choose one (``first``, ``vote``) land the chosen branch for the task; ``synthesize`` gives all of them to one more agent; with
-``all`` and ``concat`` each member lands by itself.
+``all`` and ``concat`` each member lands by itself, and the task is completed once that has happened.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from corral.config.sections.work import Tasks as TaskRules
 from corral.models.events import EventKind
 from corral.models.instants import iso
 from corral.models.payload import Payload
-from corral.models.states import TERMINAL_TASKS, Combine, TaskStatus
+from corral.models.states import RETURNED_MERGES, TERMINAL_TASKS, Combine, MergeState, TaskStatus
 from corral.store import events
 from corral.store.merges import merges
+from corral.store.merges import of_tasks as merge_tasks
 from corral.store.rows import Columns
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import family, tasks
@@ -47,7 +48,13 @@ def settle_all(conn: Connection, now: datetime, rules: TaskRules) -> bool:
 def failed_members(conn: Connection, row: TaskRow) -> list[str]:
     """The members of a task that did not succeed, to be run again with it."""
     hopeless = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
-    return [one["task_id"] for one in _members(conn, row) if one["status"] in hopeless]
+    return [one["task_id"] for one in _members(conn, row) if one["status"] in hopeless or came_back(conn, one)]
+
+
+def came_back(conn: Connection, row: TaskRow) -> bool:
+    """Whether a task is completed, but what it made did not land and no longer can."""
+    merge = merge_tasks.decisive(conn, row["task_id"]) if row["status"] == TaskStatus.COMPLETED else None
+    return merge is not None and merge["state"] in (*RETURNED_MERGES, MergeState.CANCELLED)
 
 
 def is_held_back(conn: Connection, row: TaskRow) -> bool:
@@ -74,7 +81,7 @@ def synthesis(conn: Connection, task: TaskRow) -> str | None:
 
 
 def _settle(conn: Connection, row: TaskRow, members: Sequence[TaskRow], now: datetime, rules: TaskRules) -> bool:
-    done = [one for one in members if one["status"] == TaskStatus.COMPLETED]
+    done = [one for one in members if one["status"] == TaskStatus.COMPLETED and not came_back(conn, one)]
     ended = [one for one in members if one["status"] in TERMINAL_TASKS]
     rule, is_over = Combine(row["combine"] or Combine.ALL), len(ended) == len(members)
     if rule is Combine.FIRST and done:

@@ -2,7 +2,7 @@
 
 A dependent is ``waiting`` while a parent is open, ``pending`` once all have succeeded, and ``failed`` with
 ``dependency_failed`` as soon as one cannot succeed; one that is made of steps, and waits for them, does nothing itself
-(:mod:`corral.work.tasks.workflows`). :func:`reconsider` derives that from the parents' present
+(:mod:`corral.work.workflows`). :func:`reconsider` derives that from the parents' present
 states, whichever way they went, so that a retried parent revives what its failure had failed.
 """
 

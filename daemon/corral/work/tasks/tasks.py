@@ -18,7 +18,7 @@ from corral.models.events import EventKind
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.payload import Payload, picked
-from corral.models.states import RETURNED_MERGES, MergeState, TaskStatus
+from corral.models.states import TaskStatus
 from corral.models.tasks import TaskSubmission
 from corral.observe.logs import logger
 from corral.observe.redaction import redact
@@ -267,9 +267,7 @@ def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Ta
 
 def _is_retryable(conn: Connection, row: TaskRow) -> bool:
     """Whether it did not succeed, or what it made came back."""
-    merge = merge_tasks.decisive(conn, row["task_id"]) if row["status"] == TaskStatus.COMPLETED else None
-    came_back = merge is not None and merge["state"] in (*RETURNED_MERGES, MergeState.CANCELLED)
-    return row["status"] in _RETRYABLE or came_back
+    return row["status"] in _RETRYABLE or combining.came_back(conn, row)
 
 
 def reprioritize(conn: Connection, task_id: str, priority: int, now: datetime) -> TaskRow:

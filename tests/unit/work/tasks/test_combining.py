@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from corral.errors import Conflict, InvalidInput
+from corral.models.states import MergeState
 from corral.store.merges import merges
 from corral.work.tasks import combining, followers
 from corral.work.tasks.attempts import CollectedWork
 from tests.unit.work.conftest import Board, Row, at
+from tests.unit.work.tasks.test_dependencies import settle
 
 
 def together(board: Board, number: int, combine: str, **fields: Any) -> tuple[str, list[Row]]:
@@ -47,6 +49,9 @@ def test_each_lands_and_the_results_are_kept_together(board: Board, combine: str
     succeed(board, two, "second", 1, work=True)
     assert not decide(board) and board.status(task_id) == "waiting"
     succeed(board, one, "first", 2, work=True)
+    for row in (one, two):
+        assert not decide(board) and board.status(task_id) == "waiting", "what they made has not landed"
+        settle(board, f"m-{row['task_id'][:8]}", MergeState.LANDED)
     assert decide(board)
     found = board.detail(task_id)
     assert found["status"] == "completed"
