@@ -110,7 +110,9 @@ def _wrong_list(step: Step, parameters: Mapping[str, Parameter]) -> str | None:
 
 def with_defaults(step: Step, template: WorkFields) -> Step:
     """The step with the template's fields where it gives none itself; who does it only where that is for an agent."""
-    fields = (*_DEFAULTS, *_OF_PROMPTS) if step.prompt is not None else _DEFAULTS
+    fields = [*_DEFAULTS, *(_OF_PROMPTS if step.prompt is not None else ())]
+    if step.prompt is not None and "agent" not in step.model_fields_set:
+        fields.append("agent_version")  # of the template's agent, not of the step's own
     given = {name: getattr(template, name) for name in fields if name not in step.model_fields_set}
     limits = {**template.limits.model_dump(exclude_none=True), **step.limits.model_dump(exclude_none=True)}
     return step.model_copy(update={**given, "limits": AgentLimits(**limits)})
@@ -140,12 +142,13 @@ def expand(
     if errors:
         return [], errors
     names = {step.name: _names(step.name, items[step.name]) for step in steps}
-    total = sum(map(len, names.values()))
+    alike = {step.name: 1 + (step.agents or 0) for step in steps}  # each agent of a step has a task of its own
+    total = sum(len(names[step.name]) * alike[step.name] for step in steps)
     if total > MOST_TASKS:
         return [], [("steps", f"they would be {total} tasks; {MOST_TASKS} are allowed at once")]
     by_name = {step.name: step for step in steps}
     waits = sum(
-        len(names[step.name]) * (1 if _goes_with(step, by_name[wanted]) else len(names[wanted]))
+        len(names[step.name]) * alike[step.name] * (1 if _goes_with(step, by_name[wanted]) else len(names[wanted]))
         for step in steps
         for wanted in step.wait_for
     )

@@ -55,7 +55,16 @@ SUFFIX = ".yaml"
 MOST_FILES = 1000
 _PARAMETER = re.compile(substitution.NAME)
 _OF_STEPS = ("command", "prompt", "agents", "combine", "loop")
-_OF_EACH_STEP = ("agent", "runner", "agent_requirements", "claims", "limits", "timeout_s", "max_retries")
+_OF_EACH_STEP = (
+    "agent",
+    "agent_version",
+    "runner",
+    "agent_requirements",
+    "claims",
+    "limits",
+    "timeout_s",
+    "max_retries",
+)
 """Fields of a task that a template with steps has for its steps alone."""
 _Path = tuple[str | int, ...]
 

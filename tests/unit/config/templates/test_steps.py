@@ -19,6 +19,7 @@ parameters:
   PARTS: {type: list}
   DEPTH: {type: integer, default: 2}
 agent: writer
+agent_version: 1.0.0
 claims: ["docs/**"]
 limits: {timeout_s: 60, max_turns: 9}
 priority: 7
@@ -60,6 +61,7 @@ def test_steps_become_tasks_that_wait_for_those_of_their_own_item_or_for_all(tmp
     assert made["last"]["prompt"] == "Sum up a b, c." and made["last"]["title"] == "last: Mine"
     assert made["write[c]"]["title"] == "Write c" and made["write[c]"]["input_data"]["ITEM"] == "c"
     assert made["write[c]"]["agent"] == "writer" and "agent" not in made["check[c]"], "an agent is for prompts"
+    assert made["write[c]"]["agent_version"] == made["last"]["agent_version"] == "1.0.0"
     assert made["write[c]"]["limits"] == {"max_turns": 3} and made["write[c]"]["timeout_s"] == 60
     assert made["write[c]"]["claims"] == ["docs/**"] and "claims" not in made["check[c]"]
     assert made["other[1]"]["ignore_dependency_failure"] and "ignore_dependency_failure" not in made["last"]
@@ -149,6 +151,9 @@ def test_more_tasks_or_more_waits_than_are_allowed_are_refused(tmp_path: Path) -
     text = GOOD.replace("- {name: other, for_each: [1, two], wait_for: [write]", "- {name: other, for_each: PARTS")
     ((field, message),) = submit(tmp_path, text, input_data={"PARTS": many})[1]
     assert field == "steps" and f"{3 * 334 + 1} tasks; {steps.MOST_TASKS} are allowed" in message
+    text = "name: t\nparameters: {PARTS: {type: list}}\nsteps:\n- {name: a, command: x, agents: 50, for_each: PARTS}\n"
+    ((_, message),) = submit(tmp_path, text, input_data={"PARTS": many[:20]})[1]
+    assert "1020 tasks; 1000 are allowed" in message, "each agent has one"
     across = ", ".join(map(str, range(100)))
     text = GOOD.replace("for_each: [1, two]", f"for_each: [{across}]")
     ((field, message),) = submit(tmp_path, text, input_data={"PARTS": many[:200]})[1]
