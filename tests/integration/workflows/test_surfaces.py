@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from corral.errors import CorralError
+from tests.browsing import visitor
 from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play
 from tests.integration.workflows.test_lands import write
+from tests.screens import Player
+from tests.screens import play as open_screen
 
 EACH = """
 name: each
@@ -45,7 +48,7 @@ def test_every_surface_makes_the_same_tree(house: Coordinated) -> None:
     by_http = house.ask("POST", "/tasks", {"template": "each", "input_data": values})["task_id"]
     file = house.root.parent / "batch.json"
     entries = [
-        {"template": "each", "name": "w", "input_data": values},
+        {"template": "each", "name": "w", "input_data": {"PARTS": ["a"]}},
         {"title": "t", "command": "true", "wait_for": ["w"]},
     ]
     file.write_text(json.dumps(entries))
@@ -60,14 +63,24 @@ def test_every_surface_makes_the_same_tree(house: Coordinated) -> None:
 
     play(house, scene)
     (by_mcp,) = made
-    for root in (by_http, in_batch, typed, by_mcp):
+    for root in (by_http, typed, by_mcp):
         assert list(steps_of(house, root)) == ["do[a]", "do[b]", "sum"]
+    assert list(steps_of(house, in_batch)) == ["do[a]", "sum"]
     house.run("wait", by_http, in_batch, typed, by_mcp, after, "--timeout", "85")
     assert outcomes(house, by_mcp) == dict.fromkeys(("do[a]", "do[b]", "sum"), "nothing to land")
     shown = house.run("task", "detail", typed).stdout
     ids = {name: step["task_id"][:8] for name, step in steps_of(house, typed).items()}
     assert f"  do[a]  nothing to land  {ids['do[a]']}\n  do[b]  nothing to land  {ids['do[b]']}\n" in shown
     assert "└ sum: Do each" in house.run("task", "list").stdout
+    assert visitor(house).get(f"/tasks/{in_batch}").text.count("└ ") == 1, "below the one that it waits for"
+
+    async def look(player: Player) -> None:
+        await player.press("2", "slash", *in_batch[:8], "enter", "g", "enter")
+        lines = await player.sees("Its steps", "do[a]", "sum")
+        first, then = (next(line for line in lines if f" {name}  nothing to land" in line) for name in ("do[a]", "sum"))
+        assert len(then) - len(then.lstrip()) == len(first) - len(first.lstrip()) + 2, "and so on the screen"
+
+    open_screen(house, look, (100, 60))
     listed = {row["name"]: row for row in house.json("template", "list")}
     assert listed["each"]["kind"] == "steps" and "  do\n" in house.run("template", "show", "each").stdout
 

@@ -15,6 +15,7 @@ from corral.cli.interactive.log_view import TAIL, split
 from corral.cli.interactive.text import Glyphs, Row, joined, style_of
 from corral.client.connection import Client, segment
 from corral.errors import CorralError, NotFound
+from corral.models.dependencies.tree import indented
 
 LONGEST = 20_000
 """Characters of a text that are shown; the whole is in the JSON of the command line."""
@@ -120,6 +121,8 @@ class Details:
             ("time", f"{task['duration_s']:.1f} s" if task["duration_s"] else None),
             ("branch", task["branch"]),
             ("worktree", task["worktree"]),
+            ("step", task["step"]),
+            ("leader", task["parent_task_id"] and task["parent_task_id"][:8]),
             ("merge", f"{merge['state']}  {merge['reason'] or ''}".strip() if merge else None),
             ("result", json.dumps(task["result"], ensure_ascii=False, indent=1) if task["result"] else None),
             ("submitted", _moment(task["created_at"])),
@@ -127,9 +130,18 @@ class Details:
             ("id", task["task_id"]),
         ]
         parts += self._facts(facts)
+        parts += self._steps(task["steps"])
         parts.append(("\n", "plain"))
         for event in task["history"][-_LAST_EVENTS:]:
             parts.append((event_line(event, self._glyphs) + "\n", "dim"))
+        return parts
+
+    def _steps(self, steps: Sequence[Row]) -> Parts:
+        """The steps of a task, as a tree."""
+        parts: Parts = [("\nIts steps\n", "dim")] if steps else []
+        for depth, step in indented(steps):
+            parts += [(f"{'  ' * (depth + 1)}{step['number']} {self._glyphs.line(step['step'])}  ", "plain")]
+            parts += [(f"{step['outcome']}\n", style_of(step["outcome"]))]
         return parts
 
     def _merge(self, merge_id: str) -> Parts:

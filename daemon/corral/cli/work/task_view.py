@@ -9,6 +9,7 @@ from typing import Any
 
 from corral.cli.terminal.output import coloured, echo, emit, fact, moment, paint, state, verification
 from corral.client.connection import Client, segment
+from corral.models.dependencies.tree import indented
 from corral.models.visible import log_text, one_line
 
 ROUND_S = 20.0
@@ -175,15 +176,10 @@ def _attempts(attempts: list[dict[str, Any]]) -> None:
 
 
 def show_steps(steps: list[dict[str, Any]]) -> None:
-    """The steps of a task as a tree: one that waits for a single other is below that one."""
-    below: dict[str | None, list[dict[str, Any]]] = {}
-    for step in steps:
-        below.setdefault(step["wait_for"][0] if len(step["wait_for"]) == 1 else None, []).append(step)
-    stack = [(step, 1) for step in reversed(below.get(None, []))]
-    while stack:
-        step, depth = stack.pop()
-        echo(f"{'  ' * depth}{one_line(step['step'])}  {state(step['outcome'])}  {paint(step['task_id'][:8], 'dim')}")
-        stack += [(one, depth + 1) for one in reversed(below.get(step["task_id"], []))]
+    """The steps of a task as a tree."""
+    for depth, step in indented(steps):
+        indent = "  " * (depth + 1)
+        echo(f"{indent}{one_line(step['step'])}  {state(step['outcome'])}  {paint(step['task_id'][:8], 'dim')}")
 
 
 def _merge(merge: dict[str, Any] | None) -> None:

@@ -11,6 +11,7 @@ from corral.app import tasks as app_tasks
 from corral.app.pages import page as one_page
 from corral.app.runtime.services import Services
 from corral.errors import InvalidInput
+from corral.models.dependencies.tree import indented
 from corral.models.payload import Payload
 from corral.models.states import TERMINAL_TASKS, RunnerName, TaskSort, TaskStatus
 from corral.observe.redaction import redact
@@ -83,7 +84,8 @@ async def page(services: Services, visit: Visit, item: str) -> dict[str, Any]:
     live = following(seq, log=source, offset=log["offset"]) if log else following(seq)
     return {
         "title": task["title"], "task": task, "delay": delay, "attempt": attempt, "log": log, "evidence": evidence,
-        "live": live, "buttons": _buttons(task), "may_reprioritize": task["status"] in ("waiting", "pending"),
+        "live": live, "buttons": _buttons(task), "steps": list(indented(task["steps"])),
+        "may_reprioritize": task["status"] in ("waiting", "pending"),
     }  # fmt: skip
 
 
