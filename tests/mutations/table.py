@@ -22,6 +22,7 @@ AREAS = (
     "audit",
     "templates",
     "upkeep",
+    "workflows",
 )
 """The modules of this package that have rows, by area."""
 

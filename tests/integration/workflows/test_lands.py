@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,11 +41,26 @@ steps:
   command: cat src/{{ ITEM }}.txt && cp "$CORRAL_RESULTS_FILE" review-{{ ITEM }}.json && echo good {{ ITEM }}
 - name: summary
   wait_for: [review]
-  command: cp "$CORRAL_RESULTS_FILE" summary.json && cat src/*.txt > all.txt && echo summed up
+  agent: scribe
+  agents: 2
+  combine: vote
+  prompt: Sum up {{ PARTS }}.
+"""
+SCRIBE = """#!/bin/sh
+cat > asked.txt && cp "$CORRAL_RESULTS_FILE" summary.json && cat src/*.txt > all.txt && echo summed up
 """
 ITEMS = ["login", "search page", "export"]
 """One has a space: a command gets it as one word."""
+TOLD = "These steps came before; what they changed is in your worktree. Their reports:"
 EACH = ["specification", "tests", "implementation", "review"]
+
+
+def scribe(folder: Path) -> str:
+    """The definition of an agent whose program keeps what it is asked."""
+    program = folder / "scribe"
+    program.write_text(SCRIBE)
+    program.chmod(0o755)
+    return f"---\nname: scribe\ndescription: Sums up.\nrunner: command\ncommand: [{program}]\n---\n\nBe short.\n"
 
 
 def write(house: Coordinated, name: str, text: str) -> None:
@@ -52,14 +69,17 @@ def write(house: Coordinated, name: str, text: str) -> None:
     (folder / f"{name}.yaml").write_text(text)
 
 
-@pytest.mark.slow("sixteen tasks with their landings, and the daemon killed between them")
-@pytest.mark.req("FR-QUEUE-008", "FR-LOOP-001", "FR-TMPL-004")
+@pytest.mark.slow("seventeen tasks with their landings, and the daemon killed between them")
+@pytest.mark.req("FR-QUEUE-008", "FR-LOOP-001", "FR-TMPL-004", "FR-SWARM-003")
 def test_five_steps_over_three_items_land_as_one_tree_while_the_daemon_is_killed(
     coordinate: Callable[..., Coordinated],
 ) -> None:
     house = coordinate(config="tasks: {retry_initial_s: 0.1, retry_max_s: 0.2}\n")
     gate = house.root.parent / "gate"
     write(house, "feature", FEATURE.replace('claims: ["src/{{ PARTS }}"]\n', "").replace("$GATE", str(gate)))
+    (house.root / ".claude" / "agents").mkdir(parents=True, exist_ok=True)
+    (house.root / ".claude" / "agents" / "scribe.md").write_text(scribe(house.root.parent))
+    house.trust()
     assert house.json("template", "validate") == {"valid": True, "checked": 1, "errors": []}
     values = "[" + ", ".join(f'"{item}"' for item in ITEMS) + "]"
     root = house.json("task", "submit", "--template", "feature", "--set", f"PARTS={values}")["task_id"]
@@ -82,10 +102,18 @@ def test_five_steps_over_three_items_land_as_one_tree_while_the_daemon_is_killed
     landed = [*(f"{step}[{item}]" for step in EACH for item in ITEMS), "summary"]
     assert {name: step["outcome"] for name, step in tree().items()} == dict.fromkeys(landed, "landed")
     assert (found["outcome"], found["attempts"]) == ("nothing to land", 0), "it does nothing itself"
-    assert found["result"] == {"steps": {"summary": {"exit_code": 0, "output": "summed up"}}}
+    (last,) = found["result"]["steps"].values()
+    assert (last["output"], last["votes"]) == ("summed up", {"for": 2, "of": 2}), (
+        "two did it, one result came of theirs"
+    )
     assert (house.root / "all.txt").read_text() == "".join(f"built {item}\n" for item in sorted(ITEMS))
-    told = house.ask("GET", f"/tasks/{ids['summary']}/diff")["patch"]
-    assert all(f"good {item}" in told for item in ITEMS), "the last step was told what each item came to"
-    rows = house.json("task", "list")
-    assert {row["parent_task_id"] for row in rows if row["task_id"] != root} == {root}
+    told = json.loads((house.root / "summary.json").read_text())
+    assert [(one["step"], one["status"]) for one in told] == [(f"review[{item}]", "completed") for item in ITEMS]
+    asked = (house.root / "asked.txt").read_text()
+    assert "Sum up login, search page, export." in asked
+    reports = [f"## review[{item}]\nbuilt {item}\ngood {item}" for item in ITEMS]
+    assert asked.strip().endswith("\n\n".join([TOLD, *reports])), "a prompt has what the steps before it reported"
+    rows = {row["task_id"]: row["parent_task_id"] for row in house.json("task", "list")}
+    assert set(rows) == {root, *ids.values(), *house.json("task", "detail", ids["summary"])["followers"]}
+    assert [parent for one, parent in rows.items() if one in ids.values()] == [root] * len(ids)
     assert house.json("loop", "status", ids["implementation[login]"])["status"] == "completed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, and_, bindparam, exists, insert, or_, select
+from sqlalchemy import Connection, and_, bindparam, insert, or_, select
 
 from corral.models.states import TaskStatus
 from corral.store.engine.prepared import Prepared
@@ -50,13 +50,14 @@ _RESULTS = Prepared[ParentResult](
     _RESULT.where(task_dependencies.c.task_id == bindparam("child")).order_by(tasks.c.seq)
 )
 _sibling, _edge = tasks.alias("sibling"), task_dependencies.alias("edge")
-_IS_AWAITED = (
-    exists()
-    .where(_edge.c.depends_on == tasks.c.task_id, _sibling.c.task_id == _edge.c.task_id)
-    .where(_sibling.c.parent_task_id == tasks.c.parent_task_id)
+_AWAITED_AMONG = select(_edge.c.depends_on).where(
+    _edge.c.task_id.in_(select(task_dependencies.c.depends_on).where(task_dependencies.c.task_id == bindparam("child")))
 )
+"""Tasks for which one waits that a task waits for: looked up once, not for each of them."""
 _LAST = Prepared[ParentResult](
-    _RESULT.where(task_dependencies.c.task_id == bindparam("child"), ~_IS_AWAITED).order_by(tasks.c.seq)
+    _RESULT.where(task_dependencies.c.task_id == bindparam("child"), tasks.c.task_id.not_in(_AWAITED_AMONG)).order_by(
+        tasks.c.seq
+    )
 )
 _CHILDREN = Prepared[object](
     select(task_dependencies.c.task_id).where(task_dependencies.c.depends_on == bindparam("parent")).limit(1)
