@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import re
 import socket
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
@@ -22,6 +23,7 @@ import psutil
 import pytest
 
 from corral.config.paths import find_project, socket_path
+from corral.store.migrate import HEAD, open_schema
 from tests.browsing import Visitor, link
 from tests.collector import collector
 from tests.conftest import git
@@ -52,6 +54,12 @@ PLANTS = {
     "commit": Plant(
         "ghp_commit00000000000000000000000000000", "the user's own commit", "nothing", r"\.git/|\.corral/worktrees"
     ),
+    "phase": Plant(
+        "sk-ant-api03-phase-0123456789abcdefgh",
+        "the agent's own file, which landed",
+        r"/diff$|web:/(tasks|merges)/",
+        r"^[^/]+/PLAN\.md$|\.git/|\.corral/(worktrees|verify)/",
+    ),
     "agent": Plant(
         "sk-ant-api03-agent-0123456789abcdefgh",
         "the user's own file, and its versions",
@@ -81,7 +89,7 @@ PLANTS = {
     "tool": Plant("glpat-tool000000000000000"),
     "error": Plant("ghp_error000000000000000000000000000000"),
 }
-DATABASE = {name for name, plant in PLANTS.items() if plant.why and name != "commit"}
+DATABASE = {name for name, plant in PLANTS.items() if plant.why and name not in ("commit", "phase")}
 """Content that the database must have: docs/security.md says so."""
 ROADMAP = "tasks:\n- {id: plan, title: Planned, status: pending, command: ': KEY; echo planned > planned.txt'}\n"
 TEMPLATE = "name: page\nparameters:\n  PAGE: {type: string}\ncommand: 'true KEY {{ PAGE }}; echo page > page.txt'\n"
@@ -142,7 +150,9 @@ def test_what_is_planted_anywhere_comes_out_nowhere_but_as_content(
         sent = json.dumps([[one.body, one.headers] for one in letters.received], default=str).encode()
         told = json.dumps(traces.requests(), default=str).encode()
         live = b"".join(file.read_bytes() for file in (house.root / ".corral").glob("corral.db*"))
+        eventually(lambda: list((house.root / ".corral" / "state").rglob("PLAN.md")), 60)
         house.stop()
+    upgrade(house.root / ".corral" / "corral.db")
     files = {
         str(file.relative_to(place.parent)): file.read_bytes()
         for place in (house.root, sealed)
@@ -162,8 +172,20 @@ def test_what_is_planted_anywhere_comes_out_nowhere_but_as_content(
     assert found_in(database) >= DATABASE, "the search sees what it looks for"
     assert found_in(b"".join(answers.values())) >= {"prompt", "message", "template"}, "the answers were read"
     assert files[f"{house.root.name}/.corral/state/analytics/audit.jsonl"], "the exports were read"
+    plan = next(data for place, data in files.items() if "/evidence/" in place and place.endswith("PLAN.md"))
+    assert b"[redacted]" in plan, "the evidence was read"
+    backup = next(data for place, data in files.items() if f"corral.db.before-{HEAD}" in place)
+    assert found_in(backup) == DATABASE, "the copy from before an upgrade has what the database has"
     logs = b"".join(data for place, data in files.items() if "/logs/" in place)
     assert logs.count(b"[redacted]***") >= 4, "what programs printed was there"
+
+
+def upgrade(database: Path) -> None:
+    """Make it one of the version before, and start on it as the next version does: that keeps a copy."""
+    with closing(sqlite3.connect(database)) as conn, conn:
+        conn.execute("DROP TABLE totals")
+        conn.execute("UPDATE alembic_version SET version_num = '0015'")
+    open_schema(database)
 
 
 def shown(name: str, place: str) -> bool:
@@ -190,8 +212,12 @@ def plant_files(house: Coordinated) -> None:
 def work(house: Coordinated) -> None:
     """Let everything run: it lands, fails, is red, is repeated, is planned; sessions speak and use tools."""
     says = f"env; echo {split('output')}; echo {split('printed')} >&2"
+    phase = f"echo {split('phase')} > PLAN.md"
     tasks = [
-        house.submit("Lands", f"{says}; echo 1 > lands.txt; git add -A; git commit -qm {split('commit')}"),
+        house.submit(
+            "Lands",
+            f"{says}; {phase}; echo 1 > lands.txt; git add -A; git commit -qm {split('commit')}",
+        ),
         house.submit("Fails", f"{says}; exit 3"),
         house.submit("Is red", f"{says}; echo 1 > red"),
         house.json("task", "submit", "--template", "page", "--set", f"PAGE={key('value')}")["task_id"],

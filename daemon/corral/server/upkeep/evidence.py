@@ -21,6 +21,7 @@ from corral.models.crash import crash_point
 from corral.models.events import MERGE_ENDS, EventKind
 from corral.models.states import TaskStatus
 from corral.observe.logs import logger
+from corral.observe.redaction import redact
 from corral.server.upkeep.state_files import replace
 from corral.store import announcements, events, exports
 from corral.store.merges import of_tasks as merge_tasks
@@ -184,7 +185,7 @@ class Evidence:
                 continue
             if int(self._git.must("cat-file", "-s", change.new_blob)) > MOST_OF_A_BLOB:
                 continue
-            content = refs.show_file(self._git, head, change.path) or b""
+            content = _without_secrets(refs.show_file(self._git, head, change.path) or b"")
             cut = f"\n\n(Cut: {change.path} of {head[:12]} has {len(content)} bytes.)\n".encode(errors="replace")
             found[name] = content if len(content) <= MOST_OF_A_FILE else content[:MOST_OF_A_FILE] + cut
         return found
@@ -203,6 +204,11 @@ class Evidence:
             file.seek(begin)
             cut = f"(Cut: the last {MOST_OF_A_LOG} of {size} bytes.)\n".encode() if begin else b""
             return cut + file.read(MOST_OF_A_LOG)
+
+
+def _without_secrets(content: bytes) -> bytes:
+    """A file that an agent wrote, whole: the half of a secret is not found."""
+    return redact(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def _is_there(folder: Path) -> bool:
