@@ -15,6 +15,8 @@ DIFFS = "integration/test_diffs.py::test_a_change_is_shown_while_it_is_made_as_i
 LOST = "integration/test_diffs.py::test_of_a_conflict_a_failed_task_and_a_lost_commit_what_there_is_is_shown"
 ATTACH = "integration/test_attach.py::test_a_conversation_is_resumed_in_its_place_but_not_beside_its_worker"
 SCREEN = "integration/test_interactive.py::test_"
+NEEDS = "integration/test_needs_you.py"
+VIEW = "integration/test_view.py::test_"
 COUNTERS = "integration/test_metrics.py::test_counters_outlast_a_retry_and_a_restart_and_count_each_end_once"
 FEED = SCREEN + "every_panel_is_live_filtered_and_sorted_and_a_lost_daemon_is_found_again"
 CLOCK = "unit/observe/alerts/test_lifecycle.py::test_alerts_from_before_the_clock_was_set_back_hold_nothing_back"
@@ -74,6 +76,32 @@ MUTATIONS = (
         "daemon/corral/cli/interactive/feed.py",
         ("the screen gives up when the daemon goes", "                    self._over.wait(AGAIN_S)", "                    return", FEED, ""),
         ("a list ends with its first page", "if self._over.is_set() or (most is not None and len(found) >= most):", "if True:", SCREEN + "more_tasks_than_a_page_has_are_all_there", ""),
+    ),
+    *rows(
+        "daemon/corral/cli/interactive/acting.py",
+        ("the screen ends work unasked", "elif not action.ends_work or await self._agreed(action, subject):", "elif True:", SCREEN + "more_tasks_than_a_page_has_are_all_there", ""),
+    ),
+    *rows(
+        "daemon/corral/app/view/needs_you.py",
+        ("a held landing needs nobody", "    landing.held_merges,\n", "", NEEDS, ""),
+        ("a checkout that is stuck needs nobody", "    landing.stuck_checkouts,\n", "", NEEDS, ""),
+        ("a session that asks needs nobody", "    sessions.waiting_sessions,\n", "", VIEW + "a_session_that_asks_its_person_is_named_with_its_work_its_file_and_since_when", "FR-MONITOR-002"),
+        ("what failed needs nobody", "    landing.failures,\n", "", SCREEN + "three_things_that_need_a_person_are_seen_at_once_and_settled_with_a_key_each", "FR-CLI-008"),
+        ("a red target needs nobody", "    landing.red_targets,\n", "", "integration/test_what_to_type.py::test_a_red_target_leads_to_the_ignored_file_that_its_verification_lacks", ""),
+    ),
+    *rows(
+        "daemon/corral/app/view/composing.py",
+        ("an ended session has no name", "    titles |= sessions.names_of(conn, [row[\"session_id\"] for row in rows if row[\"session_id\"]])\n", "",
+         VIEW + "the_view_begins_with_what_needs_a_person_and_says_of_which_moment_it_is", "FR-MONITOR-002"),
+    ),
+    *rows(
+        "daemon/corral/server/upkeep/evidence.py",
+        ("what an agent wrote goes into the evidence as it is", "return redact(content.decode(\"utf-8\", \"surrogateescape\")).encode(\"utf-8\", \"surrogateescape\")", "return content",
+         "integration/test_planted_wide.py", "FR-CONFIG-004"),
+    ),
+    *rows(
+        "daemon/corral/cli/project/claude_settings.py",
+        ("a status line of somebody else goes", 'if "statusLine" in found:', "if False:", "integration/test_status_line.py::test_a_status_line_of_ones_own_stays", ""),
     ),
     *rows(
         "daemon/corral/work/worktrees/reopening.py",

@@ -19,6 +19,7 @@ STREAM = (
 )
 OF_SESSIONS = "integration/test_web_access.py::test_"
 KEYS = "integration/test_web_browser.py::test_what_needs_a_person_is_settled_with_the_keys_of_the_terminal_screen"
+LIVE = "integration/test_web_browser.py::test_a_person_sees_what_needs_them_as_it_happens_and_settles_it_in_the_page"
 BROWSER = "daemon/corral/server/http/browser"
 
 MUTATIONS = (
@@ -84,6 +85,11 @@ MUTATIONS = (
     *rows(
         "daemon/corral/web/static/live.mjs",
         ("the focus goes to another row", 'return name === undefined ? null', "return true ? null", KEYS, ""),
+    ),
+    *rows(
+        "daemon/corral/web/static/live.mjs",
+        ("nothing is live in the page", 'querySelectorAll("[data-live]")) {', 'querySelectorAll("[data-none]")) {',
+         LIVE, ""),
     ),
     *rows(
         f"{BROWSER}/pages/overview.py",
