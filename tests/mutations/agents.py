@@ -180,7 +180,7 @@ MUTATIONS = (
         "daemon/corral/work/agents/judging.py",
         ("a judge always sees the old work first", "if order == OLD_FIRST else (new, old)", "if True else (new, old)", f"{JUDGING}::test_a_judge_sees_both_works_in_either_order_and_no_version", "FR-META-005"),
         ("one order is enough to be preferred", 'return "new" if (one, other) == (_SECOND, _FIRST) else "tie"', 'return "new" if one == _SECOND else "tie"', f"{JUDGING}::test_a_work_is_preferred_only_if_it_is_in_both_orders", "FR-META-005"),
-        ("a model judges its own work", "if model not in busy), None)", "), None)", f"{JUDGING}::test_no_model_judges_its_own_work", ""),
+        ("a model compares its own works", "if model not in busy), None)", "), None)", f"{JUDGING}::test_no_model_judges_its_own_work", ""),
         ("the meta-agent may do anything", 'return {"prompt": _SYSTEM[role], "tools": _TOOLS[role]}', 'return {"prompt": _SYSTEM[role]}', f"{IMPROVED}::test_an_agent_is_improved_compared_and_not_deployed_unasked", "FR-META-003"),
     ),
     *rows(
