@@ -112,6 +112,13 @@ def test_input_comes_from_a_file_and_a_file_without_an_object_is_refused(
         file.write_bytes(content.encode(errors="surrogateescape"))
         refused = house.run("task", "submit", "--title", "x", "--description", "y", "--input", str(file), check=False)
         assert refused.returncode == 2 and str(file) in refused.stderr, content
+    file.unlink()
+    submit = ("task", "submit", "--title", "x", "--description", "y", "--input")
+    refused = house.run(*submit, str(file), check=False)
+    assert refused.returncode == 2 and f"Cannot read the file '{file}' of --input" in refused.stderr
+    long = {"branch": "x" * 5000}
+    made = house.json(*submit, json.dumps(long))
+    assert house.json("task", "detail", made["task_id"])["input_data"] == long
 
 
 @pytest.mark.req("FR-QUEUE-001")

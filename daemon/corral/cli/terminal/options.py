@@ -56,16 +56,16 @@ def json_object(option: str, text: str | None, *, or_file: bool = False) -> dict
     """Parse an option as a JSON object; None if it was not given.
 
     Args:
-        or_file: Whether the option may also name a file with the object.
+        or_file: Whether the option may also name a file with the object: it does unless it begins like JSON.
 
     Raises:
         InvalidInput: It is not a JSON object, or the file cannot be read.
     """
     if text is None:
         return None
-    if or_file and Path(text).is_file():
-        option, text = f"{option} {text}", content(option, text, "a JSON object")
-    remedy = f"Write {option} '{{\"key\": 1}}'."
+    remedy = f"Write {option} '{{\"key\": 1}}'{', or name a file with such an object' if or_file else ''}."
+    if or_file and not text.lstrip().startswith(("{", "[")):
+        option, text = f"The file {text!r} of {option}", content(option, text, "a JSON object")
     try:
         value = json.loads(text)
     except ValueError as mistake:
