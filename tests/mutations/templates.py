@@ -207,6 +207,16 @@ MUTATIONS = (
         ),
     ),
     *rows(
+        "daemon/corral/config/templates/project/brought.py",
+        (
+            "a skill's script is not shown",
+            'return part.executable or part.data.startswith(b"#!") or path.lower().endswith(_SCRIPTS)',
+            "return part.executable",
+            f"{INSTALL}::test_hooks_and_servers_are_shown_and_an_agent_may_not_agree_to_them",
+            "NFR-SEC-004",
+        ),
+    ),
+    *rows(
         "daemon/corral/config/templates/project/plan.py",
         (
             "an update overwrites what the project changed",

@@ -11,7 +11,7 @@ from corral.config.document import DocumentError, read_mapping
 from corral.config.templates.project.parts import AGENTS, CONFIG, MCP, SETTINGS, TASK_TEMPLATES, Part
 
 _RUNS = {
-    "landing": ("verify",),
+    "landing": ("verify", "approve", "approve_paths"),
     "worktrees": ("setup",),
     "runners": ("claude",),
     "notifications": ("webhook_url",),
@@ -19,6 +19,7 @@ _RUNS = {
     "templates": ("allowed_signers",),
 }
 _OF_FRONT = ("hooks", "mcpServers", "command", "runner_env", "allowed-tools", "permissionMode")
+_SCRIPTS = (".sh", ".bash", ".py", ".js", ".mjs", ".ts", ".rb", ".pl", ".ps1", ".bat", ".cmd")
 _OF_TASKS = ("command", "loop")
 _FRONT = re.compile(r"---[ \t]*\n(.*?\n)---[ \t]*(?:\n|$)", re.DOTALL)
 
@@ -44,7 +45,7 @@ def _of_file(path: str, part: Part) -> Iterator[tuple[str, Any]]:
         yield from ((f"MCP server {name}", server) for name, server in servers.items())
     elif path == CONFIG:
         yield from _of_config(part.data)
-    elif path.startswith(".claude/hooks/") or part.executable:
+    elif path.startswith(".claude/hooks/") or _is_program(path, part):
         yield "program", f"{len(part.data)} bytes"
     elif path.endswith(".md"):
         front = _FRONT.match(part.data.decode("utf-8", "replace").replace("\r\n", "\n"))
@@ -59,6 +60,11 @@ def _of_file(path: str, part: Part) -> Iterator[tuple[str, Any]]:
         for step in steps if isinstance(steps, list) else ():
             if isinstance(step, dict):
                 yield from ((f"{name} of {step.get('name')}", step[name]) for name in _OF_TASKS if step.get(name))
+
+
+def _is_program(path: str, part: Part) -> bool:
+    """Whether it is meant to be run, executable or not: a skill may name an interpreter for it."""
+    return part.executable or part.data.startswith(b"#!") or path.lower().endswith(_SCRIPTS)
 
 
 def _of_config(data: bytes) -> Iterator[tuple[str, Any]]:
