@@ -42,6 +42,8 @@ MOST_OF_A_BLOB = 4 << 20
 """Bytes of a file from which on none of it is copied."""
 MOST_OF_A_LOG = 256 << 10
 """Bytes that are copied of the end of a verification's log."""
+LONGEST_SECRET = 8 << 10
+"""Bytes that are read before a cut, so that no half of a secret stands behind it."""
 _READER = "evidence"
 _KINDS: tuple[str, ...] = (
     EventKind.TASK_COMPLETED,
@@ -191,19 +193,24 @@ class Evidence:
         return found
 
     def _verification_log(self, record: Record) -> bytes | None:
-        """The end of the log; None where there is none any more."""
         if record.receipt is None or record.receipt["log"] is None:
             return None
-        try:
-            handle = os.open(self._project.root / record.receipt["log"], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
-            return None
-        with os.fdopen(handle, "rb") as file:
-            size = os.fstat(handle).st_size
-            begin = max(0, size - MOST_OF_A_LOG)
-            file.seek(begin)
-            cut = f"(Cut: the last {MOST_OF_A_LOG} of {size} bytes.)\n".encode() if begin else b""
-            return cut + file.read(MOST_OF_A_LOG)
+        return end_of_log(self._project.root / record.receipt["log"])
+
+
+def end_of_log(log: Path) -> bytes | None:
+    """The end of a log, without its secrets, which may not be overwritten yet; None where there is none any more."""
+    try:
+        handle = os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with os.fdopen(handle, "rb") as file:
+        size = os.fstat(handle).st_size
+        begin = max(0, size - MOST_OF_A_LOG)
+        file.seek(max(0, begin - LONGEST_SECRET))
+        found = _without_secrets(file.read(MOST_OF_A_LOG + LONGEST_SECRET))
+        cut = f"(Cut: the last {MOST_OF_A_LOG} of {size} bytes.)\n".encode()
+        return cut + found[-MOST_OF_A_LOG:] if begin else found
 
 
 def _without_secrets(content: bytes) -> bytes:
