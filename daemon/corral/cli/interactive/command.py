@@ -41,8 +41,8 @@ def interactive() -> None:
 def _end_with(terminal: int) -> None:
     """End this process at once when its terminal is gone, whatever its other threads wait for.
 
-    No signal tells of it while a shell has the terminal. There is nothing to give back then, and whoever writes to it may
-    wait for ever.
+    No signal tells of it while a shell has the terminal. There is nothing to give back then, and a thread that writes
+    to it may wait for ever.
     """
 
     def wait() -> None:
