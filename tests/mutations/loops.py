@@ -70,6 +70,11 @@ MUTATIONS = (
          "integration/test_swarm_limits.py::test_a_loop_of_a_command_that_a_model_judges_is_held_too_and_says_why", "FR-LOOP-002"),
     ),
     *rows(
+        "daemon/corral/config/templates/expansion.py",
+        ("limits over the loop of a template are forgotten", '"agent_requirements", "loop")', '"agent_requirements")',
+         f"{INPUTS}::test_a_template_gives_its_loop_with_the_values_of_its_parameters", "FR-LOOP-001"),
+    ),
+    *rows(
         "daemon/corral/store/tasks/loops.py",
         ("the refs of a loop go while it is open", "        has_landed\n", "        True\n",
          "integration/test_retention.py::test_the_refs_of_a_loop_go_once_it_landed_or_its_task_is_gone_and_its_history_stays",
