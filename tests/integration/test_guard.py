@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.cli.project import guard_hook
+from corral.cli.guard import hook as guard_hook
 from corral.errors import Conflict
 from corral.git.process.command import open_checkout
 from tests.conftest import GIT_ENV, git

@@ -61,7 +61,7 @@ MUTATIONS = (
         ("alerts of the future hold back", "and 0 <= (now", "and (now", CLOCK, "FR-MONITOR-005"),
     ),
     *rows(
-        "daemon/corral/cli/project/commit_guard.py",
+        "daemon/corral/cli/guard/commits.py",
         ("the guard only warns", 'if answer["held"] and answer["enforcement"] == "enforce":', "if False:", GUARD, "FR-CLI-003"),
         ("the guard looks at the whole index", "index_file=index).names", "index_file=None).names", GUARD, "FR-CLI-003"),
         ("the guard starts a daemon", "autostart=False", "autostart=True", GUARD, "FR-CLI-003"),

@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
+from corral.cli.guard import commits
 from corral.cli.program.daemon import refuse_own_work, stop_and_wait
-from corral.cli.project import claude_settings, commit_guard, home, init_record, project_copies
+from corral.cli.project import claude_settings, home, init_record, project_copies
 from corral.cli.project import trust as project_trust
 from corral.cli.project.own_files import give_back
 from corral.cli.terminal.options import Json, argument, here
@@ -53,7 +54,7 @@ def uninstall(
         if answer["at_risk"]:
             raise WorkAtRisk("Some worktrees could not be removed.", details={"at_risk": answer["at_risk"]})
     stop_and_wait(project)
-    commit_guard.take_out_everywhere(project)
+    commits.take_out_everywhere(project)
     lock, kept = _lock(project)
     settings = project.root / ".claude" / "settings.json"
     if not project.bare:

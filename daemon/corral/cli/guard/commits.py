@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from corral.cli.guard import hook
 from corral.cli.help import Grouped
-from corral.cli.project import guard_hook
 from corral.cli.project.own_files import give_back, replace_file
 from corral.cli.terminal.options import Common, Json, here, session_id
 from corral.cli.terminal.output import echo, emit, paint, report
@@ -40,15 +40,15 @@ def install(yes: Yes = False, as_json: Json = False) -> None:
     """Put the guard into the pre-commit hook; a hook that is there stays and runs after it."""
     refuse_agents("Installing the guard", "corral guard install")
     project, checkout = find_project(here()), _checkout()
-    file = guard_hook.hook_file(checkout)
+    file = hook.hook_file(checkout)
     scope = _scope(project, checkout, file)
-    if scope is not None and not guard_hook.is_in(file):
+    if scope is not None and not hook.is_in(file):
         if not as_json:
             echo(f"{paint('will change', 'bold')} {file}: {scope}")
         if not yes and not confirm("Change it?", default=False):
             raise typer.Exit(1)
     _remember(project, {*_remembered(project), str(file)})
-    guard_hook.put_in(file)
+    hook.put_in(file)
     report({"hook": str(file), "installed": True}, f"The guard is in {file}.", as_json=as_json)
 
 
@@ -71,7 +71,7 @@ def _scope(project: Project, checkout: Git, file: Path) -> str | None:
 def remove(as_json: Json = False) -> None:
     """Take the guard out of every hook that it was put into; the hooks are then as they were."""
     refuse_agents("Removing the guard", "corral guard remove")
-    gone = take_out_everywhere(find_project(here(), initialised=False), guard_hook.hook_file(_checkout()))
+    gone = take_out_everywhere(find_project(here(), initialised=False), hook.hook_file(_checkout()))
     said = f"The guard is out of {', '.join(gone)}." if gone else "The guard is in no hook."
     report({"removed": gone}, said, as_json=as_json)
 
@@ -80,12 +80,12 @@ def remove(as_json: Json = False) -> None:
 def status(as_json: Json = False) -> None:
     """Show whether commits in this checkout are checked, and by which hook."""
     checkout = _checkout()
-    file = guard_hook.hook_file(checkout)
+    file = hook.hook_file(checkout)
     found = {
-        "installed": guard_hook.is_in(file),
+        "installed": hook.is_in(file),
         "hook": str(file),
-        "hooks_path": guard_hook.configured_folder(checkout),
-        "former_hook": str(saved) if os.path.lexists(saved := file.with_name(guard_hook.SAVED)) else None,
+        "hooks_path": hook.configured_folder(checkout),
+        "former_hook": str(saved) if os.path.lexists(saved := file.with_name(hook.SAVED)) else None,
     }
     if as_json:
         emit(found)
@@ -146,7 +146,7 @@ def take_out_everywhere(project: Project, *more: Path) -> list[str]:
         Conflict: One was changed since, so that it cannot be restored.
     """
     files = sorted({*_remembered(project), *map(str, more)})
-    gone = [file for file in files if guard_hook.take_out(Path(file))]
+    gone = [file for file in files if hook.take_out(Path(file))]
     give_back(project.common_dir / RECORD, None)
     return gone
 
