@@ -81,6 +81,8 @@ def test_every_surface_makes_the_same_tree(house: Coordinated) -> None:
         assert len(then) - len(then.lstrip()) == len(first) - len(first.lstrip()) + 2, "and so on the screen"
 
     open_screen(house, look, (100, 60))
+    refused = house.run("task", "feedback", typed, "--rating", "4", check=False)
+    assert refused.returncode == 2 and "give feedback on its steps" in refused.stderr
     listed = {row["name"]: row for row in house.json("template", "list")}
     assert listed["each"]["kind"] == "steps" and "  do\n" in house.run("template", "show", "each").stdout
 

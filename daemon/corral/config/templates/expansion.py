@@ -21,7 +21,7 @@ from corral.errors import ConfigInvalid
 _MERGED = ("limits", "agent_requirements", "loop")
 _BY_THE_TEMPLATE = ("command", "prompt")
 _BY_ITS_STEPS = ("loop", "agent", "runner", "agents", "combine", "claims", "agent_requirements")
-_OF_EACH_STEP = ("timeout_s", "limits", "max_retries")
+_OF_EACH_STEP = ("timeout_s", "limits", "max_retries", "feedback")
 """Fields of a submission that are for the steps of its template, each."""
 _OF_ALL = ("priority", "target", "thread_id", "submitted_by", "author_name", "author_email")
 """Fields of a submission that are for the whole, and for each step."""

@@ -98,7 +98,10 @@ def give_feedback(conn: Connection, task_id: str, rating: int | None, comment: s
     task = tasks.find(conn, task_id)
     if task["fencing_token"] == 0:
         raise InvalidInput(
-            f"Nobody has worked on task {task['task_id'][:8]} yet.", remedy="Give feedback when it has ended."
+            f"Nobody has worked on task {task['task_id'][:8]} yet.",
+            remedy="Give feedback when it has ended."
+            if task["steps_wanted"] is None
+            else "It does nothing itself: give feedback on its steps, which `corral task detail` shows.",
         )
     runs.give_feedback(conn, {"task_id": task["task_id"], "rating": rating, "comment": text, "given_at": iso(now)})
     agent = runs.last_agent(conn, task["task_id"])

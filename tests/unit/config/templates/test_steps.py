@@ -68,13 +68,19 @@ def test_steps_become_tasks_that_wait_for_those_of_their_own_item_or_for_all(tmp
 
 
 def test_what_a_submission_says_counts_for_each_step_before_the_template(tmp_path: Path) -> None:
-    said = {"priority": 2, "thread_id": "th", "limits": {"max_turns": 1, "max_tokens": None}, "timeout_s": 5}
+    said = {
+        "priority": 2,
+        "thread_id": "th",
+        "limits": {"max_turns": 1, "max_tokens": None},
+        "timeout_s": 5,
+        "feedback": "Good.",
+    }
     task, errors = submit(tmp_path, input_data={"PARTS": "a, c"}, **said, submitted_by="me")
     assert errors == [] and len(task["steps"]) == 7, "a list may be written with commas"
     for step in task["steps"]:
         assert (step["priority"], step["thread_id"], step["timeout_s"], step["submitted_by"]) == (2, "th", 5, "me")
-        assert step["limits"]["max_turns"] == 1
-    assert task["priority"] == 2 and "timeout_s" not in task
+        assert step["limits"]["max_turns"] == 1 and step["feedback"] == "Good."
+    assert task["priority"] == 2 and not {"timeout_s", "feedback"} & set(task)
 
 
 @pytest.mark.req("FR-TMPL-004")
