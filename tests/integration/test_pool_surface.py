@@ -73,7 +73,7 @@ def test_uninstalling_removes_it(house: Coordinated) -> None:
     keep_one(house)
     house.run("uninstall", "--yes")
     assert len(git(house.root, "worktree", "list").splitlines()) == 1
-    assert not (house.root / ".corral").exists()
+    assert [entry.name for entry in (house.root / ".corral").iterdir()] == ["config.yaml.kept"], "no commit has it"
 
 
 def test_a_changed_setting_takes_effect_at_once(house: Coordinated) -> None:

@@ -140,7 +140,7 @@ MUTATIONS = (
         ),
     ),
     *rows(
-        "daemon/corral/cli/project/home.py",
+        "daemon/corral/cli/project/own_files.py",
         (
             "uninstalling deletes task templates that the project changed",
             'return change_of(file, lock.files[path]) == "unchanged"',

@@ -11,9 +11,9 @@ import typer
 
 from corral.cli.guard import commits
 from corral.cli.program.daemon import refuse_own_work, stop_and_wait
-from corral.cli.project import claude_settings, home, init_record, project_copies
+from corral.cli.project import claude_settings, init_record, project_copies
 from corral.cli.project import trust as project_trust
-from corral.cli.project.own_files import give_back
+from corral.cli.project.own_files import clear_home, give_back, is_cleared, kept_at_home
 from corral.cli.terminal.options import Json, argument, here
 from corral.cli.terminal.output import echo, paint, report
 from corral.cli.terminal.person import confirm
@@ -36,7 +36,7 @@ def uninstall(
 ) -> None:
     """Stop the daemon, remove .corral/ and restore .claude/. Saved work and the files that you changed stay."""
     project = find_project(path or here(), initialised=False)
-    if not project.home.is_dir() or home.is_cleared(project):
+    if not project.home.is_dir() or is_cleared(project):
         raise NotFound(f"Corral is not in {project.root}.", remedy="Nothing to do.")
     refuse_links(project.home, project.root)
     refuse_own_work(project)
@@ -70,7 +70,7 @@ def uninstall(
         for file, content in contents.items():
             give_back(file, content)
     project_trust.store().revoke(project.common_dir)
-    kept = home.clear(project, {**kept, **home.kept(project, lock)})
+    kept = clear_home(project, {**kept, **kept_at_home(project, lock)})
     if project.database.parent != project.home:
         shutil.rmtree(project.database.parent, ignore_errors=True)
     notes = ("corral.worktrees", "corral.landed")  # the lock of the worktree list, and the state after the last landing
