@@ -151,6 +151,13 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/work/workflows/results.py",
+        (
+            "a report may have any length",
+            "text if len(text) <= _MOST_OF_ONE else",
+            "text if True else",
+            f"{BOARD}::test_a_step_is_told_a_bounded_part_of_each_report_and_has_all_in_a_file",
+            "",
+        ),
         ("a command gets no results of earlier steps", ", {VARIABLE: str(file)}", ", {}", LANDS, "FR-QUEUE-008"),
     ),
     *rows(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -10,6 +13,8 @@ from corral.errors import Conflict, InvalidInput
 from corral.models.states import MergeState, TaskStatus
 from corral.store.tasks import family
 from corral.work.tasks import combining, followers, tasks, views
+from corral.work.workflows import results
+from corral.work.worktrees.allocation import WorktreeContext
 from tests.unit.work.conftest import START, Board, Row
 from tests.unit.work.tasks.test_dependencies import settle
 
@@ -143,6 +148,21 @@ def test_the_queue_takes_all_of_it_or_nothing(board: Board) -> None:
     assert board.claim() is None
     board.max_size = 4
     submit(board, THREE)
+
+
+def test_a_step_is_told_a_bounded_part_of_each_report_and_has_all_in_a_file(board: Board, tmp_path: Path) -> None:
+    names = [f"s{number}" for number in range(20)]
+    _, steps = submit(board, workflow(*map(step, names), step("last", *names, ignore_dependency_failure=True)))
+    run_next(board, success=False, error_code="broken", retryable=False)
+    for _ in names[1:]:
+        run_next(board, result={"text": "x" * 5000, "turns": 3})
+    place = SimpleNamespace(db=board.db, project=SimpleNamespace(logs_dir=tmp_path / "logs", root=tmp_path))
+    task = board.do(lambda conn: tasks.find(conn, steps["last"]))
+    text, variables = results.told(cast(WorktreeContext, place), task)
+    assert "## s0 (failed)\n\n## s1\n" + "x" * 3999 + "…\n\n## s2\n" in text
+    assert text.endswith("5 more are in the file that CORRAL_RESULTS_FILE names.") and len(text) < 61_000
+    entries = json.loads(Path(variables["CORRAL_RESULTS_FILE"]).read_text())
+    assert [one["step"] for one in entries] == names and entries[1]["result"]["text"] == "x" * 5000
 
 
 def test_what_the_database_refuses_of_it_refuses_all_of_it(board: Board) -> None:
