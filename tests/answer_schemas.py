@@ -36,6 +36,8 @@ def schema_of(value: Any, name: str = "") -> dict[str, Any]:
         return {}
     if name == "commands" and isinstance(value, dict):
         return {"type": "object", "additionalProperties": {"type": "object"}}
+    if name == "kept" and isinstance(value, dict) and all(isinstance(one, str) for one in value.values()):
+        return {"type": "object", "additionalProperties": {"type": "string"}}
     if name in _BY_NAME:
         return {"type": "object", "additionalProperties": {"type": "integer"}}
     if isinstance(value, dict):
