@@ -131,7 +131,7 @@ def test_killing_daemon_and_git_at_any_moment_of_an_allocation_is_repaired(tmp_p
     env = {**os.environ, "PYTHONPATH": str(ROOT / "daemon")}
     seed = random.randrange(1 << 30)
     chance, seen = random.Random(seed), set()
-    for _ in range(25):
+    for _ in range(15):
         process = subprocess.Popen(
             [sys.executable, "-c", ADD, str(repo / ".git"), str(place), sha], env=env, stdout=subprocess.PIPE
         )

@@ -64,7 +64,7 @@ def test_three_things_that_need_a_person_are_seen_at_once_and_settled_with_a_key
         await player.press("escape", "j", "k", "d")  # back from the output to the row
         await player.sees("Needs you  1", "Dismissed")
         await player.press("r")
-        await player.sees("Nothing needs you.", "Last: a session: ended")
+        await player.sees("Nothing needs you.", "Last: ", ": ended")
         await player.until(lambda _: outcome(shop, ids["conflict"]) == "nothing to land")
 
     play(shop, script)

@@ -219,11 +219,13 @@ def test_what_needs_a_person_is_settled_with_the_keys_of_the_terminal_screen(
     # an approval is asked for, on the diff: Escape leaves it, y gives it
     keyboard.press("a")
     sync_api.expect(heading).to_contain_text("Describe how to test")
+    page.wait_for_load_state()  # a key counts once the page's script listens
     keyboard.press("Escape")
     page.wait_for_url("**/merges/*")
     page.goto(home)
     keyboard.press("a")
     sync_api.expect(page.locator(".diff")).to_contain_text("Run pytest -q")
+    page.wait_for_load_state()
     keyboard.press("y")
     sync_api.expect(page.get_by_role("status").filter(has_text="Approved")).to_be_visible()
     eventually(lambda: shop.ask("GET", f"/merges/{held}")["state"] == "landed")
@@ -245,6 +247,7 @@ def test_what_needs_a_person_is_settled_with_the_keys_of_the_terminal_screen(
     assert not _takes(page, "d", "ctrlKey"), "the browser's own keys stay its own"
     keyboard.press("d")
     sync_api.expect(heading).to_contain_text("Rename the header")
+    page.wait_for_load_state()
     keyboard.press("y")
     eventually(lambda: shop.ask("GET", f"/tasks/{ids['conflict']}/detail")["outcome"] == "dismissed")
     page.wait_for_url("**done=dismiss*")  # what it leads to is there: else it comes between the next page and this one

@@ -156,6 +156,7 @@ def test_a_cleanup_counts_the_dead_and_leaves_the_living_alone(house: Coordinate
 
     until = time.monotonic() + 20
     play(house, scene, profile="full")
+    eventually(lambda: house.json("lock", "list") == [])  # of the agent, which has left
     assert house.ask("POST", "/sessions/cleanup") == nothing
     with pytest.raises(InvalidInput):
         house.ask("POST", "/sessions/cleanup", {"stale_threshold_minutes": 0})
