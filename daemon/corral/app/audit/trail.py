@@ -76,6 +76,11 @@ class AuditTrail:
         self._uses: OrderedDict[str, None] = OrderedDict()
         self._lock = threading.Lock()
 
+    @property
+    def waiting(self) -> int:
+        """How many deeds wait to be written."""
+        return len(self._waiting)
+
     def note(
         self,
         at: datetime,

@@ -1,8 +1,8 @@
 """The job that writes the audit: what the edges noted and what the event record says, into the chain, then into its export.
 
-Nobody waits for it. A deed that an edge noted is in memory until the next step, at most :data:`PAUSE_S` seconds later: a daemon
-that is killed loses that much of it, and no event. The place in the event record is stored in the transaction that appends its
-lines, so each event gives one line wherever the daemon dies.
+Nobody waits for it. A deed that an edge noted is in memory until the next step, at most :data:`PAUSE_S` seconds later, unless
+there are more than a thousand a second: a daemon that is killed loses that much of it, and no event. The place in the event
+record is stored in the transaction that appends its lines, so each event gives one line wherever the daemon dies.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ PAUSE_S = 0.25
 """Least time between two steps, seconds."""
 AT_ONCE = 64
 """Lines of one step: the interpreter and the database's writer are free again after a few milliseconds."""
-NEXT = timedelta(milliseconds=10)
+NEXT = timedelta(milliseconds=40)
 """Between two steps while more waits, for the requests that came meanwhile."""
+SOON = timedelta(milliseconds=5)
+"""The same while more than :data:`MANY` deeds wait, which a daemon that is killed would lose."""
+MANY = 5000
 EXPORTED = 200
 """Lines that are appended to the export at once."""
 FAR_BEHIND = 200
@@ -75,7 +78,7 @@ class AuditWriter:
         is_more |= self._append_events()
         if self._again is None or now >= self._again:
             is_more |= self._export(now, only_whole=is_more)
-        return now + NEXT if is_more else self._again
+        return now + (SOON if self._deeds.waiting > MANY else NEXT) if is_more else self._again
 
     def finish(self, now: datetime) -> None:
         """Write what is noted, at the end, when nobody notes any more; events and the export follow with the next start."""

@@ -238,3 +238,13 @@ def test_the_calls_of_a_turn_are_told_once_and_those_that_were_not_named_are_cou
         ("tool.Glob", {}, {"status": "called"}),
         ("tool.left_out", {"count": 2}, {"status": "called"}),
     ]
+
+
+def test_the_more_would_be_lost_the_sooner_it_is_written(world: World) -> None:
+    for number in range(5200):
+        world.note(number)
+    pauses = []
+    while (again := world.job.step(NOW)) is not None:
+        pauses.append(again - NOW)
+    soon, calm = pauses[0], pauses[-1]
+    assert soon < calm < timedelta(milliseconds=100) and pauses.count(soon) == 3
