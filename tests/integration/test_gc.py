@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 
@@ -65,3 +66,11 @@ def test_a_kill_in_the_middle_loses_nothing_and_unlanded_work_goes_only_when_a_p
     house.run("audit", "--verify")
     asked = [line["parameters"] for line in house.json("audit", "--action", "gc") if line["result"]["status"] == "ok"]
     assert {"dry_run": False, "forget": [ref]} in asked
+
+    database = house.root / ".corral" / "corral.db"
+    other = database.with_name(f"{database.name}.before-mine")  # a folder with the name of a copy is nobody's to delete
+    other.mkdir()
+    os.utime(other, (0, 0))
+    failed = house.run("gc", check=False)
+    assert failed.returncode == 1 and f"backups could not be deleted: {other.name}" in failed.stdout
+    assert "Nothing is old enough" not in failed.stdout and other.is_dir()
