@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -73,8 +73,11 @@ def found_in_processes(house: Coordinated, but: set[str]) -> Iterator[tuple[str,
     """Command line and plant of each key in the arguments of the daemon and all that it started."""
     pid = house.daemon_pid()
     assert pid is not None
-    for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
-        words = " ".join(process.cmdline())
+    lines = [psutil.Process(pid).cmdline()]
+    for child in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.Error):  # it has ended
+            lines.append(child.cmdline())
+    for words in map(" ".join, lines):
         yield from ((words[:80], name) for name, key in SECRETS.items() if key in words and name not in but)
 
 
