@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
@@ -199,3 +199,16 @@ def in_a_process(root: Path, items: list[dict[str, Any]], **extra: str) -> subpr
     env = {**os.environ, **extra, "PYTHONPATH": f"{top}{os.pathsep}{top / 'daemon'}"}
     argv = [sys.executable, "-c", code, str(root), json.dumps(items)]
     return subprocess.Popen(argv, cwd=top, env=env, stdout=subprocess.PIPE, text=True)
+
+
+def houses(repo: Path) -> Iterator[Callable[..., House]]:
+    """For a fixture: opens houses with the given settings, of this repository or of another one, and closes them in the end."""
+    opened: list[House] = []
+
+    def open_house(root: Path = repo, **sections: Any) -> House:
+        opened.append(House(root, settings_with(**sections)))
+        return opened[-1]
+
+    yield open_house
+    for one in opened:
+        one.close()

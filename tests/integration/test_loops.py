@@ -16,7 +16,7 @@ from corral.store.tasks import loops as loop_rows
 from corral.work.loops.checkpoints import past_of, start_sha
 from corral.work.tasks import tasks
 from tests.conftest import git
-from tests.integration.supervision import House, settings_with
+from tests.integration.supervision import House, houses
 
 Open = Callable[..., House]
 
@@ -26,15 +26,7 @@ COUNT_UP = "n=$(cat n.txt 2>/dev/null || echo 0); n=$((n + 1)); echo $n > n.txt"
 
 @pytest.fixture
 def house(repo: Path) -> Iterator[Open]:
-    opened: list[House] = []
-
-    def open_house(**sections: Any) -> House:
-        opened.append(House(repo, settings_with(**sections)))
-        return opened[-1]
-
-    yield open_house
-    for one in opened:
-        one.close()
+    yield from houses(repo)
 
 
 def looped(*until: dict[str, Any], **fields: Any) -> dict[str, Any]:

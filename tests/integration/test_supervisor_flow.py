@@ -21,22 +21,14 @@ from corral.runners.worker import Worker
 from corral.store.merges import merges
 from corral.store.tasks import worktrees as worktree_rows
 from tests.conftest import git
-from tests.integration.supervision import House, settings_with, utc_now
+from tests.integration.supervision import House, houses, utc_now
 
 Open = Callable[..., House]
 
 
 @pytest.fixture
 def house(repo: Path) -> Iterator[Open]:
-    opened: list[House] = []
-
-    def open_house(root: Path = repo, **sections: Any) -> House:
-        opened.append(House(root, settings_with(**sections)))
-        return opened[-1]
-
-    yield open_house
-    for one in opened:
-        one.close()
+    yield from houses(repo)
 
 
 def requests(one: House) -> list[dict[str, Any]]:

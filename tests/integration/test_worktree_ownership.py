@@ -21,7 +21,7 @@ from corral.work.worktrees import ownership, residue
 from tests.conftest import commit, git
 from tests.integration import taken_places
 from tests.integration.git.test_git_wrapper import shim
-from tests.integration.supervision import House, settings_with, utc_now
+from tests.integration.supervision import House, houses, utc_now
 from tests.integration.taken_places import Take, state
 
 Open = Callable[..., House]
@@ -31,15 +31,7 @@ EACH = pytest.mark.parametrize("take", taken_places.ALL, ids=lambda take: take._
 
 @pytest.fixture
 def house(repo: Path) -> Iterator[Open]:
-    opened: list[House] = []
-
-    def open_house(root: Path = repo, **sections: Any) -> House:
-        opened.append(House(root, settings_with(**sections)))
-        return opened[-1]
-
-    yield open_house
-    for one in opened:
-        one.close()
+    yield from houses(repo)
 
 
 def create(one: House, name: str = "mine") -> Path:

@@ -17,22 +17,14 @@ from corral.store.schema import worktrees as worktree_table
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees.allocation import begin_reclaim, tidy_branches
 from tests.conftest import commit, git
-from tests.integration.supervision import House, settings_with, utc_now
+from tests.integration.supervision import House, houses, utc_now
 
 Open = Callable[..., House]
 
 
 @pytest.fixture
 def house(repo: Path) -> Iterator[Open]:
-    opened: list[House] = []
-
-    def open_house(**sections: Any) -> House:
-        opened.append(House(repo, settings_with(**sections)))
-        return opened[-1]
-
-    yield open_house
-    for one in opened:
-        one.close()
+    yield from houses(repo)
 
 
 def create(one: House, name: str = "mine", session_id: str | None = None, base: str | None = None) -> dict[str, Any]:
