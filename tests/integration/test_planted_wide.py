@@ -28,7 +28,7 @@ from tests.browsing import Visitor, link
 from tests.collector import collector
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
-from tests.receiver import receiver
+from tests.receiver import Receiver, receiver
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def test_what_is_planted_anywhere_comes_out_nowhere_but_as_content(
         stays = house.submit("Stays", "sleep 600")
         eventually(lambda: house.ask("GET", f"/tasks/{stays}")["status"] == "running")
         processes = eventually(lambda: with_a_worker(dict(of_processes(house))))
-        eventually(lambda: len(letters.received) > 1 and traces.spans())
+        eventually(lambda: news_in(letters) >= {"failed_task", "returned_merge", "agent_failures"} and traces.spans())
         answers = {**http_answers(house), **pages(house, person)}
         answers["/metrics"] = raw(house, "/metrics")
         for words in (
@@ -178,6 +178,14 @@ def test_what_is_planted_anywhere_comes_out_nowhere_but_as_content(
     assert found_in(backup) == DATABASE, "the copy from before an upgrade has what the database has"
     logs = b"".join(data for place, data in files.items() if "/logs/" in place)
     assert logs.count(b"[redacted]***") >= 4, "what programs printed was there"
+
+
+def news_in(letters: Receiver) -> set[str]:
+    """What came at the webhook so far, in however many letters."""
+    bodies = [one.body for one in letters.received]
+    return {need["kind"] for body in bodies for need in body["needs_you"]} | {
+        alert["rule"] for body in bodies for alert in body["alerts"]
+    }
 
 
 def upgrade(database: Path) -> None:
