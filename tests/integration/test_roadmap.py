@@ -161,6 +161,11 @@ def test_a_broken_roadmap_is_named_stops_nothing_else_and_goes_on_when_it_is_men
     eventually(lambda: not needs())
     plan.path.unlink()
     assert "There is no roadmap" in house.json("supervisor", "status")["error"]["message"]
+    assert (
+        "remedy   Write it, or end the supervisor: corral supervisor stop." in house.run("supervisor", "status").stdout
+    )
+    (lost,) = eventually(lambda: [one for one in house.json("status")["needs_you"] if one["kind"] == "roadmap_problem"])
+    assert lost["remedy"].startswith("Write it, or end the supervisor")
 
 
 def test_what_is_changed_or_taken_out_before_it_starts_is_not_run(coordinate: Callable[..., Coordinated]) -> None:

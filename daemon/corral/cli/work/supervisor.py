@@ -79,9 +79,17 @@ def _show(answer: dict[str, Any], as_json: bool) -> None:
         echo(f"  next     {one_line(task['id'])}  {one_line(task['title'])}")
     for note in answer["notes"]:
         echo(f"  waits    {one_line(note['id'])} {one_line(note['message'])}")
-    if answer["error"]:
-        echo(f"  error    {one_line(answer['error']['message'])}")
+    if error := answer["error"]:
+        echo(f"  error    {one_line(error['message'])}")
+        _show_remedy(error)
     for problem in answer["problems"]:
         line = f"line {problem['line']}: " if problem["line"] else ""
         task = f"{problem['id']}: " if problem["id"] else ""
         echo(f"  error    {one_line(line + task + problem['message'])}")
+        _show_remedy(problem)
+
+
+def _show_remedy(problem: dict[str, Any]) -> None:
+    """What to type, where correcting the file is not it."""
+    if problem["remedy"]:
+        echo(f"  remedy   {one_line(problem['remedy'])}")

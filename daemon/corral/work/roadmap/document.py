@@ -39,7 +39,7 @@ class Problem:
 
     def to_wire(self) -> Payload:
         """As a status has it."""
-        return {"line": self.line, "id": self.task_id, "message": self.message}
+        return {"line": self.line, "id": self.task_id, "message": self.message, "remedy": self.remedy}
 
 
 @dataclass(frozen=True)

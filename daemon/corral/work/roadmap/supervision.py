@@ -49,6 +49,7 @@ may write it in parts, and a part of it says nothing about the rest."""
 SHOWN_NEXT = 5
 """Tasks that a status names as the next ones."""
 
+_NO_ROADMAP = "Write it, or end the supervisor: corral supervisor stop. Tasks that you submit run without it."
 _LINE = re.compile(r"line (\d+): ")
 
 Rows = dict[str, RoadmapTaskRow]
@@ -218,8 +219,9 @@ class RoadmapSupervision:
         return read_roadmap(data, os.path.relpath(self.path, self._project.root))
 
     def _failure(self, error: OSError | DocumentError, known: Problem | None) -> Problem:
+        remedy = None
         if isinstance(error, FileNotFoundError):
-            message = f"There is no roadmap {self.path}"
+            message, remedy = f"There is no roadmap {self.path}", _NO_ROADMAP
         elif isinstance(error, OSError):
             message = f"{self.path} cannot be read or written: {error.strerror or error}"
         else:
@@ -227,7 +229,7 @@ class RoadmapSupervision:
         if known is None or known.message != message:
             log.warning("roadmap_unusable", message=message)
         line = _LINE.match(str(error))
-        return Problem(message, int(line[1]) if line else None)
+        return Problem(message, int(line[1]) if line else None, remedy=remedy)
 
     def _write(self, changes: sync.Changes, rows: Rows) -> Roadmap:
         """Write statuses where the file still has the former one; what could not be written has no other effect."""
