@@ -140,6 +140,9 @@ def test_a_template_that_does_not_exist_is_refused_and_those_that_do_are_named(
         error = json.loads(refused.stderr)["error"]
         assert refused.returncode == 2 and "there are: add-page, fix" in error["message"], bad
         assert error["remedy"] and error["details"]["errors"][0]["field"] == "template"
+    refused = house.run(*submit, "fix", "--set", "x=1", check=False)
+    assert refused.stderr.count("the template 'fix' has no such parameter") == 1, "said once"
+    assert "Did you mean" not in refused.stderr, "the template exists: its name was not mistyped"
     file = tmp_path / "batch.yaml"
     file.write_text("- {title: one, template: fix}\n- {title: two, template: nix}\n- {template: add-page}\n")
     refused = house.run("task", "batch-submit", "--file", str(file), check=False)

@@ -106,6 +106,16 @@ def test_the_age_of_the_cache_is_a_setting(repo: Path, source: Path, server: Ser
     assert (fetched["from_cache"], fetched["version"]) == (False, "v1.1.0")
 
 
+def test_a_cached_template_with_errors_says_since_when_it_is_kept(repo: Path, source: Path, server: Server) -> None:
+    release(source, None, {".corral/templates/page.yaml": "name: other\n"})
+    init = ("init", "--template", f"git://127.0.0.1:{server.port}/ours", "--version", "main", "--yes")
+    fresh, kept = (Coordinated(repo).run(*init, check=False) for _ in range(2))
+    assert "page.yaml:1: " in fresh.stderr and "--update" not in fresh.stderr
+    assert "This is the copy of 2" in kept.stderr and "`--update` fetches it again" in kept.stderr
+    release(source, None, {".corral/templates/page.yaml": "name: page\nprompt: x\n"})
+    assert Coordinated(repo).run(*init, "--update").returncode == 0
+
+
 @pytest.mark.req("FR-TMPL-001")
 def test_an_unreachable_server_is_tried_three_times(repo: Path, server: Server) -> None:
     server.stop()

@@ -92,7 +92,8 @@ def obtain(project: Project, address: Address, version: str, *, update: bool) ->
     with progress(f"fetching {one_line(address.url)}"):
         obtained = cache(project).obtain(address, version, now(), update=update)
     if address.kind != "shipped":
-        validation.require_valid(obtained.parts, f"{address} {obtained.version.name}")
+        kept_since = obtained.version.fetched_at if obtained.from_cache else None
+        validation.require_valid(obtained.parts, f"{address} {obtained.version.name}", kept_since)
     return obtained
 
 

@@ -129,9 +129,10 @@ def fail(error: CorralError, *, as_json: bool = False, debug: bool = False) -> i
     problems = error.details.get("errors")
     if isinstance(problems, list):
         of_several = error.details.get("submitted", 1) > 1
-        for problem in problems[:_MOST_PROBLEMS]:
-            if isinstance(problem, dict):
-                print(f"  {_problem(problem, of_several=of_several)}", file=sys.stderr)
+        lines = [_problem(problem, of_several=of_several) for problem in problems if isinstance(problem, dict)]
+        if not (len(lines) == 1 and lines[0].rstrip(".") in error.message):
+            for line in lines[:_MOST_PROBLEMS]:
+                print(f"  {line}", file=sys.stderr)
         if len(problems) > _MOST_PROBLEMS:
             print(f"  and {len(problems) - _MOST_PROBLEMS} more; --json shows them all", file=sys.stderr)
     if error.cause:
@@ -152,10 +153,12 @@ _MOST_PROBLEMS = 20
 
 def _problem(problem: dict[str, Any], *, of_several: bool) -> str:
     """One of the errors in what was given, with its place; tasks of a batch are counted from 1."""
+    file, line = problem.get("file"), problem.get("line")
     where = problem.get("field") or problem.get("path") or ""
     what = problem.get("reason") or problem.get("message") or ""
     places = [f"task {problem['index'] + 1}"] if of_several else []
-    return ": ".join([*places, *([one_line(str(where))] if where else []), one_line(str(what))])
+    files = [f"{file}:{line}" if line else file] if file else []
+    return ": ".join(one_line(str(part)) for part in (*places, *files, where, what) if part)
 
 
 _WITHOUT_PAGE = ("CORRAL-ERR-002", "CORRAL-ERR-003", "CORRAL-ERR-004")

@@ -25,7 +25,10 @@ def add_suggestion(error: CorralError, context: Any, given: Mapping[str, Any]) -
         return
     for parameter, value in _values(context, given):
         if repr(value[:80]) in error.message:
-            if names := near(value, _candidates(parameter, context)):
+            candidates = _candidates(parameter, context)
+            if value in dict(candidates):
+                continue  # it exists: the error is about something else of it
+            if names := near(value, candidates):
                 error.remedy = f"{meant(names)} {error.remedy}"
             return
 

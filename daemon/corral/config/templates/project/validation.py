@@ -42,8 +42,11 @@ def findings(parts: Parts) -> list[dict[str, Any]]:
     return found[:MOST_FINDINGS]
 
 
-def require_valid(parts: Parts, name: str) -> None:
+def require_valid(parts: Parts, name: str, kept_since: str | None = None) -> None:
     """Refuse a template with errors.
+
+    Args:
+        kept_since: When the cached copy was fetched; None: it was fetched just now.
 
     Raises:
         ConfigInvalid: ``details["errors"]`` lists them all.
@@ -52,10 +55,11 @@ def require_valid(parts: Parts, name: str) -> None:
     if not errors:
         return
     count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+    again = f" This is the copy of {kept_since}: `--update` fetches it again." if kept_since else ""
     raise ConfigInvalid(
         f"The template {name} has {count}.",
-        cause="\n".join(as_line(error) for error in errors),
-        remedy="Nothing was installed. Name another version, or have the template corrected (`corral template validate FOLDER`).",
+        cause="Its files are not what a template has.",
+        remedy=f"Nothing was installed. Name another version, or have it corrected (`corral template validate FOLDER`).{again}",
         details={"errors": errors},
     )
 
