@@ -65,6 +65,7 @@ BAD = {
     "closes its output": Bad("exec >&- 2>&-; sleep 1; echo x > closed.txt", "landed"),
     "leaves a child behind": Bad("sleep 600 & echo x > child.txt", "landed"),
     "deletes its worktree": Bad('rm -rf "$PWD"', "dead", "path_replaced", "it is gone", "run the task again"),
+    "deletes it and fails": Bad('rm -rf "$PWD"; exit 3', "dead", "path_replaced", "exited with 3", "run the task again"),
     "replaces its worktree": Bad(
         'cd / && rm -rf "$OLDPWD" && mkdir "$OLDPWD" && echo mine > "$OLDPWD/mine.txt"',
         "dead", "path_replaced", "a folder of files", "Move it away",

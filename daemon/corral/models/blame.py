@@ -30,6 +30,9 @@ CONVERSATION_LOST = "conversation_lost"
 LIMIT_REACHED = "limit_reached"
 """All workers together used more than a limit allows, and this one was stopped for it."""
 
+BY_ITSELF = frozenset({"command_failed", "api_error", "crashed", "failed"})
+"""Ends that a worker came to by itself, perhaps because its worktree was no longer there."""
+
 BLAME: Mapping[str, Blame] = MappingProxyType(
     {
         # Ends of a worker.

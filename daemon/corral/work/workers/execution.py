@@ -18,9 +18,9 @@ from corral.config.roster import Roster
 from corral.config.trust import not_trusted
 from corral.coordination.mail import agent_mailboxes
 from corral.coordination.sessions import registry as session_registry
-from corral.errors import CorralError, LeaseLost
+from corral.errors import CorralError, LeaseLost, PathReplaced
 from corral.models.awake import AwakeClock
-from corral.models.blame import DISK_FULL, Blame, blame_of, blame_of_error
+from corral.models.blame import BY_ITSELF, DISK_FULL, Blame, blame_of, blame_of_error
 from corral.models.crash import crash_point
 from corral.models.events import EventKind
 from corral.models.instants import iso
@@ -190,20 +190,7 @@ def finish(site: AttemptContext, started: Started, finished: Finished, usage: Pa
         usage: The usage of this attempt.
     """
     task, worktree = started.task, started.worktree
-    ending: Ending | None = None
-    if not finished.success:
-        ending = Ending(
-            False,
-            finished.error_code or "failed",
-            finished.error_message,
-            finished.retryable,
-            finished.result,
-            usage,
-            is_fault=blame_of(finished.error_code) is Blame.MACHINE,
-        )
-        if ending.retryable and is_full(Path(worktree["path"])):
-            text = f"The volume of {worktree['path']} is full. {finished.error_message}"
-            ending = replace(ending, error_code=DISK_FULL, error_message=text, is_fault=True)
+    ending = None if finished.success else _failed(site, worktree, finished, usage)
     if ending is None or (started.is_loop and _is_iteration(ending)):
         try:
             ending = _closed_iteration(site, started, finished, usage) if started.is_loop else None
@@ -212,6 +199,23 @@ def finish(site: AttemptContext, started: Started, finished: Finished, usage: Pa
         except (CorralError, OSError) as error:
             ending = _failure(site, error, usage)
     conclude(site, task, worktree, ending)
+
+
+def _failed(site: AttemptContext, worktree: WorktreeRow, finished: Finished, usage: Payload) -> Ending:
+    """How a worker failed: by its own account, or because of what became of its disk or its worktree meanwhile."""
+    code, message = finished.error_code or "failed", finished.error_message
+    is_fault = blame_of(finished.error_code) is Blame.MACHINE
+    ending = Ending(False, code, message, finished.retryable, finished.result, usage, is_fault=is_fault)
+    if ending.retryable and is_full(Path(worktree["path"])):
+        text = f"The volume of {worktree['path']} is full. {message}"
+        return replace(ending, error_code=DISK_FULL, error_message=text, is_fault=True)
+    if code in BY_ITSELF:
+        try:
+            ownership.prove(site.grounds, worktree)
+        except PathReplaced as error:
+            why = _failure(site, error, usage)
+            return replace(why, error_message=f"{message} {why.error_message}", result=finished.result)
+    return ending
 
 
 def _is_iteration(ending: Ending) -> bool:
