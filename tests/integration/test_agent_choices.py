@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import corral
 from corral.errors import Conflict, CorralError, InvalidInput, LockHeld
 from corral.work.agents.choosing import is_in_share
 from tests.conftest import git
@@ -171,9 +176,31 @@ def test_a_rollout_stops_if_the_definition_is_edited_and_says_so(house: Coordina
         assert house.run("agent", "rollout", "scribe", "--to", "1.0.0", "--share", bad, check=False).returncode == 2
 
 
-@pytest.mark.req("FR-META-004")
-def test_going_back_does_not_write_over_a_file_that_somebody_holds(house: Coordinated) -> None:
+@pytest.mark.req("FR-META-004", "X4")
+def test_going_back_does_not_write_over_a_file_that_somebody_holds_and_no_agent_chooses_a_version(
+    house: Coordinated,
+) -> None:
     two_versions(house)
+    file = house.root / ".claude/agents/scribe.md"
+    text = file.read_text()
+    words = {
+        "rollback scribe 1.0.0": "rollback scribe 1.0.0",
+        "rollout scribe --to 1.0.0 --share 20%": "rollout scribe --to 1.0.0 --share 20%",
+        "pin scribe 1.0.0": "pin scribe 1.0.0",
+        "improve scribe --deploy --yes": "improve scribe --deploy",
+        "improve scribe --deploy-if-better --yes": "improve scribe --deploy-if-better",
+    }
+    source = Path(corral.__file__).parent.parent
+    program = shlex.join(["env", f"PYTHONPATH={source}", sys.executable, "-m", "corral", "-C", str(house.root)])
+    task = house.submit("Deploys", "; ".join(f"{program} agent {line} --json" for line in words))
+    assert ended(house, task)["status"] == "dead"
+    said = house.run("task", "logs", task).stdout
+    errors = [json.loads(line)["error"] for line in said.splitlines() if line.startswith("{")]
+    assert [one["code"] for one in errors] == ["CORRAL-ERR-011"] * len(words), said
+    for error, typed in zip(errors, words.values(), strict=True):
+        assert "needs a person" in error["message"] and "CORRAL_TASK_ID is set" in error["cause"]
+        assert error["remedy"] == f"Run it in a terminal of your own: corral agent {typed}"
+    assert file.read_text() == text and house.ask("GET", "/agent-choices") == []
     session = house.ask("POST", "/sessions", {"agent_type": "test", "cwd": str(house.root)})["session_id"]
     body = {"session_id": session, "paths": [".claude/agents/scribe.md"], "ttl_s": 600}
     house.ask("POST", "/locks/acquire", body)

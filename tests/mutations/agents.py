@@ -13,6 +13,7 @@ LIMITS = "integration/test_limits.py::test_each_limit_that_is_configured_is_enfo
 RECORD = "integration/test_agent_record.py"
 IMPROVED = "integration/test_agent_improvements.py"
 CHOICES = "integration/test_agent_choices.py"
+CHOOSES = f"{CHOICES}::test_going_back_does_not_write_over_a_file_that_somebody_holds_and_no_agent_chooses_a_version"
 JUDGING = "unit/work/agents/test_judging.py"
 IMPROVING = "unit/work/agents/test_improving.py"
 ROLLOUTS = "unit/work/agents/test_rollouts.py"
@@ -22,6 +23,16 @@ FIGURES = f"{RECORD}::test_the_record_tells_versions_and_types_apart_and_counts_
 CAPABLE = "unit/work/tasks/test_agents.py::test_a_task_goes_to_the_kind_of_agent_that_advertises_what_it_requires"
 
 MUTATIONS = (
+    *rows(
+        "daemon/corral/cli/agents/choices.py",
+        ("an agent may pin a version", '    refuse_agents("Choosing', '    ("Choosing', CHOOSES, "X4"),
+        ("an agent may roll out a version", '    refuse_agents("Rolling', '    ("Rolling', CHOOSES, "X4"),
+        ("an agent may deploy a version", "    if deploy or deploy_if_better:", "    if False:", CHOOSES, "X4"),
+    ),
+    *rows(
+        "daemon/corral/cli/agents/versions.py",
+        ("an agent may roll a definition back", '    refuse_agents("Deploying', '    ("Deploying', CHOOSES, "X4"),
+    ),
     *rows(
         "daemon/corral/work/tasks/shared_state.py",
         ("a follower shares nothing with its leader", "return [mine, *family.ancestors(conn, mine)][-1]", "return mine", "integration/mcp/test_state.py::test_a_leader_and_its_follower_share_values_without_naming_a_task", "FR-SWARM-007"),
@@ -170,7 +181,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/app/agents/definitions.py",
-        ("a rollback writes over a held file", "    _refuse_locked(services, path)\n", "", f"{CHOICES}::test_going_back_does_not_write_over_a_file_that_somebody_holds", "FR-META-004"),
+        ("a rollback writes over a held file", "    _refuse_locked(services, path)\n", "", CHOOSES, "FR-META-004"),
     ),
     *rows(
         "daemon/corral/work/agents/record.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from corral.cli.program.settings_file import load_settings
 from corral.cli.terminal.context import project
 from corral.cli.terminal.options import Json, argument, client, content, option
 from corral.cli.terminal.output import echo, emit, facts, paint, report
-from corral.cli.terminal.person import confirm, is_terminal
+from corral.cli.terminal.person import confirm, is_terminal, refuse_agents
 from corral.cli.terminal.tables import Column, table
 from corral.client.connection import segment
 from corral.errors import InvalidInput
@@ -37,6 +38,7 @@ def pin(
     """
     if (version is None) is not unpin:
         raise InvalidInput("Give a version, or --unpin.", remedy=f"corral agent versions {name}")
+    refuse_agents("Choosing the version of an agent", f"corral agent pin {shlex.quote(name)} {version or '--unpin'}")
     path = f"/agents/{segment(name)}/pin"
     answer = client().request("DELETE", path) if unpin else client().request("POST", path, {"version": version})
     done = (
@@ -79,6 +81,8 @@ def rollout(
             "A rollout needs --to and --share.", remedy=f"corral agent rollout {name} --to V --share 20%"
         )
     body = {"version": to, "share": _part(share)}
+    typed = shlex.join(["corral", "agent", "rollout", name, "--to", to, "--share", share])
+    refuse_agents("Rolling out a version of an agent", typed)
     _show(client().request("POST", f"/agents/{segment(name)}/rollout", body), as_json=as_json)
 
 
@@ -105,6 +109,9 @@ def improve(
     """
     if sum((status, resume, deploy)) > 1 or ((status or resume or deploy) and (feedback or deploy_if_better)):
         raise InvalidInput("Give one of --status, --resume and --deploy, or --feedback and --deploy-if-better.")
+    if deploy or deploy_if_better:
+        flag = "--deploy" if deploy else "--deploy-if-better"
+        refuse_agents("Deploying a version of an agent", f"corral agent improve {shlex.quote(name)} {flag}")
     path = f"/agents/{segment(name)}/improvement"
     if deploy:
         _deploy(client().request("GET", path), yes=yes, as_json=as_json)

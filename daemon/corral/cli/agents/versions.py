@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Any
 
 import typer
 
 from corral.cli.terminal.options import Json, argument, client
 from corral.cli.terminal.output import echo, emit, facts, paint, report
+from corral.cli.terminal.person import refuse_agents
 from corral.cli.terminal.tables import Column, age, table
 from corral.cli.work.diff_view import show_patch
 from corral.client.connection import segment
@@ -63,6 +65,7 @@ def rollback(
     Refused while the file has text that is in no commit and in no version. A running attempt goes on with the version that it
     began with.
     """
+    refuse_agents("Deploying a version of an agent", shlex.join(["corral", "agent", "rollback", name, version]))
     answer = client().request("POST", f"/agents/{segment(name)}/rollback", {"version": version})
     file = one_line(answer["file"])
     done = f"{file} is version {answer['version']} again; look at it with git diff, and commit it."
