@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
+from corral.app.audit import reading, trail
 from corral.server.upkeep.collection import Collection
 from corral.store import events
 from corral.store import schema as tables
+from corral.store import schema_coordination as talk
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
+from tests.conftest import git
 from tests.faults.test_disk_and_database import filled
 from tests.integration.test_retention import LARGE, LATER, THEN, World
 
@@ -39,6 +45,72 @@ def small_disk(repo: Path) -> Iterator[World]:
         world.db.close()
     finally:
         subprocess.run(["umount", "--lazy", str(home)], check=True)
+
+
+AFTER = datetime.now(timezone.utc) + timedelta(days=400)
+POINTS = ("messages", "audit", "pages", "salvage", "loops")
+ROUND = "import sys; from tests.faults.test_retention_faults import a_round; a_round(sys.argv[1])"
+
+
+@pytest.fixture
+def full(repo: Path) -> World:
+    """A world with old rows and refs of each kind, and with what must stay; its database is closed."""
+    home = repo / ".corral"
+    home.mkdir(exist_ok=True)
+    (home / ".gitignore").write_text("*\n")
+    open_schema(home / "corral.db")
+    world = World(Database(home / "corral.db"), repo)
+    world.session("sender", ended=None)
+    world.session("reader", ended=None)
+    for number in range(30):
+        world.session(f"over{number}")
+        world.message(f"brought {number}", "reader", injected_at=THEN)
+    world.message("unread", "reader")
+    world.task("open", is_open=True)
+    world.event("task.submitted", task_id="open")
+    deed = trail.Deed(THEN, "task.cancel", None, "me", None, {}, {})
+    world.db.write(lambda conn: trail.append(conn, [trail.draft(deed, {}) for _ in range(300)]))
+    world.db.write(lambda conn: [events.record(conn, THEN, LARGE) for _ in range(5000)])
+    head = git(world.root, "rev-parse", "HEAD")
+    tree = git(world.root, "write-tree", GIT_INDEX_FILE=str(world.root / ".git" / "other-index"))
+    alone = git(world.root, "commit-tree", tree, "-p", head, "-m", "nothing else has it")
+    for name, sha in (("held/1", head), ("held/2", head), ("alone/1", alone)):
+        git(world.root, "update-ref", f"refs/corral/salvage/{name}", sha)
+    for which in ("1", "2"):
+        git(world.root, "update-ref", f"refs/corral/loops/gone/{which}", head)
+    world.db.close()
+    return world
+
+
+def a_round(root: str) -> None:
+    """A round, in a process of its own."""
+    world = World(Database(Path(root) / ".corral" / "corral.db"), Path(root))
+    world.job.round(AFTER)
+
+
+@pytest.mark.req("NFR-COMP-003")
+def test_wherever_it_is_killed_the_next_start_goes_on_and_what_must_stay_is_there(full: World) -> None:
+    for point in POINTS:
+        killed = subprocess.run(
+            [sys.executable, "-c", ROUND, str(full.root)],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "CORRAL_CRASH_AT": f"retention.{point}"},
+            capture_output=True,
+            text=True,
+        )
+        assert killed.returncode == -signal.SIGKILL, (point, killed.stderr)
+        with closing(sqlite3.connect(full.db.path)) as raw:
+            assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)], point
+    again = World(Database(full.db.path), full.root)
+    done = again.round(AFTER)
+    assert not done.problems and not done.more, done
+    assert again.all(tables.events.c.kind) == {"task.submitted"} and again.all(talk.messages.c.subject) == {"unread"}
+    assert again.all(tables.agent_sessions.c.session_id) == {"sender", "reader"}
+    verdict = reading.verify(again.db.read)
+    assert (verdict["valid"], verdict["removed_until"]) == (True, 300)
+    left = git(full.root, "for-each-ref", "--format=%(refname)", "refs/corral/salvage", "refs/corral/loops")
+    assert left == "refs/corral/salvage/alone/1", "saved work that nothing else has stays"
+    again.db.close()
 
 
 @pytest.mark.req("NFR-COMP-003")

@@ -103,6 +103,8 @@ def test_what_happened_is_in_the_log(coordinate: Callable[..., Coordinated]) -> 
 
     assert by("session_started", "one")["component"] == "sessions"
     assert by("session_ended", "one")["data"]["reason"] == "other"
+    name = by("session_started", "one")["data"]["agent_name"]
+    assert by("session_ended", "one")["message"] == f"Session {name} ended: other"
     assert by("lock_acquired", "one")["data"]["paths"] == ["src/a.py"]
     assert by("lock_released", "two")["message"] == "Lock docs/x.md released."
     assert "src/a.py" in by("edit_denied", "two")["message"]

@@ -59,7 +59,7 @@ class World:
         repo = open_repository(self.root / ".git")
         self.job = Retention(self.db, repo, project, lambda: self.ages, self.faults, pause=self.pauses.append)
         self.logs = project.logs_dir
-        self.logs.mkdir(parents=True)
+        self.logs.mkdir(parents=True, exist_ok=True)
 
     def round(self, now: datetime = LATER) -> Round:
         return self.job.round(now)

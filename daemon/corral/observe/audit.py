@@ -17,6 +17,8 @@ from corral.observe.redaction import may_hold_secret
 
 FIRST_HASH = "0" * 64
 """The first line carries this as the hash of the one before."""
+BEGUN_AGAIN = "audit.begun_again"
+"""The action of a line that stands where the record of the newest line was removed."""
 MOST_TEXT = 4000
 """Maximum length of the JSON text of a line's parameters, and of its result, characters."""
 SHORT = 500
@@ -98,6 +100,8 @@ class Check:
             yield f"{_lines(self.seq + 1, line['seq'] - 1)} removed before it"
         elif line["previous_hash"] != self.hash:
             yield "it does not follow the line before it: one of the two was changed or inserted"
+        if line["action"] == BEGUN_AGAIN:
+            yield "lines before it, or the record of the newest one, were removed"
         if digest(line) != line["hash"]:
             yield "changed: its hash is not that of its content"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from corral.models.events import EventKind
@@ -77,20 +78,23 @@ def component(event: Row) -> str:
     return COMPONENTS.get(noun, noun)
 
 
-def fields(event: Row) -> Row:
+def fields(event: Row, names: Mapping[str, str] = MappingProxyType({})) -> Row:
     """The further fields of the line: timestamp, sentence, ids and the event's data.
+
+    Args:
+        names: The names of sessions, by their ids.
 
     Secrets are removed from the data before it is cut to size; ``event_id`` identifies the full event.
     """
     ids = {name: event[name] for name in ("task_id", "session_id", "merge_id") if event[name] is not None}
     data = {"data": MOST.value(event["data"])} if event["data"] else {}
-    return {"timestamp": event["at"], "message": sentence(event), "event_id": event["event_id"], **ids, **data}
+    return {"timestamp": event["at"], "message": sentence(event, names), "event_id": event["event_id"], **ids, **data}
 
 
-def sentence(event: Row) -> str:
+def sentence(event: Row, names: Mapping[str, str] = MappingProxyType({})) -> str:
     """A sentence for people: what happened to what, and the reason. ``Task 0b6ff4a2 retried: exit_status: …``."""
     verb = str(event["kind"]).partition(".")[2].replace("_", " ")
-    subject = " ".join(part for part in (_noun(event).capitalize(), _name(event)) if part)
+    subject = " ".join(part for part in (_noun(event).capitalize(), _name(event, names)) if part)
     cause = _cause(event["data"])
     return f"{subject} {verb}: {cause}" if cause else f"{subject} {verb}."
 
@@ -99,11 +103,11 @@ def _noun(event: Row) -> str:
     return str(event["kind"]).partition(".")[0]
 
 
-def _name(event: Row) -> str:
+def _name(event: Row, names: Mapping[str, str]) -> str:
     """The name of the event's subject, as on the command line."""
     data, noun = event["data"], _noun(event)
     key = {"session": "agent_name", "target": "target", "alert": "rule"}.get(noun, "")
-    named = data.get(key)
+    named = data.get(key) or (names.get(str(event["session_id"])) if noun == "session" else None)
     if named is None:
         own_id = event.get(f"{noun}_id")
         named = str(own_id)[:SHORT_ID] if own_id else _paths(data)

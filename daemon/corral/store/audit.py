@@ -11,7 +11,11 @@ from corral.store.engine.fetch import fetch_all
 from corral.store.engine.prepared import Prepared
 from corral.store.rows.records import AuditEnds, AuditEndsRow, AuditRow, SessionWork
 from corral.store.schema import agent_sessions
+from corral.store.schema_coordination import event_cursors
 from corral.store.schema_project import audit_chain, audit_lines
+
+READER = "audit"
+"""Reads the event record; it has a place there from the first event that became a line."""
 
 _ITS = audit_lines.c
 _ENDS = Prepared[AuditEndsRow](select(audit_chain))
@@ -31,12 +35,26 @@ def ends(conn: Connection) -> AuditEnds | None:
     return _ENDS.first(conn, {})
 
 
+def newest(conn: Connection) -> tuple[int, str] | None:
+    """The number and the hash of the newest line that there is, whatever the record of the chain says."""
+    row = conn.execute(select(_ITS.seq, _ITS.hash).order_by(_ITS.seq.desc()).limit(1)).first()
+    return (int(row.seq), str(row.hash)) if row else None
+
+
+def is_lost(conn: Connection) -> bool:
+    """Whether lines were written although both ends of the chain are gone: lines are left, or events were written as lines."""
+    if ends(conn) is not None:
+        return False
+    written = conn.execute(select(event_cursors.c.reader).where(event_cursors.c.reader == READER)).first()
+    return written is not None or newest(conn) is not None
+
+
 def append(conn: Connection, lines: Sequence[AuditRow]) -> None:
     """Append lines, of which the first follows the newest one there is; both in the caller's transaction."""
     last = lines[-1]
     newest = {"last_seq": last["seq"], "last_hash": last["hash"]}
     if _MOVE_END.change(conn, newest) == 0:
-        first = lines[0]
+        first = next(iter(oldest(conn, 1)), lines[0])
         began = {"removed_seq": first["seq"] - 1, "removed_hash": first["previous_hash"]}
         conn.execute(insert(audit_chain).values(id=1, **began, **newest))
     _APPEND.each_of(conn, lines)

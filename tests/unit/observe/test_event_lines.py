@@ -36,6 +36,12 @@ def test_the_sentence_says_what_happened_to_what_and_why(given: dict[str, Any], 
     assert event_lines.sentence(given) == sentence
 
 
+def test_a_session_is_told_by_its_name_where_one_is_known() -> None:
+    ended = event("session.ended", {"reason": "other"}, session_id="0123456789")
+    assert event_lines.sentence(ended, {"0123456789": "GladFalcon"}) == "Session GladFalcon ended: other"
+    assert event_lines.sentence(ended) == "Session 01234567 ended: other"
+
+
 def test_a_line_holds_a_bounded_part_of_an_event() -> None:
     deep: dict[str, Any] = {}
     inner = deep

@@ -18,6 +18,7 @@ from corral.store.sessions import sessions as session_rows
 
 PAGE = 2000
 """Lines that a verification reads in one transaction."""
+LOST = "the record of the newest line was removed: which lines there were cannot be told"
 
 
 def wire(row: AuditRow) -> Payload:
@@ -89,7 +90,9 @@ def verify(read: Callable[[Callable[[Connection], Any]], Any]) -> Payload:
     """
     ends = read(audit_rows.ends)
     if ends is None:
-        return {"valid": True, "lines": 0, "first_seq": 0, "last_seq": 0, "removed_until": 0, "problems": []}
+        problems = [{"seq": 0, "problem": LOST}] if read(audit_rows.is_lost) else []
+        empty = {"lines": 0, "first_seq": 0, "last_seq": 0, "removed_until": 0}
+        return {"valid": not problems, **empty, "problems": problems}
     check, until = Check(ends["removed_seq"], ends["removed_hash"]), ends["last_seq"]
     at = -1
     while True:

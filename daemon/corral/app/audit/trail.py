@@ -13,8 +13,8 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.models.events import EventKind
-from corral.models.instants import iso
-from corral.observe.audit import FIRST_HASH, chained, json_text
+from corral.models.instants import iso, parse
+from corral.observe.audit import BEGUN_AGAIN, FIRST_HASH, chained, json_text
 from corral.store import audit as audit_rows
 from corral.store.rows.records import AuditDraft, AuditRow, EventRow, SessionWork
 
@@ -185,6 +185,12 @@ def remove_before(conn: Connection, before: datetime, now: datetime, limit: int)
     return 0 if last is None else audit_rows.remove_until(conn, last["seq"], last["hash"], iso(now))
 
 
+def _begun_again(drafts: Sequence[AuditDraft]) -> list[AuditDraft]:
+    """The line that tells of a chain whose ends somebody removed, before the next lines."""
+    deeds = [Deed(parse(one["at"]), BEGUN_AGAIN, None, SYSTEM, None, {}, {"status": FAILED}) for one in drafts[:1]]
+    return [draft(deed, {}) for deed in deeds]
+
+
 def append(conn: Connection, drafts: Iterable[AuditDraft]) -> int:
     """Append lines to the chain, in the caller's transaction.
 
@@ -192,7 +198,11 @@ def append(conn: Connection, drafts: Iterable[AuditDraft]) -> int:
         How many.
     """
     ends = audit_rows.ends(conn)
-    last_seq, last_hash = (ends["last_seq"], ends["last_hash"]) if ends else (0, FIRST_HASH)
+    if ends is not None:
+        last_seq, last_hash = ends["last_seq"], ends["last_hash"]
+    else:
+        last_seq, last_hash = audit_rows.newest(conn) or (0, FIRST_HASH)
+        drafts = [*_begun_again(drafts := list(drafts)), *drafts] if audit_rows.is_lost(conn) else drafts
     lines: list[Any] = list(chained(drafts, last_seq, last_hash))
     if lines:
         rows: list[AuditRow] = lines

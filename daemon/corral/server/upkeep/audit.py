@@ -44,7 +44,6 @@ AGAIN = timedelta(seconds=5)
 """Until the next try to write the export after one that failed."""
 FILE = Path("analytics") / "audit.jsonl"
 """The export, in the folder of the exports."""
-_READER = "audit"
 _NEWS = events.others_than(trail.REPEATED)
 
 log = logger("audit")
@@ -102,7 +101,7 @@ class AuditWriter:
     def _append_events(self) -> bool:
         """Append the next page of events; returns whether there may be more."""
         if self._position is None:
-            self._position = self._stored = self._db.read(lambda conn: events.position(conn, _READER)) or 0
+            self._position = self._stored = self._db.read(lambda conn: events.position(conn, audit_rows.READER)) or 0
         given = {"after": self._position, "most": AT_ONCE}
         newest, page = self._db.read(lambda conn: (events.newest(conn), _NEWS.all(conn, given)))
         is_more = len(page) == AT_ONCE
@@ -120,7 +119,7 @@ class AuditWriter:
 
         def write(conn: Connection) -> None:
             trail.append(conn, drafts)
-            events.move_position(conn, _READER, last)
+            events.move_position(conn, audit_rows.READER, last)
 
         self._db.write(write)
         crash_point("audit.appended")

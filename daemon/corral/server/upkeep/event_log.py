@@ -8,6 +8,7 @@ daemon that is killed in between writes those of one step again, with the same `
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from corral.observe.logs import logger
 from corral.store import events
 from corral.store.protocol import Store
 from corral.store.rows.records import EventRow
+from corral.store.sessions import sessions
 
 PAGE = 100
 """Lines that one step writes at most."""
@@ -52,8 +54,10 @@ class EventLog:
         page = self._db.read(lambda conn: events.listing(conn, after_id=position, limit=PAGE))
         if page:
             self._look_at_size()
+            ids = {event["session_id"] for event in page if event["session_id"]}
+            names = self._db.read(lambda conn: sessions.names_of(conn, ids))
             for event in page:
-                self._write(event)
+                self._write(event, names)
             last = page[-1]["event_id"]
             self._db.write(lambda conn: events.move_position(conn, _READER, last))
             self._position = last
@@ -87,10 +91,10 @@ class EventLog:
             log.warning("log_full", message=message, path=str(self._file))
         self._is_full = is_full
 
-    def _write(self, event: EventRow) -> None:
+    def _write(self, event: EventRow, names: Mapping[str, str]) -> None:
         level = event_lines.level(event)
         if self._is_full and level < logging.WARNING:
             return
         writer = logger(event_lines.component(event))
         if writer.isEnabledFor(level):
-            writer.log(level, str(event["kind"]).replace(".", "_"), **event_lines.fields(event))
+            writer.log(level, str(event["kind"]).replace(".", "_"), **event_lines.fields(event, names))

@@ -220,6 +220,7 @@ class Retention:
         given_back = 0
         while free > spare and given_back < ROWS_A_ROUND and not self.is_stopping():
             took_s, left = self.db.write(partial(_timed, partial(shrink, pages=PAGES_AT_ONCE)))
+            crash_point("retention.pages")
             if left >= free or left == 0:
                 break
             given_back, free = given_back + free - left, left
@@ -274,6 +275,7 @@ class Retention:
             if not forgetting.is_held_elsewhere(self.git, ref, trees):
                 self._unique[ref.name] = ref.sha
             elif refs.delete(self.git, ref.name, ref.sha):
+                crash_point("retention.salvage")
                 forgotten += 1
                 log.info("salvage_forgotten", ref=ref.name, sha=ref.sha)
         done.removed["salvage"] = forgotten
@@ -295,6 +297,7 @@ class Retention:
             if self.is_stopping():
                 return
             removed += refs.delete(self.git, ref.name, ref.sha)
+            crash_point("retention.loops")
         done.removed["loops"] = removed
         done.more |= len(found) > REFS_A_ROUND
 

@@ -122,6 +122,31 @@ def test_a_changed_removed_or_inserted_line_is_named(
     assert all(problem.startswith(words) for (_, problem), (_, words) in zip(told, found, strict=True)), told
 
 
+LOST = "the record of the newest line was removed"
+
+
+@pytest.mark.req("FR-MONITOR-004")
+@pytest.mark.parametrize("removed", ["audit_lines WHERE seq > 3", "audit_lines"])
+def test_lines_that_were_removed_with_the_record_of_the_newest_are_missed(world: World, removed: str) -> None:
+    assert world.verify() == [], "a new database has no lines, and nothing is missing"
+    world.db.write(lambda conn: events.record(conn, NOW, EventKind.WORK_PAUSED({"reason": "r"})))
+    for number in range(1, 6):
+        world.note(number)
+    world.step()
+    world.tamper(f"DELETE FROM {removed}", "DELETE FROM audit_chain")
+    ((seq, problem),) = world.verify()
+    assert (seq, problem.startswith(LOST)) == (0, True), problem
+    world.restart()
+    world.note(6)
+    world.step()
+    assert len(world.verify()) == 1, world.verify()
+    ((_, problem),) = world.verify()
+    assert problem == "lines before it, or the record of the newest one, were removed"
+    world.note(7)
+    world.step()
+    assert len(world.verify()) == 1, "what comes later is not blamed"
+
+
 def test_the_database_refuses_to_change_a_line_or_to_delete_one_that_retention_did_not_count(world: World) -> None:
     for number in range(3):
         world.note(number)
