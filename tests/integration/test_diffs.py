@@ -50,7 +50,7 @@ def test_of_a_conflict_a_failed_task_and_a_lost_commit_what_there_is_is_shown(ho
     git(house.root, "switch", "-q", "main")
     commit(house.root, {"README.md": "main\n", "other.txt": "o\n"})
     merge = house.json("merge", "submit", "side")["merge_id"]
-    failed = house.submit("Fail", "echo half > half.txt; exit 3", "--retries", "0")
+    failed = house.submit("Fail", "echo half > half.txt; printf '\\0' > bin; exit 3", "--retries", "0")
     house.run("wait", "--all", check=False)
     found = house.json("merge", "diff", merge)
     assert found["state"] == "conflict" and [file["path"] for file in found["files"]] == ["README.md"]
@@ -60,6 +60,8 @@ def test_of_a_conflict_a_failed_task_and_a_lost_commit_what_there_is_is_shown(ho
 
     left = eventually(lambda: answer if (answer := house.json("task", "diff", failed))["head_sha"] else None)
     assert "+half" in left["patch"], "what a failed task left is in its salvage"
+    assert "binary files, and of files over 1 MiB, are not shown" in house.run("task", "diff", failed).stdout
+    assert "over 1 MiB" not in house.run("merge", "diff", merge).stdout
 
     head = found["head_sha"]
     git(house.root, "branch", "-q", "-D", "side")

@@ -65,8 +65,12 @@ def test_a_commit_takes_along_no_file_that_another_session_holds_in_the_same_che
     (root / ".corral" / "local.yaml").unlink()
     house.run("daemon", "stop")
     (root / "README.md").write_text("away\n")
-    git(root, "add", "README.md")
-    assert commit(root).returncode == 0 and house.daemon_pid() is None, "without a daemon all pass, and none is started"
+    (root / "odd\tname").write_text("not for a lock\n")
+    git(root, "add", "README.md", "odd\tname")
+    unchecked = commit(root)
+    assert unchecked.returncode == 0 and house.daemon_pid() is None, "without a daemon all pass, and none is started"
+    assert "this commit was not checked: The daemon is not running" in unchecked.stderr
+    assert "corral daemon start" in unchecked.stderr and "that were not checked: 1 (" in unchecked.stderr
 
     assert house.json("guard", "remove") == {"removed": [str(hook)]}
     assert (hook.read_bytes(), hook.stat().st_mode & 0o777) == (HOOK, 0o750)

@@ -14,7 +14,7 @@ import typer
 from corral.cli.guard import hook
 from corral.cli.help import Grouped
 from corral.cli.project.own_files import give_back, replace_file
-from corral.cli.terminal.options import Common, Json, here, session_id
+from corral.cli.terminal.options import Json, here, session_id
 from corral.cli.terminal.output import echo, emit, paint, report
 from corral.cli.terminal.person import confirm, refuse_agents
 from corral.client.connection import Client
@@ -102,8 +102,9 @@ def check(as_json: Json = False) -> None:
         answer = _asked()
     except CorralError as error:  # the commit is nobody's to stop for that
         answer = {"enforcement": "off", "held": []}
-        if Common.verbose:
-            print(f"corral guard: not checked: {error.message}", file=sys.stderr)
+        print(f"corral guard: this commit was not checked: {error.message}", file=sys.stderr)
+        if error.remedy:
+            print(f"  {error.remedy}", file=sys.stderr)
     if as_json:
         emit(answer)
     else:
@@ -119,6 +120,9 @@ def _asked() -> dict[str, Any]:
     staged = checkout.check("diff", "--cached", "--name-only", "--no-renames", "-z", index_file=index).names
     nothing: dict[str, Any] = {"enforcement": "off", "held": []}
     paths = [path for path in staged[:MOST_COMMITTED] if path.isprintable()]
+    if left := len(staged) - len(paths):
+        limits = f"their names have unprintable characters, or there are more than {MOST_COMMITTED:,}"
+        print(f"corral guard: files of this commit that were not checked: {left:,} ({limits})", file=sys.stderr)
     if not paths:
         return nothing
     body = {"checkout": str(checkout.work_tree), "paths": paths, "session_id": session_id()}

@@ -28,6 +28,8 @@ def show_diff(path: str, *, stat: bool, as_json: bool, **query: Any) -> None:
         _show_stat(answer)
     if answer["truncated"]:
         echo(paint("This is not all: the change is larger than shown here.", "yellow"))
+    if any(file["added"] is None for file in answer["files"]):
+        echo(paint("The lines of binary files, and of files over 1 MiB, are not shown or counted.", "dim"))
     if answer["note"] or not answer["files"]:
         echo(answer["note"] or "No changes.")
     elif answer["uncommitted"] and stat:
