@@ -48,7 +48,7 @@ class Desktop:
     def show(self, title: str, text: str) -> None:
         """Begin to show a notification, and return at once."""
         if self._thread is not None and self._thread.is_alive():
-            self._failed("the desktop does not answer", "Look whether a notification service runs.")
+            self._hangs()
             return
         self._thread = threading.Thread(target=self._run, args=(title, text), name="desktop", daemon=True)
         self._thread.start()
@@ -58,10 +58,16 @@ class Desktop:
         fault = self._faults.get(_FAULT)
         return fault.what if fault is not None else None
 
-    def join(self, timeout_s: float) -> None:
-        """Wait until the notification that is being shown is shown."""
+    def outcome(self, timeout_s: float) -> str | None:
+        """Wait until the last notification is shown; returns why it is not, or None. One that still hangs then is not shown."""
         if self._thread is not None:
             self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                self._hangs()
+        return self.problem()
+
+    def _hangs(self) -> None:
+        self._failed("the desktop does not answer", "Look whether a notification service runs.")
 
     def _run(self, title: str, text: str) -> None:
         try:

@@ -27,6 +27,8 @@ PAUSE_S = 2.0
 """Least time between two looks."""
 MOST_WAITING = 100
 """Notifications that wait for the webhook; beyond them the oldest is dropped."""
+DESKTOP_WITHIN_S = 5.0
+"""How long a test notification waits for the desktop."""
 
 log = logger("alerts")
 
@@ -92,7 +94,7 @@ class AlertWatch:
         return None
 
     def test(self, now: datetime) -> Mapping[str, str | None]:
-        """Tell a person that this is a test, at once and on every way that is on.
+        """Tell a person that this is a test, at once, on every way that is on; waits for the desktop, so not for the event loop.
 
         Returns:
             ``delivery_id`` of the webhook, or None if it is off or not approved; ``desktop``: what stands against showing
@@ -102,7 +104,7 @@ class AlertWatch:
         need = Need("test", what, "corral alert test").to_wire()
         to_webhook = self._services.settings.webhook() is not None
         delivery_id = self._send(News({"test": need}, (), ()), now, to_webhook=to_webhook, is_test=True)
-        return {"delivery_id": delivery_id, "desktop": self._desktop.problem()}
+        return {"delivery_id": delivery_id, "desktop": self._desktop.outcome(DESKTOP_WITHIN_S)}
 
     def _send(self, told: News, now: datetime, *, to_webhook: bool, is_test: bool = False) -> str | None:
         delivery_id, project = new_id(), self._services.project.root.name

@@ -35,12 +35,11 @@ def test_it_shows_says_why_it_cannot_and_waits_for_nobody() -> None:
     own = OwnNotifier()
     desktop = Desktop(faults, own)
     desktop.show("shop: something needs you", "main is red")
-    desktop.join(PATIENCE_S)
+    desktop.outcome(PATIENCE_S)
     assert own.shown == [("shop: something needs you", "main is red")] and desktop.problem() is None
     own.error = RuntimeError("no bus, token=sk-ant-0123456789abcdef")
     desktop.show("a", "b")
-    desktop.join(PATIENCE_S)
-    problem = desktop.problem()
+    problem = desktop.outcome(PATIENCE_S)
     assert problem is not None and "no bus" in problem and "sk-ant-0123456789abcdef" not in problem
     assert [need.kind for need in faults.values()] == ["notifications"]
     own.error = None
@@ -48,8 +47,9 @@ def test_it_shows_says_why_it_cannot_and_waits_for_nobody() -> None:
     desktop.show("hangs", "b")
     desktop.show("meanwhile", "b")
     assert "does not answer" in next(iter(faults.values())).what or "no bus" in next(iter(faults.values())).what
+    assert "does not answer" in str(desktop.outcome(0.01)), "what hangs is not called shown"
     own.let_go.set()
-    desktop.join(PATIENCE_S)
+    desktop.outcome(PATIENCE_S)
     assert [title for title, _ in own.shown][1:] == ["hangs"] and faults == {}
 
 
@@ -58,6 +58,6 @@ def test_without_the_library_a_person_is_told_what_to_install(monkeypatch: pytes
     faults: dict[str, Need] = {}
     desktop = Desktop(faults)
     desktop.show("a", "b")
-    desktop.join(PATIENCE_S)
+    desktop.outcome(PATIENCE_S)
     (need,) = faults.values()
     assert "desktop-notifier is not installed" in need.what and "corral[desktop]" in need.remedy
