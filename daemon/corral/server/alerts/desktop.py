@@ -58,6 +58,10 @@ class Desktop:
         fault = self._faults.get(_FAULT)
         return fault.what if fault is not None else None
 
+    def forget(self) -> None:
+        """A person switched it off: that it failed needs nobody any more."""
+        self._faults.pop(_FAULT, None)
+
     def outcome(self, timeout_s: float) -> str | None:
         """Wait until the last notification is shown; returns why it is not, or None. One that still hangs then is not shown."""
         if self._thread is not None:

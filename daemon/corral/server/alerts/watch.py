@@ -75,6 +75,8 @@ class AlertWatch:
         """Tell the news if it is due; returns when it will be, or None if there is none."""
         chosen = self._services.settings().notifications
         url = self._services.settings.webhook()
+        if not chosen.desktop:
+            self._desktop.forget()
         if not chosen.desktop and url is None:
             self._seen = None
             return None

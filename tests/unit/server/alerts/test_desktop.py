@@ -48,6 +48,8 @@ def test_it_shows_says_why_it_cannot_and_waits_for_nobody() -> None:
     desktop.show("meanwhile", "b")
     assert "does not answer" in next(iter(faults.values())).what or "no bus" in next(iter(faults.values())).what
     assert "does not answer" in str(desktop.outcome(0.01)), "what hangs is not called shown"
+    desktop.forget()
+    assert faults == {}, "a desktop that was switched off needs nobody"
     own.let_go.set()
     desktop.outcome(PATIENCE_S)
     assert [title for title, _ in own.shown][1:] == ["hangs"] and faults == {}
