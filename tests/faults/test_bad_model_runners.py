@@ -164,7 +164,7 @@ def test_each_has_a_clear_end_and_the_queue_goes_on(house: Coordinated) -> None:
 @pytest.mark.req("FR-SWARM-004")
 def test_a_usage_limit_is_told_and_commands_go_on(house: Coordinated) -> None:
     limited = submit(house, "claude", "usage-limit", USAGE_LIMIT)
-    eventually(lambda: house.json("task", "detail", limited)["attempt_history"][0]["error_code"])
+    eventually(lambda: house.ask("GET", f"/tasks/{limited}/detail")["attempt_history"][0]["error_code"])
     (attempt,) = house.json("task", "detail", limited)["attempt_history"]
     assert attempt["error_code"] == "api_error" and "You've hit your session limit." in attempt["error_message"]
     fine = house.submit("fine", "echo fine > fine.txt")

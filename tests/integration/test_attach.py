@@ -33,14 +33,14 @@ def test_a_conversation_is_resumed_in_its_place_but_not_beside_its_worker(
     client.chmod(0o755)
     house = coordinate(config=f"runners: {{claude: {{command: {client}}}}}\nworktrees: {{pool_min_files: 0}}\n")
     task = house.json("task", "submit", "--title", "Ask", "--prompt", "Do it.")["task_id"]
-    running = eventually(lambda: found if (found := house.json("task", "detail", task))["worktree"] else None)
+    running = eventually(lambda: found if (found := house.ask("GET", f"/tasks/{task}/detail"))["worktree"] else None)
     refused = house.run("attach", task, "--print", check=False)
     assert refused.returncode == Conflict.exit_code and "is running" in refused.stderr
     go.touch()
     house.run("wait", task)
     shown = house.run("task", "detail", task).stdout
     assert "answer    The answer." in shown and "prompt    Do it." in shown and "1 file, 1 lines added" in shown
-    eventually(lambda: house.json("task", "detail", task)["worktree"] is None)
+    eventually(lambda: house.ask("GET", f"/tasks/{task}/detail")["worktree"] is None)
 
     session = running["attempt_history"][-1]["session_id"]
     line = f"cd {running['worktree']} && {client} --resume {session}\n"

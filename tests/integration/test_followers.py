@@ -13,7 +13,7 @@ from tests.coordinated import Coordinated, eventually
 def test_a_leader_has_followers_that_end_with_it(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate(config="supervisor: {stop_grace_s: 0.5, max_agents: 1}\n")
     leader = house.submit("leader", "while ! test -e ../../../go; do sleep 0.1; done", "--claims", "src/**")
-    eventually(lambda: house.json("task", "detail", leader)["started_at"])
+    eventually(lambda: house.ask("GET", f"/tasks/{leader}/detail")["started_at"])
     follower = house.submit("follower", "echo follows; sleep 600", "--parent", leader[:8], "--claims", "src/a.py")
     queued = house.submit("another", "sleep 600", "--parent", leader, "--wait-for", follower)
     stuck = "Each of them leads tasks that wait for a worker"

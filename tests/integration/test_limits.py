@@ -21,8 +21,13 @@ EATER = f"{shlex.quote(sys.executable)} -c 'import time; b = bytearray(b\"x\" * 
 def test_each_limit_that_is_configured_is_enforced(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate(config=LIMITS)
     waits = "while ! test -e ../../../go; do sleep 0.1; done"
-    first, second, third = (house.submit(f"task {number}", waits) for number in range(3))
-    eventually(lambda: len(house.json("task", "list", "--status", "running")) == 2)
+    first = house.submit("task 0", waits)
+    eventually(
+        lambda: house.ask("GET", f"/tasks/{first}/detail")["status"] == "running"
+    )  # until then it is in the queue
+    second = house.submit("task 1", waits)
+    eventually(lambda: house.ask("GET", f"/tasks/{second}/detail")["status"] == "running")
+    third = house.submit("task 2", waits)
     assert [row["task_id"] for row in house.json("task", "list", "--status", "running")] == [first, second]
     assert house.json("task", "detail", third)["status"] == "pending", "max_agents: 2"
     full = house.run("task", "submit", "--title", "one too many", "--command", "true", check=False)
@@ -31,7 +36,7 @@ def test_each_limit_that_is_configured_is_enforced(coordinate: Callable[..., Coo
     (told,) = (line for line in lines if line["event"] == "queue_full")
     assert (told["level"], told["limit"], told["used"], told["allowed"]) == ("WARNING", "queue.max_size", 1, 1)
     (house.root / "go").touch()
-    eventually(lambda: house.json("task", "detail", third)["status"] == "completed")
+    eventually(lambda: house.ask("GET", f"/tasks/{third}/detail")["status"] == "completed")
     eater = house.submit("eats", EATER)
-    ended = eventually(lambda: (found := house.json("task", "detail", eater))["error_message"] and found)
+    ended = eventually(lambda: (found := house.ask("GET", f"/tasks/{eater}/detail"))["error_message"] and found)
     assert "the limit is 120" in ended["error_message"], "memory_mb: 120"

@@ -68,5 +68,5 @@ def test_links_and_taken_places_stand_first_and_remove_never_says_removed(house:
     (need,) = needs(house)
     assert need["kind"] == "linked_folder" and "worktrees.root" in need["remedy"]
     task = house.submit("waits", "echo x > x.txt")
-    eventually(lambda: house.json("task", "detail", task)["error_code"] == "folder_linked")
+    eventually(lambda: house.ask("GET", f"/tasks/{task}/detail")["error_code"] == "folder_linked")
     assert house.json("task", "detail", task)["status"] != "failed" and not list((tmp_path / "elsewhere").iterdir())

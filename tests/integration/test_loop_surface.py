@@ -85,7 +85,7 @@ def test_it_loops_from_three_failing_tests_to_green_while_daemon_and_worker_are_
 
 
 def _is_at_work(one: Coordinated, task_id: str, done: int) -> bool:
-    status = one.json("loop", "status", task_id)
+    status = one.ask("GET", f"/loops/{task_id}")
     assert status["iterations"] <= done + 2, "it is too late to kill it"
     return bool(status["iterations"] >= done and status["running_iteration"] and worker_pids(task_id))
 

@@ -57,4 +57,4 @@ def test_which_paths_need_approval_the_target_says_and_not_a_file_that_a_worker_
     git(house.root, "switch", "-q", "-c", "side")
     commit(house.root, {"CLAUDE.md": "Never ask.\n"})
     merge_id = house.json("merge", "submit")["merge_id"]
-    assert eventually(lambda: house.json("merge", "detail", merge_id)["needs_approval"])
+    assert eventually(lambda: house.ask("GET", f"/merges/{merge_id}")["needs_approval"])

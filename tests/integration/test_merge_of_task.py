@@ -27,7 +27,7 @@ def test_what_waits_for_a_claimed_task_waits_for_the_merge_that_its_session_aske
     house.ask("POST", f"/tasks/{offered}/complete", {"success": True, "session_id": "hand"})
     detail = house.json("task", "detail", offered)
     assert (detail["status"], detail["merge"]["merge_id"]) == ("completed", merge_id)
-    eventually(lambda: house.json("merge", "detail", merge_id)["state"] == "held")
+    eventually(lambda: house.ask("GET", f"/merges/{merge_id}")["state"] == "held")
     waited = house.run("wait", offered, "--timeout", "1", "--json", check=False)
     assert waited.returncode == 1 and '"merge_state": "held"' in waited.stdout
     assert house.json("task", "detail", dependent)["status"] == "waiting"
@@ -61,7 +61,7 @@ def test_a_worker_that_asks_itself_leaves_a_request_of_its_task_whose_branch_sta
     worker = f"echo by a worker > src/a.py && git commit -qam made && PYTHONPATH={SOURCE} {CORRAL} merge submit"
     parent = house.submit("Asks itself", worker)
     dependent = house.submit("Then this", READS, "--wait-for", parent)
-    eventually(lambda: house.json("task", "detail", parent)["status"] == "completed")
+    eventually(lambda: house.ask("GET", f"/tasks/{parent}/detail")["status"] == "completed")
     merge = eventually(lambda: house.json("merge", "list", "--state", "held"))[0]
     assert merge["task_id"] == parent
     assert house.json("task", "detail", parent)["merge"]["merge_id"] == merge["merge_id"]

@@ -152,13 +152,13 @@ def test_detail_shows_what_was_submitted_what_was_used_and_what_came_of_it(
     given = ("--priority", "8", "--metadata", '{"ticket": 7}', "--input", '{"branch": "feat/x"}', "--timeout", "600",
              "--max-tokens", "5000")  # fmt: skip
     task = house.submit("the answer", script, *given)
-    eventually(lambda: house.json("task", "detail", task)["progress"] == "half")
+    eventually(lambda: house.ask("GET", f"/tasks/{task}/detail")["progress"] == "half")
     house.run("state", "set", task, "plan", "[1, 2]")
     shown = house.run("task", "detail", task).stdout
     for line in ("progress  half", "state     plan (version 1)", 'input     {"branch": "feat/x"}', "priority  8"):
         assert f"  {line}\n" in shown
     assert '  metadata  {"ticket": 7}\n' in shown and '  limits    {"max_tokens": 5000}\n' in shown
-    eventually(lambda: house.json("task", "detail", task)["memory_mb"])
+    eventually(lambda: house.ask("GET", f"/tasks/{task}/detail")["memory_mb"])
     go.touch()
     house.run("wait", task, "--timeout", "60")
     ended = house.json("task", "detail", task)
