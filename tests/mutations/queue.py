@@ -200,7 +200,7 @@ MUTATIONS = (
     *rows(
         "daemon/corral/observe/event_lines.py",
         ("a line of the log does not say what it is about", '**ids, **data}', '**data}', LOGGED, "FR-MONITOR-001"),
-        ("a line of the log does not say what happened", '"message": sentence(event)', '"message": ""', LOGGED, "FR-MONITOR-001"),
+        ("a line of the log does not say what happened", '"message": sentence(event, names)', '"message": ""', LOGGED, "FR-MONITOR-001"),
         ("a failure is no error in the log", 'EventKind.TASK_DEAD: logging.ERROR', 'EventKind.TASK_DEAD: logging.INFO',
          LOGGED, "FR-MONITOR-001"),
         ("every line of the log is of one component", "    return COMPONENTS.get(noun, noun)", '    return "corral"', LOGGED, "FR-MONITOR-001"),
