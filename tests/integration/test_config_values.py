@@ -75,8 +75,14 @@ def test_explain_names_every_source_and_why_it_does_not_count(house: Coordinated
         "value": 8, "source": "CORRAL_LOCKS_TTL_S", "profile": None
     }  # fmt: skip
     assert "The daemon has 8" in house.run("config", "explain", "locks.ttl_s").stdout
-    told = house.run("config", "set", "landing.timeout_s", "5", "--file", "local").stdout
-    assert "landing.timeout_s" in told
+    told = house.run("config", "set", "landing.verify", "[other]", "--file", "local").stdout
+    assert "does not decide this setting: what the target branch has committed wins over every file." in told
+    told = house.run("config", "set", "landing.approve", "always").stdout
+    assert 'in force: "paths"  (default)' in told and "Commit .corral/config.yaml on the target branch" in told
+    commit(house.root, {".corral/config.yaml": (house.root / ".corral" / "config.yaml").read_text()})
+    assert house.json("config", "explain", "landing.approve")["value"] == "always"
+    told = house.run("config", "set", "locks.ttl_s", "9", CORRAL_LOCKS_TTL_S="7").stdout
+    assert "does not decide this setting: the variable CORRAL_LOCKS_TTL_S wins over every file." in told
 
 
 @pytest.mark.req("FR-CONFIG-003")

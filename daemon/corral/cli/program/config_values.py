@@ -136,12 +136,20 @@ def _told(where: Any, key: str, place: Place, changed: bool, as_json: bool) -> N
     answer |= {"source": found["source"], "profile": found["profile"]}
     line = f"{key} in force: {json.dumps(found['value'], ensure_ascii=False)}  ({found['source']})"
     report(answer, line if changed else f"Nothing to change. {line}", as_json=as_json)
-    if changed and not as_json:
-        counts = found["source"] == place.source and found["profile"] == Common.profile
-        if place == Place.TEAM:
-            echo(f"Commit {place.source} to share it.")
-        if not counts and found["source"] != "default":
-            echo(paint(f"{place.source} does not decide this setting: corral config explain {key}", "yellow"))
+    if not changed or as_json:
+        return
+    mine = next(
+        (row for row in found["layers"] if (row["source"], row["profile"]) == (place.source, Common.profile)), None
+    )
+    is_idle = mine is not None and not mine["counts"]
+    if place == Place.TEAM and is_idle and key.startswith("landing."):
+        echo(
+            f"Commit {place.source} on the target branch: of the settings of landing, only what is committed there counts."
+        )
+    elif place == Place.TEAM:
+        echo(f"Commit {place.source} to share it.")
+    if mine is not None and is_idle:
+        echo(paint(f"{place.source} does not decide this setting: {mine['why'].removeprefix('no: ')}.", "yellow"))
 
 
 def explain(key: Key, as_json: Json = False) -> None:

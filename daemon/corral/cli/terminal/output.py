@@ -126,7 +126,7 @@ def fail(error: CorralError, *, as_json: bool = False, debug: bool = False) -> i
         print(_json(error.to_wire(), sys.stderr), file=sys.stderr)
         return error.exit_code
     print(f"{paint('error', 'red', sys.stderr)}: {_indented(error.message, 9)} [{error.code}]", file=sys.stderr)
-    problems = error.details.get("errors")
+    problems, lines = error.details.get("errors"), list[str]()
     if isinstance(problems, list):
         of_several = error.details.get("submitted", 1) > 1
         lines = [_problem(problem, of_several=of_several) for problem in problems if isinstance(problem, dict)]
@@ -135,7 +135,7 @@ def fail(error: CorralError, *, as_json: bool = False, debug: bool = False) -> i
                 print(f"  {line}", file=sys.stderr)
         if len(problems) > _MOST_PROBLEMS:
             print(f"  and {len(problems) - _MOST_PROBLEMS} more; --json shows them all", file=sys.stderr)
-    if error.cause:
+    if error.cause and error.cause.rstrip(".") not in lines:
         print(f"  cause:  {_indented(error.cause, 10)}", file=sys.stderr)
     if error.remedy:
         print(f"  remedy: {_indented(error.remedy, 10)}", file=sys.stderr)
