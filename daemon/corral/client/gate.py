@@ -25,6 +25,8 @@ DEADLINE_S = 4.0
 """Time limit for a hook event, seconds; the client gives up on the bridge after 5 s."""
 SUMMON_EVERY_S = 10.0
 """Minimum time between two starts of a missing daemon, seconds."""
+AGAIN_S = 1.0
+"""The same after a start that succeeded: that daemon ran, and was killed."""
 TOOL_DEADLINE_S = 120.0
 """Time limit for a tool call, seconds: some wait, for example for a lock."""
 AWAKE_S = 20.0
@@ -280,8 +282,10 @@ class Gate:
             from corral.client.connection import Client
 
             assert self._project is not None
-            Client(self._project).ensure_daemon()
+            with contextlib.closing(Client(self._project)) as client:
+                client.ensure_daemon()
             self._no_database = None
+            self._next_summons = time.monotonic() + AGAIN_S
         except DatabaseUnavailable as error:
             self._no_database = error
             self._log(f"starting the daemon: {error!r}")

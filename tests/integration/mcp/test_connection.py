@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from corral.client import wire
+from corral.client import gate, wire
 from corral.config.paths import find_project, find_socket
 from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play
@@ -43,6 +43,18 @@ def test_a_connection_survives_a_restart_of_the_daemon(house: Coordinated) -> No
         assert set(held) == {"src/a.py", "src/b.py"} and len(set(held.values())) == 1
 
     play(house, scene)
+
+
+def test_a_daemon_that_is_killed_soon_after_its_start_is_started_again_at_once(
+    house: Coordinated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "SUMMON_EVERY_S", 3600.0)  # after a start that failed
+    bridge = gate.Gate(find_project(house.root), str(house.root))
+    for number in (1, 2):
+        call = {"jsonrpc": "2.0", "id": number, "method": "tools/list", "params": {}}
+        assert "result" in bridge.forward(call, "core")
+        house.kill_daemon()
+        eventually(lambda: house.daemon_pid() is None)
 
 
 def test_a_call_that_waits_is_over_when_its_connection_is(house: Coordinated) -> None:
