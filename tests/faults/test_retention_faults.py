@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 
 from corral.app.audit import reading, trail
+from corral.models.instants import iso
 from corral.server.upkeep.collection import Collection
 from corral.store import events
 from corral.store import schema as tables
 from corral.store import schema_coordination as talk
+from corral.store import schema_project as project_tables
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from tests.conftest import git
@@ -76,7 +78,13 @@ def full(repo: Path) -> World:
     alone = git(world.root, "commit-tree", tree, "-p", head, "-m", "nothing else has it")
     for name, sha in (("held/1", head), ("held/2", head), ("alone/1", alone)):
         git(world.root, "update-ref", f"refs/corral/salvage/{name}", sha)
-    for which in ("1", "2"):
+    loop = {"task_id": "gone", "title": "gone", "spec": {"until": []}, "counted_from": 0, "created_at": iso(THEN)}
+    world.put(project_tables.loops, **loop)
+    world.put(
+        project_tables.loop_iterations, task_id="gone", iteration=1, attempt=1, session_id="s", base_sha=head, head_sha=head,
+        verdict="converged", is_success=True, record="{}", duration_s=1.0, started_at=iso(THEN), ended_at=iso(THEN),
+    )  # fmt: skip
+    for which in ("1", "best"):
         git(world.root, "update-ref", f"refs/corral/loops/gone/{which}", head)
     world.db.close()
     return world

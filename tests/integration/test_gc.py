@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import closing
 
@@ -61,16 +60,16 @@ def test_a_kill_in_the_middle_loses_nothing_and_unlanded_work_goes_only_when_a_p
     assert refused.returncode != 0 and "Only a person" in refused.stderr
     assert house.run("gc", "--unlanded", check=False).returncode == 2, "there is no terminal to ask"
     assert ref in git(house.root, "for-each-ref")
+    lost = git(house.root, "rev-parse", ref)
     house.run("gc", "--unlanded", "--yes")
     assert ref not in git(house.root, "for-each-ref")
     house.run("audit", "--verify")
     asked = [line["parameters"] for line in house.json("audit", "--action", "gc") if line["result"]["status"] == "ok"]
     assert {"dry_run": False, "forget": [ref]} in asked
 
-    database = house.root / ".corral" / "corral.db"
-    other = database.with_name(f"{database.name}.before-mine")  # a folder with the name of a copy is nobody's to delete
-    other.mkdir()
-    os.utime(other, (0, 0))
+    git(house.root, "update-ref", "refs/heads/other", lost)
+    git(house.root, "update-ref", f"{ref}0", lost)
+    (house.root / ".git" / "packed-refs.lock").touch()  # another git is at work
     failed = house.run("gc", check=False)
-    assert failed.returncode == 1 and f"backups could not be deleted: {other.name}" in failed.stdout
-    assert "Nothing is old enough" not in failed.stdout and other.is_dir()
+    assert failed.returncode == 1 and "salvage could not be deleted: " in failed.stdout, failed.stdout
+    assert "Nothing is old enough" not in failed.stdout and ref in git(house.root, "for-each-ref")

@@ -283,6 +283,8 @@ def test_logs_go_by_age_then_by_size_but_not_those_of_open_work_or_through_links
     large, new = log("merges/m/1.log", 5, 700_000), log("merges/n/1.log", 2, 200_000)
     foreign, setup = log("tasks/done-too/notes.txt", 100), log("worktrees/w.log", 100)
     dry_run, copy = log("verification-dry-run.log", 100), log("../corral.db.before-0001", 100)
+    mine, link = log("../corral.db.before-mine", 100), world.root / ".corral" / "corral.db.before-0002"
+    link.symlink_to(mine)
     (world.logs / "tasks" / "link").symlink_to(outside)
     os.utime(outside / "precious.log", (0, 0))
     plan = Collection(world.job).run(LATER, dry_run=True)
@@ -291,6 +293,7 @@ def test_logs_go_by_age_then_by_size_but_not_those_of_open_work_or_through_links
     assert [file.exists() for file in (old, open_one, large, new, foreign, setup, dry_run, copy)] == [
         False, True, False, True, True, False, False, False,
     ]  # fmt: skip
+    assert mine.exists() and link.is_symlink(), "a copy of a person's own, and a link, are not Corral's"
     assert not old.parent.exists() and (outside / "precious.log").exists()
     (world.logs / "merges").rename(world.logs / "m")
     (world.logs / "merges").symlink_to(world.logs / "m")
@@ -524,10 +527,18 @@ def test_the_refs_of_a_loop_go_once_it_landed_or_its_task_is_gone_and_its_histor
     def held() -> set[str]:
         return set(git(world.root, "for-each-ref", "--format=%(refname:lstrip=3)", "refs/corral/loops/").split())
 
+    alone = git(world.root, "commit-tree", git(world.root, "rev-parse", "HEAD^{tree}"), "-m", "no loop made it")
+    foreign = {"landed/mine": alone, "of-another-database/1": head}  # what only looks like Corral's stays
+    for name, sha in foreign.items():
+        git(world.root, "update-ref", f"refs/corral/loops/{name}", sha)
+
     world.round(THEN + timedelta(days=1))
-    assert held() == {f"{name}/{which}" for name in ("landed", "open", "limits") for which in ("1", "best")}
+    assert held() - set(foreign) == {
+        f"{name}/{which}" for name in ("landed", "open", "limits") for which in ("1", "best")
+    }
     assert world.round().removed["loops"] == 2
-    assert held() == {f"{name}/{which}" for name in ("open", "limits") for which in ("1", "best")}
+    assert held() - set(foreign) == {f"{name}/{which}" for name in ("open", "limits") for which in ("1", "best")}
+    assert held() >= set(foreign)
     assert world.all(project_tables.loop_iterations.c.task_id) == {"landed", "open", "limits", "gone"}
     assert world.all(project_tables.loops.c.task_id) == {"landed", "open", "limits", "gone"}
 

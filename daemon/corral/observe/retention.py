@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ LOG_FOLDERS = ("tasks", "merges", "worktrees")
 """Subfolders of ``logs/``: logs of attempts, verifications and setups."""
 DRY_RUN_LOG = "verification-dry-run.log"
 """The log of the last dry run of the verification, which is nobody's, beside those folders."""
+
+_REVISION = re.compile(r"\d{4}")
 
 
 @dataclass(frozen=True)
@@ -93,12 +96,13 @@ def all_logs(logs_dir: Path) -> list[LogFile]:
 
 
 def backups(database: Path) -> list[LogFile]:
-    """The copies of the database from before upgrades."""
+    """The copies of the database from before upgrades: files with the name of a revision; any other is a person's."""
     found = []
     for path in sorted(database.parent.glob(f"{database.name}.before-*")):
         with contextlib.suppress(FileNotFoundError):
             status = path.lstat()
-            found.append(LogFile(path, status.st_mtime, status.st_size))
+            if stat.S_ISREG(status.st_mode) and _REVISION.fullmatch(path.name.removeprefix(f"{database.name}.before-")):
+                found.append(LogFile(path, status.st_mtime, status.st_size))
     return found
 
 

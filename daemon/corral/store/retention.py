@@ -205,7 +205,7 @@ KINDS: dict[str, Rows] = {
         "the newest of its task, or of a task that is open, dead, landing or waited for", runs.keep,
     ),
     "worktrees": Rows(
-        worktrees, worktrees.c.worktree_id, worktrees.c.removed_at, _old_worktrees, "its branch is asked to land"
+        worktrees, worktrees.c.worktree_id, worktrees.c.removed_at, _old_worktrees, "its branch is there, or asked to land"
     ),
     "sessions": Rows(
         agent_sessions, agent_sessions.c.session_id, agent_sessions.c.ended_at, _old_sessions,

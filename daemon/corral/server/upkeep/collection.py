@@ -88,7 +88,7 @@ class Collection:
         removed: list[Payload] = []
         for kind in retention_rows.KINDS:
             if (before := retention.before(kind, ages, now)) is not None:
-                going, _kept = retention.db.read(partial(retention_rows.counts, kind=kind, before=before))
+                going, _kept = self._counts(kind, before)
                 removed.append({"kind": kind, "count": going})
         if (moment := retention_policy.cutoff(ages, "audit", now)) is not None:
             count = retention.db.read(partial(audit_rows.count_before, at=iso(moment)))
@@ -100,6 +100,16 @@ class Collection:
         removed.append({"kind": "loops", "count": len(retention.old_loops(ages, now))})
         freed = sum(file.size for found in files.values() for file in found)
         return self._report(True, [one for one in removed if one["count"]], now, freed, False, {})
+
+    def _counts(self, kind: str, before: str) -> tuple[int, int]:
+        """How many rows of a kind go, and how many as old ones stay."""
+        db = self._retention.db
+        going, kept = db.read(partial(retention_rows.counts, kind=kind, before=before))
+        if kind != "worktrees" or not going:
+            return going, kept
+        keys = db.read(partial(retention_rows.old, kind=kind, before=before, limit=going))
+        held = going - len(self._retention.without_branch(keys))
+        return going - held, kept + held
 
     def _report(
         self, dry_run: bool, removed: list[Payload], now: datetime, freed: int, more: bool, problems: dict[str, str]
@@ -124,7 +134,7 @@ class Collection:
 
         for kind, rows in retention_rows.KINDS.items():
             if (before := retention.before(kind, ages, now)) is not None:
-                _going, count = retention.db.read(partial(retention_rows.counts, kind=kind, before=before))
+                _going, count = self._counts(kind, before)
                 add(kind, count, rows.kept)
         if (moment := retention_policy.cutoff(ages, "logs", now)) is not None:
             owners = retention.db.read(retention_rows.owners_of_logs)

@@ -186,7 +186,7 @@ class Retention:
         keys = self.db.read(lambda conn: retention_rows.old(conn, kind, before, ROWS_A_ROUND))
         is_more = len(keys) == ROWS_A_ROUND
         if kind == "worktrees" and keys:
-            keys = self._without_branch(keys)
+            keys = self.without_branch(keys)
         removed = 0
         while keys and not self.is_stopping():
             some, keys = keys[: self._batch], keys[self._batch :]
@@ -199,7 +199,7 @@ class Retention:
         done.removed[kind] = removed
         done.more |= is_more and removed > 0  # rows that cannot be deleted now are not tried again at once
 
-    def _without_branch(self, worktree_ids: list[str]) -> list[str]:
+    def without_branch(self, worktree_ids: list[str]) -> list[str]:
         """Those whose branch is gone too: as long as it is there, the row proves that Corral made it."""
         there = {ref.name.removeprefix("refs/heads/") for ref in refs.listing(self.git, "refs/heads/")}
         branches = self.db.read(lambda conn: retention_rows.branches(conn, worktree_ids))
@@ -302,13 +302,21 @@ class Retention:
         done.more |= len(found) > REFS_A_ROUND
 
     def old_loops(self, ages: Ages, now: datetime) -> list[Ref]:
-        """The refs of iterations that may go now: their task is gone, or their loop landed before `salvage_days`."""
-        moment = retention_policy.cutoff(ages, "salvage", now)
-        found = refs.listing(self.git, checkpoints.PREFIX) if moment is not None else []
-        owners = {ref.name.removeprefix(checkpoints.PREFIX).partition("/")[0] for ref in found}
-        before = iso(moment) if moment is not None else ""
-        over = self.db.read(lambda conn: {one for one in owners if loop_rows.is_over(conn, one, before)})
-        return [ref for ref in found if ref.name.removeprefix(checkpoints.PREFIX).partition("/")[0] in over]
+        """The refs of iterations that may go now: their task is gone, or their loop landed before `salvage_days`.
+
+        Only at a commit that an iteration is recorded with: a ref of another database, or a person's, looks alike.
+        """
+        if (moment := retention_policy.cutoff(ages, "salvage", now)) is None:
+            return []
+        before, of_loop = iso(moment), dict[str, list[Ref]]()
+        for ref in refs.listing(self.git, checkpoints.PREFIX):
+            of_loop.setdefault(ref.name.removeprefix(checkpoints.PREFIX).partition("/")[0], []).append(ref)
+
+        def recorded(conn: Connection) -> dict[str, set[str]]:
+            return {one: loop_rows.commits(conn, one) for one in of_loop if loop_rows.is_over(conn, one, before)}
+
+        commits = self.db.read(recorded)
+        return [ref for one, its in of_loop.items() for ref in its if ref.sha in commits.get(one, ())]
 
     def saved(self, ages: Ages, now: datetime) -> tuple[list[Ref], list[Ref]]:
         """Old saved states: those that something else holds, and those that nothing else does."""

@@ -65,6 +65,12 @@ def is_over(conn: Connection, task_id: str, before: str) -> bool:
     )
 
 
+def commits(conn: Connection, task_id: str) -> set[str]:
+    """The commits that Corral recorded for the iterations of a loop."""
+    query = select(loop_iterations.c.head_sha).where(loop_iterations.c.task_id == task_id)
+    return {sha for sha in conn.execute(query).scalars() if sha is not None}
+
+
 def change(conn: Connection, task_id: str, values: Mapping[str, Any]) -> None:
     """Set columns of a loop."""
     conn.execute(update(loops).where(loops.c.task_id == task_id).values(**values))
