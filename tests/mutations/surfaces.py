@@ -98,7 +98,7 @@ MUTATIONS = (
     *rows(
         "daemon/corral/cli/terminal/output.py",
         ("an error has no code", " [{error.code}]\", file=sys.stderr)", "\", file=sys.stderr)", FOR_PEOPLE, "FR-CLI-006"),
-        ("an error has no cause", "    if error.cause:\n", "    if False:\n", FOR_PEOPLE, "FR-CLI-006"),
+        ("an error has no cause", "    if error.cause and error.cause.rstrip(\".\") not in lines:\n", "    if False:\n", FOR_PEOPLE, "FR-CLI-006"),
         ("an error shows its stack to everybody", "    if debug:\n", "    if True:\n", FOR_PEOPLE, "FR-CLI-006"),
         ("whoever asks sees no stack", "    if debug:\n", "    if False:\n", FOR_PEOPLE, "FR-CLI-006"),
         ("a remedy goes to standard output", 'remedy: {_indented(error.remedy, 10)}", file=sys.stderr)', 'remedy: {_indented(error.remedy, 10)}")',

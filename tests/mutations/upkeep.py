@@ -30,6 +30,27 @@ MUTATIONS = (
         ("what cannot be deleted is tried again at once", "done.more |= is_more and removed > 0", "done.more |= is_more", FULL, "NFR-COMP-003"),
         ("saved work goes though nothing else has it", "if not forgetting.is_held_elsewhere(self.git, ref, trees):", "if False:",
          RETENTION + "saved_work_goes_only_where_a_branch_holds_all_of_it", ""),
+        ("any commit under a loop's name goes", "if ref.sha in commits.get(one, ())", "if one in commits",
+         RETENTION + "the_refs_of_a_loop_go_once_it_landed_or_its_task_is_gone_and_its_history_stays", "FR-LOOP-005"),
+    ),
+    *rows(
+        "daemon/corral/observe/retention.py",
+        ("a person's copy of the database goes", "if stat.S_ISREG(status.st_mode) and _REVISION", "if True or _REVISION",
+         RETENTION + "logs_go_by_age_then_by_size_but_not_those_of_open_work_or_through_links", ""),
+    ),
+    *rows(
+        "daemon/corral/store/audit.py",
+        ("removed lines are not missed", "    if ends(conn) is not None:\n", "    if True:\n", "unit/app/audit/test_trail.py", "FR-MONITOR-004"),
+    ),
+    *rows(
+        "daemon/corral/client/gate.py",
+        ("a daemon that was killed is waited for", "            self._next_summons = time.monotonic() + AGAIN_S\n", "",
+         "integration/mcp/test_connection.py::test_a_daemon_that_is_killed_soon_after_its_start_is_started_again_at_once", ""),
+    ),
+    *rows(
+        "daemon/corral/work/workers/execution.py",
+        ("a worker without a worktree failed by itself", "    if code in BY_ITSELF:\n", "    if False:\n",
+         "faults/test_bad_runners.py::test_each_has_a_clear_end_and_nothing_of_it_stays", "D14"),
     ),
     *rows(
         "daemon/corral/store/retention.py",
