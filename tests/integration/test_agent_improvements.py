@@ -163,6 +163,15 @@ def test_only_a_version_that_does_better_is_deployed_where_that_was_asked_for(ho
         "a judge that prefers what is first prefers neither"
     )
     stage.biased = False
+
+    def edited() -> None:
+        file.write_text(file.read_text() + "Never in a hurry.\n")
+        git(house.root, "commit", "-q", "-m", "Edit the scribe", "--", str(file))
+        house.run("trust", "--yes")
+
+    other = improved(house, proposal(GOOD, rubric="It is tidy.", test="true"), "--deploy-if-better", meanwhile=edited)
+    assert other["report"]["recommendation"] == "deploy" and other["report"]["deployed"] is None
+    assert "its file was changed meanwhile" in other["report"]["why"] and "Never in a hurry." in file.read_text()
     better = improved(house, proposal(GOOD, rubric="It is tidy.", test="true"), "--deploy-if-better")["report"]
     assert better["deployed"] == str(file) and "the judge preferred the new" in better["why"], better
     assert "Write GOOD work." in file.read_text()

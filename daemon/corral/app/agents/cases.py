@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from corral.app import tasks as app_tasks
 from corral.app.agents import definitions
 from corral.app.runtime.services import Services
-from corral.errors import CorralError, InvalidInput
+from corral.errors import Conflict, CorralError, InvalidInput
 from corral.git import diffs, refs
 from corral.git.fixtures import add_files
 from corral.models.crash import crash_point
@@ -157,6 +157,7 @@ def compare(services: Services, row: ImprovementRow, now: datetime) -> None:
     report["deployed"] = None
     if row["deploys"] and report["recommendation"] == "deploy":
         try:
+            _require_compared(services, row)
             report["deployed"] = definitions.rollback(services, row["agent"], new)["file"]
         except CorralError as error:
             report["why"] += f" It was not deployed: {error.message}"
@@ -164,6 +165,19 @@ def compare(services: Services, row: ImprovementRow, now: datetime) -> None:
     for ref in refs.listing(services.git, f"{CASES_REF}{row['improvement_id']}/"):
         refs.delete(services.git, ref.name, ref.sha)  # the runs have them in their history
     end(services, row, "done", {"report": report, "reason": None}, now)
+
+
+def _require_compared(services: Services, row: ImprovementRow) -> None:
+    """Refuse to deploy, without a person's yes, over a definition that was not compared.
+
+    Raises:
+        Conflict: The file was changed since the improvement began.
+        InvalidInput: The project has no file for this agent.
+    """
+    definition = definitions.own_definition(services.roster(), row["agent"])
+    if definition.content_hash not in (row["base_hash"], row["new_hash"]):
+        command = f"corral agent improve {row['agent']} --deploy"
+        raise Conflict(f"its file was changed meanwhile, and was not compared. `{command}` deploys over it.")
 
 
 def _settle(services: Services, ended: Sequence[TaskRow], now: datetime) -> None:
