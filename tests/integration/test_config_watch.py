@@ -36,13 +36,16 @@ class Caller:
         self._called.set()
 
     def agents_after(self, change: Callable[[], object]) -> int:
-        """Make a change, wait for a call, and go on reading after each call until the change is complete."""
+        """Make a change, wait for a call, and go on reading after each call until the change is complete.
+
+        A call may tell of the change before: the watcher itself must have seen this one, or the next may look like none.
+        """
         before = self._agents()
         change()
         deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline and self._called.wait(timeout=DEADLINE_S):
             self._called.clear()
-            if (now := self._agents()) != before:
+            if (now := self._agents()) != before and self.watcher._said == self.watcher._say():
                 return now
         watched, threads = list(self.watcher._watches), [thread.name for thread in threading.enumerate()]
         missed = self.watcher._say() != self.watcher._said
