@@ -40,7 +40,7 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/store/audit.py",
-        ("removed lines are not missed", "    if ends(conn) is not None:\n", "    if True:\n", "unit/app/audit/test_trail.py", "FR-MONITOR-004"),
+        ("removed lines are not noticed", "    if ends(conn) is not None:\n", "    if True:\n", "unit/app/audit/test_trail.py", "FR-MONITOR-004"),
     ),
     *rows(
         "daemon/corral/client/gate.py",

@@ -15,7 +15,7 @@ from corral.store.schema_coordination import event_cursors
 from corral.store.schema_project import audit_chain, audit_lines
 
 READER = "audit"
-"""Reads the event record; it has a place there from the first event that became a line."""
+"""Reads the event record; it has a place there only once there is a line."""
 
 _ITS = audit_lines.c
 _ENDS = Prepared[AuditEndsRow](select(audit_chain))

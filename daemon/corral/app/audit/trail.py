@@ -185,10 +185,9 @@ def remove_before(conn: Connection, before: datetime, now: datetime, limit: int)
     return 0 if last is None else audit_rows.remove_until(conn, last["seq"], last["hash"], iso(now))
 
 
-def _begun_again(drafts: Sequence[AuditDraft]) -> list[AuditDraft]:
-    """The line that tells of a chain whose ends somebody removed, before the next lines."""
-    deeds = [Deed(parse(one["at"]), BEGUN_AGAIN, None, SYSTEM, None, {}, {"status": FAILED}) for one in drafts[:1]]
-    return [draft(deed, {}) for deed in deeds]
+def _begun_again(at: str) -> AuditDraft:
+    """The line that tells of a chain whose ends somebody removed, before the next line, which is of that instant."""
+    return draft(Deed(parse(at), BEGUN_AGAIN, None, SYSTEM, None, {}, {"status": FAILED}), {})
 
 
 def append(conn: Connection, drafts: Iterable[AuditDraft]) -> int:
@@ -197,12 +196,13 @@ def append(conn: Connection, drafts: Iterable[AuditDraft]) -> int:
     Returns:
         How many.
     """
-    ends = audit_rows.ends(conn)
+    ends, drafts = audit_rows.ends(conn), list(drafts)
     if ends is not None:
         last_seq, last_hash = ends["last_seq"], ends["last_hash"]
     else:
         last_seq, last_hash = audit_rows.newest(conn) or (0, FIRST_HASH)
-        drafts = [*_begun_again(drafts := list(drafts)), *drafts] if audit_rows.is_lost(conn) else drafts
+        if drafts and audit_rows.is_lost(conn):
+            drafts.insert(0, _begun_again(drafts[0]["at"]))
     lines: list[Any] = list(chained(drafts, last_seq, last_hash))
     if lines:
         rows: list[AuditRow] = lines
