@@ -97,6 +97,15 @@ class ReceiptStatus(_Text):
     ERROR = "error"
 
 
+class ReceiptRole(_Text):
+    """What the commit of a verification is to the request that it ran for."""
+
+    CANDIDATE = "candidate"
+    """The request's change, merged with its target."""
+    CONTROL = "control"
+    """The target without it."""
+
+
 class WorktreeState(_Text):
     """The state of an allocated worktree; intent is stored before effect."""
 

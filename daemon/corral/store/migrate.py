@@ -17,7 +17,7 @@ from corral.store.engine.connections import damaged, unavailable
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0016"
+HEAD = "0017"
 """The newest revision in ``migrations/``. Said here so that a start with a current database needs no Alembic: it and what
 it imports (every dialect there is) are a fifth of a start, and 12 MB."""
 

@@ -58,7 +58,7 @@ CREATE TABLE receipts (
     duration_s FLOAT NOT NULL,
     log TEXT,
     reason TEXT,
-    created_at VARCHAR(24) NOT NULL,
+    created_at VARCHAR(24) NOT NULL, merge_id VARCHAR(36), commit_sha VARCHAR(64), role VARCHAR(16), inputs JSON,
     CONSTRAINT ck_receipts_green CHECK (status <> 'passed' OR (exit_code = 0 AND (tests IS NULL OR tests > 0))),
     CONSTRAINT ck_receipts_status CHECK (status IN ('passed', 'failed', 'unverified', 'error')),
     CONSTRAINT pk_receipts PRIMARY KEY (receipt_id)
@@ -649,5 +649,6 @@ CREATE TABLE totals (
     number FLOAT NOT NULL,
     CONSTRAINT pk_totals PRIMARY KEY (name, label, outcome)
 );
-INSERT INTO alembic_version VALUES ('0016');
+CREATE INDEX ix_receipts_merge_id ON receipts (merge_id);
+INSERT INTO alembic_version VALUES ('0017');
 INSERT INTO event_cursors VALUES ('announcements', 0);

@@ -308,10 +308,16 @@ receipts = Table(
     Column("log", Text, nullable=True),
     Column("reason", Text, nullable=True),
     Column("created_at", String(24), nullable=False),
+    # What it is of; NULL where nothing ran, and before these were recorded.
+    Column("merge_id", String(36), nullable=True),
+    Column("commit_sha", String(64), nullable=True),
+    Column("role", String(16), nullable=True),
+    Column("inputs", JSON, nullable=True),
     CheckConstraint(one_of("status", ReceiptStatus.values()), name="status"),
     CheckConstraint("status <> 'passed' OR (exit_code = 0 AND (tests IS NULL OR tests > 0))", name="green"),
 )
 Index("ix_receipts_tree_fingerprint", receipts.c.tree, receipts.c.fingerprint)
+Index("ix_receipts_merge_id", receipts.c.merge_id)
 
 merge_requests = Table(
     "merge_requests",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
 
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso, parse
-from corral.models.states import ReceiptStatus
+from corral.models.states import ReceiptRole, ReceiptStatus
 from corral.store.engine.fetch import fetch_first
 from corral.store.rows.merges import ReceiptRow
 from corral.store.schema import receipts
@@ -28,8 +29,18 @@ def add(
     duration_s: float = 0.0,
     log: str | None = None,
     reason: str | None = None,
+    merge_id: str | None = None,
+    commit_sha: str | None = None,
+    role: ReceiptRole | None = None,
+    inputs: dict[str, Any] | None = None,
 ) -> ReceiptRow:
     """Store a receipt and return it; receipts are never changed afterwards.
+
+    Args:
+        merge_id: The request that the run was for.
+        commit_sha: The commit that was checked out.
+        role: What that commit was to the request.
+        inputs: What the run took beside the commit: dependencies, included files, programs.
 
     Its ``created_at`` is later than that of every other: what was proven last counts, also after a clock was set back.
     """
@@ -47,6 +58,10 @@ def add(
         "log": log,
         "reason": reason,
         "created_at": at,
+        "merge_id": merge_id,
+        "commit_sha": commit_sha,
+        "role": role.value if role is not None else None,
+        "inputs": inputs,
     }
     conn.execute(insert(receipts).values(**row))
     return row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
 
 class MergeRow(TypedDict):
@@ -50,6 +50,10 @@ class ReceiptRow(TypedDict):
     log: str | None
     reason: str | None
     created_at: str
+    merge_id: str | None
+    commit_sha: str | None
+    role: str | None
+    inputs: dict[str, Any] | None
 
 
 class Intent(TypedDict):
