@@ -16,6 +16,7 @@ import pytest
 import yaml
 from sqlalchemy import Connection, Engine, create_engine
 
+from corral.config.worktree_root import MARKER
 from corral.models.events import Event
 from corral.store import events, schema_coordination
 from corral.store.engine import search
@@ -32,6 +33,23 @@ GIT_ENV = {
 _RIGHTS = "-dac_override,-dac_read_search"
 WITHOUT_ROOTS_RIGHTS = [] if os.geteuid() else ["setpriv", f"--bounding-set={_RIGHTS}", f"--inh-caps={_RIGHTS}"]
 """Before a command: not even root passes over the permissions of files in it."""
+
+
+def worktrees_of(root: Path) -> Path:
+    """The folder of the worktrees of a project, where nothing says otherwise."""
+    return root.with_name(f"{root.name}.worktrees")
+
+
+def worktrees_in(root: Path) -> list[Path]:
+    """The worktrees in it, without the folder's mark and those of verification."""
+    folder = worktrees_of(root)
+    found = folder.iterdir() if folder.exists() else ()
+    return sorted(path for path in found if path.name != MARKER and not path.name.startswith("verification-"))
+
+
+def verified_in(root: Path, slot: str = "1") -> Path:
+    """The verification worktree of a project; a path where nothing is, while it has none."""
+    return next(worktrees_of(root).glob(f"verification-*/{slot}"), worktrees_of(root) / "verification" / slot)
 
 
 @pytest.fixture(scope="session")
@@ -152,6 +170,22 @@ def _small(root: Path) -> None:
 def repo(make_repo: Callable[..., Path]) -> Path:
     """A small repository on branch ``main``."""
     return make_repo()
+
+
+@pytest.fixture
+def at() -> Iterator[Callable[[Path], Coordinated]]:
+    """A coordinated repository at a place where it was copied or moved to; its daemon ends with the test."""
+    made: list[Coordinated] = []
+
+    def open_at(root: Path) -> Coordinated:
+        made.append(Coordinated(root))
+        made[-1].trust()
+        return made[-1]
+
+    yield open_at
+    for house in made:
+        if house.root.is_dir():
+            house.stop()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.conftest import git
+from tests.conftest import git, worktrees_of
 from tests.e2e.stage import Request, Step, bash, script, text, tool
 from tests.e2e.team import Team
 
@@ -63,7 +63,7 @@ def test_a_definition_that_is_in_no_commit_holds_in_the_worktree(crew: Team) -> 
     assert "haiku" in asked[0].body["model"]
     assert "You are the scribe." in system(asked[0]) and ERRAND in system(asked[0])
     assert {"Read", "Bash"} <= set(asked[0].tools) and not {"Write", "Edit", "Agent"} & set(asked[0].tools)
-    assert {Path(request.cwd).parent for request in asked} == {crew.repo / ".corral" / "worktrees"}
+    assert {Path(request.cwd).parent for request in asked} == {worktrees_of(crew.repo)}
     assert not stolen.exists()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import git, worktrees_of
 from tests.e2e.client import Terminal, trust
 from tests.e2e.stage import bash, script, text, tool
 from tests.e2e.team import PLUGIN, Team, words_since_script
@@ -42,7 +42,7 @@ def test_a_session_started_with_worktree_works_in_one_of_ours(shared: Team) -> N
         bash("git add mine.txt && git commit -qm Mine && git branch --show-current"),
         flags=("--worktree", "feature"),
     )
-    place = shared.repo / ".corral" / "worktrees" / "feature"
+    place = worktrees_of(shared.repo) / "feature"
     assert run.init["cwd"] == str(place)
     row = worktrees(shared)["feature"]
     assert (row["path"], row["branch"], row["state"]) == (str(place), "corral/feature", "ready")
@@ -85,10 +85,10 @@ def test_an_isolated_subagent_works_in_one_of_ours_and_its_parent_is_told_where_
     places = {
         line for request in shared.stage.requests for line in str(request.result_texts).split("'") if "agent-" in line
     }
-    assert {str(shared.repo / ".corral" / "worktrees" / name) for name in names} <= places
+    assert {str(worktrees_of(shared.repo) / name) for name in names} <= places
     shared.until(lambda: not names & set(worktrees(shared)))
     assert not (shared.repo / ".claude" / "worktrees").exists()
-    assert list((shared.repo / ".corral" / "worktrees").glob("agent-*")) == []
+    assert list(worktrees_of(shared.repo).glob("agent-*")) == []
     told = words_since_script(shared.stage.requests[-1])
     (branch,) = re.findall(r"Its branch is (\S+)\.", told)
     (saved,) = re.findall(r"`corral worktree recover (\S+)`", told)
@@ -107,5 +107,5 @@ def test_two_requests_at_once_for_one_worktree_get_the_same(shared: Team) -> Non
 
     with ThreadPoolExecutor(4) as pool:
         paths = set(pool.map(ask, range(4)))
-    assert paths == {str(shared.repo / ".corral" / "worktrees" / "twice")}
+    assert paths == {str(worktrees_of(shared.repo) / "twice")}
     assert git(shared.repo, "branch", "--list", "corral/*").split() == ["+", "corral/twice"]

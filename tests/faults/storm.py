@@ -24,7 +24,7 @@ from corral.config.paths import find_project
 from corral.errors import DaemonUnreachable, GitFailed
 from corral.git.process.command import open_repository
 from corral.git.process.stale import lock_files
-from tests.conftest import commit, git
+from tests.conftest import commit, git, worktrees_in
 from tests.coordinated import Coordinated, eventually
 
 SEED_VARIABLE = "STORM_SEED"
@@ -262,7 +262,7 @@ class Storm:
         assert git(self.root, "fsck", "--connectivity-only", "--no-dangling") == ""
         assert git(self.root, "status", "--porcelain") == "?? mine.txt"
         assert (self.root / "mine.txt").read_text() == "not committed\n"
-        names = {entry.name for entry in (self.root / ".corral" / "worktrees").glob("*")}
+        names = {entry.name for entry in worktrees_in(self.root)}
         entries = [(entry / "gitdir").read_text().strip() for entry in (self.root / ".git" / "worktrees").glob("*")]
         assert names == kept, f"a worktree that nothing refers to, or a row without one: {names} {kept}; {self}"
         assert {Path(place).parent.name for place in entries} <= kept | {"1"} and len(entries) <= len(kept) + 1, entries

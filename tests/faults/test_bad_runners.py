@@ -11,6 +11,7 @@ from typing import NamedTuple
 import psutil
 import pytest
 
+from tests.conftest import worktrees_of
 from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import processes_of
 from tests.integration.running import ESCAPES, is_alive
@@ -101,7 +102,7 @@ def test_each_has_a_clear_end_and_nothing_of_it_stays(coordinate: Callable[..., 
     assert most < 300 << 20, "nothing that a worker writes is kept in the daemon"
     log = house.root / ".corral" / "logs" / "tasks" / ids["floods"] / "1.log"
     assert log.stat().st_size == 8 << 20
-    left = list((house.root / ".corral" / "worktrees").glob("*/mine.txt"))
+    left = list(worktrees_of(house.root).glob("*/mine.txt"))
     saved = [one for one in house.ask("GET", "/salvage") if "mine.txt" in one["files"]]
     assert left or saved, "a folder that is not certainly Corral's stays; of one that is, the files are saved"
     eventually(lambda: [process for process, _ in processes_of(house.root)] == [daemon])
@@ -109,7 +110,7 @@ def test_each_has_a_clear_end_and_nothing_of_it_stays(coordinate: Callable[..., 
         "Corral ended what it had left running: sleep 600"
         in house.run("task", "detail", ids["leaves a child behind"]).stdout
     )
-    escaped = int((house.root / ".corral" / "worktrees" / ESCAPED).read_text())
+    escaped = int((worktrees_of(house.root) / ESCAPED).read_text())
     assert not is_alive(escaped) or sys.platform != "linux"
     fine = house.submit("fine", "echo fine > fine.txt")
     house.run("wait", fine, "--timeout", "60")

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from corral.store.engine.database import Database
-from tests.conftest import commit, git
+from tests.conftest import commit, git, worktrees_of
 from tests.coordinated import Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
@@ -89,7 +89,7 @@ def test_damage_is_noticed_stops_everything_and_the_printed_remedy_works(
     assert house.json("task", "list") == [] and house.json("status")["needs_you"] == []
     recovered = house.json("worktree", "recover", "saved")
     assert (Path(recovered["path"]) / "draft.txt").read_text() == "draft"
-    assert any("x.txt" in files for _, _, files in os.walk(house.root / ".corral" / "worktrees")), "worktrees stay"
+    assert any("x.txt" in files for _, _, files in os.walk(worktrees_of(house.root))), "worktrees stay"
     house.run("merge", "submit", "mine")
     house.run("wait", "--all", "--timeout", "60")
     assert git(house.root, "show", "main:mine.txt") == "mine"

@@ -10,7 +10,7 @@ import pytest
 
 from corral.config.sections.sharing import Landing
 from corral.git.land import landing
-from tests.conftest import git
+from tests.conftest import git, worktrees_of
 from tests.coordinated import Coordinated, eventually
 from tests.integration.landing_world import World
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 @pytest.fixture
 def volume(repo: Path) -> Iterator[Path]:
     """The folder of the verification worktree on a file system of 1 MB of its own."""
-    place = repo / ".corral" / "verify"
+    place = worktrees_of(repo) / "verification-world"
     place.mkdir(parents=True)
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True)
     if done.returncode != 0:

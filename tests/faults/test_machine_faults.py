@@ -18,6 +18,7 @@ from corral.runners import worker
 from corral.runners.command import CommandRunner
 from corral.runners.process import spawn
 from corral.runners.protocol import Assignment, Running
+from tests.conftest import worktrees_of
 from tests.coordinated import Coordinated, eventually
 from tests.integration.running import clock, finish, make_assignment
 from tests.integration.supervision import House, settings_with
@@ -58,12 +59,12 @@ def test_a_full_worktrees_volume_fails_nobody_and_all_goes_on_when_it_is_free(
 ) -> None:
     house = coordinate(config=QUICK)
     gate, began = tmp_path / "gate", tmp_path / "began"
-    with small_volume(house.root / ".corral" / "worktrees", "16m"):
+    with small_volume(worktrees_of(house.root), "16m"):
         running = house.submit(
             "at work", f"touch {began}; while [ ! -e {gate} ]; do sleep 0.05; done; echo x > out.txt || exit 1"
         )
         eventually(began.exists)
-        ballast = fill(house.root / ".corral" / "worktrees")
+        ballast = fill(worktrees_of(house.root))
         ids = [house.submit(f"waits {number}", f"echo x > {number}.txt") for number in range(3)]
         (need,) = eventually(
             lambda: [one for one in house.json("status")["needs_you"] if one["kind"] == "paused_claiming"]

@@ -11,7 +11,7 @@ import pytest
 
 from corral.git.checkouts import salvage
 from corral.store.merges import merges
-from tests.conftest import commit, git
+from tests.conftest import commit, git, worktrees_in
 from tests.integration import pooling
 from tests.integration.pooling import Open, pooled, run, used
 from tests.integration.supervision import IMPATIENT, House, in_a_process
@@ -74,7 +74,7 @@ def check(root: Path, one: House, numbers: list[int]) -> None:
         seen = {*git(root, "show", f"{row['head_sha']}:seen-{number}.txt").split(), ".gitignore"}
         assert seen == {*git(root, "ls-tree", "--name-only", row["base_sha"]).split(), f"seen-{number}.txt"}
     names = {row["name"] for row in pooled(one)}
-    assert {path.name for path in (root / ".corral" / "worktrees").iterdir()} == names
+    assert {path.name for path in worktrees_in(root)} == names
     listed = git(root, "worktree", "list", "--porcelain").split("\n\n")[1:]
     assert {Path(entry.splitlines()[0].removeprefix("worktree ")).name for entry in listed} == names
     assert all("detached" in entry and "locked" not in entry for entry in listed)

@@ -21,7 +21,7 @@ from corral.errors import DaemonUnreachable
 from corral.work.evidence.lines import KINDS
 from corral.work.roadmap.checks import read_roadmap
 from corral.work.roadmap.document import with_statuses
-from tests.conftest import git
+from tests.conftest import git, worktrees_in
 from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import processes_of, seed_of_this_run
 from tests.faults.test_poison import kill_the_daemon
@@ -226,7 +226,7 @@ def test_a_roadmap_of_thirty_tasks_is_worked_off_whatever_is_killed(
     assert rows(house, "PRAGMA integrity_check") == [("ok",)] and rows(house, "PRAGMA foreign_key_check") == []
     assert git(house.root, "fsck", "--connectivity-only", "--no-dangling") == ""
     pooled = {name for (name,) in rows(house, "SELECT name FROM worktrees WHERE state = 'pooled'")}
-    assert {place.name for place in (house.root / ".corral" / "worktrees").glob("*")} <= pooled
+    assert {place.name for place in worktrees_in(house.root)} <= pooled
 
 
 def check_the_target(house: Coordinated, thirty: Thirty) -> None:

@@ -23,7 +23,7 @@ from corral.runners.command import CommandRunner
 from corral.runners.protocol import Assignment, Running
 from corral.store.merges import merges
 from corral.work.tasks import tasks
-from tests.conftest import git
+from tests.conftest import git, worktrees_in, worktrees_of
 from tests.integration.running import find_marked, finish, kill
 from tests.integration.supervision import IMPATIENT, House, in_a_process, settings_with, utc_now
 
@@ -74,7 +74,7 @@ def check(root: Path, acknowledged: list[str], heads_for: int) -> None:
         branches = git(root, "for-each-ref", "--format=%(refname:short)", "refs/heads/corral").split()
         assert sorted(branches) == sorted(row["branch"] for row in house.db.read(merges.listing))
         assert len(git(root, "worktree", "list").splitlines()) == 1
-        assert list((root / ".corral" / "worktrees").iterdir()) == []
+        assert worktrees_in(root) == []
         assert git(root, "fsck", "--connectivity-only", "--no-dangling") == ""
         assert git(root, "status", "--porcelain") == ""
     finally:
@@ -150,7 +150,7 @@ def test_stopping_the_daemon_interrupts_salvages_and_the_next_one_goes_on(repo: 
     command = f"trap '' TERM; echo kept > kept.txt; touch ready; while [ ! -e {gate} ]; do sleep 0.05; done"
     house = House(repo, IMPATIENT)
     ids = house.submit_all([{"title": f"t{n}", "command": command} for n in range(3)])
-    house.until(lambda: len(list((repo / ".corral" / "worktrees").glob("*/ready"))) == 3)
+    house.until(lambda: len(list(worktrees_of(repo).glob("*/ready"))) == 3)
     began = time.monotonic()
     house.close()
     assert time.monotonic() - began < 15
@@ -259,7 +259,7 @@ def test_a_task_cancelled_before_its_lost_worker_is_dead_ends_after_it_with_its_
     repo: Path, convention: bool
 ) -> None:
     child = in_a_process(repo, [{"title": "long", "command": "echo x > part.txt; while :; do sleep 0.1; done"}])
-    _until(lambda: list(repo.glob(".corral/worktrees/*/part.txt")))
+    _until(lambda: list(worktrees_of(repo).glob("*/part.txt")))
     child.kill()
     child.communicate()
     (task_id,) = stored(repo)
@@ -329,7 +329,7 @@ def test_a_setup_command_of_a_killed_daemon_is_ended_before_its_task_goes_on(rep
     assert child.stdout is not None
     child.stdout.readline()
     task_id = child.stdout.readline().strip()
-    _until(lambda: list((repo / ".corral" / "worktrees").glob("*/setting-up")))
+    _until(lambda: list(worktrees_of(repo).glob("*/setting-up")))
     child.kill()
     child.communicate()
     assert find_marked(task_id)
@@ -363,7 +363,7 @@ def test_a_kill_in_the_middle_of_thirty_two_allocations(repo: Path) -> None:
     assert child.stdout is not None
     for _ in range(33):
         child.stdout.readline()
-    _until(lambda: len(list((repo / ".corral" / "worktrees").glob("*"))) >= 4)
+    _until(lambda: len(worktrees_in(repo)) >= 4)
     child.kill()
     child.communicate()
     house = House(repo, IMPATIENT)

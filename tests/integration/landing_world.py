@@ -15,11 +15,13 @@ from typing import Any
 from corral.config.model import Settings
 from corral.config.paths import Project
 from corral.config.sections.sharing import Landing
+from corral.config.worktree_root import WorktreeRoot
 from corral.git.process.command import Git, open_repository
 from corral.landing import pauses as pausing
 from corral.landing import requests
 from corral.landing.queue import Queue
 from corral.landing.verify.verification_run import RunContext
+from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
 from corral.models.merges import summary
@@ -54,6 +56,7 @@ class World:
         self.prepare: Callable[[Path], Mapping[str, str]] = lambda _path: {}
         self.environ: dict[str, str] = dict(os.environ)
         self.spawn: Callable[[Callable[[], None]], None] = lambda function: function()
+        self.places = WorktreeRoot(self.project, "world", lambda: None, root.parent / "home")
         self.queue = self.new_queue()
 
     def new_queue(self) -> Queue:
@@ -63,6 +66,7 @@ class World:
                 self.db,
                 self.project,
                 "world",
+                self.places,
                 lambda path: self.prepare(path),
                 self.environ,
                 spawn=lambda function: self.spawn(function),
@@ -74,6 +78,11 @@ class World:
             lambda: None,
             lambda _pid: None,
         )
+
+    @property
+    def bench(self) -> VerificationWorktree:
+        """The verification worktree."""
+        return VerificationWorktree(self.db, self.places, self.repo())
 
     def repo(self) -> Git:
         return open_repository(self.project.common_dir)

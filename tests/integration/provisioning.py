@@ -11,14 +11,14 @@ from corral.config.paths import bundle_dir
 from corral.config.sections.work import Worktrees
 from corral.work.worktrees.provision import Provisioned, provision
 from corral.work.worktrees.recipes import load_recipes
-from tests.conftest import git
+from tests.conftest import git, worktrees_of
 
 PORT_BASE = 23450
 
 
 def add_worktree(main: Path, name: str = "w") -> Path:
     """A linked worktree where Corral puts them, on a branch of its own."""
-    path = main / ".corral" / "worktrees" / name
+    path = worktrees_of(main) / name
     (main / ".corral").mkdir(exist_ok=True)
     (main / ".corral" / ".gitignore").write_text("*\n")
     git(main, "worktree", "add", "-q", "-b", f"corral/{name}", str(path))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from corral.errors import CorralError, InvalidInput
-from tests.conftest import git
+from tests.conftest import git, worktrees_of
 from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play
 
@@ -112,7 +112,7 @@ def test_the_opencode_builder_has_opencode_do_the_task_in_a_worktree_of_its_own(
     assert seen["prompt"].endswith("\n--model $(touch /tmp/x) `id`; rename the header")
     assert "`/task-execution`" in seen["prompt"] and "isolated worktree" in seen["prompt"]
     assert "work on one task of a batch" in seen["prompt"]
-    assert Path(seen["where"]).parent == home.root / ".corral" / "worktrees"
+    assert Path(seen["where"]).parent == worktrees_of(home.root)
     shown = detail(home, task_id)
     assert (shown["agent"], shown["runner"]) == ("OpenCode-Builder", "command")
     assert assigned(home, task_id) == [

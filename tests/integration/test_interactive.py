@@ -321,6 +321,6 @@ def test_in_a_real_terminal_a_conversation_is_read_and_resumed_and_the_bell_ring
     screen.press("t")
     screen.sees("corral attach 1", "y run it here")
     screen.press("y")
-    screen.sees(f"resumed {session}", ".corral/worktrees/")
+    screen.sees(f"resumed {session}", ".worktrees/")
     screen.press("Enter")
     screen.sees("[Tasks 2]")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
+from tests.conftest import git, worktrees_of
+from tests.coordinated import Coordinated
 from tests.integration import taken_places
 from tests.integration.taken_places import state
 
@@ -49,24 +49,18 @@ def test_links_and_taken_places_stand_first_and_remove_never_says_removed(house:
     assert str(kept) in house.run("worktree", "list").stdout
     (need,) = needs(house)
     assert need["kind"] == "kept_worktree" and str(kept) in need["what"] and f"mv {place}" in need["remedy"]
-    own = house.root / ".corral" / "worktrees" / "users"
-    git(house.root, "worktree", "add", "-q", "--detach", str(own))
-    risks = house.ask("GET", "/worktrees/at-risk")
-    assert [risk["what"] for risk in risks] == ["worktree mine", f"folder {own}"]
+    assert [risk["what"] for risk in house.ask("GET", "/worktrees/at-risk")] == ["worktree mine"]
     refused = house.run("uninstall", "--yes", check=False)
     assert refused.returncode != 0 and "mine" in refused.stderr and kept.is_dir()
-
-    git(house.root, "worktree", "remove", str(own))
     assert (state(kept), git(house.root, "for-each-ref")) == before
     place.unlink()
     assert "removed mine" in house.run("worktree", "remove", "mine").stdout
     assert needs(house) == []
 
-    shutil.rmtree(house.root / ".corral" / "worktrees")
+    shutil.rmtree(worktrees_of(house.root))
     (tmp_path / "elsewhere").mkdir()
-    (house.root / ".corral" / "worktrees").symlink_to(tmp_path / "elsewhere")
-    (need,) = needs(house)
-    assert need["kind"] == "linked_folder" and "worktrees.root" in need["remedy"]
-    task = house.submit("waits", "echo x > x.txt")
-    eventually(lambda: house.ask("GET", f"/tasks/{task}/detail")["error_code"] == "folder_linked")
-    assert house.json("task", "detail", task)["status"] != "failed" and not list((tmp_path / "elsewhere").iterdir())
+    worktrees_of(house.root).symlink_to(tmp_path / "elsewhere")
+    (checked,) = (check for check in house.json("doctor", check=False) if check["check"] == "worktrees")
+    assert f"{worktrees_of(house.root)}: the name is taken" in checked["message"]
+    house.run("wait", house.submit("lands", "echo x > x.txt"), "--timeout", "60")
+    assert git(house.root, "show", "main:x.txt") == "x" and not list((tmp_path / "elsewhere").iterdir())

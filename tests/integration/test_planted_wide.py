@@ -52,13 +52,13 @@ PLANTS = {
         "sk-ant-api03-prompt-0123456789abcdef", "an agent is to read it", r"/tasks/|/dead-letters|web:/tasks/"
     ),
     "commit": Plant(
-        "ghp_commit00000000000000000000000000000", "the user's own commit", "nothing", r"\.git/|\.corral/worktrees"
+        "ghp_commit00000000000000000000000000000", "the user's own commit", "nothing", r"\.git/|\.worktrees/"
     ),
     "phase": Plant(
         "sk-ant-api03-phase-0123456789abcdefgh",
         "the agent's own file, which landed",
         r"/diff$|web:/(tasks|merges)/",
-        r"^[^/]+/PLAN\.md$|\.git/|\.corral/(worktrees|verify)/",
+        r"^[^/]+/PLAN\.md$|\.git/|\.worktrees/",
     ),
     "agent": Plant(
         "sk-ant-api03-agent-0123456789abcdefgh",

@@ -21,7 +21,7 @@ from corral.store.tasks import worktrees as worktree_rows
 from corral.work.workers.sweeping import SWEEP_EVERY_S
 from corral.work.worktrees.allocation import trim_pool
 from corral.work.worktrees.pool.state import SEAL, overview
-from tests.conftest import commit, git
+from tests.conftest import commit, git, worktrees_in, worktrees_of
 from tests.integration import pooling, taken_places
 from tests.integration.pooling import Open, counted, inode, look, pooled, run, seen, used
 from tests.integration.supervision import House
@@ -185,7 +185,7 @@ def test_one_whose_attempt_failed_is_not_kept(house: Open, repo: Path, command: 
     one = house()
     run(one, command, "dead")
     assert pooled(one) == [] and one.worktrees.listing() == []
-    assert list((repo / ".corral" / "worktrees").iterdir()) == []
+    assert worktrees_in(repo) == []
 
 
 def test_one_whose_task_was_cancelled_is_not_kept(house: Open, repo: Path) -> None:
@@ -193,7 +193,7 @@ def test_one_whose_task_was_cancelled_is_not_kept(house: Open, repo: Path) -> No
 
     one = house()
     task_id = one.submit("touch ready; sleep 600")
-    one.until(lambda: any((repo / ".corral" / "worktrees").glob("*/ready")))
+    one.until(lambda: any(worktrees_of(repo).glob("*/ready")))
     one.db.write(lambda conn: tasks.cancel(conn, task_id, "not needed", one.now()))
     one.until_status(task_id, "cancelled")
     one.settle()
@@ -304,7 +304,7 @@ def test_no_more_are_kept_than_the_settings_allow_and_the_newest_stay(house: Ope
     one.settings = one.settings.model_copy(
         update={"worktrees": one.settings.worktrees.model_copy(update={"pool_size": 1})}
     )
-    one.until(lambda: [path.name for path in (one.project.root / ".corral" / "worktrees").iterdir()] == [newest])
+    one.until(lambda: [path.name for path in worktrees_in(one.project.root)] == [newest])
     one.until(lambda: [row["name"] for row in pooled(one)] == [newest])
 
 
@@ -366,7 +366,7 @@ def test_one_that_cannot_be_made_clean_is_removed_and_its_work_is_on_its_branch(
         assert sum(counted(one, "not_kept").values()) == 1
     one.skipped += timedelta(seconds=SWEEP_EVERY_S + 1)
     one.until(lambda: one.worktrees.listing() == [])
-    assert list((repo / ".corral" / "worktrees").iterdir()) == [] and salvage.listing(one.grounds.repo) == []
+    assert worktrees_in(repo) == [] and salvage.listing(one.grounds.repo) == []
     assert git(repo, "show", f"{one.detail(task_id)['branch']}:x.txt") == "x"
 
 

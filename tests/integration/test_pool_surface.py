@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import git
+from tests.conftest import git, worktrees_in, worktrees_of
 from tests.coordinated import Coordinated, eventually
 
 SMALL_TREES = "worktrees: {pool_min_files: 0}"
@@ -46,7 +46,7 @@ def test_a_person_gets_a_kept_one_and_recovers_what_they_left_in_one(house: Coor
     assert git(Path(made["path"]), "rev-parse", "HEAD") == git(house.root, "rev-parse", "main")
     house.run("worktree", "remove", "mine")
     name = keep_one(house)
-    (house.root / ".corral" / "worktrees" / name / "note.txt").write_text("a person's\n")
+    (worktrees_of(house.root) / name / "note.txt").write_text("a person's\n")
     house.run("worktree", "remove", name)
     back = house.json("worktree", "recover", name)
     assert (Path(back["path"]) / "note.txt").read_text() == "a person's\n"
@@ -81,4 +81,4 @@ def test_a_changed_setting_takes_effect_at_once(house: Coordinated) -> None:
     config = house.root / ".corral" / "config.yaml"
     config.write_text(config.read_text().replace("pool_min_files", "pool_size"))
     eventually(lambda: house.json("worktree", "list") == [])
-    assert list((house.root / ".corral" / "worktrees").iterdir()) == []
+    assert worktrees_in(house.root) == []

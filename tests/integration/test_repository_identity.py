@@ -5,31 +5,15 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.conftest import git
+from tests.conftest import git, worktrees_of
 from tests.coordinated import Coordinated, eventually
 from tests.integration.hooking import fire, logged
-
-
-@pytest.fixture
-def at() -> Iterator[Callable[[Path], Coordinated]]:
-    """A coordinated repository at a place where it was copied or moved to; its daemon ends with the test."""
-    made: list[Coordinated] = []
-
-    def open_at(root: Path) -> Coordinated:
-        made.append(Coordinated(root))
-        made[-1].trust()
-        return made[-1]
-
-    yield open_at
-    for house in made:
-        if house.root.is_dir():
-            house.stop()
 
 
 def copied(source: Path, target: Path) -> Path:
@@ -54,8 +38,8 @@ def pointers(root: Path) -> dict[str, str]:
     """Both files of every linked worktree of a repository, and of every folder of Corral's."""
     files = [
         *root.glob(".git/worktrees/*/gitdir"),
-        *root.glob(".corral/worktrees/*/.git"),
-        *root.glob(".corral/verify/*/.git"),
+        *worktrees_of(root).glob("*/.git"),
+        *worktrees_of(root).glob("verification-*/*/.git"),
     ]
     return {str(file): file.read_text() for file in files}
 

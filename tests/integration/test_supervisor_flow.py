@@ -20,7 +20,7 @@ from corral.runners.protocol import Observation
 from corral.runners.worker import Worker
 from corral.store.merges import merges
 from corral.store.tasks import worktrees as worktree_rows
-from tests.conftest import git
+from tests.conftest import git, worktrees_in, worktrees_of
 from tests.integration.supervision import House, houses, utc_now
 
 Open = Callable[..., House]
@@ -61,7 +61,7 @@ def test_the_worktree_goes_once_the_work_is_on_its_branch(house: Open, repo: Pat
     one.until_status(task_id, "completed")
     one.settle()
     assert one.worktrees.listing() == []
-    assert not any((repo / ".corral" / "worktrees").iterdir())
+    assert not any(worktrees_in(repo))
     assert len(git(repo, "worktree", "list").splitlines()) == 1
 
 
@@ -153,7 +153,7 @@ def test_a_worker_killed_from_outside_keeps_its_retries(house: Open, repo: Path)
 def test_cancelling_a_running_task_ends_its_processes_and_keeps_its_work(house: Open, repo: Path) -> None:
     one = house()
     task_id = one.submit("echo partial > partial.txt; touch ready; sleep 300")
-    one.until(lambda: any((repo / ".corral" / "worktrees").glob("*/ready")))
+    one.until(lambda: any(worktrees_of(repo).glob("*/ready")))
     one.db.write(lambda conn: _cancel(conn, task_id, one))
     detail = one.until_status(task_id, "cancelled", timeout_s=5)
     one.settle()
@@ -172,7 +172,7 @@ def _cancel(conn: Any, task_id: str, one: House) -> Any:
 def test_a_cancellation_that_was_accepted_counts_even_if_the_worker_succeeds(house: Open, repo: Path) -> None:
     one = house()
     task_id = one.submit("trap 'exit 0' TERM; echo x > x.txt; touch ready; while :; do sleep 0.05; done")
-    one.until(lambda: any((repo / ".corral" / "worktrees").glob("*/ready")))
+    one.until(lambda: any(worktrees_of(repo).glob("*/ready")))
     one.db.write(lambda conn: _cancel(conn, task_id, one))
     one.until_status(task_id, "cancelled", timeout_s=5)
     one.settle()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import git
+from tests.conftest import git, verified_in
 from tests.coordinated import Coordinated, eventually
 
 NEEDS_VERSION = "python3 -c 'import sys; sys.path.insert(0, \"src\"); import app._version'"
@@ -22,7 +22,7 @@ def _verification(house: Coordinated) -> dict[str, Any]:
 
 
 def _nothing_left(house: Coordinated) -> None:
-    assert not (house.root / ".corral/verify/dry-run").exists()
+    assert not verified_in(house.root, "dry-run").exists()
     assert len(git(house.root, "worktree", "list").splitlines()) == 1
     assert house.json("worktree", "list") == []
 
@@ -69,7 +69,10 @@ def test_what_a_dry_run_left_that_was_killed_with_its_daemon_goes_with_the_next_
     coordinate: Callable[..., Coordinated],
 ) -> None:
     house = coordinate(verify=("touch begun; sleep 300",))
-    place = house.root / ".corral/verify/dry-run"
+
+    def begun() -> bool:
+        return (verified_in(house.root, "dry-run") / "begun").exists()
+
     house.ask("GET", "/health")
     asking = subprocess.Popen(
         [sys.executable, "-m", "corral", "doctor", "--verify"],
@@ -79,13 +82,13 @@ def test_what_a_dry_run_left_that_was_killed_with_its_daemon_goes_with_the_next_
         stderr=subprocess.DEVNULL,
     )
     try:
-        eventually(lambda: (place / "begun").exists())
+        eventually(begun)
         house.kill_daemon()
     finally:
         asking.kill()
         asking.wait()
     house.ask("GET", "/health")
-    eventually(lambda: not place.exists())
+    eventually(lambda: not verified_in(house.root, "dry-run").exists())
     _nothing_left(house)
 
 

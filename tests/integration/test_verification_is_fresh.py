@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.conftest import commit, git
+from tests.conftest import commit, git, verified_in
 from tests.coordinated import Coordinated
 
 TEST = """import unittest
@@ -75,7 +75,7 @@ def test_what_was_brought_stays_and_copied_files_are_those_of_now(
     (root / ".env").write_text("A=2\n")
     run(house, "two")
     assert seen.read_text() == "A=1\nA=2\n"
-    assert (root / ".corral/verify/1/node_modules/runs").read_text() == "x\nx\n"
+    assert (verified_in(root) / "node_modules/runs").read_text() == "x\nx\n"
 
 
 def test_what_the_setup_made_stays_and_what_the_verification_made_goes(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from corral.config.sections.sharing import Landing
-from corral.landing.verify import verification_worktree
 from corral.models.identifiers import NAME
 from corral.store.tasks import worktrees as worktree_rows
-from tests.conftest import commit, git
+from tests.conftest import git, worktrees_of
 from tests.integration import taken_places
 from tests.integration.landing_world import World
 from tests.integration.taken_places import Take, state
@@ -43,8 +43,8 @@ def row(world: World) -> dict[str, object]:
 
 def test_it_has_a_row_of_its_own_kind_and_a_name_nobody_can_ask_for(world: World) -> None:
     assert world.merge(verify(world, "one"))["state"] == "landed"
-    place = verification_worktree.folder_of(world.project)
-    assert place == world.root / ".corral" / "verify" / "1" and (place / "one.txt").exists()
+    place = world.bench.path
+    assert place == worktrees_of(world.root) / "verification-world" / "1" and (place / "one.txt").exists()
     kept = row(world)
     assert (kept["purpose"], kept["state"], kept["path"]) == ("verify", "ready", str(place))
     assert kept["folder_id"] == f"{place.stat().st_dev}:{place.stat().st_ino}" and not NAME.fullmatch("verify:1")
@@ -52,13 +52,12 @@ def test_it_has_a_row_of_its_own_kind_and_a_name_nobody_can_ask_for(world: World
 
 @pytest.mark.parametrize("name", ["verify-1", "1"])
 def test_a_worktree_that_a_person_calls_so_is_left_alone(world: World, name: str) -> None:
-    own = world.root / ".corral" / "worktrees" / name
+    own = worktrees_of(world.root) / name
     git(world.root, "worktree", "add", "-q", "--detach", str(own))
     (own / "README.md").write_text("unsaved\n")
     (own / "untracked.txt").write_text("mine\n")
     before = state(own)
     assert world.merge(verify(world, "one"))["state"] == "landed"
-    assert verification_worktree.retire_former(world.repo(), own.parent, set(), world.now()) is None
     assert state(own) == before
 
 
@@ -66,7 +65,7 @@ def test_a_worktree_that_a_person_calls_so_is_left_alone(world: World, name: str
 @pytest.mark.parametrize("take", REPLACED, ids=lambda take: take.__name__)
 def test_what_stands_in_its_place_is_not_touched_and_blames_no_change(world: World, take: Take) -> None:
     verify(world, "one")
-    place = verification_worktree.folder_of(world.project)
+    place = world.bench.path
     kept = take(world.root, place)
     before = state(kept)
     merge = world.merge(verify(world, "two"))
@@ -89,49 +88,41 @@ def test_a_run_that_repoints_its_git_file_harms_nobody(world: World) -> None:
 
 def test_its_folder_may_be_deleted(world: World) -> None:
     verify(world, "one")
-    shutil.rmtree(verification_worktree.folder_of(world.project))
+    shutil.rmtree(world.bench.path)
     assert world.merge(verify(world, "two"))["state"] == "landed"
 
 
 def test_a_link_on_the_way_to_it_is_not_followed(world: World, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
-    (world.root / ".corral" / "verify").symlink_to(tmp_path / "elsewhere")
+    worktrees_of(world.root).mkdir(mode=0o700)
+    (worktrees_of(world.root) / "verification-world").symlink_to(tmp_path / "elsewhere")
     merge = world.merge(verify(world, "one"))
     assert merge["state"] == "queued" and "is a symbolic link" in merge["reason"]
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_that_of_an_earlier_version_goes_and_only_that(world: World, make_repo: Callable[..., Path]) -> None:
-    root, repo = world.root / ".corral" / "worktrees", world.repo()
-    former = root / verification_worktree.FORMER_NAME
-
-    def lay() -> Path:
-        git(world.root, "worktree", "add", "-q", "--detach", str(former))
-        return Path((former / ".git").read_text().removeprefix("gitdir: ").strip())
-
-    (lay() / "corral-kept.json").write_text('{"setup": [], "kept": []}')
-    (former / "left-over.txt").write_text("x\n")
-    assert (
-        verification_worktree.retire_former(repo, root, {verification_worktree.FORMER_NAME}, world.now()) is None
-        and former.exists()
-    ), "it has a row"
-    assert verification_worktree.retire_former(repo, root, set(), world.now()) is None and not former.exists()
-    saved = git(world.root, "for-each-ref", "--format=%(refname)", "refs/corral/salvage/verify-1").split()
-    assert git(world.root, "show", f"{saved[0]}:left-over.txt") == "x"
-    # another project's, in a root that both use
-    other = make_repo("other")
-    commit(other, {"x.txt": "x\n"})
-    git(other, "worktree", "add", "-q", "--detach", str(former))
-    (other / ".git" / "worktrees" / former.name / "corral-kept.json").write_text("{}")
-    before = state(former)
-    assert verification_worktree.retire_former(repo, root, set(), world.now()) is None and state(former) == before
+def test_one_at_a_former_place_is_removed_and_the_next_run_takes_the_new_one(world: World, tmp_path: Path) -> None:
+    chosen = world.places
+    world.places = replace(chosen, configured=lambda: str(tmp_path / "former"))
+    world.queue = world.new_queue()
+    assert world.merge(verify(world, "one"))["state"] == "landed"
+    former = world.bench.path
+    assert former.is_relative_to(tmp_path / "former")
+    world.places = chosen
+    world.queue = world.new_queue()
+    assert world.merge(verify(world, "two"))["state"] == "landed"
+    assert world.bench.path == worktrees_of(world.root) / "verification-world" / "1"
+    assert not former.exists() and str(former) not in git(world.root, "worktree", "list")
 
 
-def test_two_projects_with_one_root_verify_apart(world: World, make_repo: Callable[..., Path]) -> None:
+def test_two_projects_with_one_root_verify_apart(world: World, make_repo: Callable[..., Path], tmp_path: Path) -> None:
     other = World(make_repo("other"), landing=world.landing)
     try:
-        for one in (world, other):
+        for one, project_id in ((world, "first-project"), (other, "second-project")):
+            one.places = replace(one.places, project_id=project_id, configured=lambda: str(tmp_path / "shared"))
+            one.queue = one.new_queue()
             assert one.merge(verify(one, "one"))["state"] == "landed"
-        assert verification_worktree.folder_of(world.project) != verification_worktree.folder_of(other.project)
+        assert world.bench.path != other.bench.path
+        assert world.bench.path.parents[1] == other.bench.path.parents[1] == tmp_path / "shared"
     finally:
         other.close()

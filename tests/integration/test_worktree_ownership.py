@@ -11,14 +11,14 @@ import pytest
 from sqlalchemy import update
 
 from corral.config.inodes import folder_id
-from corral.errors import ConfigInvalid, Conflict, FolderLinked, PathReplaced
+from corral.errors import Conflict, FolderLinked, InvalidInput, PathReplaced
 from corral.git.checkouts import identity as worktree_identity
 from corral.git.process.command import open_checkout
 from corral.models.states import WorktreeState
 from corral.store.schema import worktrees as worktree_table
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import ownership, residue
-from tests.conftest import commit, git
+from tests.conftest import commit, git, worktrees_in, worktrees_of
 from tests.integration import taken_places
 from tests.integration.git.test_git_wrapper import shim
 from tests.integration.supervision import House, houses, utc_now
@@ -49,7 +49,7 @@ def test_a_folder_that_a_failing_git_took_away_is_made_and_recorded_again(
 ) -> None:
     one, failed = house(), tmp_path / "failed"
     # Its inode stays in use, so that the folder which is made next has another one.
-    fail = f"touch {failed}; mv {repo}/.corral/worktrees/mine {tmp_path}/taken"
+    fail = f"touch {failed}; mv {worktrees_of(repo)}/mine {tmp_path}/taken"
     with monkeypatch.context() as patched:
         shim(
             tmp_path / "bin",
@@ -85,8 +85,8 @@ def test_a_task_whose_worktree_was_replaced_fails_and_lands_nothing(
     one = house(tasks={"max_retries": 0})
     gate = tmp_path / "gate"
     task = one.submit(f"touch ready; while ! test -e {gate}; do sleep 0.02; done; cd /")
-    one.until(lambda: any((repo / ".corral" / "worktrees").glob("*/ready")))
-    (place,) = (repo / ".corral" / "worktrees").iterdir()
+    one.until(lambda: any(worktrees_of(repo).glob("*/ready")))
+    (place,) = worktrees_in(repo)
     kept = take(repo, place)
     before = state(kept), git(repo, "for-each-ref")
     gate.touch()
@@ -172,7 +172,7 @@ def test_a_device_that_was_mounted_anew_is_no_other_folder(house: Open) -> None:
 
 
 @pytest.mark.req("X18")
-@pytest.mark.parametrize("linked", [".corral/worktrees", ".corral/logs", ".corral/logs/worktrees"])
+@pytest.mark.parametrize("linked", [".corral/logs", ".corral/logs/worktrees"])
 def test_nothing_is_written_through_a_link(house: Open, repo: Path, tmp_path: Path, linked: str) -> None:
     one = house(worktrees={"setup": ["true"]})
     elsewhere = tmp_path / "elsewhere"
@@ -217,10 +217,13 @@ def test_two_projects_with_one_root_keep_out_of_each_others_folders(
     assert not other.worktrees.remove("theirs", utc_now())["removed"] and state(theirs) == before
 
 
-def test_worktrees_may_not_lie_where_merges_are_verified(house: Open) -> None:
-    one = house(worktrees={"root": ".corral/verify"})
-    with pytest.raises(ConfigInvalid, match="verified"):
-        create(one, "1")
+@pytest.mark.parametrize("written", [str.lower, str.upper])
+def test_no_worktree_is_called_as_the_folder_where_merges_are_verified(
+    house: Open, written: Callable[[str], str]
+) -> None:
+    one = house()
+    with pytest.raises(InvalidInput, match="cannot be the name of a worktree"):
+        create(one, written(one.grounds.places.verification))
 
 
 def test_residue_is_not_followed_out_of_the_worktree(repo: Path, tmp_path: Path) -> None:

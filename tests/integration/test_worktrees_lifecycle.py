@@ -16,7 +16,7 @@ from corral.models.states import WorktreeState
 from corral.store.schema import worktrees as worktree_table
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees.allocation import begin_reclaim, tidy_branches
-from tests.conftest import commit, git
+from tests.conftest import commit, git, worktrees_of
 from tests.integration.supervision import House, houses, utc_now
 
 Open = Callable[..., House]
@@ -34,7 +34,7 @@ def create(one: House, name: str = "mine", session_id: str | None = None, base: 
 def test_a_worktree_starts_at_the_targets_tip_on_its_own_branch(house: Open, repo: Path) -> None:
     made = create(house())
     path = Path(made["path"])
-    assert path == repo / ".corral" / "worktrees" / "mine" and made["state"] == "ready"
+    assert path == worktrees_of(repo) / "mine" and made["state"] == "ready"
     assert git(path, "rev-parse", "HEAD") == git(repo, "rev-parse", "main")
     assert git(path, "symbolic-ref", "HEAD") == "refs/heads/corral/mine"
     assert int(made["env"]["PORT"]) == made["port_base"]
@@ -66,7 +66,7 @@ def test_a_name_that_is_no_name_changes_nothing(house: Open, name: str) -> None:
 
 def test_a_folder_that_stands_there_is_not_touched(house: Open, repo: Path) -> None:
     one = house()
-    folder = repo / ".corral" / "worktrees" / "mine"
+    folder = worktrees_of(repo) / "mine"
     folder.mkdir(parents=True)
     (folder / "precious.txt").write_text("x")
     with pytest.raises(Conflict, match="exists already"):
@@ -143,7 +143,7 @@ def test_a_setup_that_fails_leaves_nothing_and_says_which_command(house: Open, r
     with pytest.raises(CorralError, match="exit 7") as failed:
         create(one)
     assert "7" in failed.value.cause
-    assert one.worktrees.listing() == [] and not (repo / ".corral" / "worktrees" / "mine").exists()
+    assert one.worktrees.listing() == [] and not (worktrees_of(repo) / "mine").exists()
     assert git(repo, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
 
 

@@ -8,10 +8,7 @@ from pathlib import Path
 from corral.config.paths import Project
 from corral.errors import FolderLinked
 
-VERIFY = "verify"
-"""The folder below ``.corral/`` that holds verification worktrees."""
-
-OWN_FOLDERS = ("logs", "run", "state", VERIFY, "worktrees")
+OWN_FOLDERS = ("logs", "run", "state")
 """The folders below ``.corral/`` that Corral writes to."""
 
 

@@ -233,6 +233,11 @@ def set_aside_databases(project: Project) -> list[Path]:
     return sorted(path for path in found if not path.name.endswith(("-wal", "-shm", "-journal")))
 
 
+def is_git_directory(folder: Path) -> bool:
+    """Whether git's own files are in a folder, as in ``.git`` or a bare repository."""
+    return (folder / "HEAD").is_file() and (folder / "objects").is_dir() and (folder / "refs").is_dir()
+
+
 def _digest(path: Path) -> str:
     """A short name for a long path."""
     import hashlib  # slow to import for the bridge and the hooks' clients, and hardly ever needed
@@ -258,7 +263,4 @@ def _common_dir(git_dir: Path) -> Path:
 
 def _bare_repository(start: Path) -> Path | None:
     here = Path(start).resolve()
-    for folder in (here, *here.parents):
-        if (folder / "HEAD").is_file() and (folder / "objects").is_dir() and (folder / "refs").is_dir():
-            return _common_dir(folder)
-    return None
+    return next((_common_dir(folder) for folder in (here, *here.parents) if is_git_directory(folder)), None)

@@ -109,8 +109,8 @@ class Queue:
 
     def recover(self, now: datetime) -> None:
         """Finish or undo what an earlier life left: processes, intents, half-verified requests, refs of ended ones."""
-        self._slot.end_left()
         repo = self._open()
+        self._slot.end_left(repo)
         land.resume(self._db, repo, on_settled=self._on_settled, now=now)
         self.look_at_paused(now)
         self._slot.seal_left()

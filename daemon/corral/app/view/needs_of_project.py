@@ -13,6 +13,8 @@ from corral.app.runtime.needs import Need
 from corral.config.links import linked_folders
 from corral.config.paths import set_aside_databases
 from corral.config.trust import not_trusted
+from corral.config.worktree_root import CLEANER
+from corral.errors import Unsupported
 from corral.models.visible import one_line
 
 if TYPE_CHECKING:
@@ -46,6 +48,16 @@ def links(services: Services, _conn: Connection) -> Iterator[Need]:
     """Folders of Corral's own that are symbolic links."""
     for error in linked_folders(services.project):
         yield Need("linked_folder", f"{error.message} {error.cause}", error.remedy)
+
+
+def place_of_worktrees(services: Services, _conn: Connection) -> Iterator[Need]:
+    """No folder for worktrees, or one above which tools find what no candidate holds: a verdict may stand on that."""
+    try:
+        warning, remedy = services.room.places.choose().warning(), CLEANER
+    except Unsupported as error:
+        warning, remedy = f"{error.message} {error.cause}", error.remedy
+    if warning is not None:
+        yield Need("place_of_worktrees", warning, remedy)
 
 
 def roadmap_problems(services: Services, _conn: Connection) -> Iterator[Need]:

@@ -65,6 +65,7 @@ SOURCES: tuple[Source, ...] = (
     project.faults,
     project.foreign_databases,
     project.links,
+    project.place_of_worktrees,
     work.paused_work,
     project.untrusted_commands,
     work.paused_claiming,

@@ -19,6 +19,7 @@ from corral.cli.terminal.output import echo, emit, paint
 from corral.cli.terminal.progress import progress
 from corral.client.connection import Client
 from corral.config.paths import Project, bundle_dir, find_project
+from corral.config.worktree_root import CLEANER
 from corral.errors import CorralError
 from corral.models.instants import UTC
 from corral.models.visible import one_line
@@ -126,6 +127,7 @@ def _daemon(project: Project) -> Iterator[Check]:
         yield _check("daemon", "error", f"{error.message} {error.cause}", error.remedy)
         return
     yield from _database(client)
+    yield from _worktrees(client)
     yield from _workers(client)
     for need in answer["needs_you"]:
         if need["kind"] in ("retention", "saved_work"):
@@ -160,6 +162,19 @@ def _daemon(project: Project) -> Iterator[Check]:
     for need in answer["needs_you"]:
         if need["kind"] == "unguarded_session":
             yield _check("guard", "error", need["what"], need["remedy"].partition(" `corral doctor`")[0])
+
+
+def _worktrees(client: Client) -> Iterator[Check]:
+    """Where worktrees stand, why there, and what tools find above them."""
+    try:
+        place = client.request("GET", "/worktrees/place")
+    except CorralError as error:
+        yield _check("worktrees", "error", f"{error.message} {error.cause}", error.remedy)
+        return
+    reasons = "; ".join(place["passed_over"])
+    yield _check("worktrees", "ok", f"in {place['path']}" + (f" ({reasons})" if reasons else ""))
+    if place["warning"]:
+        yield _check("worktrees", "warning", place["warning"], CLEANER)
 
 
 def _workers(client: Client) -> Iterator[Check]:

@@ -22,7 +22,7 @@ from corral.cli.terminal.options import Json, argument, here, option
 from corral.cli.terminal.output import echo, emit, paint
 from corral.cli.terminal.person import confirm, is_terminal, refuse_agents
 from corral.client.connection import Client
-from corral.config import account
+from corral.config import account, worktree_root
 from corral.config.initial import default_ignore
 from corral.config.load import load
 from corral.config.paths import Checkout, Project, bundle_dir, find_checkout, find_project
@@ -115,8 +115,10 @@ def init(
     files |= {lock_file(project): lock.text()} if lock else {}
     copies = replace(copies, remarks=(*copies.remarks, *unrecorded))
     brought = project_trust.untrusted(project)
+    place = _place(project)
     if not as_json:
         _show(project, branch, files, edits, copies)
+        _show_place(place)
         if brought:
             echo("Files of this repository would run these commands on your machine:")
             project_trust.show(brought)
@@ -129,7 +131,16 @@ def init(
     own_files.write(project, _contents(project, files, edits, copies, lock, allow=allow))
     _approve(project, brought, {os.path.relpath(file, project.root) for file in files})
     if as_json:
-        emit({"project": str(project.root), "target": branch, "written": [str(file) for file in files], **prepared})
+        written = [str(file) for file in files]
+        emit(
+            {
+                "project": str(project.root),
+                "target": branch,
+                "written": written,
+                "worktrees": str(place.path),
+                **prepared,
+            }
+        )
         return
     _next_steps(project, unverified=project.config_file in files and not changes and not verify)
     if verify and check:
@@ -276,6 +287,20 @@ def _files(project: Project, answers: Answers, *, may_change: bool) -> dict[Path
     if not ignore.exists():
         files[ignore] = default_ignore()
     return files
+
+
+def _place(project: Project) -> worktree_root.Place:
+    """Where the worktrees will stand."""
+    configured = load(project, environ=os.environ, home=account.home()).settings.worktrees.root
+    return worktree_root.choose(project, configured, worktree_root.known_id(project), account.home())
+
+
+def _show_place(place: worktree_root.Place) -> None:
+    echo(f"Worktrees of tasks and of verification will stand in {place.path}.")
+    for reason in place.passed_over:
+        echo(f"  not in {reason}")
+    if warning := place.warning():
+        echo(paint(f"note: {warning} {worktree_root.CLEANER}", "yellow"))
 
 
 def _show(

@@ -19,6 +19,8 @@ from corral.git.process.command import open_repository
 
 _OWN_FILES = (".gitignore", "metadata.json", "template.lock")
 _OWN_BEGINNINGS = ("corral.db", "template-change", "template-backups")
+_FORMER_FOLDERS = ("verify", "worktrees")
+"""Where worktrees stood in earlier versions."""
 _PARTIAL = ".corral-new"
 _SETTINGS = ("config.yaml", "teams.yaml", "local.yaml", "state/roadmap.yaml")
 _TEMPLATES = "templates"
@@ -145,7 +147,7 @@ def _clear(folder: Path, staying: set[Path]) -> None:
 
 
 def _is_known(name: str) -> bool:
-    folders = {*OWN_FOLDERS, _TEMPLATES, *(path.split("/")[0] for path in _SETTINGS)}
+    folders = {*OWN_FOLDERS, *_FORMER_FOLDERS, _TEMPLATES, *(path.split("/")[0] for path in _SETTINGS)}
     return name in {*folders, *_OWN_FILES} or name.startswith(_OWN_BEGINNINGS) or name.endswith(_PARTIAL)
 
 

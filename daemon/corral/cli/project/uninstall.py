@@ -48,11 +48,13 @@ def uninstall(
         )
     if not yes and not confirm("Remove this?", default=True):
         raise typer.Exit(1)
+    left: list[str] = []
     if project.initialised:
         with progress("removing the worktrees"):
             answer = Client(project).request("POST", "/worktrees/retire", timeout_s=600)
         if answer["at_risk"]:
             raise WorkAtRisk("Some worktrees could not be removed.", details={"at_risk": answer["at_risk"]})
+        left = answer["left"]
     stop_and_wait(project)
     commits.take_out_everywhere(project)
     lock, kept = _lock(project)
@@ -70,6 +72,7 @@ def uninstall(
         for file, content in contents.items():
             give_back(file, content)
     project_trust.store().revoke(project.common_dir)
+    kept |= dict.fromkeys(left, "something is in it that Corral did not make")
     kept = clear_home(project, {**kept, **kept_at_home(project, lock)})
     if project.database.parent != project.home:
         shutil.rmtree(project.database.parent, ignore_errors=True)

@@ -133,9 +133,10 @@ class Loops(Section):
 class Worktrees(Section):
     """Location and preparation of worktrees."""
 
-    root: Annotated[str, Field(min_length=1), AfterValidator(expanded)] = Field(
-        default=".corral/worktrees",
-        description="Folder of the worktrees: relative to the project's root, absolute, or `~/…`.",
+    root: Annotated[str, Field(min_length=1), AfterValidator(expanded)] | None = Field(
+        default=None,
+        description="Folder of all worktrees: relative to the project's root, absolute, or `~/…`; null: "
+        "`<repository>.worktrees` beside the repository, or one in `~/corral-worktrees`.",
     )
     setup: Commands = Field(
         default=[], description="Setup commands for each new worktree; `recipe` stands for those of its recipes."

@@ -83,7 +83,7 @@ class DryRun:
         self._room = room
         self._landing = landing
         self._sha = sha
-        self._bench = VerificationWorktree(room.db, room.project, repo, SLOT)
+        self._bench = VerificationWorktree(room.db, room.places, repo, SLOT)
         self._until = now + timedelta(seconds=limit_s)
         self._log = make_own_folder(room.project.logs_dir, room.project.root) / DRY_RUN_LOG
         self._log.unlink(missing_ok=True)
@@ -152,7 +152,9 @@ def take_down(repo: Git, room: RunContext, target: str, now: datetime) -> None:
     Args:
         target: The full ref name of the branch where work lands.
     """
-    bench = VerificationWorktree(room.db, room.project, repo, SLOT)
+    bench = VerificationWorktree(room.db, room.places, repo, SLOT)
+    if not bench.is_there:
+        return
     end_marked(marks(bench.path, room.project_id))
     tip = refs.read(repo, target)
     if tip is not None:

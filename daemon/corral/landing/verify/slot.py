@@ -14,9 +14,10 @@ from corral.config.sections.sharing import Landing
 from corral.errors import CorralError, DatabaseUnavailable
 from corral.git.process.command import Git
 from corral.landing import land, pauses
-from corral.landing.verify import blame, evidence, verification_receipts, verification_worktree
+from corral.landing.verify import blame, evidence, verification_receipts
 from corral.landing.verify.verification import Verdict, end_marked, marks
 from corral.landing.verify.verification_run import RunContext, RunSpec, VerificationRun
+from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.models.crash import crash_point
 from corral.models.events import EventKind
 from corral.models.states import MergeState, ReceiptStatus
@@ -39,9 +40,11 @@ class VerificationSlot:
         self._trial: VerificationRun | None = None
         self._stopped = False
 
-    def end_left(self) -> None:
+    def end_left(self, repo: Git) -> None:
         """End what a verification of a dead daemon left running."""
-        end_marked(marks(verification_worktree.folder_of(self._room.project), self._room.project_id))
+        bench = VerificationWorktree(self._db, self._room.places, repo)
+        if bench.is_there:
+            end_marked(marks(bench.path, self._room.project_id))
 
     def seal_left(self) -> None:
         """Seal the logs of verifications that a dead daemon did not see the end of, while their requests say so."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from corral.config.links import make_own_folder
 from corral.config.paths import Project
 from corral.config.sections.sharing import Landing
+from corral.config.worktree_root import WorktreeRoot
 from corral.errors import CorralError, RunnerUnavailable
 from corral.git.process.command import Git
 from corral.landing.verify import blame
@@ -54,8 +55,9 @@ class RunContext:
 
     Attributes:
         db: Holds the verification worktree's row.
-        project: Says where the worktree and the logs of merges are.
+        project: Says where the logs of merges are.
         project_id: The project's, by which its processes are known.
+        places: Says where the verification worktree is made.
         prepare: Makes the worktree usable; returns what its commands need in their environment.
         environ: The daemon's environment; what is no credential of it is passed on.
         spawn: Runs a function that may take minutes (checkout, setup) where no step waits for it; by default at once.
@@ -66,6 +68,7 @@ class RunContext:
     db: Store
     project: Project
     project_id: str
+    places: WorktreeRoot
     prepare: Callable[[Path], Mapping[str, str]]
     environ: Mapping[str, str]
     spawn: Callable[[Callable[[], None]], None] = lambda function: function()
@@ -89,7 +92,7 @@ class VerificationRun:
         self.subject = subject
         self.commands = list(landing.verify)
         self._room = room
-        self._bench = VerificationWorktree(room.db, room.project, repo)
+        self._bench = VerificationWorktree(room.db, room.places, repo)
         self._landing = landing
         self._started_at = now
         self._red: list[Verdict] = []

@@ -1,11 +1,12 @@
 """The verification worktree: Corral's alone, detached, and warm: what was brought for it stays from one run to the next.
 
-It has a row of its own kind, a name that cannot be asked for, and a place of this project alone that no worktree's name leads
-to. It is proven to be Corral's right before anything in it is reset or cleaned; what else stands there is left alone.
+It has a row of its own kind, a name that cannot be asked for, and a folder that no other worktree may be called by. It is proven
+to be Corral's right before anything in it is reset or cleaned; what else stands there is left alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -14,11 +15,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from corral.config.links import VERIFY
-from corral.config.paths import Project
+from corral.config.worktree_root import WorktreeRoot
 from corral.errors import CorralError, NotFound, PathReplaced
 from corral.git.checkouts import identity as worktree_identity
-from corral.git.checkouts import repointing, salvage, worktrees
+from corral.git.checkouts import repointing, worktrees
 from corral.git.checkouts.identity import OwnWorktree
 from corral.git.process.command import Git
 from corral.models.crash import crash_point
@@ -30,17 +30,6 @@ from corral.store.rows import Columns
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
 
-FORMER_NAME = "verify-1"
-"""The folder that earlier versions used, below ``worktrees.root`` among everybody's, and without a row."""
-
-_KEPT = "corral-kept.json"
-"""A file that only a verification worktree has in its git directory (:mod:`corral.work.worktrees.residue`)."""
-
-
-def folder_of(project: Project, slot: str = "1") -> Path:
-    """The folder of a verification worktree."""
-    return project.home / VERIFY / slot
-
 
 @dataclass(frozen=True)
 class VerificationWorktree:
@@ -48,12 +37,12 @@ class VerificationWorktree:
 
     Args:
         db: Holds its row.
-        project: Says where it lies.
+        places: Says where a new one is made.
         slot: Its folder's name, and the end of its own.
     """
 
     db: Store
-    project: Project
+    places: WorktreeRoot
     repo: Git
     slot: str = "1"
 
@@ -64,8 +53,18 @@ class VerificationWorktree:
 
     @property
     def path(self) -> Path:
-        """Its folder."""
-        return folder_of(self.project, self.slot)
+        """Its folder: where it is, else where it will be made.
+
+        Raises:
+            Unsupported: There is none, and no place for one.
+        """
+        row = self._row()
+        return Path(row["path"]) if row is not None else self._wanted()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it was made, and not removed since."""
+        return self._row() is not None
 
     def lay_out(self, sha: str, now: datetime) -> Git:
         """Make the worktree hold exactly the files of a commit, beside those git ignores.
@@ -80,8 +79,11 @@ class VerificationWorktree:
             GitFailed: It could not even be made again.
             OSError: The damaged folder could not be removed.
         """
+        wanted = self._wanted()
+        if self._row() is not None and self.path != wanted:
+            self._leave(now)
         if self._row() is None:
-            self.db.write(lambda conn: worktree_rows.create(conn, self._new_row(sha, now)))
+            self.db.write(lambda conn: worktree_rows.create(conn, self._new_row(wanted, sha, now)))
         crash_point("verification.intended")
         try:
             return self._pointed(sha) or self._made(sha)
@@ -136,11 +138,30 @@ class VerificationWorktree:
         if row is not None:
             self.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values))
 
-    def _new_row(self, sha: str, now: datetime) -> Columns:
+    def _wanted(self) -> Path:
+        return self.places.choose().path / self.places.verification / self.slot
+
+    def _leave(self, now: datetime) -> None:
+        """Remove the one at a former place: nothing in it is anybody's work. What took its place there stays as it is."""
+        former = self.path
+        try:
+            if os.path.lexists(former):
+                self._discard()
+            else:
+                worktrees.repair(self.repo, former, None, self._prove_remains, keeps=False)
+            note = None
+        except PathReplaced as error:
+            note = error.message
+        self._set(state=WorktreeState.REMOVED, removed_at=iso(now), note=note)
+        with contextlib.suppress(OSError):  # empty now, unless another verification worktree is in it
+            former.parent.rmdir()
+        self.places.leave(former.parent.parent)
+
+    def _new_row(self, path: Path, sha: str, now: datetime) -> Columns:
         return {
             "worktree_id": new_id(),
             "name": self.name,
-            "path": str(self.path),
+            "path": str(path),
             "branch": None,
             "base_sha": sha,
             "purpose": WorktreePurpose.VERIFY,
@@ -153,7 +174,12 @@ class VerificationWorktree:
         row = self._row()
         if row is None:
             raise NotFound("There is no verification worktree.")
-        return OwnWorktree(self.path, self.project.root, row["folder_id"], None)
+        path = Path(row["path"])
+        return OwnWorktree(path, self._top(path), row["folder_id"], None)
+
+    def _top(self, path: Path) -> Path:
+        top = self.places.top_of(path)
+        return top if path.is_relative_to(top) else path.parent.parent
 
     def _prove_remains(self) -> None:
         worktree_identity.prove_remains(self.repo, self._recorded())
@@ -192,7 +218,8 @@ class VerificationWorktree:
 
     def _make_folder(self, path: Path) -> None:
         self._set(state=WorktreeState.ALLOCATING, path=str(path), folder_id=None)
-        made = worktree_identity.make_folder(path, self.project.root)
+        self.places.establish(path)
+        made = worktree_identity.make_folder(path, self._top(path))
         crash_point("verification.folder_made")
         self._set(folder_id=made)
 
@@ -202,36 +229,6 @@ class VerificationWorktree:
         for entry in sorted(self.path.iterdir(), key=lambda entry: entry.name == ".git"):
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
         worktrees.repair(self.repo, self.path, None, self._prove_folder, keeps=False)
-
-
-def retire_former(repo: Git, root: Path, live: set[str], now: datetime) -> str | None:
-    """Remove the verification worktree of an earlier version, if it provably is one: what it holds is salvaged first.
-
-    Args:
-        root: The folder of allocated worktrees, where it lay.
-        live: Names of the worktrees that have a row: one called so is somebody's.
-
-    Returns:
-        Why it stays; None if it is gone, or there is none of this repository.
-    """
-    path = root / FORMER_NAME
-    if FORMER_NAME in live or not path.is_dir() or path.is_symlink():
-        return None
-    own = OwnWorktree(path, root, None, None)
-    try:
-        checkout = worktree_identity.prove(repo, own)
-        if not (checkout.git_dir / _KEPT).is_file():
-            return None
-        saved = salvage.snapshot(
-            checkout, FORMER_NAME, now, reason="verification worktree of an earlier version", always=True
-        )
-        if saved is not None:
-            worktrees.remove_salvaged(repo, path, saved, check=lambda: worktree_identity.prove(repo, own))
-    except PathReplaced:  # a person's, or another project's
-        return None
-    except (CorralError, OSError) as error:
-        return str(error)
-    return None
 
 
 def make_writable(path: Path) -> None:

@@ -169,6 +169,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         db,
         project,
         bound.project_id,
+        grounds.places,
         partial(_made_usable, grounds),
         os.environ,
         spawn=lambda function: _spawn(setups, function),
@@ -231,11 +232,9 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     locks_left = Recovery("locks", title, lambda _at: stale_locks.at_start(services.worktrees.own_folders()), faults)
     landings = Recovery("landings", "Landings that a dead daemon left", queue.recover, faults)
     workers = Recovery("workers", "Workers that a dead daemon left", supervisor.recover, faults)
-    title = "The verification worktree of an earlier version"
-    former = Recovery("former_verification", title, lambda _at: _retire_former_bench(services), faults)
     title = "The worktree of a dry run of the verification"
     dry_runs = Recovery("dry_runs", title, lambda at: dry_run.take_down(git, room, settings.target(), at), faults)
-    for recovery in (locks_left, former, dry_runs, landings, workers):
+    for recovery in (locks_left, dry_runs, landings, workers):
         recovery.run(now())
     jobs["supervisor"] = Job("supervisor", workers.before(supervisor.step), faults=faults)
     jobs["landing"] = Job("landing", landings.before(queue.step), faults=faults)
@@ -321,24 +320,13 @@ def _made_usable(grounds: WorktreeContext, path: Path) -> Mapping[str, str]:
     chosen = grounds.settings().worktrees
     blocks_below = 2 if path.name == dry_run.SLOT else 1
     ports = chosen.port_first - blocks_below * chosen.ports_each
-    own = verification_worktree.VerificationWorktree(grounds.db, grounds.project, grounds.repo, path.name)
+    own = verification_worktree.VerificationWorktree(grounds.db, grounds.places, grounds.repo, path.name)
     prove = own.prove
     residue.remove(prove(), path, chosen.setup)
     port_base = ports if chosen.ports_each and ports >= FIRST_FREE_PORT else None
     made = make_usable(grounds, path, port_base, {VERIFICATION_MARK: str(path)}, lambda: False, prove, own.name)
     residue.remember(prove(), chosen.setup, made)
     return environment(grounds, path, made)
-
-
-def _retire_former_bench(services: Services) -> None:
-    """Remove what an earlier version verified in; nothing waits for it."""
-    root = services.project.root / services.settings().worktrees.root
-    names = {row["name"] for row in services.worktrees.listing()}
-    reason = verification_worktree.retire_former(services.git, root, names, now())
-    if reason is not None:
-        log.warning(
-            "former_verification_worktree_stays", path=str(root / verification_worktree.FORMER_NAME), reason=reason
-        )
 
 
 class _Runners(Mapping[str, Runner]):

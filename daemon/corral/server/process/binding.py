@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
-from corral.config import account
+from corral.config import account, worktree_root
 from corral.config.inodes import folder_id, repository_has_left
 from corral.config.paths import SET_ASIDE, Project
 from corral.config.trust import TrustStore, trust_file
 from corral.errors import Conflict, DatabaseUnavailable, NotTrusted, Unsupported
 from corral.git.checkouts.pointers import reanchor
 from corral.git.process.command import Git
-from corral.landing.verify import verification_worktree
 from corral.models.events import EventKind
 from corral.models.identifiers import new_id
 from corral.models.instants import iso
@@ -73,6 +72,7 @@ class _Move:
     old_root: Path
     old_common_dir: Path
     new_root: Path
+    bare: bool
     lost: list[str] = field(default_factory=list)
 
 
@@ -140,6 +140,8 @@ def adopt(project: Project, repo: Git, source: Path, now: datetime) -> Path | No
         common_dir = former["common_dir"] if former else f"{root}/.git"
         adopted: Identity = {**_identity(project, here, now), "root": root, "common_dir": common_dir}
         db.write(lambda conn: identity.bind(conn, adopted))
+        if former:
+            worktree_root.hand_over(project, former["project_id"], adopted["project_id"])
         _settled(db, adopted, project, repo, here, now)
     finally:
         db.close()
@@ -206,7 +208,7 @@ def _settled(db: Database, known: Identity, project: Project, repo: Git, here: s
     place["project_id"], place["created_at"] = known["project_id"], known["created_at"]
     if place.items() <= known.items():
         return str(known["project_id"])
-    move = _Move(repo, Path(known["root"]), Path(known["common_dir"]), project.root)
+    move = _Move(repo, Path(known["root"]), Path(known["common_dir"]), project.root, project.bare)
     rows = db.read(worktree_rows.listing) if known["common_dir"] != place["common_dir"] else []
     changes = {row["worktree_id"]: _followed(move, row, now) for row in rows}
 
@@ -240,6 +242,9 @@ def _take_approvals_along(old_common_dir: Path, new_common_dir: Path) -> None:
 def _followed(move: _Move, row: WorktreeRow, now: datetime) -> Columns:
     """The columns of a worktree after the move, its folder corrected; one of another repository is not ours any more."""
     path = Path(moved(row["path"], move.old_root, move.new_root))
+    if not os.path.lexists(path):  # the folder beside the repository may have come along
+        was, now_is = (worktree_root.beside_root(root, bare=move.bare) for root in (move.old_root, move.new_root))
+        path = Path(moved(row["path"], was, now_is))
     if not reanchor(move.repo, path, was_at=Path(row["path"]), old_common_dir=move.old_common_dir):
         move.lost.append(row["name"])
         note = f"{path} is not a worktree of this repository; it was left alone."
@@ -263,15 +268,11 @@ def _moved_within(value: Any, old: Path, new: Path) -> Any:
 def _begin_anew(project: Project, known: Identity | None, here: str, now: datetime) -> Bound:
     """Set the database aside, and begin with an empty one. The database goes last: until then the next start does the rest.
 
-    The address files belong to the other daemon, and are removed. The copy of its verification worktree is renamed, since it
-    stands where this repository's has to.
+    The address files belong to the other daemon, and are removed.
     """
     for file in (project.token_file, project.daemon_json):
         file.unlink(missing_ok=True)
     owner = known["project_id"][:8] if known else "unknown"
-    verified = verification_worktree.folder_of(project).parent
-    if verified.exists() or verified.is_symlink():
-        verified.rename(_free(verified.parent, f"{verified.name}.of-{owner}"))
     aside = _free(project.database.parent, f"{SET_ASIDE}{owner}")
     move_aside(project.database, aside)
     db, fresh = _open(project, here), _identity(project, here, now)

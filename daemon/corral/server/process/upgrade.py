@@ -57,7 +57,7 @@ def is_idle(services: Services) -> bool:
     """Whether no attempt runs and nothing is verified or landed."""
     if services.supervisor.running_count() or services.db.read(merges.counts).get(MergeState.VERIFYING):
         return False
-    return not VerificationWorktree(services.db, services.project, services.git, dry_run.SLOT).path.exists()
+    return not VerificationWorktree(services.db, services.room.places, services.git, dry_run.SLOT).is_there
 
 
 @dataclass

@@ -17,7 +17,6 @@ from corral.store.merges import merges
 from corral.store.sessions import sessions
 from corral.store.tasks import tasks
 
-
 def at_risk(services: Services) -> list[dict[str, str]]:
     """Open tasks and merges, and worktrees with changes that no commit holds: ``[{what, why}]``."""
     risks = [
@@ -46,9 +45,10 @@ def at_risk(services: Services) -> list[dict[str, str]]:
 
 
 def _unknown_folders(services: Services) -> list[dict[str, str]]:
-    """Content of ``.corral`` that Corral did not create: folders among the worktrees that no row names."""
-    root = services.project.root / services.settings().worktrees.root
-    if not root.is_relative_to(services.project.home) or root.is_symlink() or not root.is_dir():
+    """Content of ``.corral`` that Corral did not create: folders among worktrees there that no row names."""
+    home, configured = services.project.home, services.settings().worktrees.root
+    root = services.project.root / configured if configured is not None else home / "worktrees"
+    if not root.is_relative_to(home) or root.is_symlink() or not root.is_dir():
         return []
     names = {row["name"] for row in services.worktrees.listing()}
     found = (path for path in sorted(root.iterdir()) if path.name not in names and not path.is_symlink())
@@ -59,8 +59,13 @@ def _unknown_folders(services: Services) -> list[dict[str, str]]:
     ]
 
 
-def retire(services: Services) -> list[dict[str, str]]:
-    """Give every worktree back, salvaging what only it holds; returns what had to stay."""
+def retire(services: Services) -> tuple[list[dict[str, str]], list[str]]:
+    """Give every worktree back, salvaging what only it holds, and remove the folder that they were in.
+
+    Returns:
+        The worktrees that had to stay, and the folders that stay because something else is in them.
+    """
+    left: list[str] = []
     stayed = []
     for row in services.worktrees.listing():
         try:
@@ -72,6 +77,7 @@ def retire(services: Services) -> list[dict[str, str]]:
             stayed.append({"what": f"worktree {row['name']}", "why": after["note"] or "it could not be removed"})
     tip = None if stayed else refs.read(services.git, services.settings.target())
     if tip is not None:  # the verification worktree goes too: nothing in it is anybody's work, and git forgets it
-        own = verification_worktree.VerificationWorktree(services.db, services.project, services.git)
+        own = verification_worktree.VerificationWorktree(services.db, services.room.places, services.git)
         own.retire(tip, services.now())
-    return stayed
+        left = [str(folder) for folder in services.room.places.remove()]
+    return stayed, left

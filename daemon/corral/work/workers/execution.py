@@ -355,7 +355,7 @@ def _resolved_agent(site: AttemptContext, task: TaskRow) -> tuple[ResolvedAgent,
 
 def _failure(site: AttemptContext, error: CorralError | OSError, usage: Payload | None = None) -> Ending:
     """How an attempt ends by an error of ours: the task's fault, or the machine's."""
-    root = site.grounds.root
+    root = site.grounds.places.volume
     if met_the_end(error) or is_full(root):
         said = error.message if isinstance(error, CorralError) else str(error)
         text, remedy = f"The volume of {root} is full: {said}", f"Free space on the volume of {root}."

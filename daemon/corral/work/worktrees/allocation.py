@@ -19,13 +19,14 @@ from threading import Event
 
 from sqlalchemy import Connection
 
-from corral.config.links import VERIFY, make_own_folder
+from corral.config import account
+from corral.config.links import make_own_folder
 from corral.config.model import Settings
 from corral.config.paths import Project, bundle_dir
 from corral.config.trust import SETUP, Claim, refuse
+from corral.config.worktree_root import WorktreeRoot
 from corral.coordination.sessions.teams import Teams
 from corral.errors import (
-    ConfigInvalid,
     Conflict,
     CorralError,
     GitFailed,
@@ -64,6 +65,7 @@ class WorktreeContext:
         settings: Gives the settings in force.
         clock: Stamps what slow work has done at its end.
         project_id: The project's, by which its processes are known.
+        home: The user's home folder.
         team: Gives the team in force.
         untrusted: Commands from the project's files that the user has not approved.
         missing: Those of some commands that the user has not approved.
@@ -79,6 +81,7 @@ class WorktreeContext:
     settings: Callable[[], Settings]
     clock: Callable[[], datetime]
     project_id: str
+    home: Path = field(default_factory=account.home)
     team: Callable[[], Teams] = Teams
     untrusted: Callable[[], Sequence[Claim]] = tuple
     missing: Callable[[Iterable[Claim]], list[Claim]] = list
@@ -90,7 +93,12 @@ class WorktreeContext:
     @property
     def root(self) -> Path:
         """The folder that allocated worktrees lie in."""
-        return self.project.root / self.settings().worktrees.root
+        return self.places.choose().path
+
+    @property
+    def places(self) -> WorktreeRoot:
+        """Where worktrees stand."""
+        return WorktreeRoot(self.project, self.project_id, lambda: self.settings().worktrees.root, self.home)
 
     @cached_property
     def recipes(self) -> list[Recipe]:
@@ -255,6 +263,7 @@ def reclaim(grounds: WorktreeContext, worktree_id: str, *, reason: str, keeps: b
         ownership.note(grounds, row, error)
         return False
     crash_point("worktree.removed")
+    grounds.places.leave(Path(row["path"]).parent)
     gone = {"state": WorktreeState.REMOVED, "removed_at": iso(grounds.clock()), "note": None}
     grounds.db.write(lambda conn: worktree_rows.transition(conn, worktree_id, (WorktreeState.RECLAIMING,), gone))
     return True
@@ -303,13 +312,13 @@ def _intend(conn: Connection, grounds: WorktreeContext, plan: Plan) -> WorktreeR
         raise Conflict(
             f"There is a worktree {plan.name} already.", remedy="Choose another name, or remove that one first."
         )
-    settings = grounds.settings().worktrees
-    if (grounds.root / plan.name).is_relative_to(grounds.project.home / VERIFY):
-        raise ConfigInvalid(
-            f"worktrees.root is {settings.root}, where merges are verified.",
-            cause="That folder is reset and cleaned before every verification.",
-            remedy="Set `worktrees.root` to another folder.",
+    if plan.name.casefold() == grounds.places.verification:
+        raise InvalidInput(
+            f"{plan.name!r} cannot be the name of a worktree.",
+            cause="Merges are verified in the folder of that name.",
+            remedy="Choose another name.",
         )
+    settings, path = grounds.settings().worktrees, grounds.root / plan.name
     port = None
     if settings.ports_each:
         port = choose_block(worktree_rows.port_bases(conn), settings.port_first, settings.ports_each, bindable)
@@ -318,7 +327,7 @@ def _intend(conn: Connection, grounds: WorktreeContext, plan: Plan) -> WorktreeR
         {
             "worktree_id": new_id(),
             "name": plan.name,
-            "path": str(grounds.root / plan.name),
+            "path": str(path),
             "branch": plan.branch,
             "base_sha": plan.base_sha,
             "purpose": plan.purpose,

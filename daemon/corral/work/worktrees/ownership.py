@@ -32,7 +32,7 @@ def make_folder(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
         OSError: It cannot be made; the row is ``removed``.
     """
     try:
-        made = worktree_identity.make_folder(Path(row["path"]), grounds.project.root)
+        made = _make(grounds, Path(row["path"]))
     except (CorralError, OSError):
         _forget(grounds, row)
         raise
@@ -48,7 +48,7 @@ def make_folder_again(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow
         OSError: It cannot be made.
     """
     row = _record(grounds, row, None)  # killed from here on, an empty folder of unknown number may be found
-    return _record(grounds, row, worktree_identity.make_folder(Path(row["path"]), grounds.project.root))
+    return _record(grounds, row, _make(grounds, Path(row["path"])))
 
 
 def forget_folder(grounds: WorktreeContext, row: WorktreeRow) -> None:
@@ -109,7 +109,12 @@ def note(grounds: WorktreeContext, row: WorktreeRow, error: CorralError | OSErro
 
 
 def _recorded(grounds: WorktreeContext, row: WorktreeRow) -> OwnWorktree:
-    return OwnWorktree(Path(row["path"]), grounds.project.root, row["folder_id"], row["branch"])
+    path = Path(row["path"])
+    return OwnWorktree(path, grounds.places.top_of(path), row["folder_id"], row["branch"])
+
+
+def _make(grounds: WorktreeContext, path: Path) -> str:
+    return worktree_identity.make_folder(path, grounds.places.establish(path))
 
 
 def _record(grounds: WorktreeContext, row: WorktreeRow, made: str | None) -> WorktreeRow:

@@ -118,7 +118,7 @@ def trim(grounds: WorktreeContext, give_up: Callable[[WorktreeRow, str], bool]) 
     """Remove the oldest kept worktrees until the rest are within the bounds; all of them where the disk is nearly full."""
     rows = grounds.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
     most, disk_mb = bounds(grounds)
-    if rows and is_short_of_space(grounds.root):
+    if rows and is_short_of_space(grounds.places.volume):
         most = 0
     while rows and (len(rows) > most or sum(map(size, rows)) > disk_mb * MEBI):
         oldest = rows.pop(0)

@@ -60,6 +60,29 @@ async def pool(services: Services) -> dict[str, Any]:
     return await services.work(services.worktrees.pool)
 
 
+class PlaceOfWorktrees(BaseModel):
+    """The folder in which worktrees are made."""
+
+    path: str
+    configured: bool = Field(description="Whether `worktrees.root` names it.")
+    passed_over: list[str] = Field(description="Why an earlier choice was not used.")
+    finds: list[str] = Field(description="What an upward search from a worktree there finds.")
+    warning: str | None
+
+
+@router.get("/worktrees/place")
+async def place(services: Services) -> PlaceOfWorktrees:
+    """Where new worktrees are made, why there, and what tools that search upward would find."""
+    chosen = await services.work(services.room.places.choose)
+    return PlaceOfWorktrees(
+        path=str(chosen.path),
+        configured=chosen.is_configured,
+        passed_over=list(chosen.passed_over),
+        finds=list(chosen.finds),
+        warning=chosen.warning(),
+    )
+
+
 @router.get("/worktrees/at-risk")
 async def at_risk(services: Services) -> list[dict[str, str]]:
     """Work that is neither landed nor salvaged: ``[{what, why}]``."""
@@ -68,8 +91,9 @@ async def at_risk(services: Services) -> list[dict[str, str]]:
 
 @router.post("/worktrees/retire")
 async def retire(services: Services) -> dict[str, Any]:
-    """Give every worktree back, salvaged; what could not be is named in ``at_risk``."""
-    return {"at_risk": await services.work(lambda: uninstall_check.retire(services))}
+    """Give every worktree back, salvaged; what could not be is named in ``at_risk``, and folders that stay in ``left``."""
+    stayed, left = await services.work(lambda: uninstall_check.retire(services))
+    return {"at_risk": stayed, "left": left}
 
 
 @router.post("/worktrees", status_code=201)

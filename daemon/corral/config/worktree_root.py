@@ -1,0 +1,355 @@
+"""Where worktrees stand: beside the repository, never in it. Standard library only.
+
+Tools search upward from where they run (npm, pytest, TypeScript, Cargo, git itself), so a worktree inside a checkout is a mixture
+of its own files and a person's; and some refuse every path below a folder whose name begins with a dot. The folder is
+``<repository>.worktrees`` beside the repository; where that cannot be used, or an upward search from there would find something,
+``~/corral-worktrees/<name>-<project id>``. ``worktrees.root`` names another one.
+
+A folder that Corral chose is marked with the project's id and with its own inode. It is used only if it is a real folder of this
+user that nobody else can write to, and is so marked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from corral.config import ownership
+from corral.config.paths import Project, is_git_directory
+from corral.errors import PathReplaced, Unsupported
+
+MARKER = "corral-worktrees.json"
+"""A file in a folder that Corral chose: whose worktrees are in it, and the folder's inode, which a copy does not have."""
+
+UNKNOWN_ID = "PROJECT-ID"
+AT_HOME = "corral-worktrees"
+"""The folder in the user's home that holds those of repositories beside which there is no place."""
+
+SEARCHED = (
+    "package.json", "node_modules", "pnpm-workspace.yaml", ".npmrc", ".yarnrc.yml", ".pnp.cjs", "tsconfig.json",
+    "jsconfig.json", "babel.config.js", "babel.config.json", ".babelrc", ".eslintrc", ".eslintrc.js", ".eslintrc.cjs",
+    ".eslintrc.json", ".eslintrc.yml", "eslint.config.js", "eslint.config.mjs", "eslint.config.cjs", "jest.config.js",
+    "deno.json", "nx.json", "pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg", "setup.py", "conftest.py",
+    "mypy.ini", "ruff.toml", "Cargo.toml", ".cargo/config.toml", ".cargo/config", "rust-toolchain",
+    "rust-toolchain.toml", "go.mod", "go.work", "composer.json", "Gemfile", "build.gradle", "settings.gradle",
+    "settings.gradle.kts", "pom.xml", "CMakeLists.txt", ".git",
+)  # fmt: skip
+"""Names that tools look for in the folders above where they run."""
+_OF_THE_USER = (".npmrc", ".yarnrc.yml", ".cargo/config.toml", ".cargo/config")
+"""Of these, what counts in the user's home folder wherever a tool runs, in a fresh clone as well."""
+
+CLEANER = "Move these away, or name a folder below which nothing is found: `corral config set worktrees.root /PATH`."
+"""The remedy of :meth:`Place.warning`."""
+
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folder of a project's worktrees.
+
+    Attributes:
+        path: Absolute; it may not exist yet.
+        is_configured: Whether a person named it (``worktrees.root``); then it need not be marked, and may hold other things.
+        passed_over: Why an earlier choice was not used, one line each.
+        finds: What an upward search from a worktree there finds, and folders above it that are hidden.
+    """
+
+    path: Path
+    is_configured: bool
+    passed_over: tuple[str, ...] = ()
+    finds: tuple[str, ...] = ()
+
+    def warning(self) -> str | None:
+        """What is wrong with it, in one sentence; None: nothing."""
+        if not self.finds:
+            return None
+        more = f" and {len(self.finds) - 3} more" if self.finds[3:] else ""
+        return (
+            f"Tools that search upward from the worktrees in {self.path} find what is not part of any candidate: "
+            f"{', '.join(self.finds[:3])}{more}."
+        )
+
+
+def beside(project: Project) -> Path:
+    """The folder beside the project's repository."""
+    return beside_root(project.root, bare=project.bare)
+
+
+def beside_root(root: Path, *, bare: bool) -> Path:
+    """The folder beside a repository. Of ``shop/`` and of a bare ``shop.git`` it is ``shop.worktrees``.
+
+    A git directory with a hidden name, such as ``shop/.bare``, belongs to the folder around it.
+
+    Args:
+        root: The main worktree's top; where there is none (``bare``), the git directory.
+    """
+    if bare:
+        stem = root.name.removesuffix(".git")
+        root = root.parent if not stem or stem.startswith(".") else root.with_name(stem)
+    return root.parent / f"{root.name.lstrip('.') or 'repository'}.worktrees"
+
+
+def at_home(project: Project, project_id: str, home: Path) -> Path:
+    """The folder in the user's home, for a repository beside which there is no place."""
+    stem = beside(project).name.removesuffix(".worktrees")
+    return home / AT_HOME / f"{stem}-{project_id[:8]}"
+
+
+def choose(project: Project, configured: str | None, project_id: str, home: Path) -> Place:
+    """The place of new worktrees, from what is on the disk now; nothing is written.
+
+    Args:
+        configured: ``worktrees.root``, relative to the project's root or absolute; None: Corral chooses.
+        home: The user's home folder.
+
+    Raises:
+        Unsupported: Corral is to choose, and no folder can be used.
+    """
+    if configured is not None:
+        path = Path(os.path.normpath(project.root / configured))
+        return Place(path, True, finds=tuple(upward_finds(path, home)))
+    usable: list[Place] = []
+    passed_over: list[str] = []
+    for path in (beside(project), at_home(project, project_id, home)):
+        refusal = _refusal(path, project_id)
+        finds = tuple(upward_finds(path, home)) if refusal is None else ()
+        if refusal is None:
+            usable.append(Place(path, False, tuple(passed_over), finds))
+            if not finds:
+                return usable[-1]
+        passed_over.append(f"{path}: {refusal or 'an upward search from there finds ' + finds[0]}")
+    if not usable:
+        raise Unsupported(
+            "There is no folder for worktrees.",
+            cause="; ".join(passed_over),
+            remedy="Name one outside of every repository: `corral config set worktrees.root /PATH`.",
+        )
+    # None is clean: the first that can be used, and what is wrong with it is said wherever it counts.
+    return usable[0]
+
+
+def upward_finds(path: Path, home: Path) -> Iterator[str]:
+    """What a tool that runs in a worktree in ``path`` finds above it: files of :data:`SEARCHED`, and hidden folders."""
+    for folder in (path, *path.parents):
+        for name in SEARCHED:
+            if os.path.lexists(folder / name) and not (folder == home and name in _OF_THE_USER):
+                yield str(folder / name)
+        if folder.name.startswith("."):
+            yield f"{folder}, a hidden folder"
+
+
+def establish(place: Place, project_id: str, repository: Path) -> None:
+    """Make the folder, and mark it; safe to repeat, and after a kill in the middle.
+
+    Raises:
+        PathReplaced: It is not this project's any more.
+        OSError: It cannot be made.
+    """
+    path = place.path
+    if place.is_configured:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return
+    if not os.path.lexists(path) or (_is_only_marked(path) and not _is_ours(path, project_id)):
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        _require_private(path)
+        path.chmod(0o700)
+        _mark(path, project_id, repository)
+    prove(path, project_id)
+
+
+def known_id(project: Project) -> str:
+    """The project's id as the folder beside its repository says it; a new project has none before its daemon's first start."""
+    marks = _marks(beside(project))
+    return str(marks.get("project_id")) if marks.get("repository") == str(project.common_dir) else UNKNOWN_ID
+
+
+def hand_over(project: Project, former_id: str, project_id: str) -> None:
+    """Mark the folder beside the repository for another project id, if it was the former one's: its database was adopted."""
+    if _is_ours(beside(project), former_id):
+        _mark(beside(project), project_id, project.common_dir)
+
+
+def _mark(path: Path, project_id: str, repository: Path) -> None:
+    marks = {"project_id": project_id, "repository": str(repository), "inode": path.lstat().st_ino}
+    partial = path / f"{MARKER}.new"
+    partial.write_text(json.dumps(marks, indent=2) + "\n")
+    partial.replace(path / MARKER)
+
+
+def prove(path: Path, project_id: str) -> None:
+    """Prove that a folder that Corral chose is this project's; call it right before each effect in it.
+
+    Raises:
+        PathReplaced: It is not.
+    """
+    _require_private(path)
+    marks = _marks(path)
+    if marks.get("project_id") != project_id or marks.get("inode") != path.lstat().st_ino:
+        raise _replaced(path, "its mark is missing, or is of another folder or project")
+
+
+@dataclass(frozen=True)
+class WorktreeRoot:
+    """The places of one project's worktrees, asked anew each time: settings and folders change while a daemon lives.
+
+    Args:
+        configured: Gives ``worktrees.root``.
+        home: The user's home folder.
+    """
+
+    project: Project
+    project_id: str
+    configured: Callable[[], str | None]
+    home: Path
+
+    def choose(self) -> Place:
+        """Where new worktrees are made.
+
+        Raises:
+            Unsupported: Corral is to choose, and no folder can be used.
+        """
+        return choose(self.project, self.configured(), self.project_id, self.home)
+
+    @property
+    def volume(self) -> Path:
+        """An existing folder on the volume where new worktrees are made."""
+        try:
+            path = self.choose().path
+        except Unsupported:
+            path = self.project.root
+        return next((folder for folder in (path, *path.parents) if folder.exists()), path)
+
+    @property
+    def verification(self) -> str:
+        """The name of the folder of verification worktrees in it; no other worktree may have it."""
+        return f"verification-{self.project_id[:8]}"
+
+    def establish(self, path: Path) -> Path:
+        """Make the folder that a new worktree at ``path`` is made in; returns what :meth:`top_of` does.
+
+        Raises:
+            PathReplaced: It is not this project's any more.
+            OSError: It cannot be made.
+        """
+        place = self.choose()
+        if path.is_relative_to(place.path):
+            establish(place, self.project_id, self.project.common_dir)
+        return self.top_of(path)
+
+    def top_of(self, path: Path) -> Path:
+        """The folder below which no link may stand on the way to a worktree; proven, if Corral chose it.
+
+        Raises:
+            PathReplaced: It is one that Corral chose, and not this project's any more.
+        """
+        for folder in self._chosen():
+            if path.is_relative_to(folder):
+                if os.path.lexists(folder):  # gone with all that was in it: each path says so for itself
+                    prove(folder, self.project_id)
+                return folder
+        return self.project.root
+
+    def remove(self) -> list[Path]:
+        """Remove what Corral chose, where it is this project's and empty; returns the folders that stay: something is in them."""
+        left = []
+        for folder in self._chosen():
+            was_ours = _is_only_marked(folder) and _marks(folder).get("repository") == str(self.project.common_dir)
+            if not was_ours and not _is_ours(folder, self.project_id):  # the former: under an id that was forgotten
+                continue
+            with contextlib.suppress(OSError):  # there, and empty
+                (folder / self.verification).rmdir()
+            if not _is_only_marked(folder):
+                left.append(folder)
+                continue
+            (folder / MARKER).unlink(missing_ok=True)
+            folder.rmdir()
+            if folder.parent == self.home / AT_HOME:
+                with contextlib.suppress(OSError):
+                    folder.parent.rmdir()
+        return left
+
+    def leave(self, folder: Path) -> None:
+        """Remove an empty folder of this project's at a former place: its repository was moved away from beside it."""
+        if folder not in self._chosen() and _is_only_marked(folder) and _is_ours(folder, self.project_id):
+            (folder / MARKER).unlink(missing_ok=True)
+            folder.rmdir()
+
+    def _chosen(self) -> tuple[Path, Path]:
+        return beside(self.project), at_home(self.project, self.project_id, self.home)
+
+
+def _refusal(path: Path, project_id: str) -> str | None:
+    """Why a folder of Corral's choice cannot be used; None if it can."""
+    if not os.path.lexists(path):
+        around = next((folder for folder in path.parents if os.path.lexists(folder)), path.parent)
+        if not around.is_dir() or not os.access(around, os.W_OK | os.X_OK):
+            return f"{around} cannot be written"
+        if around not in (path.parent, path.parent.parent):
+            return f"{around} holds no folder {path.parent.relative_to(around)}"
+        return _in_git_directory(path)
+    if not _is_private(path):
+        return "the name is taken by what is not a private folder of yours"
+    if not _is_ours(path, project_id) and not _is_only_marked(path):
+        return "the name is taken"
+    return _in_git_directory(path)
+
+
+def _in_git_directory(path: Path) -> str | None:
+    """That a folder lies among git's own files, as that of a submodule does."""
+    inside = next((folder for folder in path.parents if is_git_directory(folder)), None)
+    return f"it lies in the git directory {inside}" if inside is not None else None
+
+
+def _is_ours(path: Path, project_id: str) -> bool:
+    try:
+        prove(path, project_id)
+    except (PathReplaced, OSError):
+        return False
+    return True
+
+
+def _is_private(path: Path) -> bool:
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and ownership.is_own(found.st_uid) and not found.st_mode & _OTHERS_MAY_WRITE
+
+
+def _is_only_marked(path: Path) -> bool:
+    """Whether a folder is empty but for a mark, of whatever project: nobody's work is in it."""
+    try:
+        return _is_private(path) and {entry.name for entry in path.iterdir()} <= {MARKER, f"{MARKER}.new"}
+    except OSError:
+        return False
+
+
+def _marks(path: Path) -> dict[str, object]:
+    try:
+        read = json.loads((path / MARKER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
+def _require_private(path: Path) -> None:
+    if not _is_private(path):
+        raise _replaced(path, "it is no real folder of yours that only you can write to")
+
+
+def _replaced(path: Path, why: str) -> PathReplaced:
+    quoted = shlex.quote(str(path))
+    return PathReplaced(
+        f"{path} is not the folder of worktrees that Corral made.",
+        cause=f"Corral touches nothing in it: {why}.",
+        remedy=f"Put the folder back, or move what is there away (`mv {quoted} {quoted}.mine`): Corral then goes on.",
+    )
