@@ -316,14 +316,12 @@ def test_one_version_everywhere() -> None:
     assert {entry.get("version", __version__) for entry in marketplace["plugins"]} == {__version__}
 
 
-# -- what can be counted --------------------------------------------------------------------------------------------
+# -- what can be looked up --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("file", MODULES, ids=lambda file: str(file.relative_to(ROOT / "daemon")))
-def test_a_module_is_short_and_says_what_it_is_for(file: Path) -> None:
-    source = file.read_text()
-    assert len(source.splitlines()) <= 400
-    assert ast.get_docstring(ast.parse(source))
+def test_each_module_says_what_it_is_for() -> None:
+    silent = [str(file) for file in MODULES if not ast.get_docstring(ast.parse(file.read_text()))]
+    assert not silent
 
 
 # Put together here, so that this file does not find itself.
