@@ -17,6 +17,7 @@ from corral.store.merges import merges
 from corral.store.sessions import sessions
 from corral.store.tasks import tasks
 
+
 def at_risk(services: Services) -> list[dict[str, str]]:
     """Open tasks and merges, and worktrees with changes that no commit holds: ``[{what, why}]``."""
     risks = [
