@@ -20,7 +20,7 @@ from corral.config.worktree_root import MARKER
 from corral.models.events import Event
 from corral.store import events, schema_coordination
 from corral.store.engine import search
-from tests import postgres, recorded
+from tests import postgres, programs, recorded
 from tests.coordinated import Coordinated
 
 GIT_ENV = {
@@ -32,7 +32,8 @@ GIT_ENV = {
 
 _RIGHTS = "-dac_override,-dac_read_search"
 WITHOUT_ROOTS_RIGHTS = [] if os.geteuid() else ["setpriv", f"--bounding-set={_RIGHTS}", f"--inh-caps={_RIGHTS}"]
-"""Before a command: not even root passes over the permissions of files in it."""
+"""Before a command: not even root passes over the permissions of files in it. Its tests are marked `NEEDS_RIGHTS_DROPPED`."""
+NEEDS_RIGHTS_DROPPED = programs.requires(*WITHOUT_ROOTS_RIGHTS[:1])
 
 
 def worktrees_of(root: Path) -> Path:
@@ -65,15 +66,34 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return make
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what this machine lacks the programs for."""
+    programs.skip_without(item)
+
+
+@pytest.fixture(scope="session")
+def plain_system() -> Iterator[programs.PlainSystem]:
+    """The programs of a fresh machine."""
+    with tempfile.TemporaryDirectory(prefix="corral-plain-", dir="/tmp") as name:
+        Path(name).chmod(0o755)
+        yield programs.PlainSystem(Path(name))
+
+
 @pytest.fixture(autouse=True)
-def sealed(monkeypatch: pytest.MonkeyPatch, numbered: Callable[[str], Path]) -> Iterator[Path]:
-    """No test sees or changes the real HOME, XDG folders, GIT_* or CORRAL_* of the machine."""
+def sealed(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    numbered: Callable[[str], Path],
+    plain_system: programs.PlainSystem,
+) -> Iterator[Path]:
+    """No test sees or changes the real HOME, XDG folders, GIT_* or CORRAL_* of the machine, nor what else is installed on it."""
     home = numbered("home")
     for name in list(os.environ):
         if name.startswith(("GIT_", "XDG_", "CORRAL_", "CLAUDE", "ANTHROPIC_")):
             monkeypatch.delenv(name)
     # Hundreds of processes are started from this source: compiling it takes a third of a daemon's start.
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setenv("PATH", plain_system.path(request.node))
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     (home / ".gitconfig").write_text("[init]\n\tdefaultBranch = main\n")

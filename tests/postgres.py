@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from sqlalchemy import URL, Engine, NullPool, create_engine
 from sqlalchemy.exc import OperationalError
 
 from corral.store.migrate import HEAD, alembic_config
+from tests.programs import MACHINE, find
 
 DEADLINE_S = 30.0
 LOCALE = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"
@@ -35,7 +35,7 @@ def cluster() -> Iterator[Engine]:
         folder, who = Path(name), _somebody()
         if who:
             os.chown(folder, who["user"], who["group"])
-        run: dict[str, Any] = {"cwd": folder, "env": {"PATH": os.defpath, "HOME": name}, **who}
+        run: dict[str, Any] = {"cwd": folder, "env": {"PATH": MACHINE, "HOME": name}, **who}
         data = str(folder / "data")
         made = subprocess.run(
             [_program("initdb"), "-D", data, "-U", "corral", "-A", "trust", "-E", "UTF8", "--no-sync",
@@ -44,7 +44,7 @@ def cluster() -> Iterator[Engine]:
         )  # fmt: skip
         assert made.returncode == 0, made.stderr
         # Where it can be had: the server does not outlive tests that are killed.
-        bound = ["setpriv", "--pdeathsig", "QUIT"] if shutil.which("setpriv") else []
+        bound = [setpriv, "--pdeathsig", "QUIT"] if (setpriv := find("setpriv")) else []
         log = folder / "log"
         with log.open("wb") as output:
             server = subprocess.Popen(
@@ -86,7 +86,7 @@ def _somebody() -> dict[str, int]:
 def _program(name: str) -> str:
     # Debian and its like keep the programs out of the path, a folder for each version.
     beside = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4]))
-    return shutil.which(name) or (str(beside[-1]) if beside else "")
+    return find(name) or (str(beside[-1]) if beside else "")
 
 
 def _missing() -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.coordinated import eventually
-
-TMUX = shutil.which("tmux")
+from tests.programs import program
 
 
 class Window:
@@ -63,7 +61,7 @@ class Window:
 
 
 class Tmux:
-    """A server; ``end`` it.
+    """A server; ``end`` it. The test is skipped where tmux is not installed.
 
     Args:
         folder: An existing folder for its socket.
@@ -72,10 +70,11 @@ class Tmux:
     def __init__(self, folder: Path) -> None:
         self._socket = folder / "tmux"
         self._count = 0
+        self._tmux = program("tmux")
 
     def run(self, *args: str) -> str:
         """Run one command of tmux."""
-        argv = [str(TMUX), "-S", str(self._socket), "-f", "/dev/null", *args]
+        argv = [self._tmux, "-S", str(self._socket), "-f", "/dev/null", *args]
         return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
 
     def open(

@@ -15,6 +15,7 @@ import pytest
 
 from corral import __version__
 from tests.coordinated import Coordinated
+from tests.programs import program as program_of
 
 ROOT = Path(__file__).parents[2]
 PLAIN_TOOLS = ("sh", "env", "cat", "sed", "mkdir", "rm", "rmdir", "ln", "readlink", "dirname", "mktemp")
@@ -35,9 +36,7 @@ def tools(tmp_path: Path) -> Path:
     folder = tmp_path / "tools"
     folder.mkdir()
     for name in (*PLAIN_TOOLS, "git"):
-        found = shutil.which(name)
-        assert found, name
-        (folder / name).symlink_to(found)
+        (folder / name).symlink_to(program_of(name))
     program(folder, "python3", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     return folder
 
@@ -155,9 +154,7 @@ printf '#!/bin/sh\\nexec "%s" -m corral "$@"\\n' "$2" > "$folder/bin/corral"
 exec env chmod 755 "$folder/bin/corral"
 """,
     )
-    chmod = shutil.which("chmod")
-    assert chmod
-    (tools / "chmod").symlink_to(chmod)
+    (tools / "chmod").symlink_to(program_of("chmod"))
 
 
 @pytest.fixture
@@ -225,13 +222,11 @@ def test_uninstall_takes_out_the_completion_and_nothing_else_of_the_shells_files
     install: Install, tools: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "Übung mit Leerzeichen"
-    bash = shutil.which("bash")
-    assert bash
     assert install().returncode == 0
     (home / ".bashrc").write_text("alias ll='ls -l'\n")
 
     subprocess.run(
-        [bash, "--norc", "-c", f"'{home}/.local/bin/corral' --install-completion; true"],
+        [program_of("bash"), "--norc", "-c", f"'{home}/.local/bin/corral' --install-completion; true"],
         env={"HOME": str(home), "PATH": str(tools)},
         check=True,
         capture_output=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import typer
 from corral.cli.app import app, run
 from corral.cli.help import pages
 from corral.cli.program.man_page import MARK, page_of
+from tests.programs import requires
 
 
 @pytest.mark.req("NFR-USE-004", "FR-CLI-002")
@@ -43,7 +43,7 @@ def test_every_command_has_a_manual_page_with_what_its_help_says(
     assert "\\fB\\-t, \\-\\-title TEXT\\fR\nTitle; also the commit's subject (default: the template's)." in text
 
 
-@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+@requires("groff")
 def test_the_reader_of_manuals_complains_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     for words in ([], ["task", "submit"], ["config", "set"]):
         assert run(["man", *words]) == 0

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.stage import Stage
+from tests.programs import program
 
 Json = dict[str, Any]
 KEY = "sk-ant-api03-a-key-that-opens-nothing"
-SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 WORKER_FLAGS = (
     "--permission-mode",
     "acceptEdits",
@@ -61,10 +61,10 @@ def client_environment(
         config.write_text("[user]\n\tname = A Client\n\temail = client@example.test\n[init]\n\tdefaultBranch = main\n")
     return {
         "HOME": str(home),
-        "PATH": f"{path}:{SYSTEM_PATH}" if path else SYSTEM_PATH,
+        "PATH": os.pathsep.join(filter(None, [path, os.environ["PATH"]])),
         "TERM": "xterm-256color",
         "LANG": "C.UTF-8",
-        "SHELL": "/bin/bash",
+        "SHELL": program("bash"),
         "ANTHROPIC_API_KEY": KEY,
         "ANTHROPIC_BASE_URL": stage.url,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from corral.cli.project import client_plugin
-from tests.e2e.client import SYSTEM_PATH
 from tests.e2e.team import ROOT
 
 pytestmark = pytest.mark.e2e
@@ -26,7 +26,7 @@ def test_the_plugin_is_ok_only_where_a_client_loads_it(
     folder = tmp_path / "client"
     folder.mkdir()
     (folder / "claude").symlink_to(claude)
-    monkeypatch.setenv("PATH", f"{folder}:{SYSTEM_PATH}")
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
     def run(*args: str) -> None:
         subprocess.run(["claude", "plugin", *args], cwd=repo, stdin=subprocess.DEVNULL, capture_output=True, check=True)

@@ -21,6 +21,7 @@ from tests.e2e.client import KEY
 from tests.e2e.stage import Stage, bash, script, text, tool
 from tests.integration.running import clock, find_marked, finish, kill, look, make_assignment, wait
 from tests.integration.test_runner_anthropic import events, odd_api, said
+from tests.programs import requires
 
 pytestmark = pytest.mark.e2e
 Start = Callable[..., Running]
@@ -170,6 +171,7 @@ def test_limits_on_what_it_may_use(start: Start, limits: Limits, code: str, mess
     assert finished.error_message == message
 
 
+@requires("setsid")
 @pytest.mark.faults
 def test_a_worker_that_hangs_is_stopped_and_nothing_of_it_is_left(
     start: Start, assignments: list[Assignment], tmp_path: Path

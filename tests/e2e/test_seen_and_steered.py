@@ -19,13 +19,14 @@ from tests.e2e.busy_shop import ALL, SETTINGS, VERIFY, Shop, make_repository
 from tests.e2e.client import trust
 from tests.e2e.team import ROOT, Team
 from tests.integration.test_metrics import families
-from tests.integration.test_web_browser import CHROMIUM, OPTIONS, Window
-from tests.tmux import TMUX, Tmux
+from tests.integration.test_web_browser import OPTIONS, Window
+from tests.programs import program, requires
+from tests.tmux import Tmux
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(CHROMIUM is None or TMUX is None, reason="there is no chromium, or no tmux"),
+    requires("chromium", "tmux"),
 ]
 
 
@@ -133,7 +134,7 @@ def settle_in_the_screen(shop: Shop, terminals: Tmux) -> None:
 def settle_in_the_page(shop: Shop) -> None:
     """The same for what came up since, in a browser."""
     with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        browser = play.chromium.launch(executable_path=program("chromium"), args=OPTIONS)
         window = Window(browser)
         page, see = window.page, sync_api.expect
         page.goto(shop.house.run("web", "--no-open").stdout.strip())

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.conftest import git
-from tests.e2e.client import SYSTEM_PATH, Run, Terminal, trust
+from tests.e2e.client import Run, Terminal, trust
 from tests.e2e.stage import bash, bash_until, script, text, tool
 from tests.e2e.team import PLUGIN, ROOT, Member, Team
 
@@ -86,7 +86,7 @@ def test_a_session_whose_bridge_does_not_come_is_unguarded_for_everybody(team: T
 
 def test_a_session_without_corral_on_its_path_is_guarded(team: Team) -> None:
     """As with a README's `export PATH` that was typed in another shell."""
-    team.env["PATH"] = SYSTEM_PATH
+    team.env["PATH"] = team.env["PATH"].partition(os.pathsep)[2]
     member, other = team.member(), team.member()
     told = member.do(write("a.txt"), bash("command -v corral && corral --version"))
     assert "corral 0." in told, "and its shell finds the command in the plugin"

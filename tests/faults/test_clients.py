@@ -37,6 +37,7 @@ from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import processes_of
 from tests.integration.test_landing_verification import gone
+from tests.programs import requires
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -250,6 +251,7 @@ def test_the_work_of_a_session_that_dies_stays_and_what_it_held_comes_free(house
     house.ask("POST", "/locks/acquire", {"paths": ["src/a.py"], "session_id": "s2"})
 
 
+@requires("setsid")
 @pytest.mark.req("D19")
 def test_the_daemon_dies_while_a_verification_runs_and_no_orphan_stays(
     coordinate: Callable[..., Coordinated], tmp_path: Path

@@ -38,6 +38,7 @@ from corral.store.sessions import sessions as session_rows
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
 from tests.locking import acquire
+from tests.programs import program
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -56,7 +57,9 @@ def mount() -> Iterator[Mount]:
         before = folder.with_name(folder.name + ".before")
         folder.rename(before)
         folder.mkdir()
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True)
+        done = subprocess.run(
+            [program("mount"), "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True
+        )
         if done.returncode != 0:
             pytest.skip("mounting is not allowed here")
         mounted.append(folder)
@@ -65,7 +68,7 @@ def mount() -> Iterator[Mount]:
 
     yield do
     for folder in mounted:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        subprocess.run([program("umount"), "--lazy", str(folder)], check=True)
 
 
 @contextmanager
@@ -239,7 +242,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(mount: Mount, 
 
 def _remounted(folder: Path, how: str) -> bool:
     """Whether it could be done: not as long as a process that is just ending has a file open for writing."""
-    done = subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], capture_output=True, text=True)
+    done = subprocess.run([program("mount"), "-o", f"remount,{how}", str(folder)], capture_output=True, text=True)
     if done.returncode != 0 and "busy" not in done.stderr:
         pytest.skip(f"what is mounted here cannot be made read-only: {done.stderr.strip()}")
     return done.returncode == 0

@@ -13,6 +13,7 @@ from corral.git.land import landing
 from tests.conftest import git, worktrees_of
 from tests.coordinated import Coordinated, eventually
 from tests.integration.landing_world import World
+from tests.programs import program
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -22,11 +23,11 @@ def volume(repo: Path) -> Iterator[Path]:
     """The folder of the verification worktree on a file system of 1 MB of its own."""
     place = worktrees_of(repo) / "verification-world"
     place.mkdir(parents=True)
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True)
+    done = subprocess.run([program("mount"), "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True)
     if done.returncode != 0:
         pytest.skip("mounting is not allowed here")
     yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+    subprocess.run([program("umount"), "--lazy", str(place)], check=True)
 
 
 def fill(place: Path) -> None:

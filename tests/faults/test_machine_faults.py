@@ -22,6 +22,7 @@ from tests.conftest import worktrees_of
 from tests.coordinated import Coordinated, eventually
 from tests.integration.running import clock, finish, make_assignment
 from tests.integration.supervision import House, settings_with
+from tests.programs import program
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -31,13 +32,15 @@ QUICK = "tasks: {max_retries: 0, retry_initial_s: 0.5, retry_max_s: 2}\n"
 @contextmanager
 def small_volume(folder: Path, size: str) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True)
+    done = subprocess.run(
+        [program("mount"), "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True
+    )
     if done.returncode != 0:
         pytest.skip("mounting is not allowed here")
     try:
         yield
     finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        subprocess.run([program("umount"), "--lazy", str(folder)], check=True)
 
 
 def fill(folder: Path) -> Path:

@@ -27,6 +27,7 @@ from corral.store.migrate import open_schema
 from tests.conftest import git
 from tests.faults.test_disk_and_database import filled
 from tests.integration.test_retention import LARGE, LATER, THEN, World
+from tests.programs import program
 
 pytestmark = pytest.mark.faults
 
@@ -36,7 +37,7 @@ def small_disk(repo: Path) -> Iterator[World]:
     """A world whose ``.corral`` is a file system of its own of 16 MB."""
     home = repo / ".corral"
     home.mkdir(exist_ok=True)
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(home)], capture_output=True)
+    done = subprocess.run([program("mount"), "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(home)], capture_output=True)
     if done.returncode != 0:
         pytest.skip("mounting is not allowed here")
     try:
@@ -46,7 +47,7 @@ def small_disk(repo: Path) -> Iterator[World]:
         yield world
         world.db.close()
     finally:
-        subprocess.run(["umount", "--lazy", str(home)], check=True)
+        subprocess.run([program("umount"), "--lazy", str(home)], check=True)
 
 
 AFTER = datetime.now(timezone.utc) + timedelta(days=400)

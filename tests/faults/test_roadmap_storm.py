@@ -26,6 +26,7 @@ from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import processes_of, seed_of_this_run
 from tests.faults.test_poison import kill_the_daemon
 from tests.integration.planned import Plan
+from tests.programs import requires
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -184,10 +185,11 @@ def kill_the_server(house: Coordinated) -> bool:
 
 
 def jq(file: Path, program: str) -> Any:
-    done = subprocess.run(["jq", "-s", program, str(file)], capture_output=True, text=True, check=True)
+    done = subprocess.run([program("jq"), "-s", program, str(file)], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
+@requires("jq")
 @pytest.mark.slow("Thirty tasks, and the restarts after each kill.")
 @pytest.mark.req("SUP-NFR1", "SUP-AC4", "SUP-AC5", "SUP-FR1", "SUP-FR2", "SUP-FR4", "SUP-FR5", "SUP-FR6", "SUP-NFR3")
 def test_a_roadmap_of_thirty_tasks_is_worked_off_whatever_is_killed(

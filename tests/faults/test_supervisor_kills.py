@@ -26,6 +26,7 @@ from corral.work.tasks import tasks
 from tests.conftest import git, worktrees_in, worktrees_of
 from tests.integration.running import find_marked, finish, kill
 from tests.integration.supervision import IMPATIENT, House, in_a_process, settings_with, utc_now
+from tests.programs import requires
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -225,6 +226,7 @@ class StartsThenBreaks(CommandRunner):
         raise ZeroDivisionError("a defect")
 
 
+@requires("setsid")
 @pytest.mark.parametrize("how", ["refused", "broken"])
 def test_a_worker_that_could_not_be_recorded_is_dead_before_its_task_goes_on(
     repo: Path, monkeypatch: pytest.MonkeyPatch, how: str

@@ -18,7 +18,7 @@ def fire(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the hook in ``cwd`` for an event with some fields; ``path`` goes before the PATH."""
     payload = {"session_id": "s-1", "cwd": os.fspath(cwd), "hook_event_name": event, **fields}
-    environ = {**os.environ, "CLAUDE_CODE_ENTRYPOINT": "cli", "PATH": path + os.pathsep + "/usr/bin:/bin"}
+    environ = {**os.environ, "CLAUDE_CODE_ENTRYPOINT": "cli", "PATH": path + os.pathsep + os.environ["PATH"]}
     return subprocess.run(
         [*COMMAND, event, *options],
         cwd=cwd,

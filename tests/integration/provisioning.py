@@ -52,7 +52,7 @@ def make_usable(main: Path, worktree: Path, *, port_base: int | None = PORT_BASE
 
 def run_in(worktree: Path, provisioned: Provisioned, *argv: str, check: bool = True) -> str:
     """Run a program in the worktree with a clean environment and what provisioning said."""
-    path = os.pathsep.join([*provisioned.path_prefixes, "/usr/local/bin", "/usr/bin", "/bin"])
+    path = os.pathsep.join([*provisioned.path_prefixes, os.environ["PATH"]])
     env = {"HOME": os.environ["HOME"], "PYTHONDONTWRITEBYTECODE": "1", **provisioned.env, "PATH": path}
     done = subprocess.run(argv, cwd=worktree, env=env, capture_output=True, text=True, timeout=60)
     if check:

@@ -18,6 +18,7 @@ import pytest
 
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
+from tests.programs import program, requires
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "daemon")
 
@@ -276,7 +277,8 @@ def test_a_database_of_a_newer_version_is_left_as_it_is(house: Coordinated) -> N
     conn.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root, to become somebody else")
+@requires("setpriv")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
 def test_a_home_that_may_not_be_written_is_said_and_left(repo: Path, request: pytest.FixtureRequest) -> None:
     # A short path, so that the socket lies in run/ and not in a runtime folder that is another user's.
     place = Path(tempfile.mkdtemp(prefix="corral-home-", dir="/tmp"))
@@ -318,7 +320,7 @@ def test_a_prompt_without_claude_is_refused_at_once(house: Coordinated, tmp_path
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ("git", "sh"):
-        (tools / name).symlink_to(str(shutil.which(name)))
+        (tools / name).symlink_to(program(name))
     error = error_of(
         house.run("task", "submit", "--title", "x", "--prompt", "do it", "--json", check=False, PATH=str(tools)), 1
     )

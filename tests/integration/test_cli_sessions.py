@@ -14,6 +14,7 @@ import pytest
 from corral.errors import CorralError
 from tests.coordinated import Coordinated, eventually
 from tests.integration.refusals import NOBODY, refused
+from tests.programs import program
 
 SESSION = {"session_id", "agent_name", "agent_type", "status", "current_task", "worktree", "last_heartbeat"}
 LOCK = {"file_path", "locked_by", "session_id", "exclusive", "reason", "expires_at"}
@@ -21,7 +22,7 @@ LOCK = {"file_path", "locked_by", "session_id", "exclusive", "reason", "expires_
 
 def test_sessions_are_listed_disconnected_ones_too_and_by_status(house: Coordinated) -> None:
     ours, theirs = pty.openpty()
-    client = subprocess.Popen(["setsid", "--ctty", "sleep", "600"], stdin=theirs)
+    client = subprocess.Popen([program("setsid"), "--ctty", "sleep", "600"], stdin=theirs)
     told = house.hook("SessionStart", "here", source="startup", _hook={"pid": client.pid, "entrypoint": "cli"})
     assert house.hook("SessionStart", "gone", source="startup")["systemMessage"].startswith("Corral: this session is ")
     house.hook("SessionEnd", "gone", reason="other")

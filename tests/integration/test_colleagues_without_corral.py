@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.integration.claude_settings import hook_command
 def as_a_colleague(command: str, cwd: Path, **payload: Any) -> subprocess.CompletedProcess[str]:
     """Run a hook's command on a machine that has git and nothing else."""
     return subprocess.run(
-        ["env", "-i", "PATH=/usr/bin:/bin", "sh", "-c", command],
+        ["env", "-i", f"PATH={os.environ['PATH']}", "sh", "-c", command],
         cwd=cwd,
         input=json.dumps({"session_id": "s", "cwd": str(cwd), **payload}),
         capture_output=True,

@@ -6,7 +6,6 @@ import fcntl
 import os
 import pty
 import select
-import shutil
 import struct
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import pytest
 
 from tests.conftest import git
 from tests.coordinated import Coordinated
+from tests.programs import requires
 
 SOURCE = Path(__file__).parents[2] / "daemon"
 SHELLS = {"bash": ["bash", "-i"], "zsh": ["zsh", "-i"], "fish": ["fish", "-i"]}
@@ -37,12 +37,10 @@ def command(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", [pytest.param(shell, marks=requires(shell)) for shell in SHELLS])
 def test_a_key_press_completes_a_command_in_an_empty_home_and_outside_of_a_project(
     sealed: Path, command: Path, tmp_path: Path, shell: str
 ) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
     env = {**os.environ, "PATH": f"{command}:{os.environ['PATH']}", "TERM": "xterm", "PS1": "ready> "}
     # The shell that runs it is the one that it is installed for.
     install = [shell, "-c", "corral --install-completion; true"]
@@ -57,6 +55,7 @@ def test_a_key_press_completes_a_command_in_an_empty_home_and_outside_of_a_proje
         terminal.wait_for("corral task reprioritize", typed="corral task repri")
 
 
+@requires("bash")
 def test_the_completion_function_of_bash_is_told_every_command(sealed: Path, command: Path, repo: Path) -> None:
     env = {**os.environ, "PATH": f"{command}:{os.environ['PATH']}"}
     script = 'eval "$(corral --show-completion)"; COMP_WORDS=(corral ""); COMP_CWORD=1; _corral_completion corral; '
@@ -79,6 +78,7 @@ SETUP = (
 )
 
 
+@requires("bash")
 @pytest.mark.req("NFR-USE-002")
 def test_ids_branches_agents_and_names_are_completed_and_a_hostile_name_is_not_executed(
     house: Coordinated, command: Path

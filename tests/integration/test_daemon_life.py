@@ -19,7 +19,7 @@ import pytest
 
 from corral.client.connection import Client
 from corral.config.paths import find_project, socket_path
-from tests.conftest import WITHOUT_ROOTS_RIGHTS, commit, git
+from tests.conftest import NEEDS_RIGHTS_DROPPED, WITHOUT_ROOTS_RIGHTS, commit, git
 from tests.coordinated import Coordinated, eventually
 
 
@@ -225,7 +225,7 @@ def test_a_start_that_fails_says_why(house: Coordinated) -> None:
     assert (house.root / ".corral" / "corral.db").read_bytes() == b"garbage" * 1000
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root writes where it wants")
+@NEEDS_RIGHTS_DROPPED
 def test_a_read_only_corral_folder_is_an_error_with_a_remedy(house: Coordinated) -> None:
     source = str(Path(__file__).resolve().parents[2] / "daemon")
     command = [*WITHOUT_ROOTS_RIGHTS, sys.executable, "-m", "corral", "task", "list"]
@@ -363,7 +363,8 @@ def test_a_lock_file_that_is_deleted_lets_no_second_daemon_in(house: Coordinated
 
 def test_a_worker_finds_corral_whatever_path_the_daemon_was_started_with(house: Coordinated) -> None:
     task = house.submit("who", "corral --version > version.txt", "--retries", "0")
-    house.run("wait", task, "--timeout", "40", PATH="/usr/bin:/bin")
+    assert not any(Path(folder, "corral").exists() for folder in os.environ["PATH"].split(os.pathsep))
+    house.run("wait", task, "--timeout", "40")
     assert git(house.root, "show", "main:version.txt").startswith("corral ")
 
 

@@ -29,7 +29,7 @@ def before_an_edit(house: Coordinated, corral: Path) -> subprocess.CompletedProc
     return subprocess.run(
         ["sh", "-c", group["hooks"][0]["command"]],
         cwd=house.root,
-        env={**os.environ, "PATH": f"{corral}:/usr/bin:/bin"},
+        env={**os.environ, "PATH": f"{corral}:{os.environ['PATH']}"},
         input=json.dumps(payload),
         capture_output=True,
         text=True,

@@ -17,6 +17,7 @@ import pytest
 from corral.cli.project import drift
 from corral.config.paths import bundle_dir
 from tests.coordinated import Coordinated
+from tests.programs import program
 
 
 def checks(house: Coordinated, name: str, **env: str) -> list[dict[str, Any]]:
@@ -90,7 +91,7 @@ def test_a_git_with_known_holes_is_named_and_no_back_port_is_called_broken(
     coordinate: Callable[..., Coordinated], tmp_path: Path, version: str, named: list[str]
 ) -> None:
     house = coordinate()
-    real = shutil.which("git")
+    real = program("git")
     fake = tmp_path / "fake" / "git"
     fake.parent.mkdir()
     fake.write_text(

@@ -19,7 +19,7 @@ from corral.errors import InvalidInput
 from tests.coordinated import Coordinated, eventually
 from tests.scene import add_needs, make_repository
 from tests.screens import Player, play
-from tests.tmux import TMUX, Tmux, Window
+from tests.tmux import Tmux, Window
 
 NASTY = "[bold red]x[/] \x1b[31m\u202emoc"
 
@@ -224,8 +224,6 @@ Open = Callable[..., Window]
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Open]:
-    if TMUX is None:
-        pytest.skip("tmux is not installed: the screen ran without a terminal alone")
     server = Tmux(tmp_path)
     source = str(Path(__file__).resolve().parents[2] / "daemon")
 

@@ -17,9 +17,10 @@ from corral.errors import CorralError
 from corral.landing import requests
 from corral.landing.verify import verification, verification_worktree
 from corral.runners.process import LogTail
-from tests.conftest import commit, git
+from tests.conftest import NEEDS_RIGHTS_DROPPED, commit, git
 from tests.integration.landing_world import World, in_a_process
 from tests.integration.running import ON_LINUX
+from tests.programs import requires
 
 
 @pytest.fixture
@@ -50,6 +51,7 @@ def gone(pid: int) -> bool:
     return False
 
 
+@requires("setsid")
 @pytest.mark.req("G27")
 @pytest.mark.req("I5")
 def test_a_hanging_one_is_ended_with_all_it_started_and_is_the_machines_fault_if_the_target_hangs_too(
@@ -74,6 +76,7 @@ def test_a_hanging_one_is_ended_with_all_it_started_and_is_the_machines_fault_if
     assert world.merge(merge_id)["state"] == "landed"
 
 
+@requires("setsid")
 @pytest.mark.req("G27")
 @pytest.mark.parametrize("leaving", ["setsid", pytest.param("setsid env -i", marks=ON_LINUX)])
 def test_a_daemon_left_behind_by_a_green_one_is_ended(world: World, tmp_path: Path, leaving: str) -> None:
@@ -200,7 +203,7 @@ def test_a_worktree_that_cannot_be_prepared_blames_nobody(world: World, error: E
 
 
 @pytest.mark.req("G27")
-@pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root removes everything")
+@NEEDS_RIGHTS_DROPPED
 @pytest.mark.parametrize("ignored", [True, False], ids=["ignored", "untracked"])
 def test_read_only_folders_that_a_verification_leaves_are_removed(world: World, ignored: bool) -> None:
     """Module caches are like that; one below the other, as deep as it goes."""

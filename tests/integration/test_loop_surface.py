@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -58,7 +60,8 @@ def test_it_loops_from_three_failing_tests_to_green_while_daemon_and_worker_are_
     git(repo, "commit", "-qm", "three failing tests")
     one = coordinate(repo)
     one.configure("tasks: {retry_initial_s: 0.1, retry_max_s: 0.3}\n")
-    suite = "python3 -m pytest -q -p no:cacheprovider --junitxml=report.xml test_numbers.py; code=$?; exit $code"
+    pytest_here = f"{shlex.quote(sys.executable)} -m pytest -q -p no:cacheprovider"
+    suite = f"{pytest_here} --junitxml=report.xml test_numbers.py; code=$?; exit $code"
     (repo / ".git" / "info" / "exclude").write_text("report.xml\n__pycache__/\n")
     task_id = one.json(
         *("loop", "start", "--command", FIX_ONE, "--test", suite, "--junit", "report.xml", "--max-iterations", "6"),

@@ -26,6 +26,7 @@ from tests.integration import pooling, taken_places
 from tests.integration.pooling import Open, counted, inode, look, pooled, run, seen, used
 from tests.integration.supervision import House
 from tests.integration.taken_places import Take, state
+from tests.programs import requires
 
 
 @pytest.fixture
@@ -168,6 +169,7 @@ def test_one_that_somebody_is_in_is_passed_over_until_they_leave(
     assert seen(one, tmp_path / "second.json")["inode"] == inode(kept)
 
 
+@requires("prlimit", "setsid")
 def test_one_in_which_something_of_the_task_lives_on_is_not_kept(house: Open, tmp_path: Path) -> None:
     """It has left its group and lost its marks and its tag, and would write into the next task's files."""
     one, pid = house(), tmp_path / "pid"

@@ -19,6 +19,7 @@ from corral.work.worktrees.provision import run_setup
 from tests.conftest import git
 from tests.integration.provisioning import add_worktree, make_usable, run_in
 from tests.integration.running import ON_LINUX
+from tests.programs import requires
 
 MakeRepo = Callable[..., Path]
 WITHIN_S = 20
@@ -227,6 +228,7 @@ def test_setup_leaves_no_process_behind(tmp_path: Path) -> None:
     wait_until(lambda: is_gone(int((tmp_path / "pid").read_text())))
 
 
+@requires("setsid")
 @pytest.mark.parametrize(
     ("leaving", "purpose"),
     [

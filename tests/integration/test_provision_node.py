@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from tests.conftest import commit, git
 from tests.integration.provisioning import add_worktree, make_usable, run_in
+from tests.programs import requires
 
 MakeRepo = Callable[..., Path]
 
@@ -67,12 +67,6 @@ def main(make_repo: MakeRepo) -> Path:
     return root
 
 
-@pytest.fixture
-def need_node() -> None:
-    if not shutil.which("node", path="/usr/local/bin:/usr/bin:/bin"):
-        pytest.skip("Node is not installed")
-
-
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
     return {
         str(path.relative_to(folder)): (path.lstat().st_mtime_ns, path.lstat().st_ino)
@@ -81,7 +75,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
     }
 
 
-@pytest.mark.usefixtures("need_node")
+@requires("node")
 def test_the_tests_run_unaided_on_the_worktrees_own_packages(main: Path) -> None:
     before = snapshot(main / "node_modules")
     worktree = add_worktree(main)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import subprocess
 import time
 import urllib.error
@@ -16,6 +16,7 @@ import pytest
 from corral.work.worktrees.ports import bindable, choose_block
 from corral.work.worktrees.provision import Provisioned
 from tests.integration.provisioning import add_worktree, make_usable
+from tests.programs import requires
 
 WITHIN_S = 20
 NODE = "require('http').createServer((q, a) => a.end(require('fs').readFileSync('name'))).listen(process.env.PORT)"
@@ -23,7 +24,7 @@ NODE = "require('http').createServer((q, a) => a.end(require('fs').readFileSync(
 
 @contextmanager
 def serving(worktree: Path, provisioned: Provisioned, command: str) -> Iterator[int]:
-    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", **provisioned.env, "SCRIPT": NODE}
+    env = {"PATH": os.environ["PATH"], **provisioned.env, "SCRIPT": NODE}
     with subprocess.Popen(
         ["/bin/sh", "-c", f"exec {command}"],
         cwd=worktree,
@@ -48,10 +49,10 @@ def fetched(port: int) -> str:
             time.sleep(0.02)
 
 
-@pytest.mark.parametrize("command", ["python3 -m http.server $PORT", 'node -e "$SCRIPT"'])
+@pytest.mark.parametrize(
+    "command", ["python3 -m http.server $PORT", pytest.param('node -e "$SCRIPT"', marks=requires("node"))]
+)
 def test_the_same_command_serves_in_two_worktrees_at_once(repo: Path, command: str) -> None:
-    if not shutil.which(command.split()[0], path="/usr/local/bin:/usr/bin:/bin"):
-        pytest.skip(f"{command.split()[0]} is not installed")
     taken: set[int] = set()
     with ExitStack() as servers:
         ports = {}

@@ -98,7 +98,9 @@ def test_the_environment_names_the_worktrees_own_virtual_environment(make_repo: 
     assert provisioned.env["VIRTUAL_ENV"] == str(worktree / ".venv")
     assert provisioned.path_prefixes == [str(worktree / ".venv" / "bin")]
     assert provisioned.exclude == []
-    sourced = run_in(worktree, provisioned, "sh", "-c", "PATH=/usr/bin:/bin; . .venv/bin/activate; command -v python")
+    sourced = run_in(
+        worktree, provisioned, "sh", "-c", f"PATH={os.environ['PATH']}; . .venv/bin/activate; command -v python"
+    )
     assert sourced.strip() == str(worktree / ".venv/bin/python")
 
 

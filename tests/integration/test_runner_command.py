@@ -21,6 +21,7 @@ from corral.errors import InvalidInput, RunnerUnavailable
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Assignment, Limits, Running
 from tests.integration.running import clock, find_marked, finish, kill, look, make_assignment, wait
+from tests.programs import requires
 
 Start = Callable[..., Running]
 DAEMONISE = """
@@ -194,6 +195,7 @@ def test_a_stubborn_one_is_killed_after_the_grace(start: Start, tmp_path: Path) 
     assert not psutil.pid_exists(running.pid)
 
 
+@requires("setsid")
 @pytest.mark.faults
 def test_a_process_that_nobody_here_can_end_is_named_while_its_worker_waits_for_it(
     start: Start, assignments: list[Assignment], monkeypatch: pytest.MonkeyPatch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,9 +19,9 @@ from corral.runners.command import CommandRunner
 from corral.runners.protocol import Finished
 from tests.conftest import git
 from tests.integration.running import clock, finish, make_assignment
+from tests.programs import program, requires
 
-OPENCODE = shutil.which("opencode")
-pytestmark = pytest.mark.skipif(OPENCODE is None, reason="needs OpenCode, which is not installed")
+pytestmark = requires("opencode")
 
 
 @dataclass
@@ -76,14 +75,17 @@ def provider() -> Iterator[Provider]:
 def carry_out(provider: Provider, repo: Path, folder: Path) -> Finished:
     """Have the agent do a task in a worktree."""
     definition = read_definition(bundle_dir() / ".claude" / "agents" / "OpenCode-Builder.md")
-    assert definition is not None and definition.runner_model is not None and OPENCODE is not None
+    assert definition is not None and definition.runner_model is not None
     git(repo, "worktree", "add", "-q", str(folder / "worktree"), "-b", "task")
     options = {"provider": {"google": {"options": {"baseURL": provider.url, "apiKey": "k"}}}}
     (folder / "worktree" / "opencode.json").write_text(json.dumps(options))
-    program = [OPENCODE, *(definition.runner_model if word == "{model}" else word for word in definition.command[1:])]
+    command = [
+        program("opencode"),
+        *(definition.runner_model if word == "{model}" else word for word in definition.command[1:]),
+    ]
     env = {**definition.runner_env, "CORRAL_PROJECT": str(repo), "OPENCODE_DISABLE_MODELS_FETCH": "1"}
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder / "home")}
-    assignment = make_assignment(folder, program=program, prompt="Make a file.", env=env)
+    assignment = make_assignment(folder, program=command, prompt="Make a file.", env=env)
     return finish(CommandRunner(environ).start(assignment, clock()), deadline_s=60)
 
 

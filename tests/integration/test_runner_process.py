@@ -17,6 +17,7 @@ import pytest
 
 from corral.runners.process import Feed, end_leftovers, kill_leftover, spawn, start_time
 from tests.integration.running import find_marked, kill, marks, wait
+from tests.programs import program
 
 pytestmark = pytest.mark.faults
 DAEMON = """
@@ -44,7 +45,7 @@ class Orphan(NamedTuple):
 @pytest.fixture
 def orphan(tmp_path: Path) -> Iterator[Orphan]:
     task_id = str(uuid.uuid4())
-    command = "setsid sleep 600 & sleep 1; echo still here; sleep 600"
+    command = f"{program('setsid')} sleep 600 & sleep 1; echo still here; sleep 600"
     daemon = [sys.executable, "-c", DAEMON, str(tmp_path), command, task_id]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(daemon, env=env, capture_output=True, text=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,11 @@ from corral.runners.command import CommandRunner
 from corral.runners.protocol import ERRAND, Finished
 from tests.integration.running import clock, finish, make_assignment
 
-PATH = "/usr/local/bin:/usr/bin:/bin"
-
 
 def run(folder: Path, *program: str, prompt: str | None = "Do this.", instructions: str | None = None) -> Finished:
     """Run a program to its end; what it wrote is in ``folder/logs/1.log``."""
     assignment = make_assignment(folder, program=program, prompt=prompt, instructions=instructions)
-    return finish(CommandRunner({"PATH": PATH}).start(assignment, clock()))
+    return finish(CommandRunner({"PATH": os.environ["PATH"]}).start(assignment, clock()))
 
 
 def said(folder: Path) -> str:
@@ -48,7 +47,7 @@ def test_who_does_not_listen_may_end_all_the_same(tmp_path: Path) -> None:
 
 
 def test_a_program_that_is_not_there_is_named_with_a_remedy(tmp_path: Path) -> None:
-    runner = CommandRunner({"PATH": PATH})
+    runner = CommandRunner({"PATH": os.environ["PATH"]})
     runner.available(("cat",))
     with pytest.raises(RunnerUnavailable, match="'no-such-agent' was not found") as missing:
         runner.available(("no-such-agent", "run"))
@@ -64,7 +63,7 @@ def test_a_program_gets_no_credential_of_the_daemons_environment(tmp_path: Path)
     """What a person gives it stands in its user's files, or in its definition's ``runner_env``."""
     secrets = {"ANTHROPIC_API_KEY": "the-key", "CLAUDE_CODE_OAUTH_TOKEN": "the-token", "GEMINI_API_KEY": "another"}
     assignment = make_assignment(tmp_path, program=("env",), prompt="Do this.", env={"OPENCODE_CONFIG": "/x"})
-    runner = CommandRunner({"PATH": PATH, "HOME": "/home/ada", **secrets})
+    runner = CommandRunner({"PATH": os.environ["PATH"], "HOME": "/home/ada", **secrets})
     assert finish(runner.start(assignment, clock())).success
     found = dict(line.split("=", 1) for line in said(tmp_path).splitlines())
     assert not set(secrets) & set(found)

@@ -14,6 +14,7 @@ import pytest
 from corral.client import wire
 from corral.errors import NotFound
 from tests.coordinated import Coordinated
+from tests.programs import program, requires
 
 
 @pytest.mark.req("X11")
@@ -58,7 +59,8 @@ _MAY_READ = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
 """Python itself may lie in a folder that is closed to others."""
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="only root can become somebody unknown")
+@requires("setpriv")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody unknown")
 def test_a_user_whom_the_system_does_not_know_is_served_like_everybody(house: Coordinated) -> None:
     with tempfile.TemporaryDirectory(prefix="corral-unknown-", dir="/tmp") as place:
         root, home = Path(place, "repo"), Path(place, "home")
@@ -70,7 +72,15 @@ def test_a_user_whom_the_system_does_not_know_is_served_like_everybody(house: Co
 
         def run(*args: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run(
-                ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", *_MAY_READ, sys.executable, *args],
+                [
+                    program("setpriv"),
+                    "--reuid=54321",
+                    "--regid=54321",
+                    "--clear-groups",
+                    *_MAY_READ,
+                    sys.executable,
+                    *args,
+                ],
                 cwd=root,
                 env={**environ, "PYTHONDONTWRITEBYTECODE": "1"},
                 capture_output=True,

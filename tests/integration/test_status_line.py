@@ -14,7 +14,8 @@ import pytest
 
 from tests.coordinated import Coordinated
 from tests.integration.claude_settings import SETTINGS, settings_of, write_settings
-from tests.tmux import TMUX, Tmux
+from tests.programs import requires
+from tests.tmux import Tmux
 
 HOSTILE = "\x1b[2JEvil\x07\u202e\nforged | needs you"
 LINE = {"type": "command", "command": "if command -v corral >/dev/null 2>&1; then corral statusline; fi"}
@@ -127,7 +128,7 @@ def test_a_status_line_of_ones_own_stays(repo: Path, name: str) -> None:
     assert file.read_text() == own
 
 
-@pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
+@requires("tmux")
 @pytest.mark.parametrize("has_one", [False, True], ids=["nobody has one", "somebody has one"])
 def test_a_person_is_asked_at_the_terminal_unless_they_have_a_status_line(
     repo: Path, sealed: Path, tmp_path: Path, *, has_one: bool

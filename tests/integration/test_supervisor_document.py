@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from corral.work.evidence.bundle import PHASES
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
 from tests.integration.planned import Plan
+from tests.programs import requires
 
 NAME = "TEST-SUPERVISOR-INTEGRATION-001"
 LIFECYCLE, LEASES = "analytics/supervisor_lifecycle.jsonl", "supervisor_leases.jsonl"
@@ -40,7 +40,7 @@ AFTERWARDS = {
 
 
 @pytest.mark.req("SUP-AC1", "SUP-AC2", "SUP-AC3", "SUP-AC4", "SUP-AC5", "SUP-AC6", "SUP-FR3", "SUP-FR4", "SUP-FR6")
-@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not on the PATH")
+@requires("jq")
 def test_the_checks_of_the_document_succeed(coordinate: Callable[..., Coordinated], tmp_path: Path) -> None:
     house, gate = coordinate(), tmp_path / "gate"
     state = house.root / ".corral" / "state"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ import pytest
 
 from tests.browsing import link
 from tests.coordinated import Coordinated, eventually
+from tests.programs import program, requires
 from tests.scene import add_needs, make_repository
 
-CHROMIUM = shutil.which("chromium")
 OPTIONS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
@@ -21,7 +20,7 @@ OPTIONS = [
 WAIT_MS = 30_000
 SESSION = "5e1d0000-0000-4000-8000-000000000001"
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no /usr/bin/chromium (Debian: apt install chromium)")
+pytestmark = requires("chromium")
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
 
@@ -29,7 +28,7 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not 
 def chromium() -> Iterator[Any]:
     """One browser for all tests of this module; Playwright gives it a new, empty profile."""
     with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        browser = play.chromium.launch(executable_path=program("chromium"), args=OPTIONS)
         yield browser
         browser.close()
 

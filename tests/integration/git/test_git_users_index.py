@@ -22,6 +22,7 @@ from tests.coordinated import eventually
 from tests.integration.git.test_git_halfway import LAND, fail_at_z, killed, new
 from tests.integration.git.test_git_landing import MAIN, state
 from tests.integration.git.test_git_wrapper import shim
+from tests.programs import program
 
 __all__ = ["new"]  # a fixture
 
@@ -114,7 +115,7 @@ def test_a_lock_that_a_living_git_may_hold_is_waited_for_and_one_elsewhere_is_no
     repo: Path, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "no-repository").write_text("")
-    (tmp_path / "git").symlink_to(shutil.which("sleep") or "")
+    (tmp_path / "git").symlink_to(program("sleep"))
     holder, elsewhere = [
         subprocess.Popen(["git", "1000"], executable=tmp_path / "git", cwd=cwd, env={**os.environ, **env})
         for cwd, env in ((repo, {}), (tmp_path, {"GIT_DIR": str(tmp_path / "no-repository")}))

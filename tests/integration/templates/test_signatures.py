@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated
 from tests.integration.templates.repositories import release, template
+from tests.programs import program
 
 
 class Keys:
@@ -20,7 +21,7 @@ class Keys:
         folder.mkdir()
         self.maintainer, self.stranger = folder / "maintainer", folder / "stranger"
         for key in (self.maintainer, self.stranger):
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+            subprocess.run([program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
         self.allowed = folder / "allowed"
         public = self.maintainer.with_suffix(".pub").read_text()
         self.allowed.write_text(f'ours@example.org namespaces="git" {public}')

@@ -10,7 +10,7 @@ from corral.runners.environment import verification_environment, worker_environm
 
 Make = Callable[[Mapping[str, str], Mapping[str, str]], dict[str, str]]
 PLAIN = {
-    "PATH": "/usr/bin:/bin",
+    "PATH": "/system/bin",
     "HOME": "/home/ada",
     "USER": "ada",
     "LOGNAME": "ada",
@@ -90,10 +90,10 @@ def test_a_proxy_with_a_password_is_a_credential() -> None:
 @pytest.mark.parametrize(
     ("ours", "first", "together"),
     [
-        ("/usr/bin", "/tools", "/tools:/usr/bin"),
-        ("/usr/bin", "/tools:/usr/bin", "/tools:/usr/bin"),
-        ("/usr/bin", "/tools/usr/bin", "/tools/usr/bin:/usr/bin"),
-        ("/usr/bin", None, "/usr/bin"),
+        ("/system/bin", "/tools", "/tools:/system/bin"),
+        ("/system/bin", "/tools:/system/bin", "/tools:/system/bin"),
+        ("/system/bin", "/tools/system/bin", "/tools/system/bin:/system/bin"),
+        ("/system/bin", None, "/system/bin"),
         (None, "/tools", "/tools"),
         (None, None, None),
     ],

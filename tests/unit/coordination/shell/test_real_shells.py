@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +12,7 @@ import pytest
 from corral.coordination.shell.calls import calls
 from corral.coordination.shell.lexer import Word, read
 from corral.coordination.shell.reading import is_read_only
+from tests.programs import program
 
 # One write for each call: two that run at once must not mix.
 RECORDER = """#!/bin/sh
@@ -122,9 +123,6 @@ def stands_for(words: Sequence[Word], arguments: Sequence[str]) -> bool:
 
 @pytest.mark.parametrize(("shell", "command"), CASES)
 def test_each_call_that_a_real_shell_makes_was_read(shell: str, command: str, tmp_path: Path) -> None:
-    program = shutil.which(shell)
-    if program is None:
-        pytest.skip(f"{shell} is not installed")
     folder, tools, record = tmp_path / "work", tmp_path / "bin", tmp_path / "record"
     folder.mkdir()
     tools.mkdir()
@@ -132,7 +130,7 @@ def test_each_call_that_a_real_shell_makes_was_read(shell: str, command: str, tm
     (tools / "git").write_text(RECORDER)
     (tools / "git").chmod(0o755)
     env = {
-        "PATH": f"{tools}:/usr/bin:/bin",
+        "PATH": f"{tools}:{os.environ['PATH']}",
         "HOME": str(tmp_path),
         "RECORD": str(record),
         "x": "X",
@@ -140,7 +138,7 @@ def test_each_call_that_a_real_shell_makes_was_read(shell: str, command: str, tm
     }
     before = files(folder)
     subprocess.run(
-        [program, "-c", command],
+        [program(shell), "-c", command],
         cwd=folder,
         env=env,
         capture_output=True,
