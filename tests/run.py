@@ -1,7 +1,7 @@
 """Every check and every test, in one command: ``python -m tests.run [pytest arguments]``; ``./install.sh --test`` calls it.
 
 Static checks first (seconds), then the suite on all cores, then the unit tests on the oldest and the newest supported Python
-of the machine.
+of the machine: of those on the PATH, or on ``PYTHONS_PATH``.
 ``--quick``: the checks and the unit tests, on this Python alone.
 """
 
@@ -68,7 +68,7 @@ def other_pythons() -> list[tuple[str, str]]:
 
 
 def _candidates(version: str) -> list[str]:
-    named = shutil.which(f"python{version}")
+    named = shutil.which(f"python{version}", path=os.environ.get("PYTHONS_PATH"))
     if named is None:
         return []
     # A version manager's shim may refuse to run what it has installed; its installations lie beside the shims.
@@ -126,6 +126,8 @@ def everything(suite: list[str]) -> list[bool]:
         results.append(step("tests", [*suite, *TOGETHER]) or _passes_alone(suite))
         results.append(step("requirements", [sys.executable, "-m", "tests.requirements", "--table"]))
         results += [unit_tests_on(version, str(Path(top) / version), one.result()) for version, one in made.items()]
+        if not made:
+            print("unit, others   not run: this machine has no other supported Python", flush=True)
     return results
 
 
