@@ -184,8 +184,8 @@ def kill_the_server(house: Coordinated) -> bool:
     return bool(found)
 
 
-def jq(file: Path, program: str) -> Any:
-    done = subprocess.run([program("jq"), "-s", program, str(file)], capture_output=True, text=True, check=True)
+def jq(file: Path, question: str) -> Any:
+    done = subprocess.run([program("jq"), "-s", question, str(file)], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
