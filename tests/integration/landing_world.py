@@ -67,7 +67,7 @@ class World:
                 self.project,
                 "world",
                 self.places,
-                lambda path: self.prepare(path),
+                lambda own: self.prepare(own.path),
                 self.environ,
                 spawn=lambda function: self.spawn(function),
             ),

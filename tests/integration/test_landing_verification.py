@@ -125,8 +125,9 @@ def test_what_ends_every_verification_without_a_verdict_pauses_the_target_and_fa
 @pytest.mark.req("G27")
 def test_a_worktree_that_was_made_to_point_at_the_users_checkout_is_not_followed(world: World) -> None:
     head = (world.root / ".git/HEAD").read_bytes()
-    world.landing = Landing(verify=[f"echo 'gitdir: {world.root}/.git' > .git"])
-    assert world.land("feature")["state"] == "landed"
+    world.landing = Landing(verify=[f"test ! -e new.txt || echo 'gitdir: {world.root}/.git' > .git"], reruns=0)
+    merge = world.land("feature")
+    assert merge["state"] == "failed" and "The .git file of" in merge["reason"]
     world.branch("second", {"second.txt": "x\n"})
     assert world.land("second")["state"] == "landed"
     assert (world.root / ".git/HEAD").read_bytes() == head

@@ -12,7 +12,7 @@ import pytest
 from corral.config.sections.sharing import Landing
 from corral.models.identifiers import NAME
 from corral.store.tasks import worktrees as worktree_rows
-from tests.conftest import git, worktrees_of
+from tests.conftest import commit, git, worktrees_of
 from tests.integration import taken_places
 from tests.integration.landing_world import World
 from tests.integration.taken_places import Take, state
@@ -39,6 +39,10 @@ def row(world: World) -> dict[str, object]:
     found = world.db.read(lambda conn: worktree_rows.live_by_name(conn, "verify:1"))
     assert found is not None
     return found
+
+
+def notes(world: World) -> list[str]:
+    return [str(kept["note"]) for kept in world.db.read(worktree_rows.noted)]
 
 
 def test_it_has_a_row_of_its_own_kind_and_a_name_nobody_can_ask_for(world: World) -> None:
@@ -68,21 +72,24 @@ def test_what_stands_in_its_place_is_not_touched_and_blames_no_change(world: Wor
     place = world.bench.path
     kept = take(world.root, place)
     before = state(kept)
-    merge = world.merge(verify(world, "two"))
-    assert merge["state"] == "queued" and f"{place} is not the worktree that Corral made" in merge["reason"]
-    assert state(kept) == before and str(place) in str(row(world)["note"])
+    assert world.merge(verify(world, "two"))["state"] == "landed", "what stands there stops nobody"
+    assert state(kept) == before and row(world)["path"] != str(place) and row(world)["note"] is None
+    assert [note for note in notes(world) if str(place) in note and str(row(world)["path"]) in note]
     place.unlink() if place.is_symlink() else place.rename(world.root.parent / "theirs")
-    world.skip(600)
-    world.until(merge["merge_id"], "landed")
-    assert row(world)["note"] is None
+    assert world.merge(verify(world, "three"))["state"] == "landed"
+    assert notes(world) == [], "nothing of it is left"
 
 
 def test_a_run_that_repoints_its_git_file_harms_nobody(world: World) -> None:
     own = taken_places.users_worktree(world.root)
     before = state(own)
-    world.landing = Landing(verify=[f"cp {own / '.git'} .git"], reruns=0)
-    assert world.merge(verify(world, "one"))["state"] == "landed"
+    world.landing = Landing(verify=["sh check.sh"], reruns=0)
+    commit(world.root, {"check.sh": "true\n"})
+    world.branch("bad", {"check.sh": f"cp {own / '.git'} .git\n"})
+    merge_id = world.submit("bad")
     assert world.merge(verify(world, "two"))["state"] == "landed"
+    world.until(merge_id, "failed")
+    assert "The .git file of" in world.merge(merge_id)["reason"]
     assert state(own) == before
 
 

@@ -135,6 +135,7 @@ AlertRaised = TypedDict(
 AlertChanged = TypedDict("AlertChanged", {"alert_id": str, "rule": str, "subject": str})
 
 # -- worktrees, the project
+WorktreeReplaced = TypedDict("WorktreeReplaced", {"worktree": str, "path": str, "kept": str | None, "reason": str})
 WorktreeSalvaged = TypedDict("WorktreeSalvaged", {"ref": str, "files": list[str], "reason": str, "worktree": str})
 ProjectMoved = TypedDict("ProjectMoved", {"from": str, "to": str, "left": list[str]})
 DatabaseSetAside = TypedDict("DatabaseSetAside", {"file": str, "owner": str | None})

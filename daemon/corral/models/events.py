@@ -112,6 +112,7 @@ class EventKind:
     FEATURE_REGISTERED: Kind[payloads.FeatureRegistered] = Kind("feature.registered")
     FEATURE_UPDATED: Kind[payloads.FeatureRegistered] = Kind("feature.updated")
     FEATURE_DEREGISTERED: Kind[payloads.FeatureDeregistered] = Kind("feature.deregistered")
+    WORKTREE_REPLACED: Kind[payloads.WorktreeReplaced] = Kind("worktree.replaced")
     WORKTREE_SALVAGED: Kind[payloads.WorktreeSalvaged] = Kind("worktree.salvaged")
     ALERT_RAISED: Kind[payloads.AlertRaised] = Kind("alert.raised")
     ALERT_ACKNOWLEDGED: Kind[payloads.AlertChanged] = Kind("alert.acknowledged")

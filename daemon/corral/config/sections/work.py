@@ -138,6 +138,11 @@ class Worktrees(Section):
         description="Folder of all worktrees: relative to the project's root, absolute, or `~/…`; null: "
         "`<repository>.worktrees` beside the repository, or one in `~/corral-worktrees`.",
     )
+    sparse: bool = Field(
+        default=False,
+        description="Whether worktrees of tasks have only the files of the main checkout's sparse patterns; verification "
+        "always has all.",
+    )
     setup: Commands = Field(
         default=[], description="Setup commands for each new worktree; `recipe` stands for those of its recipes."
     )

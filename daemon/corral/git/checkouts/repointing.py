@@ -21,8 +21,8 @@ Prove = Callable[[], Git]
 CHECKOUT_S = 1800.0
 """Seconds that a checkout of any size may take."""
 
-_PARALLEL = {"checkout.workers": "0", "checkout.thresholdForParallelism": "1000"}
-_PLAIN_INDEX = {"core.splitIndex": "false", "core.untrackedCache": "false", "index.sparse": "false"}
+PARALLEL = {"checkout.workers": "0", "checkout.thresholdForParallelism": "1000"}
+PLAIN_INDEX = {"core.splitIndex": "false", "core.untrackedCache": "false", "index.sparse": "false"}
 """One whole index file that states nothing about files which git did not look at itself."""
 
 _OWN = frozenset({"HEAD", "commondir", "gitdir", "index"})
@@ -41,7 +41,7 @@ def fill(prove: Prove, commit: str) -> None:
         PathReplaced: From ``prove``.
         GitFailed: Git could not; the next call continues.
     """
-    prove().must("read-tree", "--reset", "-u", commit, config=_PARALLEL | _PLAIN_INDEX, timeout_s=CHECKOUT_S)
+    prove().must("read-tree", "--reset", "-u", commit, config=PARALLEL | PLAIN_INDEX, timeout_s=CHECKOUT_S)
 
 
 def lay_out(prove: Prove, sha: str) -> None:
@@ -109,17 +109,17 @@ def refresh(prove: Prove) -> None:
     Raises:
         GitFailed: A file is not that of the index.
     """
-    prove().must("update-index", "--really-refresh", config=_PLAIN_INDEX, timeout_s=CHECKOUT_S)
+    prove().must("update-index", "--really-refresh", config=PLAIN_INDEX, timeout_s=CHECKOUT_S)
 
 
 def touched(checkout: Git) -> list[str]:
     """Tracked files that do not look as they did when the index was written."""
-    return checkout.check("diff-files", "--name-only", "-z", config=_PLAIN_INDEX, timeout_s=CHECKOUT_S).names
+    return checkout.check("diff-files", "--name-only", "-z", config=PLAIN_INDEX, timeout_s=CHECKOUT_S).names
 
 
 def has_heads_index(checkout: Git) -> bool:
     """Whether the index is HEAD's tree."""
-    return checkout.run("diff-index", "--cached", "--quiet", "HEAD", "--", config=_PLAIN_INDEX).ok
+    return checkout.run("diff-index", "--cached", "--quiet", "HEAD", "--", config=PLAIN_INDEX).ok
 
 
 def conversion(repo: Git) -> str:
@@ -143,7 +143,11 @@ def is_partial(repo: Git) -> bool:
 
 
 def changes_rules(repo: Git, old: str, new: str) -> bool:
-    """Whether a ``.gitattributes`` or a submodule differs between two commits: equal files may be written differently."""
+    """Whether a ``.gitattributes`` or a submodule differs between two commits: equal files may be written differently.
+
+    Raises:
+        GitFailed: One of them is not there.
+    """
     found = refs.raw_changes(repo, old, new)
     return any(
         PurePosixPath(step.path).name == ".gitattributes" or "160000" in (step.old_mode, step.new_mode)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from corral.git import refs
 from corral.git.process.command import Git
@@ -48,9 +49,13 @@ class Seen:
     checkout: Git = field(compare=False, repr=False)
 
 
-def changes(checkout: Git, *, untracked: bool = True) -> list[Change]:
-    """Every path that differs from HEAD, in the index or the work tree; untracked files one by one, no ignored ones."""
-    return _status(checkout, untracked=untracked)[1]
+def changes(checkout: Git, *, untracked: bool = True, **how: Any) -> list[Change]:
+    """Every path that differs from HEAD, in the index or the work tree; untracked files one by one, no ignored ones.
+
+    Args:
+        how: As :meth:`Git.run` takes it.
+    """
+    return _status(checkout, untracked=untracked, **how)[1]
 
 
 def look(checkout: Git) -> Seen:
@@ -84,11 +89,12 @@ def signature(top: Path, path: str) -> Signature:
     return found.st_mtime_ns, found.st_size, found.st_mode
 
 
-def _status(checkout: Git, *, untracked: bool = True) -> tuple[str | None, list[Change]]:
+def _status(checkout: Git, *, untracked: bool = True, **how: Any) -> tuple[str | None, list[Change]]:
     which = "all" if untracked else "no"
     result = checkout.check(
         "status", "--porcelain=v2", "-z", "--branch", f"--untracked-files={which}", "--no-renames",
         "--ignore-submodules=none",  # .gitmodules may tell git to ignore changes
+        **how,
     )  # fmt: skip
     head: str | None = None
     found = []

@@ -11,13 +11,14 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corral.config.inodes import folder_id
 from corral.errors import Conflict, CorralError, GitFailed, NotFound, Unsupported, WorkAtRisk
 from corral.git import refs
-from corral.git.checkouts import repointing, staging, status, submodules
+from corral.git.checkouts import staging, status, submodules, whole
 from corral.git.checkouts.identity import OwnWorktree, prove, real_place
 from corral.git.checkouts.listing import admin_dirs, folder_of, holding, list_lock
 from corral.git.checkouts.repointing import CHECKOUT_S
@@ -38,13 +39,16 @@ INITIALIZING = "initializing"
 _ATTEMPTS = 10
 
 
-def add(repo: Git, path: Path, branch: str, base_sha: str, remake: Remake = Path.mkdir) -> None:
+def add(
+    repo: Git, path: Path, branch: str, base_sha: str, remake: Remake = Path.mkdir, *, sparse: bool = False
+) -> None:
     """Create a worktree on a new branch; on failure nothing stays.
 
     Args:
         path: Absolute; must not exist, or be an empty folder.
         base_sha: The first commit of the branch.
         remake: Called before another attempt; its exceptions propagate.
+        sparse: Whether it has the sparse patterns of the main checkout, and not every file.
 
     Raises:
         Conflict: The folder or the branch exists.
@@ -57,16 +61,16 @@ def add(repo: Git, path: Path, branch: str, base_sha: str, remake: Remake = Path
     # would also write tracking configuration, and fail on the lock of `.git/config` when many are created at once.
     refs.make_branch(repo, ref, base_sha)
     try:
-        _make(repo, path, [ref.removeprefix("refs/heads/")], remake)
+        _make(repo, path, [ref.removeprefix("refs/heads/")], remake, partial(_fill, sparse=sparse))
     except CorralError:
         refs.delete(repo, ref, base_sha)
         raise
 
 
 def add_detached(repo: Git, path: Path, sha: str, remake: Remake = Path.mkdir) -> None:
-    """Create a worktree on no branch; otherwise like :func:`add`."""
+    """Create a worktree on no branch and without files, for :func:`whole.lay_out`; otherwise like :func:`add`."""
     _must_be_free(path)
-    _make(repo, path, ["--detach", refs.oid(sha)], remake)
+    _make(repo, path, ["--detach", refs.oid(sha)], remake, end_filling)
 
 
 def _must_be_free(path: Path) -> None:
@@ -74,7 +78,7 @@ def _must_be_free(path: Path) -> None:
         raise Conflict(f"{path} exists already.", remedy="Choose another name, or move the folder away.")
 
 
-def _make(repo: Git, path: Path, what: list[str], remake: Remake) -> None:
+def _make(repo: Git, path: Path, what: list[str], remake: Remake, fill: Callable[[Git], None]) -> None:
     *options, commit = what
     path.mkdir(parents=True, exist_ok=True)
     made = OwnWorktree(path, path.parent, folder_id(path), None)
@@ -104,7 +108,7 @@ def _make(repo: Git, path: Path, what: list[str], remake: Remake) -> None:
                 cause="core.worktree is set in the repository's shared configuration.",
                 remedy="`git config --unset core.worktree`, or move it to the main worktree's own configuration.",
             )
-        _fill(prove(repo, made))
+        fill(prove(repo, made))
     except CorralError:
         _undo(repo, made)
         raise
@@ -120,8 +124,8 @@ def end_filling(checkout: Git) -> None:
     (checkout.git_dir / "locked").unlink(missing_ok=True)
 
 
-def _fill(checkout: Git) -> None:
-    repointing.fill(lambda: checkout, "HEAD")
+def _fill(checkout: Git, *, sparse: bool) -> None:
+    whole.fill(checkout, sparse=sparse)
     end_filling(checkout)
 
 
@@ -209,7 +213,15 @@ def remove_salvaged(
         drop_branch(repo, branch)
 
 
-def repair(repo: Git, path: Path, branch: str | None, check: Check = lambda: None, *, keeps: bool = True) -> bool:
+def repair(
+    repo: Git,
+    path: Path,
+    branch: str | None,
+    check: Check = lambda: None,
+    *,
+    keeps: bool = True,
+    sparse: bool = False,
+) -> bool:
     """Repair one worktree of ours after a crash, or after part of it was deleted.
 
     A half-created one is completed; one without its folder is removed from the list, after work that only its entry
@@ -221,6 +233,7 @@ def repair(repo: Git, path: Path, branch: str | None, check: Check = lambda: Non
         branch: The branch it was created on, None for a detached one.
         check: Proves that the remains are Corral's.
         keeps: Whether to salvage what only its entry held; False if it holds nobody's work.
+        sparse: As :func:`add` takes it; for one that was half created.
 
     Returns:
         True: there is a usable worktree at ``path``. False: nothing is left there, and the branch is gone unless it has
@@ -239,7 +252,7 @@ def repair(repo: Git, path: Path, branch: str | None, check: Check = lambda: Non
         (path / ".git").write_text(f"gitdir: {admin}\n", errors="surrogateescape")
     if admin is not None and occupied and _names_a_commit(admin):
         if _is_initializing(admin):
-            _finish(Git(admin, path))
+            _finish(Git(admin, path), sparse=sparse)
         return True
     if occupied and not _is_bare_beginning(path):
         _adopt(repo, path, ref)
@@ -259,7 +272,7 @@ def repair(repo: Git, path: Path, branch: str | None, check: Check = lambda: Non
     return False
 
 
-def _finish(checkout: Git) -> None:
+def _finish(checkout: Git, *, sparse: bool) -> None:
     """Check out the files of a worktree, unless a git that outlived its daemon is doing it."""
     at_work = Conflict(f"A git process is still running in {checkout.work_tree}.", remedy="Wait until it has finished.")
     lock = checkout.git_dir / "index.lock"
@@ -268,7 +281,7 @@ def _finish(checkout: Git) -> None:
             raise at_work
         lock.unlink(missing_ok=True)
     try:
-        _fill(checkout)
+        _fill(checkout, sparse=sparse)
     except GitFailed as error:
         if error.details["outcome"] == Outcome.LOCK.value:
             raise at_work from error
@@ -292,7 +305,9 @@ def _adopt(repo: Git, path: Path, ref: str | None) -> None:
         (spare / ".git").replace(path / ".git")
         repo.check("worktree", "repair", str(path))
         spare.rmdir()
-    open_checkout(path).check("read-tree", "HEAD")
+    checkout = open_checkout(path)
+    whole.complete(checkout)
+    checkout.check("read-tree", "HEAD")
 
 
 def _keep_what_only_it_holds(repo: Git, admin: Path, name: str) -> None:

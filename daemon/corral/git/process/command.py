@@ -56,6 +56,9 @@ _FIXED = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_EDITOR": ":",
+    # Replacements and grafts are this clone's alone: no other clone would have what they make of a commit.
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_GRAFT_FILE": "/dev/null/none",
     "GIT_CONFIG_COUNT": str(len(_PINNED)),
     **{f"GIT_CONFIG_KEY_{n}": key for n, key in enumerate(_PINNED)},
     **{f"GIT_CONFIG_VALUE_{n}": value for n, value in enumerate(_PINNED.values())},

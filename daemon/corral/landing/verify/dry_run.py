@@ -11,14 +11,14 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
 
 from corral.config.links import make_own_folder
 from corral.config.sections.sharing import Landing
-from corral.errors import CorralError
-from corral.git import refs
+from corral.errors import CorralError, PathReplaced
 from corral.git.process.command import Git, open_checkout
 from corral.landing.verify import blame
 from corral.landing.verify.verification import Verification, end_marked, marks
@@ -82,7 +82,6 @@ class DryRun:
     def __init__(self, repo: Git, room: RunContext, landing: Landing, sha: str, limit_s: float, now: datetime) -> None:
         self._room = room
         self._landing = landing
-        self._sha = sha
         self._bench = VerificationWorktree(room.db, room.places, repo, SLOT)
         self._until = now + timedelta(seconds=limit_s)
         self._log = make_own_folder(room.project.logs_dir, room.project.root) / DRY_RUN_LOG
@@ -91,9 +90,10 @@ class DryRun:
         self._brought: list[Missing] = []
         self._rounds = 0
         self._run: Verification | None = None
-        self._bench.retire(sha, now)  # a fresh one, whatever was left
-        self._checkout = self._bench.lay_out(sha, now)
-        self._env = verification_environment(room.environ, room.prepare(self._bench.path))
+        with suppress(PathReplaced):  # what stands there is left, and the next place taken
+            self._bench.retire(now)  # a fresh one, whatever was left
+        self._laid = self._bench.lay_out(sha, now)
+        self._env = verification_environment(room.environ, room.prepare(self._bench))
         self._lacks = list(_lacking(room.project.root, self._bench.path)) if not room.project.bare else []
         self._start(now)
 
@@ -122,15 +122,13 @@ class DryRun:
         if self._run is not None:
             self._run.stop()
             self._run.close()
-        self._bench.retire(self._sha, now)
+        self._bench.retire(now)
 
     def _start(self, now: datetime) -> None:
         self._rounds += 1
         left_s = max(1.0, (self._until - now).total_seconds())
         self._run = Verification(
-            self._checkout,
-            self._bench.path,
-            self._sha,
+            self._laid,
             list(self._landing.verify),
             project_id=self._room.project_id,
             env=self._env,
@@ -146,19 +144,13 @@ class DryRun:
             return file.read().decode("utf-8", "replace")
 
 
-def take_down(repo: Git, room: RunContext, target: str, now: datetime) -> None:
-    """Remove what a dry run of a dead daemon left: its processes, then its worktree.
-
-    Args:
-        target: The full ref name of the branch where work lands.
-    """
+def take_down(repo: Git, room: RunContext, now: datetime) -> None:
+    """Remove what a dry run of a dead daemon left: its processes, then its worktree."""
     bench = VerificationWorktree(room.db, room.places, repo, SLOT)
     if not bench.is_there:
         return
     end_marked(marks(bench.path, room.project_id))
-    tip = refs.read(repo, target)
-    if tip is not None:
-        bench.retire(tip, now)
+    bench.retire(now)
 
 
 def _lacking(main: Path, worktree: Path) -> Iterator[Missing]:

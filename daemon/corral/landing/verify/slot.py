@@ -42,9 +42,8 @@ class VerificationSlot:
 
     def end_left(self, repo: Git) -> None:
         """End what a verification of a dead daemon left running."""
-        bench = VerificationWorktree(self._db, self._room.places, repo)
-        if bench.is_there:
-            end_marked(marks(bench.path, self._room.project_id))
+        for folder in VerificationWorktree(self._db, self._room.places, repo).folders():
+            end_marked(marks(folder, self._room.project_id))
 
     def seal_left(self) -> None:
         """Seal the logs of verifications that a dead daemon did not see the end of, while their requests say so."""

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from corral.errors import CorralError, RunnerUnavailable
-from corral.git.checkouts import status
-from corral.git.process.command import Git
+from corral.errors import RunnerUnavailable
 from corral.landing.verify import blame, test_counts
+from corral.landing.verify.verification_worktree import LaidOut
 from corral.models.awake import AwakeClock
 from corral.models.states import ReceiptStatus
 from corral.observe.redaction import redact
@@ -59,8 +58,7 @@ class Verification:
     """A run in progress. Made started; :meth:`poll` moves it on and at last gives the verdict.
 
     Args:
-        checkout: The verification worktree, detached at ``sha``.
-        sha: The commit whose tree is verified.
+        laid: The verification worktree, detached at the commit that is verified.
         commands: At least one shell command, run in order by ``/bin/sh -c`` until one fails.
         project_id: Marks the processes of the run as this project's.
         env: The whole environment of the commands.
@@ -72,9 +70,7 @@ class Verification:
 
     def __init__(
         self,
-        checkout: Git,
-        path: Path,
-        sha: str,
+        laid: LaidOut,
         commands: Sequence[str],
         *,
         project_id: str,
@@ -84,11 +80,9 @@ class Verification:
         timeout_s: float,
         now: datetime,
     ) -> None:
-        self._checkout = checkout
-        self._path = path
-        self._sha = sha
+        self._laid = laid
         self._waiting = list(commands)
-        self._marks = marks(path, project_id)
+        self._marks = marks(laid.path, project_id)
         self._env = {**env, **self._marks}
         self._log = log
         self._put_off_sealing = put_off_sealing
@@ -102,6 +96,7 @@ class Verification:
         self._output = b""
         self._written = 0
         self._trouble: str | None = None
+        self._remark = laid.remark()
         self._next()
 
     @property
@@ -148,10 +143,11 @@ class Verification:
         self._process = None
         self.close()
         try:
-            _write(self._log, f"$ {self._command}\n")
+            _write(self._log, f"{self._remark}$ {self._command}\n")
+            self._remark = ""
             self._tail, self._output = LogTail(self._log), b""
             shell = ["/bin/sh", "-c", self._command]
-            self._process = spawn(shell, cwd=self._path, env=self._env, log=self._log)
+            self._process = spawn(shell, cwd=self._laid.path, env=self._env, log=self._log)
         except (OSError, RunnerUnavailable) as error:
             self._trouble = str(error)
 
@@ -169,7 +165,7 @@ class Verification:
             said = f"`{self._command}` {over} and was ended."
             return self._verdict(now, ReceiptStatus.ERROR, None, said, suspect=True)
         end_marked(self._marks, self._process.pid)
-        failure = self._judge(code)
+        failure = self._judge(code, now)
         if failure is not None:
             state, reason, suspect = failure
             return self._verdict(now, state, code, reason, suspect=suspect)
@@ -190,10 +186,10 @@ class Verification:
             return f"wrote more than {LOG_LIMIT // 1024 // 1024} MB of output"
         return None
 
-    def _judge(self, code: int) -> tuple[ReceiptStatus, str, bool] | None:
+    def _judge(self, code: int, now: datetime) -> tuple[ReceiptStatus, str, bool] | None:
         """Why an ended command is not green: status, reason, and whether the change may be why there is no verdict."""
         output = self._output.decode("utf-8", "replace")
-        changed = self._what_changed()
+        changed = self._laid.what_changed(now)
         if changed is not None:
             what, suspect = changed
             return ReceiptStatus.ERROR, f"The verdict is void: `{self._command}` {what}.", suspect
@@ -213,18 +209,6 @@ class Verification:
         if ran == 0:
             return ReceiptStatus.FAILED, f"`{self._command}` ran no tests.", False
         return None
-
-    def _what_changed(self) -> tuple[str, bool] | None:
-        """Changes in the worktree since the run began, and whether the commands may have made them."""
-        try:
-            if self._checkout.head() != self._sha or self._checkout.branch() is not None:
-                return "moved the HEAD of the verification worktree", True
-            paths = [change.path for change in status.changes(self._checkout) if change.code != "??"]
-        except CorralError as error:
-            if not blame.may_be_the_changes(error):
-                return f"left a worktree that could not be looked at ({error.message})", False
-            return f"damaged the verification worktree ({error.message})", True
-        return (f"changed tracked files ({', '.join(paths[:5])})", True) if paths else None
 
     def _verdict(
         self, now: datetime, state: ReceiptStatus, code: int | None, reason: str | None, *, suspect: bool = False

@@ -19,12 +19,13 @@ from corral.config.links import make_own_folder
 from corral.config.paths import Project
 from corral.config.sections.sharing import Landing
 from corral.config.worktree_root import WorktreeRoot
-from corral.errors import CorralError, RunnerUnavailable
+from corral.errors import CorralError, PathReplaced, RunnerUnavailable
 from corral.git.process.command import Git
 from corral.landing.verify import blame
 from corral.landing.verify.verification import POLL_S, Verdict, Verification, end_marked, marks
-from corral.landing.verify.verification_worktree import VerificationWorktree
+from corral.landing.verify.verification_worktree import LaidOut, VerificationWorktree
 from corral.models.states import ReceiptStatus
+from corral.observe.redaction import redact
 from corral.observe.sealing import put_off
 from corral.runners.environment import verification_environment
 from corral.store.protocol import Store
@@ -69,7 +70,7 @@ class RunContext:
     project: Project
     project_id: str
     places: WorktreeRoot
-    prepare: Callable[[Path], Mapping[str, str]]
+    prepare: Callable[[VerificationWorktree], Mapping[str, str]]
     environ: Mapping[str, str]
     spawn: Callable[[Callable[[], None]], None] = lambda function: function()
     ready: Callable[[], None] = lambda: None
@@ -81,8 +82,8 @@ class RunContext:
         self.unsealed()
 
 
-_Preparation = Future["tuple[Git, Mapping[str, str]] | None"]
-"""The worktree that is being laid out and made usable: a checkout and a setup, which may take minutes."""
+_Preparation = Future["tuple[LaidOut, Mapping[str, str], tuple[str, bool] | None] | None"]
+"""The worktree that is being laid out and made usable, which may take minutes; with what the setup changed in it."""
 
 
 class VerificationRun:
@@ -185,17 +186,19 @@ class VerificationRun:
             made = preparation.result()
             if made is None:
                 raise RunnerUnavailable("Its preparation ended without a result: `corral daemon logs` says why.")
-            checkout, extra = made
+            laid, extra, changed = made
             log = self._next_log()
         except (CorralError, OSError) as error:
             reason = f"The verification worktree could not be made usable: {blame.describe(error)}"
             suspect = blame.is_failed_setup(error)
             self._failure, self._run = Verdict(ReceiptStatus.ERROR, None, None, 0.0, None, reason, suspect), None
             return
+        if changed is not None:
+            reason = f"There is no verdict: its setup, before any command ran, {changed[0]}."
+            self._failure = Verdict(ReceiptStatus.ERROR, None, None, 0.0, None, redact(reason), changed[1])
+            return
         self._run = Verification(
-            checkout,
-            self._bench.path,
-            self.subject.sha,
+            laid,
             self.commands,
             project_id=self._room.project_id,
             env=verification_environment(self._room.environ, {**extra, "CORRAL_MERGE_ID": self.subject.merge_id}),
@@ -205,16 +208,21 @@ class VerificationRun:
             now=now,
         )
 
-    def _lay_out(self) -> tuple[Git, Mapping[str, str]] | None:
+    def _lay_out(self) -> tuple[LaidOut, Mapping[str, str], tuple[str, bool] | None] | None:
         """Checkout and setup; None if nobody wants it any more. Runs in a thread of its own."""
         try:
-            self._bench.lay_out(self.subject.sha, self._started_at)
-            extra = {} if self._unwanted.is_set() else self._room.prepare(self._bench.path)
+            laid, extra = self._made_usable()
         except PermissionError:
             self._bench.make_writable()
-            self._bench.lay_out(self.subject.sha, self._started_at)
-            extra = {} if self._unwanted.is_set() else self._room.prepare(self._bench.path)
-        return None if self._unwanted.is_set() else (self._bench.prove(), extra)
+            laid, extra = self._made_usable()
+        return None if self._unwanted.is_set() else (laid, extra, laid.what_changed(self._started_at))
+
+    def _made_usable(self) -> tuple[LaidOut, Mapping[str, str]]:
+        laid = self._bench.lay_out(self.subject.sha, self._started_at)
+        try:
+            return laid, {} if self._unwanted.is_set() else self._room.prepare(self._bench)
+        except PathReplaced:  # by the setup, or while it ran: what_changed says so
+            return laid, {}
 
     def _full_folder(self) -> Path | None:
         """A folder that a verification writes to and that has no space left: a failure there says nothing of the change."""

@@ -233,7 +233,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     landings = Recovery("landings", "Landings that a dead daemon left", queue.recover, faults)
     workers = Recovery("workers", "Workers that a dead daemon left", supervisor.recover, faults)
     title = "The worktree of a dry run of the verification"
-    dry_runs = Recovery("dry_runs", title, lambda at: dry_run.take_down(git, room, settings.target(), at), faults)
+    dry_runs = Recovery("dry_runs", title, lambda at: dry_run.take_down(git, room, at), faults)
     for recovery in (locks_left, dry_runs, landings, workers):
         recovery.run(now())
     jobs["supervisor"] = Job("supervisor", workers.before(supervisor.step), faults=faults)
@@ -312,15 +312,15 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     return Assembly(services, bound, jobs, event_log, files, audit, reloader)
 
 
-def _made_usable(grounds: WorktreeContext, path: Path) -> Mapping[str, str]:
+def _made_usable(grounds: WorktreeContext, own: verification_worktree.VerificationWorktree) -> Mapping[str, str]:
     """Make a verification worktree usable like any other.
 
     Its ports lie just below those of the allocated ones, a dry run's below these: both may run at once.
     """
     chosen = grounds.settings().worktrees
-    blocks_below = 2 if path.name == dry_run.SLOT else 1
+    path = own.path
+    blocks_below = 2 if own.slot == dry_run.SLOT else 1
     ports = chosen.port_first - blocks_below * chosen.ports_each
-    own = verification_worktree.VerificationWorktree(grounds.db, grounds.places, grounds.repo, path.name)
     prove = own.prove
     residue.remove(prove(), path, chosen.setup)
     port_base = ports if chosen.ports_each and ports >= FIRST_FREE_PORT else None

@@ -79,6 +79,6 @@ def retire(services: Services) -> tuple[list[dict[str, str]], list[str]]:
     tip = None if stayed else refs.read(services.git, services.settings.target())
     if tip is not None:  # the verification worktree goes too: nothing in it is anybody's work, and git forgets it
         own = verification_worktree.VerificationWorktree(services.db, services.room.places, services.git)
-        own.retire(tip, services.now())
+        own.retire(services.now())
         left = [str(folder) for folder in services.room.places.remove()]
     return stayed, left

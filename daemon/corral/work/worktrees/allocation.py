@@ -178,7 +178,8 @@ def allocate(
         if restore is not None:
             restore(path, remake)
         elif warm is None:
-            worktrees.add(grounds.repo, path, plan.branch, plan.base_sha, remake)
+            sparse = grounds.settings().worktrees.sparse
+            worktrees.add(grounds.repo, path, plan.branch, plan.base_sha, remake, sparse=sparse)
         is_added = True
         crash_point("worktree.added")
         mark = {TASK_MARK: plan.task_id} if plan.task_id else {}

@@ -35,7 +35,8 @@ def take_down(grounds: WorktreeContext, row: WorktreeRow, reason: str) -> None:
     submitted = grounds.db.read(lambda conn: worktree_rows.is_submitted(conn, row))
     # git lets go of a branch that something else holds; one that waits to be merged has to keep its name
     branch = None if submitted and not path.exists() else row["branch"]
-    if not worktrees.repair(repo, path, branch, lambda: ownership.prove_remains(grounds, row)):
+    sparse = grounds.settings().worktrees.sparse
+    if not worktrees.repair(repo, path, branch, lambda: ownership.prove_remains(grounds, row), sparse=sparse):
         return
     if not ((submitted or _holds_no_commit(grounds, row)) and _removed_clean(grounds, row)):
         _remove_preserved(grounds, row, reason, submitted=submitted)
