@@ -26,7 +26,7 @@ LOOP: dict[str, Any] = {
 @pytest.mark.req("FR-LOOP-006")
 @pytest.mark.parametrize(
     "point",
-    ["task.claimed", "worktree.added", "task.start", "task.started", "loop.committed", "loop.evaluated", "loop.pinned",
+    ["task.claimed", "worktree.added", "task.start", "task.started", "loop.committed", "loop.judging", "loop.evaluated", "loop.pinned",
      "task.collected", "task.closed"],
 )  # fmt: skip
 def test_killed_at_every_step_of_an_iteration(repo: Path, point: str) -> None:

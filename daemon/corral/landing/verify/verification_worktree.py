@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import stat
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,8 +15,8 @@ from typing import Any
 
 from corral.config.worktree_root import WorktreeRoot
 from corral.errors import CorralError, NotFound, PathReplaced
+from corral.git.checkouts import discarding, repointing, worktrees
 from corral.git.checkouts import identity as worktree_identity
-from corral.git.checkouts import repointing, worktrees
 from corral.git.checkouts.identity import OwnWorktree
 from corral.git.process.command import Git
 from corral.models.crash import crash_point
@@ -106,8 +104,8 @@ class VerificationWorktree:
             PathReplaced: Something else stands there.
             OSError: One is not ours to give.
         """
-        self._prove_folder()
-        make_writable(self.path)
+        worktree_identity.prove_folder(self._recorded())
+        discarding.make_writable(self.path)
 
     def retire(self, sha: str, now: datetime) -> None:
         """Remove it: Corral is leaving the repository.
@@ -184,9 +182,6 @@ class VerificationWorktree:
     def _prove_remains(self) -> None:
         worktree_identity.prove_remains(self.repo, self._recorded())
 
-    def _prove_folder(self) -> None:
-        worktree_identity.prove_folder(self._recorded())
-
     # -- its folder
 
     def _pointed(self, sha: str) -> Git | None:
@@ -196,7 +191,7 @@ class VerificationWorktree:
                 return self._point(sha)
         except CorralError as error:  # a run may have made its .git name somebody's checkout, which is not followed
             try:
-                self._discard()
+                discarding.discard(self.repo, self._recorded())
             except PathReplaced:
                 raise error from None
         return None
@@ -222,24 +217,3 @@ class VerificationWorktree:
         made = worktree_identity.make_folder(path, self._top(path))
         crash_point("verification.folder_made")
         self._set(folder_id=made)
-
-    def _discard(self) -> None:
-        """Remove what is there. Its folder goes last: half removed, it is still the recorded one."""
-        self.make_writable()
-        for entry in sorted(self.path.iterdir(), key=lambda entry: entry.name == ".git"):
-            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-        worktrees.repair(self.repo, self.path, None, self._prove_folder, keeps=False)
-
-
-def make_writable(path: Path) -> None:
-    """Give ourselves every folder below ``path``, and itself.
-
-    Raises:
-        OSError: One is not ours to give.
-    """
-    path.chmod(path.stat().st_mode | stat.S_IRWXU)
-    for parent, folders, _files in os.walk(path):
-        for folder in folders:
-            found = os.lstat(os.path.join(parent, folder)).st_mode  # noqa: PTH118 - there are many
-            if stat.S_ISDIR(found) and found & stat.S_IRWXU != stat.S_IRWXU:
-                os.chmod(os.path.join(parent, folder), stat.S_IMODE(found) | stat.S_IRWXU)  # noqa: PTH101, PTH118
