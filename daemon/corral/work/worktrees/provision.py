@@ -167,7 +167,7 @@ def _allowed(recipes: list[Recipe], names: Sequence[str] | None) -> list[Recipe]
 
 
 def _slug(main: str, name: str) -> str:
-    """A name for what a worktree owns outside; valid as a Compose project, a database, a host. ``:`` and ``@`` become two dashes."""
+    """A name for what a worktree owns outside; valid as a Compose project, a database, a host. ``:`` and ``@`` are two dashes."""
     stem, _, number = name.replace("@", ":").partition(":")
     slug = re.sub(r"[^a-z0-9]+", "-", f"{main}-{stem}".lower()).strip("-") or "worktree"
     return f"{slug}--{number}" if number else slug
