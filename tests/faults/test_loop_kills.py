@@ -48,7 +48,10 @@ def test_killed_at_every_step_of_an_iteration(repo: Path, point: str) -> None:
         assert git(repo, "show", f"{merge['head_sha']}:seen.txt").split() == ["1", "2", "3"]
         assert git(repo, "rev-parse", f"refs/corral/loops/{task_id}/best") == merge["head_sha"]
         assert not find_marked(task_id) and not house.db.read(worktree_rows.listing)
-        assert not [*house.grounds.root.iterdir()] and git(repo, "worktree", "list").count("\n") == 0
+        assert (
+            not [path for path in house.grounds.root.iterdir() if path.is_dir()]
+            and git(repo, "worktree", "list").count("\n") == 0
+        )
         assert git(repo, "status", "--porcelain") == ""
     finally:
         house.close()

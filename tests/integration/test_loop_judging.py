@@ -32,7 +32,9 @@ def landed(one: Coordinated, task_id: str) -> list[dict[str, Any]]:
 def left_of_judging(one: Coordinated, root: Path) -> list[str]:
     """Worktrees that git, or the disk beside the worker's, still has for judging."""
     known = [line for line in git(root, "worktree", "list").splitlines() if "judge@" in line]
-    return known + [str(path) for path in root.rglob("judge@*") if path.is_dir()]
+    place = Path(one.json("worktree", "create", "seen")["path"]).parent
+    one.run("worktree", "remove", "seen")
+    return known + [path.name for path in place.iterdir() if "judge" in path.name]
 
 
 @pytest.mark.req("FR-LOOP-002")

@@ -143,10 +143,7 @@ class VerificationWorktree:
         """Remove the one at a former place: nothing in it is anybody's work. What took its place there stays as it is."""
         former = self.path
         try:
-            if os.path.lexists(former):
-                self._discard()
-            else:
-                worktrees.repair(self.repo, former, None, self._prove_remains, keeps=False)
+            discarding.discard(self.repo, self._recorded())
             note = None
         except PathReplaced as error:
             note = error.message

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from corral.config.links import make_own_folder
 from corral.errors import CorralError, GitFailed
-from corral.git.checkouts import status
+from corral.git.checkouts import staging, status
 from corral.git.process.command import Git
 from corral.models.states import TERMINAL_TASKS, WorktreePurpose, WorktreeState
 from corral.observe.logs import logger
@@ -45,9 +45,8 @@ def kept_worktree(grounds: WorktreeContext, task: TaskRow, past: Past | None) ->
 
 
 def _is_at(checkout: Git, head: str, provided: Provisioned) -> bool:
-    """Whether it holds this commit and nothing beside it: what was written since is no iteration's work."""
-    brought = tuple(f"{path}/" for path in provided.exclude)
-    return checkout.head() == head and all(f"{one.path}/".startswith(brought) for one in status.changes(checkout))
+    """Whether it holds this commit and nothing more to commit: what was written since is no iteration's work."""
+    return checkout.head() == head and not staging.wanted(status.changes(checkout), provided.exclude)
 
 
 def go_on_in(conn: Connection, worktree: WorktreeRow, session_id: str | None) -> WorktreeRow:
