@@ -205,16 +205,12 @@ def _from_pool(grounds: WorktreeContext, plan: Plan) -> WorktreeRow | None:
     def intend(kept: WorktreeRow) -> WorktreeRow | None:
         return grounds.db.write(lambda conn: _intend_again(conn, grounds, plan, kept))
 
-    return taking.take(grounds, plan, intend, partial(_give_up_for, grounds))
+    return taking.take(grounds, plan, intend, partial(give_up, grounds))
 
 
 def trim_pool(grounds: WorktreeContext) -> None:
     """Remove the oldest worktrees of the warm pool that are beyond its bounds."""
-    state.trim(grounds, partial(_give_up_for, grounds))
-
-
-def _give_up_for(grounds: WorktreeContext, row: WorktreeRow, reason: str) -> bool:
-    return give_up(grounds, row, reason=reason)
+    state.trim(grounds, partial(give_up, grounds))
 
 
 def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> WorktreeRow:
@@ -285,7 +281,7 @@ def roll_back(grounds: WorktreeContext, row: WorktreeRow) -> bool:
     return give_up(grounds, row, reason="its worker is gone")
 
 
-def give_up(grounds: WorktreeContext, row: WorktreeRow, *, reason: str) -> bool:
+def give_up(grounds: WorktreeContext, row: WorktreeRow, reason: str) -> bool:
     """Remove a worktree that nobody needs any more; one that something else has taken the place of stays as it is, with a note.
 
     Returns:
