@@ -10,6 +10,7 @@ import pytest
 
 from corral.store.merges import merges
 from corral.store.tasks import loops as loop_rows
+from corral.store.tasks import worktrees as worktree_rows
 from tests.conftest import git
 from tests.integration.running import find_marked
 from tests.integration.supervision import IMPATIENT, House, in_a_process
@@ -26,8 +27,8 @@ LOOP: dict[str, Any] = {
 @pytest.mark.req("FR-LOOP-006")
 @pytest.mark.parametrize(
     "point",
-    ["task.claimed", "worktree.added", "task.start", "task.started", "loop.committed", "loop.evaluated", "loop.pinned",
-     "task.collected", "task.closed"],
+    ["task.claimed", "worktree.added", "task.start", "task.started", "loop.committed", "loop.judging", "loop.evaluated",
+     "loop.pinned", "task.collected", "task.closed"],
 )  # fmt: skip
 def test_killed_at_every_step_of_an_iteration(repo: Path, point: str) -> None:
     child = in_a_process(repo, [LOOP], CORRAL_CRASH_AT=point)
@@ -46,7 +47,11 @@ def test_killed_at_every_step_of_an_iteration(repo: Path, point: str) -> None:
         (merge,) = house.db.read(merges.listing)
         assert git(repo, "show", f"{merge['head_sha']}:seen.txt").split() == ["1", "2", "3"]
         assert git(repo, "rev-parse", f"refs/corral/loops/{task_id}/best") == merge["head_sha"]
-        assert not find_marked(task_id) and not house.in_use()
+        assert not find_marked(task_id) and not house.db.read(worktree_rows.listing)
+        assert (
+            not [path for path in house.grounds.root.iterdir() if path.is_dir()]
+            and git(repo, "worktree", "list").count("\n") == 0
+        )
         assert git(repo, "status", "--porcelain") == ""
     finally:
         house.close()

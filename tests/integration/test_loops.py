@@ -55,10 +55,11 @@ def test_it_is_repeated_in_one_worktree_until_the_tests_pass_and_only_then_goes_
     git(repo, "add", "-A")
     git(repo, "commit", "-qm", "ignore")
     base = git(repo, "rev-parse", "HEAD")
-    work = f"{COUNT_UP}; pwd >> cache.txt; cat $CORRAL_FEEDBACK_FILE > told-$CORRAL_ITERATION.txt"
-    task_id = one.submit(
-        work, **looped(suite("echo at $(cat n.txt); test $(cat n.txt) = 3 && test $(wc -l < cache.txt) = 3"))
+    work = (
+        f"{COUNT_UP}; pwd >> cache.txt; cp cache.txt seen.txt; cat $CORRAL_FEEDBACK_FILE > told-$CORRAL_ITERATION.txt"
     )
+    check = "echo at $(cat n.txt); test $(cat n.txt) = 3 && test $(wc -l < seen.txt) = 3 && test ! -e cache.txt"
+    task_id = one.submit(work, **looped(suite(check)))
     detail = one.until_status(task_id, "completed", "failed", "dead")
     one.settle()
     assert detail["status"] == "completed", detail

@@ -11,6 +11,7 @@ TALKS = "e2e/test_loop_conversations.py"
 RETURNS = "integration/test_loop_returns.py"
 INPUTS = "integration/test_loop_inputs.py"
 SURFACE = "integration/test_loop_surface.py"
+JUDGING = "integration/test_loop_judging.py"
 LIMIT = f"{SURFACE}::test_at_its_limit_it_fails_with_its_best_result_which_lands_if_the_user_says_so"
 
 MUTATIONS = (
@@ -25,7 +26,7 @@ MUTATIONS = (
          "FR-LOOP-003"),
         ("what a condition calls failed lands", " and over[0] != CONDITION_FAILED", "",
          f"{LOOPS}::test_a_condition_gets_the_iteration_and_decides", "FR-LOOP-004"),
-        ("an iteration that the time limit cut short is evaluated", "    if left_s <= 0:", "    if False:",
+        ("an iteration that the time limit cut short is evaluated", "    if left_s() <= 0:", "    if False:",
          f"{SURFACE}::test_a_loop_ends_at_its_time_limit_also_in_the_middle_of_an_iteration", "FR-LOOP-007"),
         ("the history forgets what its agent did", '"actions": actions,', '"actions": [],',
          f"{TALKS}::test_it_goes_on_in_its_conversation_and_counts_each_iteration_once", "FR-LOOP-005"),
@@ -96,6 +97,23 @@ MUTATIONS = (
          f"{UNIT}::test_limits_count_since_it_was_resumed", "FR-LOOP-003"),
         ("a loop has no time limit", "        if spent >= bounds.timeout_s:", "        if False:",
          f"{UNIT}::test_limits_count_since_it_was_resumed", "FR-LOOP-007"),
+    ),
+    *rows(
+        "daemon/corral/work/loops/judging.py",
+        ("a criterion judges what the one before made of the work", "and self._is_unchanged(*self._ready):", "and True:",
+         f"{JUDGING}::test_what_a_formatter_makes_of_the_work_neither_lands_nor_is_what_the_next_criterion_judges", "FR-LOOP-002"),
+        ("each criterion begins anew", "and self._is_unchanged(*self._ready):", "and False:",
+         f"{JUDGING}::test_what_one_criterion_builds_is_there_for_the_next_one_of_the_same_iteration", "FR-LOOP-002"),
+        ("a checkout for judging stays", 'give_up(self._grounds, self._ready[0], reason="its iteration was judged")', "pass",
+         f"{JUDGING}::test_nothing_that_a_criterion_writes_lands_or_meets_a_later_iteration", "FR-LOOP-002"),
+        ("what a dead daemon judged in is not known by its task", "WorktreePurpose.VERIFY, task_id=self._task[\"task_id\"])",
+         "WorktreePurpose.VERIFY)",
+         f"{JUDGING}::test_the_daemon_is_killed_while_it_judges_and_the_next_one_leaves_nothing_of_that", "FR-LOOP-006"),
+    ),
+    *rows(
+        "daemon/corral/work/loops/continuing.py",
+        ("what was written into the worktree meanwhile is work", " and not staging.wanted(status.changes(checkout), provided.exclude)",
+         "", f"{JUDGING}::test_a_criterion_that_writes_into_the_workers_worktree_changes_nothing_that_lands", "FR-LOOP-002"),
     ),
     *rows(
         "daemon/corral/work/loops/evaluating.py",

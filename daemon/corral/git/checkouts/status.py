@@ -58,9 +58,9 @@ def changes(checkout: Git, *, untracked: bool = True, **how: Any) -> list[Change
     return _status(checkout, untracked=untracked, **how)[1]
 
 
-def look(checkout: Git) -> Seen:
+def look(checkout: Git, *, untracked: bool = True) -> Seen:
     """Read the state of a checkout, to compare it with a later one."""
-    head, found = _status(checkout)
+    head, found = _status(checkout, untracked=untracked)
     assert checkout.work_tree is not None
     return Seen(head, {change.path: signature(checkout.work_tree, change.path) for change in found}, checkout)
 

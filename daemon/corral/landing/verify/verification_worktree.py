@@ -12,8 +12,6 @@ import contextlib
 import itertools
 import os
 import shlex
-import shutil
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,8 +22,8 @@ from sqlalchemy import Connection
 
 from corral.config.worktree_root import WorktreeRoot
 from corral.errors import CorralError, FolderLinked, NotFound, PathReplaced
+from corral.git.checkouts import discarding, whole, worktrees
 from corral.git.checkouts import identity as worktree_identity
-from corral.git.checkouts import whole, worktrees
 from corral.git.checkouts.identity import OwnWorktree
 from corral.git.checkouts.whole import Whole
 from corral.git.process.command import Git
@@ -170,8 +168,8 @@ class VerificationWorktree:
             PathReplaced: Something else stands there.
             OSError: One is not ours to give.
         """
-        self._prove_folder()
-        make_writable(self.path)
+        worktree_identity.prove_folder(self._recorded())
+        discarding.make_writable(self.path)
 
     def retire(self, now: datetime) -> None:
         """Remove it with all that is in it, which is nobody's work: Corral is leaving the repository, or wants a fresh one.
@@ -184,7 +182,7 @@ class VerificationWorktree:
             return
         self._set(state=WorktreeState.RECLAIMING)
         if required(self._row())["folder_id"] is not None and os.path.lexists(self.path):
-            self._discard()
+            discarding.discard(self.repo, self._recorded())
         else:
             worktrees.repair(self.repo, self.path, None, self._prove_remains, keeps=False)
         self._set(state=WorktreeState.REMOVED, removed_at=iso(now), note=None)
@@ -211,10 +209,7 @@ class VerificationWorktree:
         """Remove the one at a former place: nothing in it is anybody's work. What took its place there stays as it is."""
         former = self.path
         try:
-            if os.path.lexists(former):
-                self._discard()
-            else:
-                worktrees.repair(self.repo, former, None, self._prove_remains, keeps=False)
+            discarding.discard(self.repo, self._recorded())
             note = None
         except PathReplaced as error:
             note = error.message
@@ -258,14 +253,11 @@ class VerificationWorktree:
     def _prove_remains(self) -> None:
         worktree_identity.prove_remains(self.repo, self._recorded())
 
-    def _prove_folder(self) -> None:
-        worktree_identity.prove_folder(self._recorded())
-
     # -- its place
 
     def _is_own_folder(self) -> bool:
         try:
-            self._prove_folder()
+            worktree_identity.prove_folder(self._recorded())
         except PathReplaced:
             return False
         return True
@@ -334,7 +326,7 @@ class VerificationWorktree:
                 return self._point(sha)
         except CorralError as error:  # a run may have made its .git name somebody's checkout, which is not followed
             try:
-                self._discard()
+                discarding.discard(self.repo, self._recorded())
             except PathReplaced:
                 raise error from None
         return None
@@ -359,13 +351,6 @@ class VerificationWorktree:
         made = worktree_identity.make_folder(path, self._top(path))
         crash_point("verification.folder_made")
         self._set(folder_id=made)
-
-    def _discard(self) -> None:
-        """Remove what is there. Its folder goes last: half removed, it is still the recorded one."""
-        self.make_writable()
-        for entry in sorted(self.path.iterdir(), key=lambda entry: entry.name == ".git"):
-            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-        worktrees.repair(self.repo, self.path, None, self._prove_folder, keeps=False)
 
 
 @dataclass(frozen=True)
@@ -426,17 +411,3 @@ def _at(usual: Path, row: WorktreeRow) -> Path:
 def _children(folder: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError):
         yield from sorted(folder.iterdir())
-
-
-def make_writable(path: Path) -> None:
-    """Give ourselves every folder below ``path``, and itself.
-
-    Raises:
-        OSError: One is not ours to give.
-    """
-    path.chmod(path.stat().st_mode | stat.S_IRWXU)
-    for parent, folders, _files in os.walk(path):
-        for folder in folders:
-            found = os.lstat(os.path.join(parent, folder)).st_mode  # noqa: PTH118 - there are many
-            if stat.S_ISDIR(found) and found & stat.S_IRWXU != stat.S_IRWXU:
-                os.chmod(os.path.join(parent, folder), stat.S_IMODE(found) | stat.S_IRWXU)  # noqa: PTH101, PTH118

@@ -15,7 +15,7 @@ from corral.landing.verify import verification_worktree
 from corral.models.states import OPEN_MERGES
 from corral.store.merges import merges
 from corral.store.sessions import sessions
-from corral.store.tasks import tasks
+from corral.store.tasks import tasks, worktrees
 
 
 def at_risk(services: Services) -> list[dict[str, str]]:
@@ -51,7 +51,7 @@ def _unknown_folders(services: Services) -> list[dict[str, str]]:
     root = services.project.root / configured if configured is not None else home / "worktrees"
     if not root.is_relative_to(home) or root.is_symlink() or not root.is_dir():
         return []
-    names = {row["name"] for row in services.worktrees.listing()}
+    names = {Path(row["path"]).name for row in services.db.read(worktrees.listing)}
     found = (path for path in sorted(root.iterdir()) if path.name not in names and not path.is_symlink())
     return [
         {"what": f"folder {path}", "why": f"it is {describe(path)}, which Corral did not make"}

@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from corral.config.links import make_own_folder
@@ -22,18 +21,20 @@ from corral.models.loops.spec import CONDITION_FAILED, Verdict
 from corral.models.payload import Payload
 from corral.observe.redaction import redact
 from corral.runners.protocol import Finished, HasApiAccess
+from corral.runners.tags import PROJECT_MARK, TASK_MARK
 from corral.store.rows import required
 from corral.store.rows.loops import IterationRow
 from corral.store.rows.tasks import TaskRow, WorktreeRow
 from corral.store.tasks import attempts as attempt_rows
 from corral.work.loops import checkpoints, continuing, conversations, evaluating
 from corral.work.loops.checkpoints import pin, start_sha
-from corral.work.loops.criteria.place import Evaluation, Place, Unwanted
+from corral.work.loops.criteria.place import SLICE_S, Evaluation, Place, Unwanted
+from corral.work.loops.evaluating import READ_NO_FILES
 from corral.work.loops.history import OWN_KINDS, Past, bounds, feedback, models, read_record
+from corral.work.loops.judging import JudgingCheckout
 from corral.work.tasks.attempts import INTERRUPTED, CollectedWork, Ending
 from corral.work.workers.collect import settle
-from corral.work.worktrees.allocation import WorktreeContext, environment
-from corral.work.worktrees.provision import Provisioned
+from corral.work.worktrees.allocation import WorktreeContext
 
 MOST_JUDGED = 100_000
 """Bytes of a patch that a judge sees."""
@@ -110,40 +111,57 @@ def _evaluations(
         found.append(Evaluation("work", Verdict.NOT_CONVERGED, finished.exit_code, str(finished.error_message)))
     if past.returned is not None and (why := checkpoints.conflict(grounds, task, span[1])) is not None:
         found.append(Evaluation("landing", Verdict.NOT_CONVERGED, None, why))
-    left_s = bounds(grounds.settings().loops, past.spec).timeout_s - past.elapsed_s - elapsed_s()
-    if left_s <= 0:
+    chosen = grounds.settings().loops
+
+    def left_s() -> float:
+        return bounds(chosen, past.spec).timeout_s - past.elapsed_s - elapsed_s()
+
+    def bounded_s() -> float:
+        return max(SLICE_S, min(left_s(), chosen.criterion_timeout_s))
+
+    if left_s() <= 0:
         text = "The time of the loop was over before it could be evaluated."
         return [*found, *(Evaluation(one.kind, Verdict.INCONCLUSIVE, None, text) for one in past.spec.until)]
     folder = make_own_folder(grounds.project.logs_dir / "tasks" / task["task_id"], grounds.project.root)
-    marks = {"CORRAL_TASK_ID": task["task_id"], "CORRAL_ITERATION": str(past.next_iteration)}
-    provided = Provisioned(**worktree["provision"])
+    marks = {
+        PROJECT_MARK: grounds.project_id,
+        TASK_MARK: task["task_id"],
+        "CORRAL_ITERATION": str(past.next_iteration),
+    }
+    facts = {
+        "task_id": task["task_id"],
+        "title": task["title"],
+        "iteration": past.next_iteration,
+        "result": finished.result,
+        "base_sha": span[0],
+        "head_sha": span[1],
+        "last_evaluation": read_record(past.checkpoint)["evaluations"] if past.checkpoint else [],
+    }
+    asked = grounds.db.read(lambda conn: attempt_rows.model_of(conn, task["task_id"], task["fencing_token"]))
     place = Place(
-        worktree=Path(worktree["path"]),
+        folder=folder,
         environ=os.environ,
-        added={**environment(grounds, Path(worktree["path"]), provided), **marks},
+        added=marks,
         logs=folder,
         label=f"{task['fencing_token']}.criterion",
-        timeout_s=min(left_s, grounds.settings().loops.criterion_timeout_s),
+        timeout_s=0.0,
         is_unwanted=is_unwanted,
-        facts={
-            "task_id": task["task_id"],
-            "title": task["title"],
-            "iteration": past.next_iteration,
-            "result": finished.result,
-            "base_sha": span[0],
-            "head_sha": span[1],
-            "last_evaluation": read_record(past.checkpoint)["evaluations"] if past.checkpoint else [],
-        },
-    )
-    asked = grounds.db.read(lambda conn: attempt_rows.model_of(conn, task["task_id"], task["fencing_token"]))
-    place = replace(
-        place,
+        facts=facts,
         work=lambda: _work(grounds, past, task, finished, span),
         worker_models=models(past, finished.result, asked),
         judge_model=grounds.settings().loops.judge_model,
-        access=place.access if api is None else api.access,
     )
-    return [*found, *evaluating.evaluate(past.spec, place)]
+    if api is not None:
+        place = replace(place, access=api.access)
+
+    def place_for(kind: str) -> Place:
+        if kind in READ_NO_FILES:
+            return replace(place, timeout_s=bounded_s())
+        made = judging.checkout()
+        return replace(place, folder=made.path, prove=made.prove, added={**made.env, **marks}, timeout_s=bounded_s())
+
+    with JudgingCheckout(grounds, task, span[1], is_unwanted, lambda: left_s() <= 0) as judging:
+        return [*found, *evaluating.evaluate(past.spec, facts, place_for)]
 
 
 def _origin(grounds: WorktreeContext, past: Past, task: TaskRow, start: str, head: str) -> str:

@@ -9,6 +9,8 @@ from sqlalchemy import Connection
 
 from corral.config.links import make_own_folder
 from corral.errors import CorralError, GitFailed
+from corral.git.checkouts import staging, status
+from corral.git.process.command import Git
 from corral.models.states import TERMINAL_TASKS, WorktreePurpose, WorktreeState
 from corral.observe.logs import logger
 from corral.runners.process import open_private
@@ -33,13 +35,18 @@ def kept_worktree(grounds: WorktreeContext, task: TaskRow, past: Past | None) ->
     if not row or row["state"] != WorktreeState.READY or past is None:
         return None
     try:
-        head = ownership.prove(grounds, row).head()
-        if past.checkpoint is not None and head == past.checkpoint["head_sha"]:
-            return row, Provisioned(**row["provision"])
+        provided = Provisioned(**row["provision"])
+        if past.checkpoint is not None and _is_at(ownership.prove(grounds, row), past.checkpoint["head_sha"], provided):
+            return row, provided
     except CorralError as error:
         log.warning("worktree_not_continued", task_id=task["task_id"], worktree=row["name"], reason=error.message)
     roll_back(grounds, row)
     return None
+
+
+def _is_at(checkout: Git, head: str, provided: Provisioned) -> bool:
+    """Whether it holds this commit and nothing more to commit: what was written since is no iteration's work."""
+    return checkout.head() == head and not staging.wanted(status.changes(checkout), provided.exclude)
 
 
 def go_on_in(conn: Connection, worktree: WorktreeRow, session_id: str | None) -> WorktreeRow:

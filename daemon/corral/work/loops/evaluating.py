@@ -15,14 +15,26 @@ from corral.work.loops.criteria.place import Evaluation, Place
 
 log = logger("loops")
 
+READ_NO_FILES = frozenset({"judge"})
+"""The kinds of criteria that need no checkout: they are told what they judge."""
+
 Evaluate = Callable[[Any, Place], Evaluation]
 KINDS: Mapping[str, Evaluate] = MappingProxyType(
     {"tests": suite.evaluate, "threshold": threshold.evaluate, "custom": custom.evaluate, "judge": judge.evaluate}
 )
 
 
-def evaluate(spec: LoopSpec, place: Place, kinds: Mapping[str, Evaluate] = KINDS) -> list[Evaluation]:
+def evaluate(
+    spec: LoopSpec,
+    facts: Mapping[str, Any],
+    place: Callable[[str], Place],
+    kinds: Mapping[str, Evaluate] = KINDS,
+) -> list[Evaluation]:
     """Ask each criterion; an error of one is inconclusive.
+
+    Args:
+        facts: The iteration.
+        place: Gives the place for the next criterion, which is of this kind.
 
     Raises:
         Unwanted: The evaluation was stopped.
@@ -30,13 +42,15 @@ def evaluate(spec: LoopSpec, place: Place, kinds: Mapping[str, Evaluate] = KINDS
     found: list[Evaluation] = []
     for criterion in spec.until:
         try:
-            one = kinds[criterion.kind](criterion, place)
+            one = kinds[criterion.kind](criterion, place(criterion.kind))
         except (CorralError, OSError, ValueError) as error:
-            said = error.message if isinstance(error, CorralError) else str(error)
-            one = Evaluation(criterion.kind, Verdict.INCONCLUSIVE, None, f"It could not be evaluated: {said}")
+            why = str(error)
+            if isinstance(error, CorralError):
+                why = error.message if error.cause == error.default_cause else f"{error.message} {error.cause}"
+            one = Evaluation(criterion.kind, Verdict.INCONCLUSIVE, None, f"It could not be evaluated: {why}")
         evidence = redact(one.evidence)
-        facts = {"kind": one.kind, "verdict": str(one.verdict), "value": one.value, "evidence": evidence[:500]}
-        log.info("criterion_evaluated", task_id=place.facts["task_id"], iteration=place.facts["iteration"], **facts)
+        said = {"kind": one.kind, "verdict": str(one.verdict), "value": one.value, "evidence": evidence[:500]}
+        log.info("criterion_evaluated", task_id=facts["task_id"], iteration=facts["iteration"], **said)
         found.append(Evaluation(one.kind, one.verdict, one.value, evidence, one.score, one.usage))
     return found
 

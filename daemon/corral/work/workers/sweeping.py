@@ -11,8 +11,9 @@ from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.loops import continuing
 from corral.work.worktrees import ownership
-from corral.work.worktrees.allocation import WorktreeContext, roll_back, tidy_branches, trim_pool
+from corral.work.worktrees.allocation import WorktreeContext, roll_back, trim_pool
 from corral.work.worktrees.pool import state
+from corral.work.worktrees.removal import tidy_branches
 
 Report = Callable[[Callable[[datetime], None]], None]
 
@@ -56,14 +57,11 @@ class Sweeper:
         for row in self._grounds.db.read(worktree_rows.listing):
             is_kept = row["state"] == WorktreeState.POOLED
             half_done = row["state"] != WorktreeState.READY and not is_kept
-            abandoned = row["purpose"] == WorktreePurpose.TASK and not is_kept
-            if (
-                row["purpose"] != WorktreePurpose.VERIFY
-                and (half_done or abandoned)
-                and row["task_id"] not in interrupted
-            ):
+            if _is_queues(row):
+                continue
+            if (half_done or (_is_tasks(row) and not is_kept)) and row["task_id"] not in interrupted:
                 self._spawn(self.putting_right(row))
-            elif row["state"] == WorktreeState.READY and row["purpose"] != WorktreePurpose.VERIFY:
+            elif row["state"] == WorktreeState.READY:
                 self._check(row)
 
     def sweep(self, now: datetime, at_work: Collection[str]) -> None:
@@ -84,9 +82,9 @@ class Sweeper:
             return
         self.due = None
         for row in self._grounds.db.read(worktree_rows.listing):
-            if row["purpose"] == WorktreePurpose.VERIFY:
+            if _is_queues(row):
                 continue
-            going = row["state"] == WorktreeState.RECLAIMING
+            going = row["state"] == WorktreeState.RECLAIMING or row["purpose"] == WorktreePurpose.VERIFY
             is_kept = row["state"] == WorktreeState.POOLED
             if ((going or is_kept) and row["note"] is not None) or (going and self._is_forsaken(row, at_work)):
                 self._spawn(self.putting_right(row))
@@ -100,9 +98,9 @@ class Sweeper:
         self.due = self.due or now + timedelta(seconds=SWEEP_EVERY_S)
 
     def of_task(self, task_id: str) -> list[WorktreeRow]:
-        """The worktrees that a task has."""
-        found = self._grounds.db.read(lambda conn: worktree_rows.listing(conn, purposes=(WorktreePurpose.TASK,)))
-        return [row for row in found if row["task_id"] == task_id]
+        """The worktrees that a task has: its worker's first, then that in which its work is judged."""
+        found = self._grounds.db.read(worktree_rows.listing)
+        return [row for row in found if _is_tasks(row) and row["task_id"] == task_id]
 
     def putting_right(self, worktree: WorktreeRow) -> Callable[[], None]:
         """Give a worktree back, in a thread."""
@@ -136,5 +134,15 @@ class Sweeper:
 
     def _is_forsaken(self, worktree: WorktreeRow, at_work: Collection[str]) -> bool:
         """A task's worktree whose removal failed before a note could say why it stays."""
-        mine = worktree["purpose"] == WorktreePurpose.TASK
-        return mine and worktree["worktree_id"] not in self._righting and worktree["task_id"] not in at_work
+        is_free = worktree["worktree_id"] not in self._righting and worktree["task_id"] not in at_work
+        return _is_tasks(worktree) and is_free
+
+
+def _is_tasks(row: WorktreeRow) -> bool:
+    """Whether it is a worker's, or one in which the work of one is judged."""
+    return row["purpose"] == WorktreePurpose.TASK or (row["purpose"] == WorktreePurpose.VERIFY and not _is_queues(row))
+
+
+def _is_queues(row: WorktreeRow) -> bool:
+    """Whether it is the merge queue's, which takes care of it."""
+    return row["purpose"] == WorktreePurpose.VERIFY and row["task_id"] is None

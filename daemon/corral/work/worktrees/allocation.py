@@ -108,10 +108,15 @@ class WorktreeContext:
 
 @dataclass(frozen=True)
 class Plan:
-    """A worktree to be made. ``branch`` is a short name; ``base_sha`` what it starts at."""
+    """A worktree to be made.
+
+    Attributes:
+        branch: Short name; None: on no branch, for commands alone: nothing in it is anybody's work.
+        base_sha: The commit that it starts at.
+    """
 
     name: str
-    branch: str
+    branch: str | None
     base_sha: str
     purpose: WorktreePurpose
     task_id: str | None = None
@@ -177,6 +182,8 @@ def allocate(
     try:
         if restore is not None:
             restore(path, remake)
+        elif plan.branch is None:
+            worktrees.add_detached(grounds.repo, path, plan.base_sha, remake)
         elif warm is None:
             sparse = grounds.settings().worktrees.sparse
             worktrees.add(grounds.repo, path, plan.branch, plan.base_sha, remake, sparse=sparse)
@@ -199,16 +206,12 @@ def _from_pool(grounds: WorktreeContext, plan: Plan) -> WorktreeRow | None:
     def intend(kept: WorktreeRow) -> WorktreeRow | None:
         return grounds.db.write(lambda conn: _intend_again(conn, grounds, plan, kept))
 
-    return taking.take(grounds, plan, intend, partial(_give_up_for, grounds))
+    return taking.take(grounds, plan, intend, partial(give_up, grounds))
 
 
 def trim_pool(grounds: WorktreeContext) -> None:
     """Remove the oldest worktrees of the warm pool that are beyond its bounds."""
-    state.trim(grounds, partial(_give_up_for, grounds))
-
-
-def _give_up_for(grounds: WorktreeContext, row: WorktreeRow, reason: str) -> bool:
-    return give_up(grounds, row, reason=reason)
+    state.trim(grounds, partial(give_up, grounds))
 
 
 def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> WorktreeRow:
@@ -232,7 +235,7 @@ def begin_reclaim(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow | N
     """Store that a worktree shall go; None if it is going or gone already."""
     from_states = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.POOLED)
     values: dict[str, str] = {"state": WorktreeState.RECLAIMING}
-    if row["branch"] is None:  # one of the warm pool; a row that goes names a branch
+    if row["state"] == WorktreeState.POOLED:  # it names no branch, and a row that goes does
         values["branch"] = f"corral/{row['name']}"
     return grounds.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], from_states, values))
 
@@ -279,7 +282,7 @@ def roll_back(grounds: WorktreeContext, row: WorktreeRow) -> bool:
     return give_up(grounds, row, reason="its worker is gone")
 
 
-def give_up(grounds: WorktreeContext, row: WorktreeRow, *, reason: str) -> bool:
+def give_up(grounds: WorktreeContext, row: WorktreeRow, reason: str) -> bool:
     """Remove a worktree that nobody needs any more; one that something else has taken the place of stays as it is, with a note.
 
     Returns:
@@ -295,20 +298,9 @@ def give_up(grounds: WorktreeContext, row: WorktreeRow, *, reason: str) -> bool:
     return reclaim(grounds, row["worktree_id"], reason=reason)
 
 
-def tidy_branches(grounds: WorktreeContext) -> None:
-    """Delete branches of tasks that nothing needs any more: a git that outlived its daemon may have made one after all.
-
-    Raises:
-        GitFailed: Git refused; it is tried again with the next call.
-    """
-    for ref in refs.listing(grounds.repo, "refs/heads/corral/"):
-        branch = ref.name.removeprefix("refs/heads/")
-        if grounds.db.read(lambda conn, branch=branch: worktree_rows.is_done_with(conn, branch)):  # type: ignore[misc]
-            worktrees.drop_branch(grounds.repo, ref.name)
-
-
 def _intend(conn: Connection, grounds: WorktreeContext, plan: Plan) -> WorktreeRow:
-    check_name(plan.name, "worktree")
+    if plan.branch is not None:  # else nobody is to ask for it
+        check_name(plan.name, "worktree")
     if worktree_rows.live_by_name(conn, plan.name) is not None:
         raise Conflict(
             f"There is a worktree {plan.name} already.", remedy="Choose another name, or remove that one first."

@@ -5,17 +5,19 @@ A worktree that fails the proof stays as it is. Its row says what stands there i
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corral.config.inodes import folder_id
 from corral.errors import CorralError, PathReplaced
+from corral.git.checkouts import discarding
 from corral.git.checkouts import identity as worktree_identity
 from corral.git.checkouts.identity import OwnWorktree
 from corral.git.process.command import Git
 from corral.models.crash import crash_point
 from corral.models.instants import iso
-from corral.models.states import LIVE_WORKTREES, WorktreeState
+from corral.models.states import LIVE_WORKTREES, WorktreePurpose, WorktreeState
 from corral.store.rows.tasks import WorktreeRow
 from corral.store.tasks import worktrees as worktree_rows
 
@@ -54,7 +56,7 @@ def make_folder_again(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow
 def forget_folder(grounds: WorktreeContext, row: WorktreeRow) -> None:
     """Take an empty folder that :func:`make_folder` made away again; its row is ``removed``."""
     path = Path(row["path"])
-    worktree_identity.prove_remains(grounds.repo, _recorded(grounds, row))
+    prove_remains(grounds, row)
     path.rmdir()
     _forget(grounds, row)
 
@@ -77,7 +79,21 @@ def prove_remains(grounds: WorktreeContext, row: WorktreeRow) -> None:
     Raises:
         PathReplaced: Something else stands there.
     """
-    worktree_identity.prove_remains(grounds.repo, _recorded(grounds, row))
+    own = _recorded(grounds, row)
+    if row["purpose"] == WorktreePurpose.VERIFY and own.folder_id is not None and os.path.lexists(own.path):
+        worktree_identity.prove_folder(own)  # what ran there may have replaced its .git file, which is not followed
+    else:
+        worktree_identity.prove_remains(grounds.repo, own)
+
+
+def discard(grounds: WorktreeContext, row: WorktreeRow) -> None:
+    """Remove a worktree that holds nobody's work, with all that is in it.
+
+    Raises:
+        PathReplaced: Something else stands there.
+        OSError: One of its files could not be removed.
+    """
+    discarding.discard(grounds.repo, _recorded(grounds, row))
 
 
 def check_ready(grounds: WorktreeContext, row: WorktreeRow) -> bool:

@@ -167,8 +167,8 @@ def _allowed(recipes: list[Recipe], names: Sequence[str] | None) -> list[Recipe]
 
 
 def _slug(main: str, name: str) -> str:
-    """A name for what a worktree owns outside; valid as a Compose project, a database, a host. ``:`` becomes two dashes."""
-    stem, _, number = name.partition(":")
+    """A name for what a worktree owns outside; valid as a Compose project, a database, a host. ``:`` and ``@`` are two dashes."""
+    stem, _, number = name.replace("@", ":").partition(":")
     slug = re.sub(r"[^a-z0-9]+", "-", f"{main}-{stem}".lower()).strip("-") or "worktree"
     return f"{slug}--{number}" if number else slug
 

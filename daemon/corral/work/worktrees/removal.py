@@ -30,8 +30,12 @@ def take_down(grounds: WorktreeContext, row: WorktreeRow, reason: str) -> None:
     Raises:
         PathReplaced: Something else stands in its place, and is left alone.
         CorralError: It could not be salvaged or removed.
+        OSError: A file of one that holds nobody's work could not be removed.
     """
     repo, path = grounds.repo, Path(row["path"])
+    if row["purpose"] == WorktreePurpose.VERIFY:
+        ownership.discard(grounds, row)
+        return
     submitted = grounds.db.read(lambda conn: worktree_rows.is_submitted(conn, row))
     # git lets go of a branch that something else holds; one that waits to be merged has to keep its name
     branch = None if submitted and not path.exists() else row["branch"]
@@ -42,6 +46,18 @@ def take_down(grounds: WorktreeContext, row: WorktreeRow, reason: str) -> None:
         _remove_preserved(grounds, row, reason, submitted=submitted)
     if not submitted:  # the branch goes too, unless it alone holds something
         worktrees.drop_branch(repo, refs.branch_ref(required(row["branch"])))
+
+
+def tidy_branches(grounds: WorktreeContext) -> None:
+    """Delete branches of tasks that nothing needs any more: a git that outlived its daemon may have made one after all.
+
+    Raises:
+        GitFailed: Git refused; it is tried again with the next call.
+    """
+    for ref in refs.listing(grounds.repo, "refs/heads/corral/"):
+        branch = ref.name.removeprefix("refs/heads/")
+        if grounds.db.read(lambda conn, branch=branch: worktree_rows.is_done_with(conn, branch)):  # type: ignore[misc]
+            worktrees.drop_branch(grounds.repo, ref.name)
 
 
 def _remove_preserved(grounds: WorktreeContext, row: WorktreeRow, reason: str, *, submitted: bool) -> None:

@@ -46,7 +46,7 @@ class Worktrees:
     def listing(self) -> list[Payload]:
         """Every worktree that Corral made and that is not removed, oldest first, with what :data:`WIRE_FIELDS` names.
 
-        A verification worktree is among them only while something is wrong with it: nobody else is to use it.
+        One for verifying or judging work is among them only while something is wrong with it: nobody else is to use it.
         """
         found = self._grounds.db.read(worktree_rows.listing)
         return [wire(row) for row in found if row["purpose"] != WorktreePurpose.VERIFY or row["note"]]
@@ -127,7 +127,7 @@ class Worktrees:
         if row is None:
             raise NotFound(f"There is no worktree {name[:80]!r}.", remedy="`corral worktree list` shows them all.")
         if row["purpose"] == WorktreePurpose.VERIFY:
-            raise NotPermitted(f"{name} is for verifying merges, and Corral's own.", remedy="Leave it to Corral.")
+            raise NotPermitted(f"{name} is for verifying work, and Corral's own.", remedy="Leave it to Corral.")
         self._check_unused(row)
         gone = give_up(self._grounds, row, reason=f"worktree {name} was removed")
         after = self._grounds.db.read(lambda conn: worktree_rows.get(conn, row["worktree_id"]))
@@ -181,9 +181,11 @@ class Worktrees:
             )
         chosen = found[0]
         fresh = self._free_name(f"{owner[:50]}-recovered")
-        plan = Plan(fresh, self._free_branch(fresh), chosen["sha"], WorktreePurpose.PERSON)
+        branch = self._free_branch(fresh)
         made, provided = allocate(
-            grounds, plan, lambda into, remake: salvage.restore(grounds.repo, chosen["ref"], into, plan.branch, remake)
+            grounds,
+            Plan(fresh, branch, chosen["sha"], WorktreePurpose.PERSON),
+            lambda into, remake: salvage.restore(grounds.repo, chosen["ref"], into, branch, remake),
         )
         ready = grounds.db.write(lambda conn: mark_ready(conn, made["worktree_id"], provided))
         return {**wire(ready), "ref": chosen["ref"]}

@@ -70,6 +70,7 @@ class Place:
     """Where the criteria of one iteration are evaluated.
 
     Attributes:
+        folder: The checkout of the iteration's commit, in which commands run.
         environ: The daemon's environment; what is no credential of it is passed on.
         added: Variables on top of it, the marks of the task among them.
         logs: The folder of their output.
@@ -81,9 +82,10 @@ class Place:
         access: Gives a judge its access to the Messages API; raises RunnerUnavailable.
         worker_models: The models that did the work.
         judge_model: The judge of the settings.
+        prove: Raises PathReplaced if the folder is not Corral's any more: then there is no verdict.
     """
 
-    worktree: Path
+    folder: Path
     environ: Mapping[str, str]
     added: Mapping[str, str]
     logs: Path
@@ -95,15 +97,16 @@ class Place:
     access: Callable[[], ApiAccess] = _no_access
     worker_models: frozenset[str] = frozenset()
     judge_model: str | None = None
+    prove: Callable[[], None] = lambda: None
 
     def shell(self, command: str, timeout_s: float | None, *, said: bytes = b"") -> Ran:
-        """Run a command of the user's in the worktree."""
+        """Run a command of the user's."""
         return self.run(["/bin/sh", "-c", command], timeout_s, said=said)
 
     def run(
         self, argv: Sequence[str], timeout_s: float | None, *, said: bytes = b"", more: Mapping[str, str] | None = None
     ) -> Ran:
-        """Run a program in the worktree, with a text as its standard input.
+        """Run a program, with a text as its standard input.
 
         Args:
             timeout_s: Its own limit; never more than that of the place.
@@ -112,12 +115,14 @@ class Place:
         Raises:
             Unwanted: The evaluation was stopped.
             RunnerUnavailable: It could not be started.
+            PathReplaced: Something else stands in the folder's place, or was put there meanwhile.
         """
+        self.prove()
         number = 1
         while (log := self.logs / f"{self.label}-{number}.log").exists():
             number += 1
         env = {**verification_environment(self.environ, self.added), **(more or {})}
-        process = spawn(argv, cwd=self.worktree, env=env, log=log, takes_input=True)
+        process = spawn(argv, cwd=self.folder, env=env, log=log, takes_input=True)
         feed = Feed(process)
         feed.send(said)
         feed.finish()
@@ -129,6 +134,7 @@ class Place:
             end(process, {name: env[name] for name in (PROJECT_MARK, TASK_MARK) if name in env}, grace_s=_GRACE_S)
         if reason is None:
             raise Unwanted
+        self.prove()
         return _ran(process.returncode, _end_of(log), reason)
 
     def _wait(self, process: subprocess.Popen[bytes], feed: Feed, log: Path, allowed_s: float) -> str | None:

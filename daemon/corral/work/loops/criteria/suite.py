@@ -18,7 +18,7 @@ _COUNT = re.compile(r"\b(\d+) (?:tests? )?(failed|failures?|errors?|passed|passi
 
 def evaluate(criterion: TestsCriterion, place: Place) -> Evaluation:
     """Run the tests."""
-    report = place.worktree / criterion.junit if criterion.junit else None
+    report = place.folder / criterion.junit if criterion.junit else None
     before = _stamp(report)
     ran = place.shell(criterion.command, criterion.timeout_s)
     if ran.reason:
@@ -29,7 +29,7 @@ def evaluate(criterion: TestsCriterion, place: Place) -> Evaluation:
         try:
             if _stamp(report) == before:
                 raise ValueError("the tests have not written it")
-            counts = read_junit(place.worktree, report)
+            counts = read_junit(place.folder, report)
         except (OSError, ValueError, ElementTree.ParseError) as error:
             text = f"The report {criterion.junit} cannot be read: {error}."
             return Evaluation("tests", Verdict.INCONCLUSIVE, None, f"{text}\n{last_lines(ran.output)}".strip())

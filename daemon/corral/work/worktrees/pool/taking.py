@@ -50,6 +50,8 @@ def take(
     Returns:
         Its row, ``allocating``: on its branch, at its place. None: no kept one fits, a fresh one is to be made.
     """
+    if plan.branch is None:
+        return None
     found = _candidates(grounds, plan.base_sha)
     if not bounds(grounds)[0] or not found:
         if bounds(grounds)[0]:
