@@ -26,7 +26,7 @@ from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import processes_of, seed_of_this_run
 from tests.faults.test_poison import kill_the_daemon
 from tests.integration.planned import Plan
-from tests.programs import requires
+from tests.programs import program, requires
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 

@@ -19,6 +19,7 @@ from corral.errors import DaemonUnreachable
 from corral.models.instants import parse
 from corral.work.evidence import lines as mapping
 from tests.coordinated import Coordinated, eventually
+from tests.programs import program
 
 Line = dict[str, Any]
 FOUR = ["selected", "assigned", "started", "completed"]
