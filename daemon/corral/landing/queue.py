@@ -115,7 +115,7 @@ class Queue:
         repo = self._open()
         self._slot.end_left(repo)
         land.resume(self._db, repo, on_settled=self._on_settled, now=now)
-        self.rewinds.recover(repo, now)
+        self.rewinds.recover(repo, self._settings().retention.landed_days, now)
         self.look_at_paused(now)
         self._slot.seal_left()
         self._requeue_verifying(now, died=True)
@@ -245,6 +245,7 @@ class Queue:
     def _advance(self, repo: Git, merge: MergeRow, now: datetime) -> _Next:
         tip = refs.read(repo, refs.branch_ref(merge["target"]))
         if tip is None:
+            self.rewinds.remember(merge["target"])
             remedy = f"Make it again: git branch {quote(merge['target'])} COMMIT"
             return self._hold(merge, with_remedy(f"There is no branch {merge['target']} any more.", remedy), now)
         try:
@@ -318,9 +319,10 @@ class Queue:
             known = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED)
             said = f"The commit was on {merge['target']} already."
             receipt = known or verification_receipts.unverified(conn, tree, fingerprint, said, now)
+            unseen = ": nothing verified it" if how and known is None else ""
             return land.end(
                 conn, self._on_settled, merge["merge_id"], MergeState.LANDED, now=now,
-                landed_sha=head, receipt_id=receipt["receipt_id"], reason=how,
+                landed_sha=head, receipt_id=receipt["receipt_id"], reason=f"{merge['target']} had it already{how}{unseen}.",
             )  # fmt: skip
 
         self._db.write(store)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from shlex import quote
 
@@ -25,7 +25,7 @@ from corral.landing.land import OnSettled
 from corral.models.crash import crash_point
 from corral.models.event_payloads import TargetRewound
 from corral.models.events import EventKind, Kind
-from corral.models.instants import iso
+from corral.models.instants import after, iso
 from corral.models.merges import MISSING, TAKEN_BACK
 from corral.models.visible import one_line
 from corral.observe.logs import logger
@@ -33,6 +33,7 @@ from corral.store import events
 from corral.store.merges import landed
 from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
+from corral.store.tasks import tasks as task_rows
 
 AGAIN = timedelta(seconds=5)
 """Until a target that could not be looked at is looked at again."""
@@ -94,12 +95,17 @@ class Rewinds:
         self._tips: dict[str, str | None] = {}
         self.open: dict[str, tuple[Rewind, ...]] = {}
 
-    def recover(self, repo: Git, now: datetime) -> None:
-        """Know the targets again, and look at each of them. What landed before there were such refs gets its own."""
+    def recover(self, repo: Git, days: int | None, now: datetime) -> None:
+        """Know the targets again, and look at each of them. What landed before there were such refs gets its own.
+
+        Args:
+            days: For how long what landed is kept; None: for ever.
+        """
+        before = after(now, -days * 86_400.0) if days is not None else ""
         for target in self._db.read(landed.targets):
             if kept.held(repo, target) == kept.Held("", (), ()):
                 newest = self._db.read(lambda conn, target=target: landed.on(conn, target))[-1]  # type: ignore[misc]
-                if refs.exists(repo, sha := str(newest["landed_sha"])):
+                if str(newest["finished_at"]) > before and refs.exists(repo, sha := str(newest["landed_sha"])):
                     refs.change(repo, [Change(kept.tip_ref(target), sha, "")])
             self.remember(target)
         self.look(repo, now)
@@ -140,6 +146,9 @@ class Rewinds:
             at = held.tip  # it was renamed, or merged and deleted: another branch has all of it
         if at != held.tip or held.lost or held.kept or target in self.open:
             self._settle(repo, target, held, at, now)
+        if tip is not None and self._tips.get(target, tip) is None:
+            self._db.write(lambda conn: task_rows.end_fault_backoffs(conn))
+            self._nudge()  # tasks that waited for it start now
         before, self._tips[target] = self._tips.get(target) or held.tip, tip
         if tip is not None and before and tip not in (before, held.tip):
             bypasses.tell(self._db, repo, target, before, tip, now)
@@ -152,8 +161,10 @@ class Rewinds:
         is_rewound = bool(held.tip) and kept.tip_ref(target) not in inside
         if is_rewound and not any(refs.is_ancestor(repo, held.tip, aside.sha) for aside in lost):
             lost.append(Aside("", held.tip, now))
+        if is_rewound:  # it may have lost, too, what it had under other commits
+            lost += [replace(aside, at=now) for aside in held.kept if aside.ref not in inside]
         rows = self._db.read(lambda conn: landed.on(conn, target)) if lost else []
-        rewinds = [_rewind(repo, target, aside, at, rows) for aside in lost]
+        rewinds = _each_once([_rewind(repo, target, aside, at, rows) for aside in lost])
         tip = held.tip
         if is_rewound:
             is_rewritten = at is not None and not any(rewind.requests for rewind in rewinds)
@@ -162,10 +173,12 @@ class Rewinds:
             tip = aside.sha if not tip or refs.is_ancestor(repo, tip, aside.sha) else tip
         changes = [Change(aside.ref, "", aside.sha) for aside in back]
         changes += [Change(kept.tip_ref(target), tip, held.tip)] if tip != held.tip else []
-        past = [aside for aside in held.kept if aside not in back]
+        past = [] if is_rewound else [aside for aside in held.kept if aside not in back]
         for aside, rewind in zip(lost, rewinds, strict=True):
             state = kept.LOST if rewind.requests else kept.KEPT
             ref = kept.aside_ref(target, state, aside.sha, aside.at)
+            if not rewind.requests and f"/{kept.KEPT}/" in aside.ref:
+                ref = aside.ref  # it stays as it was, and is no younger
             changes += [Change(ref, aside.sha, "")] if ref != aside.ref else []
             changes += [Change(aside.ref, "", aside.sha)] if aside.ref not in ("", ref) else []
             past += [] if rewind.requests else [aside]
@@ -212,15 +225,14 @@ class Rewinds:
             self._on_settled(conn, changed, now)
 
     def found(self, repo: Git, merge: MergeRow, now: datetime) -> str:
-        """Hold what a request finds on its target, as what lands is held; says how it came there."""
+        """Hold what a request finds on its target, as what lands is held; says how it came there, if not by the queue."""
         target, head = merge["target"], merge["head_sha"]
         before, tip = refs.read(repo, kept.tip_ref(target)), refs.read(repo, refs.branch_ref(target))
         self.remember(target)
         if tip is None or (before is not None and refs.is_ancestor(repo, head, before)):
-            return f"{target} had it already."
+            return ""
         kept.advance(repo, target, tip, "", now)
-        whose = " from the worktree of its task" if merge["task_id"] is not None else ""
-        return f"{target} had it already{whose}, past the queue: nothing verified it there."
+        return ", from the worktree of its task, past the queue" if merge["task_id"] is not None else ", past the queue"
 
     def holds(self, repo: Git, merge: MergeRow) -> str | None:
         """Why a request must not land now: it would bring back what its target lost, before a person has decided.
@@ -276,6 +288,16 @@ def _rewind(repo: Git, target: str, aside: Aside, at: str | None, rows: Sequence
     ids = _missing(repo, aside.sha, at, rows)
     requests = tuple(row for row in rows if row["merge_id"] in ids and not str(row["reason"]).startswith(TAKEN_BACK))
     return Rewind(target, aside.sha, at, aside.at, requests)
+
+
+def _each_once(rewinds: list[Rewind]) -> list[Rewind]:
+    """The same, where one that lacks only what another one lacks too asks for nothing."""
+    lacking = [{row["merge_id"] for row in rewind.requests} for rewind in rewinds]
+    found = []
+    for number, rewind in enumerate(rewinds):
+        others = [ids for other, ids in enumerate(lacking) if (len(ids), other) > (len(lacking[number]), number)]
+        found.append(replace(rewind, requests=()) if any(lacking[number] <= ids for ids in others) else rewind)
+    return found
 
 
 def _missing(repo: Git, lost: str, at: str | None, rows: Sequence[MergeRow]) -> set[str]:
