@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.config.sections.sharing import Landing
 from corral.errors import Conflict, NotFound
 from corral.landing.rewinds import Rewind
 from tests.conftest import commit, git
@@ -241,3 +242,13 @@ def test_what_landed_before_there_were_such_refs_is_held_from_the_next_start_on(
     assert refs_below(world, "lost") == [], "it is too old to be kept"
     queue.recover(world.now())
     assert refs_below(world, "lost") == [tip] and titles(queue.rewinds.open["main"]) == [["one", "two"]]
+
+
+def test_a_rewind_is_noticed_while_a_verification_runs(world: World) -> None:
+    before, _, _ = two_landed(world)
+    world.landing = Landing(verify=["sleep 60; echo '1 passed in 0.01s'"])
+    world.branch("slow", {"slow.txt": "1\n"})
+    merge_id = world.submit("slow")
+    world.until(merge_id, "verifying")
+    git(world.root, "reset", "-q", "--hard", before)
+    assert titles(look(world)) == [["one", "two"]]

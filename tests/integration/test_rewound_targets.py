@@ -51,6 +51,8 @@ def test_a_reset_target_is_told_its_commits_are_kept_and_one_command_brings_them
     assert lost_refs(house) == [tip]
     assert (outcome(house, first), outcome(house, second)) == ("missing", "missing")
     assert "Missing from main" in house.run("task", "detail", first).stdout
+    waited = house.run("wait", first, check=False)
+    assert waited.returncode == 1 and "corral merge accept-rewind main" in waited.stdout + waited.stderr
     waits = house.submit("three", WRITES.format("three"), "--wait-for", second)
     assert "'two' (missing" in house.run("task", "detail", waits).stdout
 

@@ -142,15 +142,15 @@ class Queue:
         """
         if self._stopped:
             return None
+        repo = self._open()
+        due = self.rewinds.look(repo, now)
         if self._slot.is_taken:
             if not self._slot.follow(now):
-                return self._slot.due_at(now)
+                return min([*due, *([at] if (at := self._slot.due_at(now)) else [])], default=None)
             self._nudge()
-        repo = self._open()
         stuck = land.resume(self._db, repo, on_settled=self._on_settled, now=now)
-        due = [now + land.AGAIN] if stuck else []
+        due += [now + land.AGAIN] if stuck else []
         due += self._tidy(repo, now)
-        due += self.rewinds.look(repo, now)
         look_again, self.stuck_checkouts = land.verify_landed(repo, now)
         due += look_again
         due += self._settle_returned(repo, now)

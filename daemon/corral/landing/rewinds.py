@@ -40,6 +40,9 @@ AGAIN = timedelta(seconds=5)
 MOST_NAMED = 5
 """Requests that a sentence names."""
 
+MOST_RECORDED = 100
+"""Requests that an event names."""
+
 log = logger("landing")
 
 
@@ -102,10 +105,13 @@ class Rewinds:
             days: For how long what landed is kept; None: for ever.
         """
         before = after(now, -days * 86_400.0) if days is not None else ""
-        for target in self._db.read(landed.targets):
-            if kept.held(repo, target) == kept.Held("", (), ()):
+        known = {ref.name.split("/")[4] for ref in refs.listing(repo, kept.PREFIX) if ref.name.count("/") > 3}
+        for target, landed_at in self._db.read(landed.targets).items():
+            if kept.folder(target) not in known:
+                if landed_at <= before:
+                    continue
                 newest = self._db.read(lambda conn, target=target: landed.on(conn, target))[-1]  # type: ignore[misc]
-                if str(newest["finished_at"]) > before and refs.exists(repo, sha := str(newest["landed_sha"])):
+                if refs.exists(repo, sha := str(newest["landed_sha"])):
                     refs.change(repo, [Change(kept.tip_ref(target), sha, "")])
             self.remember(target)
         self.look(repo, now)
@@ -344,5 +350,5 @@ def _record(
     now: datetime,
 ) -> None:
     if rows:
-        ids = [row["merge_id"] for row in rows]
+        ids = [row["merge_id"] for row in rows[:MOST_RECORDED]]
         events.record(conn, now, kind({"target": target, "lost_sha": lost_sha, "merge_ids": ids, "reason": reason}))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Connection, or_, select, update
+from sqlalchemy import Connection, func, or_, select, update
 
 from corral.models.instants import iso
 from corral.models.merges import LANDED_NO_MORE
@@ -20,9 +20,10 @@ _m = merge_requests.c
 _LANDED = _m.state == MergeState.LANDED
 
 
-def targets(conn: Connection) -> list[str]:
-    """The targets on which anything has landed."""
-    return [str(one) for one in conn.execute(select(_m.target).where(_LANDED).distinct()).scalars()]
+def targets(conn: Connection) -> dict[str, str]:
+    """The targets on which anything has landed, and when that happened last."""
+    query = select(_m.target, func.max(_m.finished_at)).where(_LANDED).group_by(_m.target)
+    return {str(target): str(at) for target, at in conn.execute(query)}
 
 
 def on(conn: Connection, target: str) -> list[MergeRow]:
