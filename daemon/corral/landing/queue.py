@@ -82,7 +82,7 @@ class Queue:
         watch_exit: Asked to have :meth:`step` called soon after this process ends.
 
     Attributes:
-        rewinds: What targets lost that had landed on them.
+        rewinds: The work that targets lost after it had landed.
         stuck_checkouts: Checkouts in which a killed landing left something, by folder, and why it could not be cleared.
     """
 

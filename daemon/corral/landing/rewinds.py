@@ -1,4 +1,4 @@
-"""What landed stays landed, or is told: a target that was rewound, and what it lost.
+"""Landed work stays landed, or is reported as lost: a target that was rewound, and what it lost.
 
 The refs of :mod:`corral.git.land.kept` are the truth; the reasons of landed requests follow from them, and :attr:`Rewinds.open`
 from both, at a start as well. So a rewind is noticed whoever did it, and whether or not a daemon ran.
@@ -55,7 +55,7 @@ class Rewind:
         lost_sha: The tip.
         tip: Where the target is; None: it is gone.
         at: When it was noticed (aware UTC).
-        requests: What landed and is missing, in the order of the landings.
+        requests: The landed requests that are missing, in the order of the landings.
     """
 
     target: str
@@ -66,7 +66,7 @@ class Rewind:
 
     @property
     def what(self) -> str:
-        """What happened, in a sentence."""
+        """The event, in a sentence."""
         titles = ", ".join(repr(one_line(row["title"])[:60]) for row in self.requests[:MOST_NAMED])
         more = f" and {len(self.requests) - MOST_NAMED} more" if len(self.requests) > MOST_NAMED else ""
         number = f"{len(self.requests)} landed request{'s' if len(self.requests) > 1 else ''}"
@@ -76,7 +76,7 @@ class Rewind:
 
     @property
     def remedy(self) -> str:
-        """What brings it back, and what accepts that it is gone."""
+        """The commands that bring it back, and that accept its loss."""
         target, sha = quote(self.target), self.lost_sha[:12]
         back = f"corral merge submit {sha} --target {target}" if self.tip else f"git branch {target} {sha}"
         return f"Bring it back: {back}. Or accept that it is gone: corral merge accept-rewind {target}"
@@ -86,7 +86,7 @@ class Rewinds:
     """Looks at the targets on which something landed; for the queue's step alone, but for what says otherwise.
 
     Attributes:
-        open: What a person has to decide about, by target; may be read from any thread.
+        open: The rewinds that a person has to decide about, by target; may be read from any thread.
     """
 
     def __init__(self, db: Store, on_settled: OnSettled, nudge: Callable[[], None]) -> None:
@@ -99,7 +99,7 @@ class Rewinds:
         self.open: dict[str, tuple[Rewind, ...]] = {}
 
     def recover(self, repo: Git, days: int | None, now: datetime) -> None:
-        """Know the targets again, and look at each of them. What landed before there were such refs gets its own.
+        """Know the targets again, and look at each of them. Work that landed before there were such refs gets its own.
 
         Args:
             days: For how long what landed is kept; None: for ever.

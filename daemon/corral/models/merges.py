@@ -26,7 +26,7 @@ TAKEN_BACK = "Taken back from "
 
 
 LANDED_NO_MORE = {Outcome.MISSING: MISSING, Outcome.TAKEN_BACK: TAKEN_BACK}
-"""What became of a landed request that its target has no more, by the prefix of its reason."""
+"""The standing of a landed request that its target has no more, by the prefix of its reason."""
 
 
 class _Shape(BaseModel):

@@ -1,4 +1,4 @@
-"""What has landed is held by refs of Corral's own, so that a target that is rewound loses nothing.
+"""Landed work is held by refs of Corral's own, so that a target that is rewound loses nothing.
 
 For each target ``refs/corral/landed/tips/<target>`` is at the last commit that landed on it. A commit of that ref that the
 target has no more gets a ref of its own, named for the instant and the commit: below ``lost/`` until a person has decided
@@ -39,7 +39,7 @@ class Aside:
 
 @dataclass(frozen=True)
 class Held:
-    """What is held of a target: the last landed tip (``""``: none), lost tips, and those that are only kept; oldest first."""
+    """The commits held of a target: the last landed tip (``""``: none), lost tips, and those that are only kept; oldest first."""
 
     tip: str
     lost: tuple[Aside, ...]
@@ -102,7 +102,7 @@ def parse(ref: refs.Ref) -> Aside | None:
 
 
 def held(repo: Git, target: str) -> Held:
-    """What is held of a target (short name)."""
+    """The commits held of a target (short name)."""
     name, tip = folder(target), tip_ref(target)
     found = {state: list[Aside]() for state in (LOST, KEPT)}
     text = repo.must(

@@ -24,7 +24,7 @@ def outlook(status: str, merge_state: str | None, unblock_on: str) -> Outlook:
     Args:
         status: The parent's state.
         merge_state: The state of its newest merge request, or what became of one that had landed; None if it had nothing to
-            merge (which counts as landed). What a person let go counts as landed too: the target is as that person wants it.
+            merge (which counts as landed). Work that a person let go counts as landed too: the target is as that person wants it.
         unblock_on: ``landed`` or ``completed``.
     """
     if status in _HOPELESS:

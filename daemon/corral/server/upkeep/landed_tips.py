@@ -21,7 +21,7 @@ class LandedTips:
 
     Attributes:
         old: May go.
-        undecided: What a target lost, and nobody has decided about: stays.
+        undecided: Lost by a target, and nobody has decided: stays.
         unknown: No landing is recorded with it; of another database, or a person's: stays.
     """
 
@@ -34,7 +34,7 @@ def find(repo: Git, db: Store, before: datetime) -> LandedTips:
     """Look through them.
 
     Args:
-        before: What landed, or was lost, after this instant stays.
+        before: A commit that landed, or was lost, after this instant stays.
 
     Raises:
         GitFailed: The repository could not be read.

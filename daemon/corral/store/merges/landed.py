@@ -27,7 +27,7 @@ def targets(conn: Connection) -> dict[str, str]:
 
 
 def on(conn: Connection, target: str) -> list[MergeRow]:
-    """What has landed on a target, in the order of the landings."""
+    """The requests that have landed on a target, in the order of the landings."""
     query = select(merge_requests).where(_LANDED, _m.target == target)
     return fetch_all(conn, query.order_by(_m.finished_at, _m.seq), MergeRow)
 

@@ -26,7 +26,7 @@ class Acceptance(BaseModel):
 
 @router.get("")
 async def listing(services: Services) -> list[dict[str, Any]]:
-    """What targets lost that had landed on them, as long as nobody has decided about it."""
+    """The landed work that targets lost, as long as nobody has decided about it."""
     return [_wire(rewind) for rewinds in services.queue.rewinds.open.values() for rewind in rewinds]
 
 
