@@ -71,6 +71,12 @@ class NotFound(CorralError):
     default_remedy = "List what exists with the matching `list` command."
 
 
+class TargetGone(NotFound):
+    """The branch that work is to land on is gone, for example renamed; what is to land on it waits until it is back."""
+
+    name = "target_gone"
+
+
 class Conflict(CorralError):
     """The request contradicts the current state; nothing was changed."""
 

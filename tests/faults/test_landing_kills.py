@@ -36,6 +36,7 @@ POINTS = (
     "landing.before_intent",
     "landing.intent_stored",
     "landing.target_moved",
+    "landing.tip_kept",
     "landing.outcome_stored",
     "landing.branch_retired",
 )

@@ -94,8 +94,8 @@ class World:
         self.put(
             tables.merge_requests, merge_id=name, title=name, priority=5, target="main", head_sha="0" * 40, state=state,
             tries=0, created_at=iso(THEN), updated_at=iso(THEN), finished_at=iso(THEN) if over else None,
-            reason="Some reason." if state in ("failed", "held") else None, landed_sha="1" * 40 if state == "landed" else None,
-            **{"branch": name, **more},
+            reason="Some reason." if state in ("failed", "held") else None,
+            **{"branch": name, "landed_sha": "1" * 40 if state == "landed" else None, **more},
         )  # fmt: skip
 
     def event(self, kind: str, at: datetime = THEN, **about: Any) -> None:
@@ -541,6 +541,40 @@ def test_the_refs_of_a_loop_go_once_it_landed_or_its_task_is_gone_and_its_histor
     assert held() >= set(foreign)
     assert world.all(project_tables.loop_iterations.c.task_id) == {"landed", "open", "limits", "gone"}
     assert world.all(project_tables.loops.c.task_id) == {"landed", "open", "limits", "gone"}
+
+
+def test_what_landed_is_kept_for_its_days_and_what_nobody_decided_about_for_longer(world: World) -> None:
+    first = git(world.root, "rev-parse", "HEAD")
+    second = commit(world.root, {"work.txt": "work"})
+    foreign = git(world.root, "commit-tree", "HEAD^{tree}", "-m", "another database's")
+    receipt = world.db.write(
+        lambda conn: receipt_rows.add(
+            conn, tree="t", fingerprint="f", status=tables.ReceiptStatus.PASSED, now=THEN, exit_code=0
+        )
+    )
+    for name, sha in (("a", first), ("b", second)):
+        world.merge(name, "landed", landed_sha=sha, receipt_id=receipt["receipt_id"])
+    old, young = f"{THEN:%Y%m%dT%H%M%SZ}", f"{LATER:%Y%m%dT%H%M%SZ}"
+    names = {
+        "tips/main": second, f"kept/main/{old}-{first}": first, f"kept/main/{young}-{second}": second,
+        f"lost/main/{old}-{second}": second, f"kept/main/{old}-{foreign}": foreign, "tips/other": second,
+        "kept/main/mine": first,
+    }  # fmt: skip
+    for name, sha in names.items():
+        git(world.root, "update-ref", f"refs/corral/landed/{name}", sha)
+    plan = Collection(world.job).run(LATER, dry_run=True)
+    assert {"kind": "landed", "count": 2} in plan["removed"]
+    kept = {one["reason"].partition(":")[0]: one["count"] for one in plan["kept"] if one["kind"] == "landed"}
+    assert kept == {
+        "a rewound branch lost it, and nobody has decided": 1,
+        "no landing is recorded with it here": 3,
+    }
+    world.ages = Ages(landed_days=None)
+    assert "landed" not in {kind for kind, count in world.round().removed.items() if count}
+    world.ages = Ages()
+    assert world.round().removed["landed"] == 2
+    left = git(world.root, "for-each-ref", "--format=%(refname)", "refs/corral/landed/").split()
+    assert set(names) - {"tips/main", f"kept/main/{old}-{first}"} == {one.split("/", 3)[3] for one in left}
 
 
 def test_a_log_that_cannot_be_deleted_keeps_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,9 @@ from corral.app.runtime.settings import SettingsHolder
 from corral.landing import requests
 from corral.landing.land import OnSettled
 from corral.models import merges as merge_shapes
+from corral.models.outcomes import Outcome
 from corral.store.rows.merges import MergeRow
-from corral.work.tasks import tasks
+from corral.work.tasks import dependencies, tasks
 
 
 async def submit(
@@ -58,10 +59,15 @@ async def submit(
 
 
 def merge_settled(settings: SettingsHolder) -> OnSettled:
-    """The effect of a merge request's end on its task, or of its return to the queue: dependents become ready, fail or wait."""
+    """The effect on its task of a merge request's end, of its return to the queue, and of the loss of what had landed:
+    dependents become ready, fail or wait."""
 
     def settled(conn: Connection, merge: MergeRow, at: datetime) -> None:
-        if merge["task_id"] is not None:
-            tasks.merge_settled(conn, merge["task_id"], at, unblock_on=settings().tasks.unblock_on)
+        if (task_id := merge["task_id"]) is None:
+            return
+        if merge_shapes.standing_of(merge) == Outcome.MISSING:
+            dependencies.hold_back(conn, [task_id], at, unblock_on=settings().tasks.unblock_on)
+        else:
+            tasks.merge_settled(conn, task_id, at, unblock_on=settings().tasks.unblock_on)
 
     return settled

@@ -23,6 +23,7 @@ from corral.git import refs
 from corral.models import tasks as task_shapes
 from corral.models.states import RunnerName, TaskStatus
 from corral.observe.redaction import redact
+from corral.store.merges import landed
 from corral.store.rows.tasks import TaskRow
 from corral.store.tasks import family, work_pause
 from corral.work.agents.choosing import choosing
@@ -191,12 +192,15 @@ def _with_versions(
 
 
 def _target_errors(services: Services, submissions: Sequence[task_shapes.TaskSubmission]) -> list[dict[str, Any]]:
-    """The targets that are no branch: a task would fail at its start for that."""
+    """The targets that never were a branch: a task would fail at its start for that."""
     errors = []
     for index, item in enumerate(submissions):
         try:
             if item.target is None or refs.read(services.git, refs.branch_ref(item.target)) is not None:
                 continue
+            short = item.target.removeprefix("refs/heads/")
+            if services.db.read(lambda conn, short=short: landed.is_known_target(conn, short)):  # type: ignore[misc]
+                continue  # it was renamed or deleted: the task waits until it is back
         except InvalidInput as error:  # no name that a branch can have
             errors.append({"index": index, "field": "target", "message": error.message})
             continue

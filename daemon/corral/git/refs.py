@@ -134,6 +134,31 @@ def delete(git: Git, ref: str, old: str) -> bool:
     return _update(git, f"option no-deref\0delete {full_ref(ref)}\0{oid(old)}\0", "corral")
 
 
+class Change(NamedTuple):
+    """A ref that is to move from ``old`` (``""``: it must not exist) to ``new`` (``""``: it is to be deleted)."""
+
+    ref: str
+    new: str
+    old: str
+
+
+def change(git: Git, changes: Iterable[Change], *, why: str = "corral") -> bool:
+    """Make several changes in one transaction: all of them, or, if a ref was not where it was to be, none.
+
+    Returns:
+        Whether they were made.
+
+    Raises:
+        GitFailed: It could not be tried.
+    """
+    lines = []
+    for ref, new, old in changes:
+        before = oid(old) if old else "0" * len(new)
+        verb = f"update {full_ref(ref)}\0{oid(new)}" if new else f"delete {full_ref(ref)}"
+        lines.append(f"option no-deref\0{verb}\0{before}\0")
+    return not lines or _update(git, "".join(lines), why)
+
+
 def _update(git: Git, command: str, why: str) -> bool:
     result = git.run("update-ref", "-m", why, "--stdin", "-z", input=command.encode("utf-8", "surrogateescape"))
     if result.outcome in (Outcome.OK, Outcome.REFUSED):

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from corral.errors import CorralError, DatabaseUnavailable, GitFailed, InvalidInput
 from corral.git import refs
 from corral.git.checkouts import listing as worktree_list
-from corral.git.land import candidates, forward, landed, landing
+from corral.git.land import candidates, forward, kept, landed, landing
 from corral.git.process.command import Git, Outcome
 from corral.landing.verify import blame
 from corral.models.crash import crash_point
@@ -123,11 +123,16 @@ def carry_out(
         quiet_since: See :func:`corral.git.land.landing.land`.
     """
     target, new_sha = intent["target"], intent["new_sha"]
+    failed = "could not be moved"
     try:
         outcome = landing.land(repo, refs.branch_ref(target), new_sha, intent["old_sha"], quiet_since=quiet_since)
+        crash_point("landing.target_moved")
+        if isinstance(outcome, landing.Landed):
+            failed = "has moved, and no ref could be made that keeps what landed"
+            kept.advance(repo, target, new_sha, intent["old_sha"], now)
     except (CorralError, OSError) as error:
         # Whether the target moved is not known: the intent stays, and a later step finds out.
-        reason = f"{target} could not be moved: {blame.describe(error)}"
+        reason = f"{target} {failed}: {blame.describe(error)}"
 
         def give_up(conn: Connection) -> None:
             intents.intent_failed(conn, target, now)
@@ -136,7 +141,7 @@ def carry_out(
 
         db.write(give_up)
         return MergeState.HELD
-    crash_point("landing.target_moved")
+    crash_point("landing.tip_kept")
     blocked = isinstance(outcome, landing.InTheWay) and outcome.paths
     place = worktree_list.checkout_of(repo, refs.branch_ref(target)) if blocked else None
 

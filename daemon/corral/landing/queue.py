@@ -35,6 +35,7 @@ from corral.git.land import candidates
 from corral.git.process.command import Git, Identity
 from corral.landing import approval, blockers, land, pauses
 from corral.landing.land import Tidy
+from corral.landing.rewinds import Rewinds
 from corral.landing.settled_elsewhere import LOOK_AGAIN, ReturnedRequests
 from corral.landing.verify import blame, evidence, verification_receipts
 from corral.landing.verify.slot import VerificationSlot
@@ -81,6 +82,7 @@ class Queue:
         watch_exit: Asked to have :meth:`step` called soon after this process ends.
 
     Attributes:
+        rewinds: The work that targets lost after it had landed.
         stuck_checkouts: Checkouts in which a killed landing left something, by folder, and why it could not be cleared.
     """
 
@@ -101,6 +103,7 @@ class Queue:
         self._on_settled = on_settled
         self._nudge = nudge
         self._slot = VerificationSlot(room, on_settled, watch_exit)
+        self.rewinds = Rewinds(room.db, on_settled, nudge)
         self.stuck_checkouts: dict[str, str] = {}
         self._stopped = False
         self._returned = ReturnedRequests()
@@ -112,6 +115,7 @@ class Queue:
         repo = self._open()
         self._slot.end_left(repo)
         land.resume(self._db, repo, on_settled=self._on_settled, now=now)
+        self.rewinds.recover(repo, self._settings().retention.landed_days, now)
         self.look_at_paused(now)
         self._slot.seal_left()
         self._requeue_verifying(now, died=True)
@@ -138,13 +142,14 @@ class Queue:
         """
         if self._stopped:
             return None
+        repo = self._open()
+        due = self.rewinds.look(repo, now)
         if self._slot.is_taken:
             if not self._slot.follow(now):
-                return self._slot.due_at(now)
+                return min([*due, *([at] if (at := self._slot.due_at(now)) else [])], default=None)
             self._nudge()
-        repo = self._open()
         stuck = land.resume(self._db, repo, on_settled=self._on_settled, now=now)
-        due = [now + land.AGAIN] if stuck else []
+        due += [now + land.AGAIN] if stuck else []
         due += self._tidy(repo, now)
         look_again, self.stuck_checkouts = land.verify_landed(repo, now)
         due += look_again
@@ -240,6 +245,7 @@ class Queue:
     def _advance(self, repo: Git, merge: MergeRow, now: datetime) -> _Next:
         tip = refs.read(repo, refs.branch_ref(merge["target"]))
         if tip is None:
+            self.rewinds.remember(merge["target"])
             remedy = f"Make it again: git branch {quote(merge['target'])} COMMIT"
             return self._hold(merge, with_remedy(f"There is no branch {merge['target']} any more.", remedy), now)
         try:
@@ -248,6 +254,9 @@ class Queue:
         except NotAProject as error:  # the checkout that has the target is broken: the request is held by that
             self._hold(merge, f"{merge['target']} cannot be moved: {blame.describe(error)}", now)
             return self._stand_aside(merge, now)
+        if undecided := self.rewinds.holds(repo, merge):
+            self._hold(merge, undecided, now)
+            return _Next.PASSED
         landing = self._verify_settings(refs.branch_ref(merge["target"]))
         fingerprint = self._fingerprint(landing)
         waits = approval.missing(repo, landing, merge, tip)
@@ -303,16 +312,17 @@ class Queue:
 
     def _already_there(self, repo: Git, merge: MergeRow, fingerprint: str, now: datetime) -> _Next:
         """The target has the head already: landed, and nothing new to prove."""
-        head = merge["head_sha"]
+        head, how = merge["head_sha"], self.rewinds.found(repo, merge, now)
         tree = repo.must("rev-parse", "--verify", f"{head}^{{tree}}")
 
         def store(conn: Connection) -> MergeRow | None:
             known = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED)
             said = f"The commit was on {merge['target']} already."
             receipt = known or verification_receipts.unverified(conn, tree, fingerprint, said, now)
+            unseen = ": nothing verified it" if how and known is None else ""
             return land.end(
                 conn, self._on_settled, merge["merge_id"], MergeState.LANDED, now=now,
-                landed_sha=head, receipt_id=receipt["receipt_id"], reason=f"{merge['target']} had it already.",
+                landed_sha=head, receipt_id=receipt["receipt_id"], reason=f"{merge['target']} had it already{how}{unseen}.",
             )  # fmt: skip
 
         self._db.write(store)
@@ -342,6 +352,7 @@ class Queue:
     def _land(self, repo: Git, merge: MergeRow, receipt: ReceiptRow, now: datetime) -> _Next:
         rest_s, receipt_id = self._settings().landing.rest_s, receipt["receipt_id"]
         state = land.land(self._db, repo, merge, receipt_id, rest_s=rest_s, on_settled=self._on_settled, now=now)
+        self.rewinds.remember(merge["target"])
         if state is MergeState.LANDED:
             self._db.write(lambda conn: pauses.record_verdict(conn, merge["target"], now))
         return self._stand_aside(merge, now) if state is MergeState.HELD else _Next.AGAIN

@@ -17,7 +17,7 @@ from corral.models.merges import detail as wire_detail
 from corral.models.payload import Payload
 from corral.models.states import OPEN_MERGES, MergeState
 from corral.observe.redaction import redact
-from corral.store.merges import intents, merges, receipts
+from corral.store.merges import intents, landed, merges, receipts
 from corral.store.merges import of_tasks as merge_tasks
 from corral.store.merges import pauses as pause_rows
 from corral.store.protocol import Store
@@ -50,12 +50,12 @@ def submit(
         The stored merge request; None if the target has everything already, so that there is nothing to merge.
 
     Raises:
-        NotFound: No such branch or target.
+        NotFound: No such branch, or a target that never was one.
         InvalidInput: A name that is none, a branch for itself, or a session that works on several tasks and names none.
     """
     branch, target = branch.removeprefix("refs/heads/"), target.removeprefix("refs/heads/")
     tip = refs.read(repo, refs.branch_ref(target))
-    if tip is None:
+    if tip is None and not db.read(lambda conn: landed.is_known_target(conn, target)):
         raise NotFound(f"There is no branch {target!r} to merge into.", remedy="Name an existing branch with --target.")
     if branch == target:
         raise InvalidInput(
@@ -66,9 +66,10 @@ def submit(
     if head is None:
         # Not a branch: what HEAD or a tag means differs from place to place and from day to day, a commit does not.
         branch = head = refs.resolve(repo, branch)
-    if refs.is_ancestor(repo, head, tip):
+    if tip is not None and refs.is_ancestor(repo, head, tip):
         return None
-    base, reserved = refs.merge_base(repo, tip, head), new_id()
+    # A target that was renamed or deleted meanwhile keeps nobody from submitting: the request waits until it is back.
+    base, reserved = refs.merge_base(repo, tip, head) if tip is not None else None, new_id()
     db.read(lambda conn: _owner(conn, branch, session_id, task_id))  # refused before anything is held
     candidates.hold(repo, reserved, head)
 

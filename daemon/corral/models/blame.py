@@ -27,6 +27,8 @@ DISK_FULL = "disk_full"
 OUT_OF_MEMORY = "out_of_memory"
 CONVERSATION_LOST = "conversation_lost"
 """The conversation that an attempt was to go on in is gone or was refused: nothing was done, and a new one can begin."""
+TARGET_GONE = "target_gone"
+"""The branch that a task is to land on was renamed or deleted: the task waits until it is back."""
 LIMIT_REACHED = "limit_reached"
 """All workers together used more than a limit allows, and this one was stopped for it."""
 
@@ -66,6 +68,7 @@ BLAME: Mapping[str, Blame] = MappingProxyType(
         "unsupported": Blame.FINAL,
         "config_invalid": Blame.FINAL,
         "not_trusted": Blame.MACHINE,
+        TARGET_GONE: Blame.MACHINE,
         "setup_failed": Blame.TASK,
         # A task that replaces its own worktree would do it at every retry; a link in place of all worktrees is the
         # machine's fault.

@@ -53,6 +53,8 @@ MergeRequeued = TypedDict("MergeRequeued", {"reason": str | None, "tries": int, 
 MergeApproved = TypedDict("MergeApproved", {"head_sha": str, "paths": list[str]})
 TargetPaused = TypedDict("TargetPaused", {"target": str, "reason": str})
 TargetResumed = TypedDict("TargetResumed", {"target": str})
+TargetRewound = TypedDict("TargetRewound", {"target": str, "lost_sha": str, "merge_ids": list[str], "reason": str})
+TargetBypassed = TypedDict("TargetBypassed", {"target": str, "commits": list[str], "reason": str})
 
 # -- limits of all workers together
 LimitReached = TypedDict("LimitReached", {"limit": str, "used": float, "allowed": float})

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from corral.models.outcomes import Outcome
 from corral.models.states import MergeState
 
 NEEDS_APPROVAL = "Waits for approval"
@@ -15,6 +16,17 @@ NEEDS_APPROVAL = "Waits for approval"
 
 TARGET_RED = "The target itself is red"
 """Prefix of the reason of a request whose target fails without it too."""
+
+
+MISSING = "Missing from "
+"""Prefix of the reason of a landed request that its target, which was rewound, has no more: a person is to decide."""
+
+TAKEN_BACK = "Taken back from "
+"""The same, once a person has accepted that."""
+
+
+LANDED_NO_MORE = {Outcome.MISSING: MISSING, Outcome.TAKEN_BACK: TAKEN_BACK}
+"""The standing of a landed request that its target has no more, by the prefix of its reason."""
 
 
 class _Shape(BaseModel):
@@ -129,6 +141,15 @@ def needs_approval(merge: Row) -> bool:
     """Whether a stored merge request is held until a person approves its head."""
     held = merge["state"] == MergeState.HELD and merge["approved_sha"] != merge["head_sha"]
     return held and str(merge["reason"]).startswith(NEEDS_APPROVAL)
+
+
+def standing_of(merge: Row) -> str:
+    """The state of a stored merge request, or for a landed one that its target has no more, which of the two it is."""
+    if merge["state"] == MergeState.LANDED:
+        for state, prefix in LANDED_NO_MORE.items():
+            if str(merge["reason"]).startswith(prefix):
+                return str(state)
+    return str(merge["state"])
 
 
 def waits_for_red_target(merge: Row) -> bool:

@@ -15,6 +15,10 @@ class Outcome(_Text):
     VERIFYING = "verifying"
     HELD = "held"
     LANDED = "landed"
+    MISSING = "missing"
+    """It had landed, and its target was rewound: a person is to decide."""
+    TAKEN_BACK = "taken back"
+    """It had landed, and a person accepted that its target was rewound."""
     CONFLICT = "conflict"
     RED = "red"
     NOTHING_TO_LAND = "nothing to land"
@@ -37,6 +41,7 @@ NEEDS = {
     "stalled_session": "stalled",
     "red_target": "target red",
     "paused_target": "queue stops",
+    "rewound_target": "rewound",
     "paused_work": "paused",
     "paused_claiming": "claims stop",
     "limit_reached": "limit",
@@ -66,6 +71,8 @@ _OF_MERGES = {
 
 def of_merge(state: str, *, dismissed: bool) -> str:
     """The outcome of a merge request without a task."""
+    if state in (Outcome.MISSING, Outcome.TAKEN_BACK):
+        return state
     found = _OF_MERGES[MergeState(state)]
     return str(Outcome.DISMISSED if dismissed and found in FAILURES else found)
 

@@ -31,6 +31,8 @@ LEVELS: Mapping[str, int] = {
     EventKind.MERGE_FLAKY: logging.WARNING,
     EventKind.MERGE_REQUEUED: logging.WARNING,
     EventKind.TARGET_PAUSED: logging.WARNING,
+    EventKind.TARGET_REWOUND: logging.WARNING,
+    EventKind.TARGET_BYPASSED: logging.WARNING,
     EventKind.SUPERVISOR_PAUSED: logging.WARNING,
     EventKind.EDIT_DENIED: logging.WARNING,
     EventKind.COMMAND_DENIED: logging.WARNING,

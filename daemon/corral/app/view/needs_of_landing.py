@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from corral.app.runtime.needs import MOST_OF_A_KIND, Need
+from corral.models.instants import iso
 from corral.models.merges import NEEDS_APPROVAL, needs_approval, waits_for_red_target
 from corral.models.remedies import remedy_in
 from corral.models.states import MergeState
@@ -55,6 +56,14 @@ def stuck_checkouts(services: Services, _conn: Connection) -> Iterator[Need]:
             f"A landing that was killed left its lock in {folder}, and it could not be cleared: {reason.rstrip('.')}.",
             f"See what ails it: git -C {shlex.quote(folder)} status. Once that works, the lock goes by itself.",
         )
+
+
+def rewound_targets(services: Services, _conn: Connection) -> Iterator[Need]:
+    """Targets that lost what had landed on them."""
+    for rewinds in services.queue.rewinds.open.values():
+        for rewind in rewinds:
+            ids = {"target": rewind.target, "lost_sha": rewind.lost_sha}
+            yield Need("rewound_target", rewind.what, rewind.remedy, iso(rewind.at), ids)
 
 
 def red_targets(_services: Services, conn: Connection) -> Iterator[Need]:

@@ -32,6 +32,7 @@ STOPS_ALL = frozenset(
         "paused_claiming",
         "stuck_checkout",
         "paused_target",
+        "rewound_target",
         "red_target",
         "not_recovered",
     }
@@ -77,6 +78,7 @@ SOURCES: tuple[Source, ...] = (
     agents.ended_improvements,
     work.unobserved_workers,
     work.kept_worktrees,
+    landing.rewound_targets,
     landing.stuck_checkouts,
     landing.paused_targets,
     landing.red_targets,

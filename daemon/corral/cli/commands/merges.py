@@ -162,6 +162,28 @@ def approve(
     _acted("approve", review["merge_id"], {"head_sha": review["head_sha"]}, as_json)
 
 
+@app.command("accept-rewind")
+def accept_rewind(
+    target: Annotated[str, argument("A branch that was rewound.", "TARGET", of="branch")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Accept that a branch was rewound and lacks what had landed on it; what waits for that goes on."""
+    refuse_agents("Accepting that landed work is gone", f"corral merge accept-rewind {target}")
+    found = [row for row in client().request("GET", "/rewinds") if row["target"] == target]
+    if not as_json:
+        for row in found:
+            echo(one_line(row["what"]))
+            for request in row["requests"]:
+                echo(f"  {request['merge_id'][:8]}  {one_line(request['title'])}")
+            echo(paint(f"Its commits stay on a ref of Corral's: {row['lost_sha']}", "dim"))
+    if found and not yes and not confirm("Accept that this is gone? Tasks that wait for it then start.", default=False):
+        raise typer.Exit(1)
+    body = {"target": target, "lost": [row["lost_sha"] for row in found] or ["none"]}
+    answer = client().request("POST", "/rewinds/accept", body)
+    report(answer, f"Accepted: {target} stays as it is.", as_json=as_json)
+
+
 def _show_review(review: dict[str, Any]) -> None:
     show_patch(review["diff"])
     if review["truncated"]:

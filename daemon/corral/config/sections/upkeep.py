@@ -80,6 +80,11 @@ class Retention(Section):
     salvage_days: Days = Field(
         default=30, description="Days after which saved work that a branch or tag contains is deleted; null: never."
     )
+    landed_days: Days = Field(
+        default=30,
+        description="Days for which a ref keeps what landed, and what a rewound branch lost once a person has accepted "
+        "that; null: for ever.",
+    )
     backups_days: Days = Field(
         default=30, description="Days after which the database copy from before an upgrade is deleted; null: never."
     )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from corral.config.inodes import folder_id
 from corral.errors import Conflict, CorralError, GitFailed, NotFound, Unsupported, WorkAtRisk
 from corral.git import refs
-from corral.git.checkouts import staging, status, submodules, whole
+from corral.git.checkouts import head_log, staging, status, submodules, whole
 from corral.git.checkouts.identity import OwnWorktree, prove, real_place
 from corral.git.checkouts.listing import admin_dirs, folder_of, holding, list_lock
 from corral.git.checkouts.repointing import CHECKOUT_S
@@ -250,6 +250,8 @@ def repair(
     admin = _admin_of(repo, path)
     if admin is not None and occupied and not (path / ".git").exists():
         (path / ".git").write_text(f"gitdir: {admin}\n", errors="surrogateescape")
+    if admin is not None and occupied and (admin / "HEAD").exists():
+        head_log.restore(Git(admin, path), ref)
     if admin is not None and occupied and _names_a_commit(admin):
         if _is_initializing(admin):
             _finish(Git(admin, path), sparse=sparse)

@@ -50,6 +50,7 @@ from corral.server.http.routes.work import (
     dead_letters,
     loops,
     merges,
+    rewinds,
     state,
     supervisor,
     swarm,
@@ -63,8 +64,8 @@ from corral.server.http.routing import PREFIX, Route, Routes
 
 _MODULES = (
     daemon, keys, events, teams, agents, sessions, locks, features, handoffs, hooks, messages, contacts, macros, state, tasks,
-    dead_letters, loops, templates, supervisor, swarm, metrics, audit, gc, status_line, alerts, merges, trust, verification,
-    worktrees, wait, memory, web,
+    dead_letters, loops, templates, supervisor, swarm, metrics, audit, gc, status_line, alerts, merges, rewinds, trust,
+    verification, worktrees, wait, memory, web,
 )  # fmt: skip
 """In the order in which a path is looked for, which is that of the document."""
 

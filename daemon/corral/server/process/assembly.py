@@ -64,6 +64,7 @@ from corral.server.upkeep.exports import Exports
 from corral.server.upkeep.log_sealing import LogSealer
 from corral.server.upkeep.reload import Reloader
 from corral.server.upkeep.retention import Retention
+from corral.server.upkeep.targets import TargetWatch
 from corral.server.upkeep.timers import SessionKeeper
 from corral.store.sessions import sessions as session_rows
 from corral.work.roadmap.supervision import RoadmapSupervision
@@ -238,6 +239,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         recovery.run(now())
     jobs["supervisor"] = Job("supervisor", workers.before(supervisor.step), faults=faults)
     jobs["landing"] = Job("landing", landings.before(queue.step), faults=faults)
+    jobs["targets"] = Job("targets", TargetWatch(queue.rewinds, git, partial(nudge, "landing")).step, faults=faults)
     jobs["settings"] = Job("settings", reloader.step, faults=faults)
     jobs["stale_locks"] = Job("stale_locks", stale_locks.step, faults=faults)
     jobs["announcements"] = Job(

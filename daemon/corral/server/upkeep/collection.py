@@ -98,6 +98,7 @@ class Collection:
         held, _alone = retention.saved(ages, now)
         removed.append({"kind": "salvage", "count": len(held) + len(chosen)})
         removed.append({"kind": "loops", "count": len(retention.old_loops(ages, now))})
+        removed.append({"kind": "landed", "count": len(retention.landed(ages, now).old)})
         freed = sum(file.size for found in files.values() for file in found)
         return self._report(True, [one for one in removed if one["count"]], now, freed, False, {})
 
@@ -144,4 +145,7 @@ class Collection:
         _held, alone = retention.saved(ages, now)
         named = [{"ref": ref.name, "sha": ref.sha, "created_at": iso(ref.created_at)} for ref in alone[:MOST_NAMED]]
         add("salvage", len(alone), HELD_NOWHERE, refs=named)
+        tips = retention.landed(ages, now)
+        add("landed", len(tips.undecided), "a rewound branch lost it, and nobody has decided: `corral status`")
+        add("landed", len(tips.unknown), "no landing is recorded with it here: `git for-each-ref refs/corral/landed`")
         return kept

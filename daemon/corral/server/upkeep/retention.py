@@ -31,6 +31,8 @@ from corral.models.instants import iso
 from corral.observe import retention as retention_policy
 from corral.observe.logs import logger
 from corral.observe.retention import LogFile
+from corral.server.upkeep import landed_tips
+from corral.server.upkeep.landed_tips import LandedTips
 from corral.store import retention as retention_rows
 from corral.store.engine import inspection
 from corral.store.engine.database import Database, shrink
@@ -135,7 +137,9 @@ class Retention:
         with _reported(done, "salvage"):
             self._salvage(done, ages, now)
         with _reported(done, "loops"):
-            self._loops(done, ages, now)
+            self._refs(done, "loops", self.old_loops(ages, now))
+        with _reported(done, "landed"):
+            self._refs(done, "landed", self.landed(ages, now).old)
         self._show(done, now)
         self._watch_budget(ages, now)
         if any(done.removed.values()):
@@ -289,16 +293,15 @@ class Retention:
         else:
             self.faults.pop("saved_work", None)
 
-    def _loops(self, done: Round, ages: Ages, now: datetime) -> None:
-        """Delete the refs of loops that are over; their history is rows, and stays."""
-        found = self.old_loops(ages, now)
+    def _refs(self, done: Round, part: str, found: list[Ref]) -> None:
+        """Delete refs of loops that are over, or of what landed long ago; their history is rows, and stays."""
         removed = 0
         for ref in found[:REFS_A_ROUND]:
             if self.is_stopping():
                 return
             removed += refs.delete(self.git, ref.name, ref.sha)
-            crash_point("retention.loops")
-        done.removed["loops"] = removed
+            crash_point(f"retention.{part}")
+        done.removed[part] = removed
         done.more |= len(found) > REFS_A_ROUND
 
     def old_loops(self, ages: Ages, now: datetime) -> list[Ref]:
@@ -317,6 +320,11 @@ class Retention:
 
         commits = self.db.read(recorded)
         return [ref for one, its in of_loop.items() for ref in its if ref.sha in commits.get(one, ())]
+
+    def landed(self, ages: Ages, now: datetime) -> LandedTips:
+        """The old refs of what landed."""
+        moment = retention_policy.cutoff(ages, "landed", now)
+        return landed_tips.find(self.git, self.db, moment) if moment is not None else LandedTips()
 
     def saved(self, ages: Ages, now: datetime) -> tuple[list[Ref], list[Ref]]:
         """Old saved states: those that something else holds, and those that nothing else does."""

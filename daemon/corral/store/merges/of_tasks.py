@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, case, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, literal, or_, select, update
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from corral.errors import InvalidInput, NotFound
+from corral.models.merges import LANDED_NO_MORE
 from corral.models.states import OPEN_MERGES, RETURNED_MERGES, MergeState
 from corral.store.engine.prepared import Prepared
 from corral.store.merges import merges
@@ -35,6 +36,16 @@ def decisive_first(of: ReadOnlyColumnCollection[str, Any] = _m) -> tuple[ColumnE
         (or_(*(of.state == state for state in OPEN_MERGES)), 0), (of.state == MergeState.SUPERSEDED, 2), else_=1
     )
     return (rank, of.seq.desc())
+
+
+def standing(of: ReadOnlyColumnCollection[str, Any] = _m) -> ColumnElement[Any]:
+    """As :func:`corral.models.merges.standing_of` has it, in SQL."""
+    landed = of.state == MergeState.LANDED
+    # A reason is compared where it can be one of these only: most requests that landed have none.
+    no_more = [
+        (and_(landed, of.reason.startswith(prefix)), literal(str(state))) for state, prefix in LANDED_NO_MORE.items()
+    ]
+    return case(*no_more, else_=of.state)
 
 
 def of_decisive(column: ColumnElement[Any]) -> Select[Any]:

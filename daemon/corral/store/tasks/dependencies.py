@@ -8,10 +8,10 @@ from sqlalchemy import Connection, and_, bindparam, insert, or_, select
 
 from corral.models.states import TaskStatus
 from corral.store.engine.prepared import Prepared
-from corral.store.merges.of_tasks import of_decisive
+from corral.store.merges.of_tasks import of_decisive, standing
 from corral.store.rows import columns_of
 from corral.store.rows.tasks import ChildTask, ParentResult, ParentTask
-from corral.store.schema import merge_requests, task_dependencies, tasks
+from corral.store.schema import task_dependencies, tasks
 
 DEPENDENCY_FAILED = "dependency_failed"
 """The ``error_code`` of a task that failed only because one it waited for cannot succeed."""
@@ -28,6 +28,12 @@ _UNSETTLED = Prepared[ChildTask](
     )
     .order_by(tasks.c.seq)
 )
+_NOT_STARTED = Prepared[ChildTask](
+    select(*columns_of(tasks, ChildTask))
+    .join(task_dependencies, task_dependencies.c.task_id == tasks.c.task_id)
+    .where(task_dependencies.c.depends_on == bindparam("parent"), tasks.c.status == TaskStatus.PENDING)
+    .order_by(tasks.c.seq)
+)
 _PARENTS = Prepared[ParentTask](
     select(
         task_dependencies.c.task_id.label("child_id"),
@@ -37,7 +43,7 @@ _PARENTS = Prepared[ParentTask](
         tasks.c.status,
         tasks.c.error_code,
         tasks.c.error_message,
-        of_decisive(merge_requests.c.state).scalar_subquery().label("merge_state"),
+        of_decisive(standing()).scalar_subquery().label("merge_state"),
     )
     .join(tasks, tasks.c.task_id == task_dependencies.c.depends_on)
     .where(task_dependencies.c.task_id == bindparam("child"))
@@ -117,6 +123,12 @@ def unsettled_children(conn: Connection, parents: Iterable[str]) -> list[ChildTa
     Those are the waiting ones, and the ones that failed because of a dependency and nothing else.
     """
     found = (row for parent in parents for row in _UNSETTLED.each(conn, {"parent": parent}))
+    return list({row["task_id"]: row for row in found}.values())
+
+
+def ready_children(conn: Connection, parents: Iterable[str]) -> list[ChildTask]:
+    """Dependents that wait for nothing but their turn."""
+    found = (row for parent in parents for row in _NOT_STARTED.each(conn, {"parent": parent}))
     return list({row["task_id"]: row for row in found}.values())
 
 

@@ -11,7 +11,7 @@ from corral.models import outcomes
 from corral.models.states import OPEN_MERGES, RETURNED_MERGES, TaskStatus
 from corral.store.engine.fetch import fetch_first
 from corral.store.engine.prepared import Prepared, one_of
-from corral.store.merges.of_tasks import decisive_first, of_decisive
+from corral.store.merges.of_tasks import decisive_first, of_decisive, standing
 from corral.store.rows.merges import MergeRow
 from corral.store.rows.tasks import CountedState, TaskRow
 from corral.store.schema import merge_requests, tasks
@@ -22,7 +22,7 @@ from corral.store.tasks.tasks import OPEN
 _m, _t = merge_requests.c, tasks.c
 _CANCELLED = "cancelled_by_orchestrator"
 _newer = merge_requests.alias("newer")
-_MERGE_STATE = of_decisive(_m.state).correlate(tasks).scalar_subquery()
+_MERGE_STATE = of_decisive(standing()).correlate(tasks).scalar_subquery()
 _MERGE_DISMISSED = of_decisive(_m.dismissed_at).correlate(tasks).scalar_subquery()
 
 # A task that failed with another one is settled with that one; what somebody called off is settled.

@@ -9,10 +9,10 @@ from sqlalchemy import Connection, and_, delete, insert, select, update
 from corral.models.instants import iso
 from corral.store.engine.dialect import Dialect, dialect_of
 from corral.store.engine.fetch import fetch_all
-from corral.store.merges.of_tasks import of_decisive
+from corral.store.merges.of_tasks import of_decisive, standing
 from corral.store.rows import columns_of
 from corral.store.rows.tasks import OwnRoadmapTask, RoadmapTaskRow
-from corral.store.schema import merge_requests, tasks
+from corral.store.schema import tasks
 from corral.store.schema_project import roadmap_supervision
 
 _key = tasks.c.idempotency_key
@@ -45,7 +45,7 @@ def with_keys(conn: Connection, prefix: str) -> list[RoadmapTaskRow]:
     # SQLite finds a range by the index; a PostgreSQL server may sort punctuation in ways of its own.
     in_range = and_(_key >= prefix, _key < f"{prefix[:-1]};")
     begins = in_range if dialect_of(conn) is Dialect.SQLITE else _key.startswith(prefix, autoescape=True)
-    state = of_decisive(merge_requests.c.state).correlate(tasks).scalar_subquery().label("merge_state")
+    state = of_decisive(standing()).correlate(tasks).scalar_subquery().label("merge_state")
     return fetch_all(conn, select(*columns_of(tasks, OwnRoadmapTask), state).where(begins), RoadmapTaskRow)
 
 

@@ -13,6 +13,7 @@ from corral.store import totals
 from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared, one_of
 from corral.store.merges.of_tasks import of_decisive
+from corral.store.merges.of_tasks import standing as merge_standing
 from corral.store.rows import columns_of
 from corral.store.rows.tasks import (
     ClaimRow,
@@ -364,7 +365,7 @@ def standing(conn: Connection, task_ids: Sequence[str] = (), *, only_open: bool 
         task_ids: Only these; all if empty.
         only_open: Only tasks that are not terminal.
     """
-    state = of_decisive(merge_requests.c.state).scalar_subquery().label("merge_state")
+    state = of_decisive(merge_standing()).scalar_subquery().label("merge_state")
     merge_id = of_decisive(merge_requests.c.merge_id).scalar_subquery().label("merge_id")
     query = select(tasks.c.task_id, tasks.c.status, state, merge_id).order_by(tasks.c.seq)
     if task_ids:

@@ -100,6 +100,11 @@ def reconsider(conn: Connection, changed: Sequence[str], now: datetime, *, unblo
         changed = settle(conn, children, now, unblock_on=unblock_on, causes=causes)
 
 
+def hold_back(conn: Connection, lost: Sequence[str], now: datetime, *, unblock_on: str) -> None:
+    """After the work of these tasks, which had landed, was lost: their dependents that have not started wait again."""
+    settle(conn, dependencies.ready_children(conn, lost), now, unblock_on=unblock_on)
+
+
 def _move_child(conn: Connection, child: ChildTask, status: TaskStatus, reason: str | None, now: datetime) -> bool:
     lost, done = reason is not None, status == TaskStatus.COMPLETED
     values: Columns = {
@@ -115,6 +120,8 @@ def _move_child(conn: Connection, child: ChildTask, status: TaskStatus, reason: 
         event = (
             EventKind.TASK_FAILED({"error_code": dependencies.DEPENDENCY_FAILED, "error_message": reason})
             if lost
+            else EventKind.TASK_BLOCKED({})
+            if child["status"] == TaskStatus.PENDING
             else _NOT_LOST[status]
         )
         events.record(conn, now, event, task_id=child["task_id"])

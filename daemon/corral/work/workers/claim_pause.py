@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from corral.config.sections.work import Tasks as TaskRules
+from corral.models.blame import TARGET_GONE
 from corral.work.tasks.attempts import Ending
 from corral.work.tasks.retry import backoff_s
 
@@ -58,6 +59,8 @@ class ClaimPause:
             Whether claiming is paused by it.
         """
         code = ending.error_code or ""
+        if code == TARGET_GONE:
+            return False  # that keeps only the tasks of that target
         if self.now is None and code != self._code:
             self._failed.clear()
         self._code = code

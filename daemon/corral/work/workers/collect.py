@@ -7,9 +7,10 @@ from functools import partial
 
 from corral.errors import GitFailed
 from corral.git import refs
+from corral.git.checkouts import head_log
 from corral.git.checkouts.salvage import PREFIX
 from corral.git.checkouts.submodules import unpublished_submodules
-from corral.git.commits import commit_leftovers
+from corral.git.commits import commit_leftovers, create, message_with
 from corral.git.identity import effective
 from corral.git.land import candidates
 from corral.git.process.command import Git, Identity
@@ -64,7 +65,7 @@ def settle(grounds: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> st
     """
     checkout = ownership.prove(grounds, worktree)
     base, ref = worktree["base_sha"], refs.branch_ref(required(worktree["branch"]))
-    head = _committed(checkout, task, worktree, ref)
+    head = _rejoined(grounds, task, worktree, _committed(checkout, task, worktree, ref))
     ownership.prove(grounds, worktree)  # what was committed is the worker's only if it stood there to the end
     tip = refs.read(grounds.repo, ref)
     if head is not None and tip is not None and tip != head and refs.is_ancestor(grounds.repo, head, tip):
@@ -94,6 +95,7 @@ def settle(grounds: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> st
 
 def _committed(checkout: Git, task: TaskRow, worktree: WorktreeRow, ref: str) -> str | None:
     """Commit what was left over, on no branch but the task's; returns what HEAD is at then."""
+    head_log.restore(checkout, ref)
     if checkout.head() is None:
         return None
     reattach_head(checkout, ref)
@@ -101,6 +103,26 @@ def _committed(checkout: Git, task: TaskRow, worktree: WorktreeRow, ref: str) ->
     who = partial(committer, checkout, task)
     made = commit_leftovers(checkout, task["title"], {TRAILER: task["task_id"]}, who, exclude=exclude)
     return made or checkout.head()
+
+
+def _rejoined(grounds: WorktreeContext, task: TaskRow, worktree: WorktreeRow, head: str | None) -> str | None:
+    """The commit that counts; one that lost its history since its branch was deleted while the worker ran gets that back.
+
+    Its files are committed on what the worktree was at before; the commits themselves stay on a salvage ref.
+    """
+    base = worktree["base_sha"]
+    if head is None or head == base or refs.is_ancestor(grounds.repo, base, head):
+        return head
+    checkout = ownership.prove(grounds, worktree)
+    before = head_log.before_root(checkout, head)
+    if before is None or not refs.is_ancestor(grounds.repo, base, before):
+        return head
+    _set_aside(grounds, worktree, head)
+    tree = checkout.must("rev-parse", "--verify", f"{head}^{{tree}}")
+    message = message_with(task["title"], {TRAILER: task["task_id"]})
+    joined = create(checkout, tree, (before,), message, committer(checkout, task), grounds.clock())
+    detach(checkout, joined)
+    return joined
 
 
 def _left_elsewhere(grounds: WorktreeContext, worktree: WorktreeRow, left: list[str]) -> Ending:

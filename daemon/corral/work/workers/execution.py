@@ -55,11 +55,11 @@ from corral.work.worktrees.allocation import (
     Plan,
     WorktreeContext,
     allocate,
-    landing_target,
     mark_ready,
     reclaim,
 )
 from corral.work.worktrees.provision import Provisioned
+from corral.work.worktrees.targets import landing_target
 
 
 @dataclass(frozen=True)

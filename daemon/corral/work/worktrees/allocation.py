@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
-from shlex import quote
 from threading import Event
 
 from sqlalchemy import Connection
@@ -121,31 +120,6 @@ class Plan:
     purpose: WorktreePurpose
     task_id: str | None = None
     session_id: str | None = None
-
-
-def landing_target(grounds: WorktreeContext, named: str | None) -> tuple[str, str]:
-    """The branch that work lands on, and its present tip.
-
-    Args:
-        named: The branch that a task or a person asked for; None is ``landing.target``, else what the main checkout has.
-
-    Returns:
-        Short branch name, SHA.
-
-    Raises:
-        NotFound: There is no such branch, or it has no commit yet.
-    """
-    default = refs.default_branch(grounds.repo) if named is None else None
-    target = named or grounds.settings().landing.target or (default or "").removeprefix("refs/heads/")
-    tip = refs.read(grounds.repo, refs.branch_ref(target)) if target else None
-    if tip is None:
-        raise NotFound(
-            f"There is no branch {target!r} to work from." if target else "The main checkout is on no branch.",
-            cause="The branch does not exist, or has no commit yet.",
-            remedy=f"Make it: git branch {quote(target or 'main')} COMMIT (or name another one as `landing.target` in "
-            ".corral/config.yaml)",
-        )
-    return target, tip
 
 
 def allocate(

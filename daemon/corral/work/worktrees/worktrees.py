@@ -22,8 +22,9 @@ from corral.store.rows.tasks import WorktreeRow
 from corral.store.sessions import sessions
 from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import ownership
-from corral.work.worktrees.allocation import Plan, WorktreeContext, allocate, give_up, landing_target, mark_ready
+from corral.work.worktrees.allocation import Plan, WorktreeContext, allocate, give_up, mark_ready
 from corral.work.worktrees.pool import state
+from corral.work.worktrees.targets import landing_target
 
 WIRE_FIELDS = ("worktree_id", "name", "path", "branch", "base_sha", "purpose", "state", "task_id", "session_id",
                "port_base", "note", "salvage_ref", "created_at")  # fmt: skip

@@ -15,6 +15,7 @@ from corral.app.runtime.services import Services
 from corral.app.view.needs_you import needs_you_for
 from corral.errors import NotFound
 from corral.landing.pauses import explained
+from corral.models.merges import standing_of
 from corral.models.payload import Payload
 from corral.models.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, TaskStatus
 from corral.server.http.routing import Routes
@@ -49,7 +50,7 @@ def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Pay
     standing = task_rows.standing(conn, task_ids) if task_ids else []
     found = [merges.get(conn, merge_id) for merge_id in merge_ids]
     statuses = {row["status"] for row in standing}
-    states = {row["state"] for row in found} | {row["merge_state"] for row in standing} - {None}
+    states = {standing_of(row) for row in found} | {row["merge_state"] for row in standing} - {None}
     waiting = [row["merge_id"] for row in (*standing, *found) if row["merge_id"] is not None][:MOST_EXPLAINED]
     why = _reasons(conn, waiting)
     outcome = outcomes.of_tasks(conn, [row["task_id"] for row in standing[:MOST_EXPLAINED]])
@@ -63,7 +64,7 @@ def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Pay
             for row in standing
         ],
         "merges": [
-            {"merge_id": row["merge_id"], "state": row["state"], **why.get(row["merge_id"], {})} for row in found
+            {"merge_id": row["merge_id"], "state": standing_of(row), **why.get(row["merge_id"], {})} for row in found
         ],
         "settled": statuses <= {*TERMINAL_TASKS} and states.isdisjoint(OPEN_MERGES),
         "done": statuses <= {TaskStatus.COMPLETED} and states <= {MergeState.LANDED},
@@ -77,7 +78,7 @@ def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Pay
 def _reasons(conn: Connection, merge_ids: list[str]) -> dict[str, Payload]:
     """Why requests have not landed: ``{"reason": …}`` by id, for those of which something is known."""
     rows = [row for merge_id in dict.fromkeys(merge_ids) if (row := merges.find(conn, merge_id)) is not None]
-    shown = [row for row in explained(conn, rows) if row["state"] != MergeState.LANDED and row["reason"]]
+    shown = [row for row in explained(conn, rows) if row["reason"] and standing_of(row) != MergeState.LANDED]
     return {row["merge_id"]: {"reason": row["reason"]} for row in shown}
 
 

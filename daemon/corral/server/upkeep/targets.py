@@ -1,0 +1,32 @@
+"""Notices within a second that a target was moved by somebody else than Corral."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from corral.git.process.command import Git
+from corral.landing.rewinds import Rewinds
+
+LOOK_EVERY = timedelta(seconds=1)
+"""No watch sees every file system; a look reads a small file for each target that anything landed on."""
+
+
+@dataclass(frozen=True)
+class TargetWatch:
+    """Step: have the queue look, once a target has moved.
+
+    Attributes:
+        nudge: Asks for a step of the queue.
+    """
+
+    rewinds: Rewinds
+    repo: Git
+    nudge: Callable[[], None]
+
+    def step(self, now: datetime) -> datetime | None:
+        """Look once."""
+        if self.rewinds.has_moved(self.repo):
+            self.nudge()
+        return now + LOOK_EVERY
