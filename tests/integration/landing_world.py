@@ -23,6 +23,7 @@ from corral.landing.queue import Queue
 from corral.landing.verify.verification_run import RunContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.models.identifiers import new_id
+from corral.models.inputs import Prepared
 from corral.models.instants import iso
 from corral.models.merges import summary
 from corral.models.states import MergeState
@@ -66,8 +67,12 @@ class World:
                 self.db,
                 self.project,
                 "world",
+<<<<<<< HEAD
                 self.places,
                 lambda path: self.prepare(path),
+=======
+                lambda path, _tip: Prepared(self.prepare(path)),
+>>>>>>> e919b8e (worktrees: give a verification copies, and say where each is from)
                 self.environ,
                 spawn=lambda function: self.spawn(function),
             ),
