@@ -67,12 +67,8 @@ class World:
                 self.db,
                 self.project,
                 "world",
-<<<<<<< HEAD
                 self.places,
-                lambda path: self.prepare(path),
-=======
-                lambda path, _tip: Prepared(self.prepare(path)),
->>>>>>> e919b8e (worktrees: give a verification copies, and say where each is from)
+                lambda path, tip: self.supply(path, tip),
                 self.environ,
                 spawn=lambda function: self.spawn(function),
             ),
@@ -88,6 +84,10 @@ class World:
     def bench(self) -> VerificationWorktree:
         """The verification worktree."""
         return VerificationWorktree(self.db, self.places, self.repo())
+
+    def supply(self, path: Path, _tip_sha: str) -> Prepared:
+        """Make the verification worktree usable."""
+        return Prepared(self.prepare(path))
 
     def repo(self) -> Git:
         return open_repository(self.project.common_dir)
