@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import commit, git
+from tests.coordinated import Coordinated, eventually
 from tests.integration.supplied import Supplied, package
 
 MakeRepo = Callable[..., Path]
@@ -298,3 +299,27 @@ def test_build_products_of_the_checkout_are_not_taken(supplied: Make) -> None:
     commit(world.root, {"x": "x"}, "x")
     (world.root / "target").mkdir()
     assert land(world, "one")["state"] == "landed"
+
+
+# -- where it is told
+
+
+def test_copied_dependencies_are_told_wherever_the_receipt_is_shown(
+    make_repo: MakeRepo, coordinate: Callable[..., Coordinated]
+) -> None:
+    root = make_repo("told", NODE)
+    package(root / "node_modules", "left", "")
+    house = coordinate(root, verify=("true",))
+    note = "dependencies: copied from the checkout"
+    doctor = house.run("doctor", "--verify", check=False).stdout
+    assert f"it runs with {note}" in doctor and "worktrees.setup: [recipe]" in doctor
+    task = house.submit("one", 'echo one > one.txt; echo \'{"name": "one"}\' > package.json')
+    house.run("wait", task, "--timeout", "60")
+    merge = house.json("task", "detail", task)["merge"]
+    told = f"{note}, whose package.json differs"
+    assert merge["receipt"]["note"] == told
+    (taken,) = merge["receipt"]["inputs"]["dependencies"]
+    assert (taken["path"], taken["from"]) == ("node_modules", "copied from the checkout")
+    for command in (("task", "detail", task), ("merge", "detail", merge["merge_id"])):
+        assert f"({told})" in house.run(*command).stdout
+    eventually(lambda: any(told in file.read_text() for file in (root / ".corral/state").rglob("*.md")))
