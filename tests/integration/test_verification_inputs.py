@@ -40,7 +40,9 @@ def supplied(make_repo: MakeRepo) -> Iterator[Make]:
 
 def land(world: Supplied, name: str, files: dict[str, str] | None = None) -> dict[str, Any]:
     world.branch(name, files or {f"{name}.txt": "x\n"})
-    return world.land(name)
+    merge_id = world.submit(name)
+    world.run(deadline_s=150)
+    return world.merge(merge_id)
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int, bytes]]:
