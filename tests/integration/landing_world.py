@@ -23,6 +23,7 @@ from corral.landing.queue import Queue
 from corral.landing.verify.verification_run import RunContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.models.identifiers import new_id
+from corral.models.inputs import Prepared
 from corral.models.instants import iso
 from corral.models.merges import summary
 from corral.models.states import MergeState
@@ -67,7 +68,7 @@ class World:
                 self.project,
                 "world",
                 self.places,
-                lambda own: self.prepare(own.path),
+                lambda own, tip: self.supply(own.path, tip),
                 self.environ,
                 spawn=lambda function: self.spawn(function),
             ),
@@ -83,6 +84,10 @@ class World:
     def bench(self) -> VerificationWorktree:
         """The verification worktree."""
         return VerificationWorktree(self.db, self.places, self.repo())
+
+    def supply(self, path: Path, _tip_sha: str) -> Prepared:
+        """Make the verification worktree usable."""
+        return Prepared(self.prepare(path))
 
     def repo(self) -> Git:
         return open_repository(self.project.common_dir)

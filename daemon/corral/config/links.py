@@ -8,7 +8,10 @@ from pathlib import Path
 from corral.config.paths import Project
 from corral.errors import FolderLinked
 
-OWN_FOLDERS = ("logs", "run", "state")
+CACHE = "cache"
+"""The folder below ``.corral/`` that holds what can be made again."""
+
+OWN_FOLDERS = (CACHE, "logs", "run", "state")
 """The folders below ``.corral/`` that Corral writes to."""
 
 

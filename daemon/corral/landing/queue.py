@@ -280,7 +280,7 @@ class Queue:
                 receipts.get(conn, merge["receipt_id"]),
             )
         )
-        if green is not None:
+        if green is not None and verification_receipts.proves(green, merge):
             return self._land(repo, merge, green, now)
         if own is None or own["status"] not in verification_receipts.NOT_GREEN or own["fingerprint"] != fingerprint:
             return self._verify(repo, _candidate(merge, fingerprint), landing, now)
@@ -387,4 +387,6 @@ class Queue:
 
 def _candidate(merge: MergeRow, fingerprint: str) -> RunSpec:
     sha = required(merge["candidate_sha"])
-    return RunSpec(merge["merge_id"], sha, sha, required(merge["candidate_tree"]), fingerprint)
+    return RunSpec(
+        merge["merge_id"], sha, sha, required(merge["candidate_tree"]), fingerprint, required(merge["tip_sha"])
+    )

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from corral.models.inputs import note
 from corral.models.outcomes import Outcome
 from corral.models.states import MergeState
 
@@ -45,6 +46,8 @@ class Receipt(_Shape):
         duration_s: Wall-clock seconds.
         log: The output's file, relative to the project's root if inside it.
         reason: Why it did not pass, or None.
+        inputs: What it took beside the commit (:class:`~corral.models.inputs.Prepared`), or None where nothing ran.
+        note: What of that a person should know, in one line, or None.
     """
 
     status: str
@@ -55,6 +58,8 @@ class Receipt(_Shape):
     duration_s: float
     log: str | None
     reason: str | None = None
+    inputs: dict[str, Any] | None = None
+    note: str | None = None
 
 
 class MergeOfTask(_Shape):
@@ -158,4 +163,4 @@ def waits_for_red_target(merge: Row) -> bool:
 
 
 def _plain(receipt: Row | None) -> dict[str, Any] | None:
-    return dict(receipt) if receipt is not None else None
+    return {**receipt, "note": note(receipt["inputs"])} if receipt is not None else None

@@ -7,8 +7,10 @@ verification, which runs code that an agent wrote, gets no proxy's password eith
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 _PROXIES = frozenset(
     spelling
@@ -43,10 +45,28 @@ def worker_environment(
     return _with_additions(kept, additions)
 
 
-def verification_environment(environ: Mapping[str, str], additions: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a verification or a setup command: a worker's, without credentials."""
+def verification_environment(
+    environ: Mapping[str, str], additions: Mapping[str, str], checkout: Path | None = None
+) -> dict[str, str]:
+    """The whole environment of a verification or a setup command: a worker's, without credentials.
+
+    Args:
+        checkout: The person's, which a verification takes nothing from: what ``environ`` names in it does not pass. A daemon
+            that was started in an activated virtual environment has that one's programs on its ``PATH``, for example.
+    """
     kept = {name: value for name, value in environ.items() if _is_plain(name) and not _holds_password(name, value)}
+    if checkout is not None and not _is_inside(kept.get("HOME", ""), checkout):
+        kept = {name: left for name, value in kept.items() if (left := _without(value, checkout)) or not value}
     return _with_additions(kept, additions)
+
+
+def _without(value: str, checkout: Path) -> str:
+    """A variable's value without the paths in a checkout; it may be a list of them."""
+    return os.pathsep.join(part for part in value.split(os.pathsep) if not _is_inside(part, checkout))
+
+
+def _is_inside(path: str, checkout: Path) -> bool:
+    return path.startswith("/") and Path(os.path.realpath(path)).is_relative_to(checkout)
 
 
 def _is_plain(name: str) -> bool:

@@ -158,6 +158,7 @@ class Details:
                 ("head", merge["head_sha"]),
                 ("landed", merge["landed_sha"]),
                 ("verified", f"{receipt['status']}{tests}, {receipt['duration_s']:.1f} s" if receipt else None),
+                ("with", receipt.get("note") if receipt else None),
                 ("submitted", _moment(merge["created_at"])),
                 ("id", merge["merge_id"]),
             ]

@@ -10,6 +10,11 @@ from corral.client.connection import Client
 from corral.errors import CorralError
 
 INCLUDE_FILE = ".worktreeinclude"
+DECLARED_ONLY = (
+    "Modules that nothing declares may be among them. To install what the lock file names instead, set "
+    "worktrees.setup: [recipe] in .corral/config.yaml."
+)
+"""The remedy where dependencies were copied from the checkout."""
 INIT_LIMIT_S = 20.0
 """Time limit of the run in ``corral init``, which must finish within half a minute."""
 
@@ -34,7 +39,8 @@ def remedy(found: dict[str, Any]) -> str:
     parts = []
     if ignored:
         lines = " ".join(f"'{path}'" for path in ignored)
-        parts.append(f"add the files that git ignores to {INCLUDE_FILE}: printf '%s\\n' {lines} >> {INCLUDE_FILE}")
+        add = f"printf '%s\\n' {lines} >> {INCLUDE_FILE}"
+        parts.append(f"add the files that git ignores to {INCLUDE_FILE}, and commit it: {add}")
     if uncommitted:
         parts.append("commit the uncommitted files: git add -- " + " ".join(f"'{path}'" for path in uncommitted))
     if not parts:
@@ -54,6 +60,8 @@ def report(client: Client) -> None:
         return
     if found["status"] == "passed" and not found["needed"]:
         echo(paint("  The verification passes in a fresh worktree.", "green"))
+        if found["note"]:
+            echo(f"  It ran with {found['note']}. {DECLARED_ONLY}")
         return
     echo(paint("  The verification fails in a fresh worktree, so nothing would land:", "red"))
     for line in str(found["reason"]).splitlines():

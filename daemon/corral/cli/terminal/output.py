@@ -50,10 +50,11 @@ def waiting(reason: str) -> str:
 
 
 def verification(receipt: dict[str, Any]) -> str:
-    """A receipt in one line: ``passed: 5 tests, 0.2 s``."""
+    """A receipt in one line: ``passed: 5 tests, 0.2 s``, and what a person should know of its inputs."""
     count = receipt["tests"]
     tests = "" if count is None else f"{count} test{'' if count == 1 else 's'}, "
-    return f"{state(receipt['status'])}: {tests}{receipt['duration_s']:.1f} s"
+    note = f" ({one_line(receipt['note'])})" if receipt.get("note") else ""
+    return f"{state(receipt['status'])}: {tests}{receipt['duration_s']:.1f} s{note}"
 
 
 _PLAIN = str.maketrans({"→": "->", "…": "...", "×": "x", "·": "-", "—": "-"})

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from corral.config.links import make_own_folder
 from corral.config.sections.sharing import Landing
@@ -26,7 +27,6 @@ from corral.landing.verify.verification_run import RunContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.models.states import ReceiptStatus
 from corral.observe.retention import DRY_RUN_LOG
-from corral.runners.environment import verification_environment
 
 SLOT = "dry-run"
 """Its verification worktree's folder, and the end of that one's name."""
@@ -60,6 +60,7 @@ class Finding:
 
     Attributes:
         reason: Of the first run that was not green; None where that one was.
+        inputs: What it took beside the commit, as a receipt names it.
         needed: With these files, and not without, the commands passed.
         suspected: They still fail, and these files are named in the output, or, where none is, ignored by git.
     """
@@ -67,6 +68,7 @@ class Finding:
     status: ReceiptStatus
     reason: str | None
     log: Path
+    inputs: dict[str, Any]
     needed: list[Missing] = field(default_factory=list)
     suspected: list[Missing] = field(default_factory=list)
 
@@ -93,7 +95,7 @@ class DryRun:
         with suppress(PathReplaced):  # what stands there is left, and the next place taken
             self._bench.retire(now)  # a fresh one, whatever was left
         self._laid = self._bench.lay_out(sha, now)
-        self._env = verification_environment(room.environ, room.prepare(self._bench))
+        self._prepared = room.prepare(self._bench, sha)
         self._lacks = list(_lacking(room.project.root, self._bench.path)) if not room.project.bare else []
         self._start(now)
 
@@ -105,12 +107,12 @@ class DryRun:
             return None
         self._run.close()
         if verdict.status is ReceiptStatus.PASSED:
-            return Finding(verdict.status, self._first, self._log, needed=self._brought)
+            return Finding(verdict.status, self._first, self._log, self._prepared.inputs, needed=self._brought)
         self._first = self._first or verdict.reason
         named = [one for one in self._lacks if one not in self._brought and _names(self._output(), one.path)]
         if not named or self._rounds >= ROUNDS or now >= self._until:
             suspected = self._brought or [one for one in self._lacks if one.ignored][:MOST_GUESSED]
-            return Finding(verdict.status, self._first, self._log, suspected=suspected)
+            return Finding(verdict.status, self._first, self._log, self._prepared.inputs, suspected=suspected)
         for one in named[:MOST_NAMED]:
             _copy(self._room.project.root / one.path, self._bench.path / one.path)
             self._brought.append(one)
@@ -131,7 +133,7 @@ class DryRun:
             self._laid,
             list(self._landing.verify),
             project_id=self._room.project_id,
-            env=self._env,
+            env=self._room.environment(self._prepared.env),
             log=self._log,
             put_off_sealing=self._room.put_off_sealing,
             timeout_s=min(left_s, self._landing.timeout_s),

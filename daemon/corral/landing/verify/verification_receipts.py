@@ -13,10 +13,11 @@ from corral.config.sections.sharing import Landing
 from corral.config.sections.work import Worktrees
 from corral.landing.verify.verification import Verdict
 from corral.landing.verify.verification_run import VerificationRun
+from corral.models.inputs import takes_from_checkout
 from corral.models.states import ReceiptStatus
 from corral.observe.redaction import redact
 from corral.store.merges import receipts
-from corral.store.rows.merges import ReceiptRow
+from corral.store.rows.merges import MergeRow, ReceiptRow
 
 NOT_GREEN = (ReceiptStatus.FAILED.value, ReceiptStatus.ERROR.value)
 """Of a request's own receipt: its candidate ran and was not found green, so the target without it is looked at."""
@@ -26,6 +27,14 @@ def fingerprint(landing: Landing, worktrees: Worktrees) -> str:
     """Names what a receipt is about, beside the tree: the commands, and how their worktree is made usable."""
     text = json.dumps([landing.verify, worktrees.setup, worktrees.recipes])
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def proves(green: ReceiptRow, merge: MergeRow) -> bool:
+    """Whether a green receipt of a request's tree and fingerprint lets it land.
+
+    One that took something from the person's checkout, which may be different by now, counts for its own request alone.
+    """
+    return green["receipt_id"] == merge["receipt_id"] or not takes_from_checkout(green["inputs"])
 
 
 def of_verdict(conn: Connection, trial: VerificationRun, verdict: Verdict, root: Path, now: datetime) -> ReceiptRow:
@@ -45,6 +54,7 @@ def of_verdict(conn: Connection, trial: VerificationRun, verdict: Verdict, root:
         duration_s=verdict.duration_s,
         log=str(log) if log is not None else None,
         reason=verdict.reason,
+        inputs={**trial.inputs},
     )
 
 

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from corral.config.links import make_own_folder
 from corral.config.paths import Project
@@ -24,6 +25,7 @@ from corral.git.process.command import Git
 from corral.landing.verify import blame
 from corral.landing.verify.verification import POLL_S, Verdict, Verification, end_marked, marks
 from corral.landing.verify.verification_worktree import LaidOut, VerificationWorktree
+from corral.models.inputs import Prepared
 from corral.models.states import ReceiptStatus
 from corral.observe.redaction import redact
 from corral.observe.sealing import put_off
@@ -39,6 +41,7 @@ class RunSpec:
     """The subject of a run: for which request, by which candidate, and which commit: the candidate, or the tip without it.
 
     Attributes:
+        tip_sha: The target's tip, whose ``.worktreeinclude`` counts.
         control: Of a candidate that is tried again: the receipt of the green tip that was verified since its first try.
     """
 
@@ -47,6 +50,7 @@ class RunSpec:
     sha: str
     tree: str
     fingerprint: str
+    tip_sha: str
     control: str | None = None
 
 
@@ -59,7 +63,7 @@ class RunContext:
         project: Says where the logs of merges are.
         project_id: The project's, by which its processes are known.
         places: Says where the verification worktree is made.
-        prepare: Makes the worktree usable; returns what its commands need in their environment.
+        prepare: Makes the worktree usable, given it and the target's tip.
         environ: The daemon's environment; what is no credential of it is passed on.
         spawn: Runs a function that may take minutes (checkout, setup) where no step waits for it; by default at once.
         ready: Told from there that it is done.
@@ -70,11 +74,15 @@ class RunContext:
     project: Project
     project_id: str
     places: WorktreeRoot
-    prepare: Callable[[VerificationWorktree], Mapping[str, str]]
+    prepare: Callable[[VerificationWorktree, str], Prepared]
     environ: Mapping[str, str]
     spawn: Callable[[Callable[[], None]], None] = lambda function: function()
     ready: Callable[[], None] = lambda: None
     unsealed: Callable[[], None] = lambda: None
+
+    def environment(self, additions: Mapping[str, str]) -> dict[str, str]:
+        """The whole environment of a verification's commands: nothing of the daemon's that names the person's checkout."""
+        return verification_environment(self.environ, additions, self.project.root.resolve())
 
     def put_off_sealing(self, log: Path) -> None:
         """Note that a log is to be sealed once the step is over: that of 256 MB takes too long for it."""
@@ -82,7 +90,7 @@ class RunContext:
         self.unsealed()
 
 
-_Preparation = Future["tuple[LaidOut, Mapping[str, str], tuple[str, bool] | None] | None"]
+_Preparation = Future["tuple[LaidOut, Prepared, tuple[str, bool] | None] | None"]
 """The worktree that is being laid out and made usable, which may take minutes; with what the setup changed in it."""
 
 
@@ -92,6 +100,7 @@ class VerificationRun:
     def __init__(self, repo: Git, room: RunContext, subject: RunSpec, landing: Landing, now: datetime) -> None:
         self.subject = subject
         self.commands = list(landing.verify)
+        self.inputs: dict[str, Any] = {}
         self._room = room
         self._bench = VerificationWorktree(room.db, room.places, repo)
         self._landing = landing
@@ -186,7 +195,8 @@ class VerificationRun:
             made = preparation.result()
             if made is None:
                 raise RunnerUnavailable("Its preparation ended without a result: `corral daemon logs` says why.")
-            laid, extra, changed = made
+            laid, prepared, changed = made
+            self.inputs = prepared.inputs
             log = self._next_log()
         except (CorralError, OSError) as error:
             reason = f"The verification worktree could not be made usable: {blame.describe(error)}"
@@ -201,28 +211,29 @@ class VerificationRun:
             laid,
             self.commands,
             project_id=self._room.project_id,
-            env=verification_environment(self._room.environ, {**extra, "CORRAL_MERGE_ID": self.subject.merge_id}),
+            env=self._room.environment({**prepared.env, "CORRAL_MERGE_ID": self.subject.merge_id}),
             log=log,
             put_off_sealing=self._room.put_off_sealing,
             timeout_s=self._landing.timeout_s,
             now=now,
         )
 
-    def _lay_out(self) -> tuple[LaidOut, Mapping[str, str], tuple[str, bool] | None] | None:
+    def _lay_out(self) -> tuple[LaidOut, Prepared, tuple[str, bool] | None] | None:
         """Checkout and setup; None if nobody wants it any more. Runs in a thread of its own."""
         try:
-            laid, extra = self._made_usable()
+            laid, prepared = self._made_usable()
         except PermissionError:
             self._bench.make_writable()
-            laid, extra = self._made_usable()
-        return None if self._unwanted.is_set() else (laid, extra, laid.what_changed(self._started_at))
+            laid, prepared = self._made_usable()
+        return None if self._unwanted.is_set() else (laid, prepared, laid.what_changed(self._started_at))
 
-    def _made_usable(self) -> tuple[LaidOut, Mapping[str, str]]:
+    def _made_usable(self) -> tuple[LaidOut, Prepared]:
         laid = self._bench.lay_out(self.subject.sha, self._started_at)
         try:
-            return laid, {} if self._unwanted.is_set() else self._room.prepare(self._bench)
+            wanted = not self._unwanted.is_set()
+            return laid, self._room.prepare(self._bench, self.subject.tip_sha) if wanted else Prepared()
         except PathReplaced:  # by the setup, or while it ran: what_changed says so
-            return laid, {}
+            return laid, Prepared()
 
     def _full_folder(self) -> Path | None:
         """A folder that a verification writes to and that has no space left: a failure there says nothing of the change."""

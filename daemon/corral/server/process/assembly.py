@@ -34,6 +34,7 @@ from corral.git.process.command import open_repository
 from corral.landing.queue import Queue
 from corral.landing.verify import dry_run, verification_worktree
 from corral.landing.verify.verification_run import RunContext
+from corral.models.inputs import Prepared
 from corral.observe import logs
 from corral.observe.redaction import redact, remember_secrets
 from corral.runners.anthropic import AnthropicRunner
@@ -69,8 +70,8 @@ from corral.server.upkeep.timers import SessionKeeper
 from corral.store.sessions import sessions as session_rows
 from corral.work.roadmap.supervision import RoadmapSupervision
 from corral.work.workers.supervisor import Supervisor
-from corral.work.worktrees import residue
-from corral.work.worktrees.allocation import WorktreeContext, environment, make_usable
+from corral.work.worktrees.allocation import WorktreeContext
+from corral.work.worktrees.trial import preparation
 from corral.work.worktrees.worktrees import Worktrees
 
 FIRST_FREE_PORT = 1024
@@ -314,8 +315,8 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     return Assembly(services, bound, jobs, event_log, files, audit, reloader)
 
 
-def _made_usable(grounds: WorktreeContext, own: verification_worktree.VerificationWorktree) -> Mapping[str, str]:
-    """Make a verification worktree usable like any other.
+def _made_usable(grounds: WorktreeContext, own: verification_worktree.VerificationWorktree, tip_sha: str) -> Prepared:
+    """Make a verification worktree usable.
 
     Its ports lie just below those of the allocated ones, a dry run's below these: both may run at once.
     """
@@ -323,12 +324,9 @@ def _made_usable(grounds: WorktreeContext, own: verification_worktree.Verificati
     path = own.path
     blocks_below = 2 if own.slot == dry_run.SLOT else 1
     ports = chosen.port_first - blocks_below * chosen.ports_each
-    prove = own.prove
-    residue.remove(prove(), path, chosen.setup)
     port_base = ports if chosen.ports_each and ports >= FIRST_FREE_PORT else None
-    made = make_usable(grounds, path, port_base, {VERIFICATION_MARK: str(path)}, lambda: False, prove, own.name)
-    residue.remember(prove(), chosen.setup, made)
-    return environment(grounds, path, made)
+    place = preparation.Place(path, own.name, port_base, {VERIFICATION_MARK: str(path)}, own.prove)
+    return preparation.prepare(grounds, place, tip_sha)
 
 
 class _Runners(Mapping[str, Runner]):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from corral.models import tasks as task_shapes
+from corral.models.inputs import note
 from corral.models.instants import parse
 from corral.models.states import OPEN_MERGES, TERMINAL_TASKS
 from corral.observe.redaction import redact
@@ -169,6 +170,8 @@ def _facts(record: Record) -> list[tuple[Any, ...]]:
         tests = f", {receipt['tests']} tests" if receipt["tests"] is not None else ""
         said = f"{receipt['status']}{tests}, {receipt['duration_s']:.1f} s"
         facts += [("verification", said), ("its log", receipt["log"] or "none")]
+        if (told := note(receipt["inputs"])) is not None:
+            facts.append(("its inputs", told))
     if record.saved is not None:
         facts.append(("saved work", record.saved))
     return facts

@@ -33,7 +33,6 @@ from corral.errors import (
     NotFound,
     PathReplaced,
 )
-from corral.git import refs
 from corral.git.checkouts import worktrees
 from corral.git.process.command import Git
 from corral.models.crash import crash_point
@@ -325,7 +324,6 @@ def make_usable(
     mark: Mapping[str, str],
     is_unwanted: Callable[[], bool],
     prove: Callable[[], Git],
-    name: str | None = None,
 ) -> Provisioned:
     """Give a checkout what git does not: dependencies, environment files, ports; run the setup commands where needed.
 
@@ -333,7 +331,6 @@ def make_usable(
         mark: In the environment of the setup commands, so that those of a dead daemon are found and ended.
         is_unwanted: Whether it is not needed after all; a setup command is ended then, or when all work ends.
         prove: Gives the checkout if the folder is Corral's own; asked before anything is written there.
-        name: The name of its log and of what it owns outside of itself; None: like its folder.
 
     Raises:
         PathReplaced: So says ``prove``.
@@ -348,18 +345,22 @@ def make_usable(
         recipes=grounds.recipes,
         settings=settings,
         port_base=port_base,
-        is_ignored=lambda paths: _ignored(checkout, paths),
-        name=name,
+        is_ignored=lambda paths: ignored(checkout, paths),
     )
     if made.setup:
         env = verification_environment(os.environ, {**environment(grounds, path, made), **mark})
-        log = make_own_folder(grounds.project.logs_dir / "worktrees", grounds.project.root) / f"{name or path.name}.log"
+        log = make_own_folder(grounds.project.logs_dir / "worktrees", grounds.project.root) / f"{path.name}.log"
         prove()
         run_setup(path, made.setup, env, log, SETUP_TIMEOUT_S, lambda: grounds.stopping.is_set() or is_unwanted())
     return made
 
 
-def _ignored(checkout: Git, paths: list[str]) -> set[str]:
+def ignored(checkout: Git, paths: list[str]) -> set[str]:
+    """Those of some paths that git ignores in a worktree.
+
+    Raises:
+        GitFailed: Git could not tell.
+    """
     text = "\0".join(paths).encode("utf-8", "surrogateescape")
     found = checkout.run("check-ignore", "-z", "--stdin", input=text)
     if found.rc > 1:

@@ -14,7 +14,7 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from urllib.parse import quote
@@ -154,7 +154,9 @@ def link(source: Path, target: Path, folder: Folder, lead: Callable[[Path], Path
     return taken
 
 
-def relocate(venv: Path, place: Path, old_place: Path, main: Path, worktree: Path) -> None:
+def relocate(
+    venv: Path, place: Path, old_place: Path, main: Path, worktree: Path, only: Collection[str] | None = None
+) -> None:
     """Make a copied virtual environment belong to the worktree instead of the main checkout.
 
     Args:
@@ -163,6 +165,7 @@ def relocate(venv: Path, place: Path, old_place: Path, main: Path, worktree: Pat
         old_place: The folder that it was copied from.
         main: The main checkout, whose path the files name.
         worktree: The path that replaces it.
+        only: The files, relative to ``venv``, that were not rewritten yet; None: all.
     """
     spelled = {form for old in _names_of(main, old_place) for form in (os.fsencode(old), os.fsencode(quote(old)))}
     # Whole names only: /src/app is neither /src/app2 nor /data/src/app. One pass: the new path may contain the old one.
@@ -170,6 +173,8 @@ def relocate(venv: Path, place: Path, old_place: Path, main: Path, worktree: Pat
     old_name = re.compile(rb"(file://)?(?<![\w.-])(?:" + names + rb")(?![\w.-])")
     path, url = os.fsencode(worktree), b"file://" + os.fsencode(quote(str(worktree)))
     for file in sorted({file for glob in _RELOCATED for file in venv.glob(glob)}):
+        if only is not None and file.relative_to(venv).as_posix() not in only:
+            continue
         if file.is_symlink() or not file.is_file() or _is_binary(file):
             continue
         before = file.read_bytes()

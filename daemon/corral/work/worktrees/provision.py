@@ -68,8 +68,13 @@ class Provisioned:
 
 
 @dataclass(frozen=True)
-class _Progress:
-    """The inputs of one run, and its results so far (``made``)."""
+class Progress:
+    """The inputs of one run, and its results so far (``made``).
+
+    Attributes:
+        cow: Whether files can be copied by sharing their blocks.
+        left: Names of folders that are not entered: what recipes bring as a whole.
+    """
 
     main: Path
     worktree: Path
@@ -87,7 +92,6 @@ def provision(
     settings: Settings,
     port_base: int | None,
     is_ignored: IsIgnored,
-    name: str | None = None,
 ) -> Provisioned:
     """Make ``worktree`` usable from what ``main`` has.
 
@@ -98,31 +102,27 @@ def provision(
         settings: The settings in force (``worktrees``).
         port_base: First port of the worktree's own block; None when it has none.
         is_ignored: Which of some repository-relative paths git ignores in the worktree; a tracked path never is.
-        name: Names what it owns outside of itself; None: after its folder.
 
     Raises:
         ConfigInvalid: ``worktrees.recipes`` names a recipe that does not exist.
         CorralError: The file system refused (full, not readable); nothing half-made stays.
     """
     main, worktree = main.resolve(), worktree.resolve()
-    chosen = matching(_allowed(recipes, settings.worktrees.recipes), worktree)
-    values, variables = _said(main.name, worktree, name or worktree.name, port_base, settings.worktrees.ports_each)
-    made = Provisioned(variables)
+    chosen = matching(allowed(recipes, settings.worktrees.recipes), worktree)
+    values, own = variables(main.name, worktree, worktree.name, port_base, settings.worktrees.ports_each)
+    made = Provisioned(own)
     own_setup: list[str] = []
     left = frozenset(PurePosixPath(folder.path).name for recipe in chosen for folder in recipe.folders)
     try:
-        with _built_aside(worktree) as aside:
-            progress = _Progress(main, worktree, aside, _cow_works(main, aside), left, made)
+        with built_aside(worktree) as aside:
+            progress = Progress(main, worktree, aside, cow_works(main, aside), left, made)
             for recipe in chosen:
                 present = _bring_all(recipe, progress)
-                for folder, path in present:
-                    filled = {**values, "folder": str(worktree / path)}
-                    made.path_prefixes += [prefix.format(**filled) for prefix in folder.path_prefixes]
-                    _say(made.env, folder.env, filled)
-                _say(made.env, recipe.env, values)
+                describe(recipe, present, progress, values)
                 if recipe.setup and not present:
                     own_setup.append(recipe.setup)
-            _include(progress, is_ignored)
+            listing = main / INCLUDE_FILE
+            include(progress, listing.read_text(encoding="utf-8") if listing.is_file() else "", is_ignored)
     except OSError as refused:
         raise CorralError(
             f"The worktree {worktree.name} could not be made usable: {refused}",
@@ -136,7 +136,7 @@ def provision(
     return made
 
 
-def _said(main: str, worktree: Path, name: str, port_base: int | None, each: int) -> tuple[dict[str, str], ...]:
+def variables(main: str, worktree: Path, name: str, port_base: int | None, each: int) -> tuple[dict[str, str], ...]:
     """Values of the placeholders, and the variables that every worktree has."""
     values = {"worktree": str(worktree), "name": _slug(main, name), "port": "", "ports": ""}
     if port_base is None or each == 0:
@@ -146,13 +146,29 @@ def _said(main: str, worktree: Path, name: str, port_base: int | None, each: int
     return values, {"CORRAL_PORT_BASE": values["port"], "CORRAL_PORTS": values["ports"], "PORT": values["port"]}
 
 
-def _say(env: dict[str, str], templates: Mapping[str, str], values: Mapping[str, str]) -> None:
+def describe(
+    recipe: Recipe, present: Sequence[tuple[Folder, str]], progress: Progress, values: Mapping[str, str]
+) -> None:
+    """Add the variables of a recipe, and of its folders that the worktree has."""
+    for folder, path in present:
+        filled = {**values, "folder": str(progress.worktree / path)}
+        progress.made.path_prefixes += [prefix.format(**filled) for prefix in folder.path_prefixes]
+        say(progress.made.env, folder.env, filled)
+    say(progress.made.env, recipe.env, values)
+
+
+def say(env: dict[str, str], templates: Mapping[str, str], values: Mapping[str, str]) -> None:
     """Add variables; what was said first stays, so that ``.venv`` goes before ``venv``."""
     for name, template in templates.items():
         env.setdefault(name, template.format(**values))
 
 
-def _allowed(recipes: list[Recipe], names: Sequence[str] | None) -> list[Recipe]:
+def allowed(recipes: list[Recipe], names: Sequence[str] | None) -> list[Recipe]:
+    """The recipes that ``worktrees.recipes`` lets apply.
+
+    Raises:
+        ConfigInvalid: It names one that does not exist.
+    """
     if names is None:
         return recipes
     unknown = sorted(set(names) - {recipe.name for recipe in recipes})
@@ -174,7 +190,7 @@ def _slug(main: str, name: str) -> str:
 
 
 @contextmanager
-def _built_aside(worktree: Path) -> Iterator[Path]:
+def built_aside(worktree: Path) -> Iterator[Path]:
     """A folder inside the worktree, so that a rename leads out of it, that git ignores; a killed run's goes first."""
     aside = worktree / _ASIDE
     if os.path.lexists(aside):
@@ -187,13 +203,14 @@ def _built_aside(worktree: Path) -> Iterator[Path]:
         shutil.rmtree(aside)
 
 
-def _cow_works(main: Path, aside: Path) -> bool:
+def cow_works(main: Path, aside: Path) -> bool:
+    """Whether files of the main checkout can be copied by sharing their blocks."""
     probe = aside / "probe"
     probe.write_bytes(b"\0" * 4096)
     return main.stat().st_dev == aside.stat().st_dev and folders.share_blocks(probe, aside / "shared")
 
 
-def _bring_all(recipe: Recipe, progress: _Progress) -> list[tuple[Folder, str]]:
+def _bring_all(recipe: Recipe, progress: Progress) -> list[tuple[Folder, str]]:
     """Bring every folder of a recipe; returns those that the worktree now has, old and new."""
     present = []
     for folder in recipe.folders:
@@ -207,7 +224,7 @@ def _bring_all(recipe: Recipe, progress: _Progress) -> list[tuple[Folder, str]]:
     return present
 
 
-def _bring(folder: Folder, path: str, progress: _Progress) -> None:
+def _bring(folder: Folder, path: str, progress: Progress) -> None:
     source, place = progress.main / path, progress.worktree / path
     if os.path.lexists(place) and not _is_outdated(folder, path, progress):
         return
@@ -218,7 +235,7 @@ def _bring(folder: Folder, path: str, progress: _Progress) -> None:
             f"{path}: left out, the file system has no copy-on-write and a full copy is not worth it"
         )
         return
-    if not _way_is_open(path, progress):
+    if not way_is_open(path, progress):
         return
     built = progress.aside / "built"
     installed = what_is_installed(source, folder.watch)  # Before it is read: what changes meanwhile is found next time.
@@ -238,7 +255,7 @@ def _bring(folder: Folder, path: str, progress: _Progress) -> None:
     progress.made.owned.append(path)
 
 
-def _is_outdated(folder: Folder, path: str, progress: _Progress) -> bool:
+def _is_outdated(folder: Folder, path: str, progress: Progress) -> bool:
     """Whether what stands in the worktree was taken over, is as it was then, and differs from what there is to take now."""
     place = progress.worktree / path
     text = (place / MARKER).read_text(errors="replace") if (place / MARKER).is_file() else ""
@@ -255,7 +272,7 @@ def _is_outdated(folder: Folder, path: str, progress: _Progress) -> bool:
     return False
 
 
-def _leading(name: str, progress: _Progress) -> Callable[[Path], Path]:
+def _leading(name: str, progress: Progress) -> Callable[[Path], Path]:
     """Where links lead: to the worktree's own copy of a package of this repository, to the main checkout's of any other."""
 
     def lead(child: Path) -> Path:
@@ -269,7 +286,7 @@ def _leading(name: str, progress: _Progress) -> Callable[[Path], Path]:
     return lead
 
 
-def _way_is_open(path: str, progress: _Progress) -> bool:
+def way_is_open(path: str, progress: Progress) -> bool:
     """Whether the parents of ``path`` are real folders where the worktree has them: a symlink could lead anywhere."""
     parent = progress.worktree
     for part in PurePosixPath(path).parts[:-1]:
@@ -282,7 +299,7 @@ def _way_is_open(path: str, progress: _Progress) -> bool:
     return True
 
 
-def _put(built: Path, path: str, note: str, taken: int, progress: _Progress) -> None:
+def _put(built: Path, path: str, note: str, taken: int, progress: Progress) -> None:
     place = progress.worktree / path
     place.parent.mkdir(parents=True, exist_ok=True)
     built.rename(place)
@@ -290,18 +307,21 @@ def _put(built: Path, path: str, note: str, taken: int, progress: _Progress) -> 
     progress.made.disk_bytes += taken
 
 
-def _include(progress: _Progress, is_ignored: IsIgnored) -> None:
-    """Copy what ``.worktreeinclude`` names: files that match, that git ignores, and that the worktree does not have."""
-    listing = progress.main / INCLUDE_FILE
-    if not listing.is_file():
+def include(progress: Progress, patterns: str, is_ignored: IsIgnored) -> None:
+    """Copy files of the main checkout that match, that git ignores in the worktree, and that the worktree does not have.
+
+    Args:
+        patterns: The text of a ``.worktreeinclude``.
+    """
+    if not patterns.strip():
         return
     from pathspec import GitIgnoreSpec  # few setups have such a list
 
-    spec = GitIgnoreSpec.from_lines(listing.read_text(encoding="utf-8").splitlines())
+    spec = GitIgnoreSpec.from_lines(patterns.splitlines())
     wanted = [
         path
         for path in walk_files(progress.main, progress.left)
-        if spec.match_file(path) and not os.path.lexists(progress.worktree / path) and _way_is_open(path, progress)
+        if spec.match_file(path) and not os.path.lexists(progress.worktree / path) and way_is_open(path, progress)
     ]
     for path in sorted(is_ignored(wanted)) if wanted else []:
         if (progress.main / path).is_symlink():

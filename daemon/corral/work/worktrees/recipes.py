@@ -26,6 +26,12 @@ def _inside(text: str) -> str:
     return text
 
 
+def _glob(text: str) -> str:
+    if not text or text.startswith(("/", ":")) or {"..", ".git"} & set(PurePosixPath(text).parts):
+        raise ValueError("must be a relative glob inside the checkout, without '..' and '.git'")
+    return text
+
+
 def _naming(known: frozenset[str]) -> AfterValidator:
     def check(text: str) -> str:
         unknown = {field for _, field, _, _ in Formatter().parse(text) if field is not None} - known
@@ -37,6 +43,7 @@ def _naming(known: frozenset[str]) -> AfterValidator:
 
 
 InsidePath = Annotated[str, AfterValidator(_inside)]
+InsideGlob = Annotated[str, AfterValidator(_glob)]
 Template = Annotated[str, _naming(PLACEHOLDERS)]
 FolderTemplate = Annotated[str, _naming(PLACEHOLDERS | {"folder"})]
 
@@ -51,7 +58,8 @@ class Folder(_Strict):
     Attributes:
         path: Where it is, relative to the checkout; ``*`` stands for one visible folder name.
         mode: ``clone`` makes a private copy, ``link`` a real folder of symlinks to the main checkout's children, ``skip``
-            nothing: the worktree makes its own.
+            nothing: the worktree makes its own. A verification is given copies in both modes.
+        holds: ``builds`` were made of the main checkout's sources: a verification is not given them.
         without_cow: What ``clone`` does on a file system without copy-on-write.
         relocate: Rewrite the main checkout's path to the worktree's in the files of a Python virtual environment.
         private: Children that ``link`` copies, because tools write into them or they find their project by their own place.
@@ -64,6 +72,7 @@ class Folder(_Strict):
 
     path: InsidePath
     mode: Literal["clone", "link", "skip"]
+    holds: Literal["dependencies", "builds"] = "dependencies"
     without_cow: Literal["copy", "skip"] = "copy"
     relocate: bool = False
     private: tuple[str, ...] = Field(default=(), strict=False)
@@ -80,13 +89,18 @@ class Recipe(_Strict):
         name: The file's name without its suffix.
         detect: Globs, relative to the root; the recipe applies where one of them matches.
         folders: The folders that git does not carry.
-        setup: Command that makes the folders; run only where the user allowed it and the main checkout has none.
+        locks: Globs of the tracked files that decide what the folders hold; ``**`` stands for any number of folders.
+        programs: Names of the programs whose version decides it too.
+        setup: Command that makes the folders; run only where the user allowed it: for a verification, and for other
+            worktrees if the main checkout has none.
         env: Variables that are always set.
     """
 
     name: str
     detect: tuple[InsidePath, ...] = Field(min_length=1, strict=False)
     folders: tuple[Folder, ...] = Field(default=(), strict=False)
+    locks: tuple[InsideGlob, ...] = Field(default=(), strict=False)
+    programs: tuple[str, ...] = Field(default=(), strict=False)
     setup: str | None = None
     env: dict[str, Template] = Field(default_factory=dict)
 

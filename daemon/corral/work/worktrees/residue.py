@@ -1,70 +1,81 @@
 """Residue of earlier runs in a folder that is used again: build products and caches, which git ignores and a run may trust.
 
 A verification must see the commit and nothing of its predecessors: CPython, for one, runs an old ``.pyc`` if the source has the
-same size and the same second. Files that were brought or set up for the folder stay, by their whole path: a list of it is in the
-worktree's git directory, written between the setup and the run.
+same size and the same second. What setup commands made beside the dependency folders stays while they and the lock files are
+the same, and only as it was: a list of it, and of how it looked, is in the worktree's git directory, written before the run.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from pathlib import Path, PurePosixPath
 
 from corral.git.process.command import Git
-from corral.work.worktrees.provision import Provisioned
+from corral.work.worktrees.pool import contents
 
 _RECORD = "corral-kept.json"
 
 
-def remove(checkout: Git, top: Path, setup: Sequence[str]) -> None:
-    """Remove every ignored file and folder but what :func:`remember` has seen.
+def remove(checkout: Git, top: Path, made_by: str | None, brought: Iterable[str]) -> None:
+    """Remove every ignored file and folder but what :func:`remember` has seen and nobody has changed since.
 
     Args:
         checkout: A worktree of Corral's own, never one that somebody works in.
         top: Its folder.
-        setup: The setup commands in force; what others have made is not kept.
+        made_by: Names the setup in force; what another one has made is not kept; None: nothing is.
+        brought: Folders that stay as they are, relative to ``top``: somebody else puts them right.
 
     Raises:
         GitFailed: Git could not list them.
         OSError: One could not be removed.
     """
-    kept = _recorded(checkout, setup)
-    for path in _ignored(checkout):
+    kept = {*_unchanged(checkout, top, made_by), *map(PurePosixPath, brought)}
+    for path in ignored(checkout):
         _clear(top, path, kept)
 
 
-def remember(checkout: Git, setup: Sequence[str], made: Provisioned) -> None:
-    """Take down what is to stay: what was brought, and what the setup commands have made beside it.
+def remember(checkout: Git, top: Path, made_by: str, known: Collection[str]) -> None:
+    """Take down what is to stay: what the setup commands have made beside what is known.
 
-    Call it before anything else runs in the worktree. Copies of single files are made each time, and not kept.
+    Call it before anything else runs in the worktree.
 
     Raises:
         GitFailed: Git could not list what is there.
-        OSError: The list could not be written.
+        OSError: One could not be looked at, or the list could not be written.
     """
-    known = {PurePosixPath(path) for path in (*made.owned, *made.copied)}
-    set_up = [path for path in _ignored(checkout) if path not in known and not _overlaps(path, known)]
-    kept = [*made.owned, *map(str, set_up)]
-    (checkout.git_dir / _RECORD).write_text(json.dumps({"setup": list(setup), "kept": kept}))
+    looks = {str(path): contents.looks(top, str(path)) for path in outside(ignored(checkout), known)}
+    (checkout.git_dir / _RECORD).write_text(json.dumps({"made_by": made_by, "looks": looks}))
 
 
-def _recorded(checkout: Git, setup: Sequence[str]) -> set[PurePosixPath]:
+def ignored(checkout: Git) -> list[PurePosixPath]:
+    """What git ignores, folders as a whole."""
+    listed = checkout.check("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
+    return list(map(PurePosixPath, listed.names))
+
+
+def outside(paths: Iterable[PurePosixPath], known: Collection[str]) -> list[PurePosixPath]:
+    """Those of some paths that are neither in, above nor equal to one of the known."""
+    others = set(map(PurePosixPath, known))
+    return [
+        path for path in paths if not any(path == one or path in one.parents or one in path.parents for one in others)
+    ]
+
+
+def _unchanged(checkout: Git, top: Path, made_by: str | None) -> set[PurePosixPath]:
     try:
         found = json.loads((checkout.git_dir / _RECORD).read_text())
     except (FileNotFoundError, ValueError):  # none yet, or half of one: everything is made again
         return set()
-    return set(map(PurePosixPath, found["kept"])) if found["setup"] == list(setup) else set()
+    if made_by is None or found.get("made_by") != made_by:
+        return set()
+    return {PurePosixPath(path) for path, looks in found["looks"].items() if _looks(top, path) == looks}
 
 
-def _ignored(checkout: Git) -> Iterable[PurePosixPath]:
-    listed = checkout.check("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
-    return map(PurePosixPath, listed.names)
-
-
-def _overlaps(path: PurePosixPath, others: Collection[PurePosixPath]) -> bool:
-    return any(path in other.parents or other in path.parents for other in others)
+def _looks(top: Path, path: str) -> contents.Seal | None:
+    return contents.looks(top, path) if os.path.lexists(top / path) else None
 
 
 def _clear(top: Path, path: PurePosixPath, kept: Collection[PurePosixPath]) -> None:

@@ -143,6 +143,17 @@ def seal(top: Path, folders: Collection[str], whole: Collection[str]) -> Seal:
     return taken
 
 
+def looks(top: Path, path: str) -> Seal:
+    """How a file, or a folder with everything in it, looks.
+
+    Raises:
+        OSError: It is not there.
+    """
+    is_folder = stat.S_ISDIR(os.lstat(top / path).st_mode)
+    entries = walk(top, path) if is_folder else [(path, os.lstat(top / path))]
+    return {inner: _look(info) for inner, info in entries}
+
+
 def is_sealed(top: Path, taken: Seal) -> bool:
     """Whether everything looks as it did when the seal was taken."""
     try:

@@ -13,6 +13,7 @@ from corral.app.runtime.services import Services
 from corral.errors import Conflict, InvalidInput
 from corral.git import refs
 from corral.landing.verify.dry_run import DryRun, Finding
+from corral.models.inputs import note
 from corral.server.http.own_work import refuse_own_work
 from corral.server.http.routing import Routes
 
@@ -33,7 +34,7 @@ async def dry_run(services: Services, request: Request, wanted: Wanted) -> dict[
     """Run the target's verification on its tip in a fresh worktree, and name the files that it lacks there.
 
     ``status`` is a receipt's; ``reason`` of the first run that was not green; ``needed``: with these files of the main checkout
-    the commands pass; ``suspected``: they fail still. Each is ``{path, ignored}``.
+    the commands pass; ``suspected``: they fail still. Each is ``{path, ignored}``. ``inputs`` and ``note`` are a receipt's.
     """
     await services.work(lambda: refuse_own_work(services.project, request))
     lock = services.creation_locks.setdefault(_ONE, asyncio.Lock())
@@ -43,7 +44,7 @@ async def dry_run(services: Services, request: Request, wanted: Wanted) -> dict[
         trial = await services.work(lambda: _begin(services, wanted.timeout_s))
         try:
             finding = await _followed(services, request, trial)
-            return {**asdict(finding), "log": str(finding.log)}
+            return {**asdict(finding), "log": str(finding.log), "note": note(finding.inputs)}
         finally:
             await services.work(lambda: trial.close(services.now()))
 

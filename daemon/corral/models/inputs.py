@@ -1,0 +1,44 @@
+"""What a verification took beside its commit, as its receipt names it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+INSTALLED = "installed"
+"""Dependencies that the recipe's own command made just before the run."""
+CACHED = "cache"
+"""Dependencies that it made before an earlier run of the same lock files."""
+COPIED = "copied from the checkout"
+"""Dependencies of the person's checkout: modules that nothing declares may be among them."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A worktree that is ready for a verification.
+
+    Attributes:
+        env: Variables for its commands.
+        inputs: ``dependencies``: folders, each ``{path, recipe, from, digest, key?, differs?, because?}``; ``included``: files of
+            the person's checkout, each ``{path, sha256}``; ``notes``: lines for a person. Absent where there is nothing to say.
+    """
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    inputs: dict[str, Any] = field(default_factory=dict)
+
+
+def takes_from_checkout(inputs: Mapping[str, Any] | None) -> bool:
+    """Whether a verification took something from the person's checkout, which may be different at another time."""
+    given = inputs or {}
+    return bool(given.get("included")) or any(one["from"] == COPIED for one in given.get("dependencies", ()))
+
+
+def note(inputs: Mapping[str, Any] | None) -> str | None:
+    """What a person should know beside the result: dependencies that may hold more than the change declares."""
+    copied = [one for one in (inputs or {}).get("dependencies", ()) if one["from"] == COPIED]
+    if not copied:
+        return None
+    differs = sorted({path for one in copied for path in one.get("differs", ())})
+    more = f" and {len(differs) - 1} more" if len(differs) > 1 else ""
+    return f"dependencies: {COPIED}" + (f", whose {differs[0]}{more} differs" if differs else "")

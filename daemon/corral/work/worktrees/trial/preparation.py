@@ -1,0 +1,330 @@
+"""A verification worktree, and everything that it is given beside its commit; safe to repeat, and after a kill anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from corral.config.links import make_own_folder
+from corral.config.trust import SETUP, refuse
+from corral.errors import CorralError, SetupFailed
+from corral.git.process.command import Git
+from corral.models.inputs import CACHED, COPIED, INSTALLED, Prepared
+from corral.runners.environment import verification_environment
+from corral.runners.tags import PROJECT_MARK, WORKTREE_MARK
+from corral.work.worktrees import folders, residue
+from corral.work.worktrees.allocation import SETUP_TIMEOUT_S, WorktreeContext, ignored
+from corral.work.worktrees.provision import (
+    INCLUDE_FILE,
+    MARKER,
+    MARKER_TEXT,
+    RECIPES_OWN_SETUP,
+    Progress,
+    Provisioned,
+    allowed,
+    built_aside,
+    cow_works,
+    describe,
+    include,
+    run_setup,
+    variables,
+    way_is_open,
+)
+from corral.work.worktrees.recipes import Folder, Recipe
+from corral.work.worktrees.survey import find_folders
+from corral.work.worktrees.trial import cache, leading, locks
+from corral.work.worktrees.trial.mirror import Known, content_of, is_racy, look_again, mirror, remove
+
+_RECORD = "corral-dependencies.json"
+"""In the worktree's git directory: by folder, what is known of its files. Not there while they are being changed."""
+
+_NO_NETWORK = (
+    *("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "EHOSTUNREACH", "ENOTCACHED"),
+    *("getaddrinfo", "Temporary failure in name resolution", "Name or service not known", "Could not resolve host"),
+    *("Network is unreachable", "No route to host", "Connection refused", "Connection timed out"),
+    *("Failed to establish a new connection", "nodename nor servname provided", "Failed to open TCP connection"),
+)
+"""What package managers print when they reach nobody. Any other failure of theirs is the candidate's, as in a fresh clone."""
+_TAIL_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Place:
+    """The verification worktree.
+
+    Attributes:
+        name: The name of its log and of what it owns outside of itself.
+        port_base: First port of its own block; None when it has none.
+        mark: In the environment of the setup commands, so that those of a dead daemon are found and ended.
+        prove: Gives the checkout if the folder is Corral's own; asked before anything is written there.
+    """
+
+    path: Path
+    name: str
+    port_base: int | None
+    mark: Mapping[str, str]
+    prove: Callable[[], Git]
+
+
+def prepare(grounds: WorktreeContext, place: Place, tip_sha: str) -> Prepared:
+    """Give a verification worktree its dependencies, the files that ``.worktreeinclude`` names, and its ports.
+
+    Args:
+        tip_sha: The target's tip, whose ``.worktreeinclude`` counts: never the candidate's.
+
+    Raises:
+        PathReplaced: The folder is not Corral's any more.
+        NotTrusted: The user has not approved the setup commands.
+        CorralError: The file system or git refused, or a setup command failed or was ended; its log is named.
+    """
+    refuse(grounds.untrusted(), SETUP)
+    try:
+        return _Preparation(grounds, place, tip_sha).run()
+    except PermissionError:
+        raise
+    except OSError as refused:
+        raise CorralError(
+            f"The verification worktree could not be made usable: {refused}",
+            cause="The disk is full, or a file of the main checkout cannot be read.",
+            remedy="Correct that; it is tried again.",
+        ) from refused
+
+
+@dataclass
+class _Account:
+    """What is known so far: for the receipt, and for the next run."""
+
+    dependencies: list[dict[str, Any]] = field(default_factory=list)
+    known: dict[str, Known] = field(default_factory=dict)
+
+
+class _Preparation:
+    def __init__(self, grounds: WorktreeContext, place: Place, tip_sha: str) -> None:
+        self._grounds = grounds
+        self._place = place
+        self._tip = tip_sha
+        self._settings = grounds.settings()
+        self._main, self._worktree = grounds.project.root.resolve(), place.path.resolve()
+        self._checkout = place.prove()
+        chosen = allowed(grounds.recipes, self._settings.worktrees.recipes)
+        self._recipes = [recipe for recipe in chosen if locks.tracked(self._checkout, recipe.detect)]
+        path = verification_environment(os.environ, {}, self._main).get("PATH", os.defpath)
+        self._keys = {one.name: locks.key(self._checkout, self._worktree, one, path) for one in self._recipes}
+        self._left = frozenset(Path(folder.path).name for recipe in self._recipes for folder in recipe.folders)
+        self._account = _Account()
+        self._before: dict[str, Known] = {}
+        self._made = Provisioned({})
+        self._cow = False
+
+    def run(self) -> Prepared:
+        setup = self._settings.worktrees.setup
+        with self._recorded():
+            made_by_setup = json.dumps([list(setup), self._keys])
+            # Beside what a command makes anew, nothing of its earlier results stays.
+            kept = made_by_setup if all(map(self._is_at_hand, self._recipes)) else None
+            residue.remove(self._checkout, self._worktree, kept, self._before)
+            self._place.prove()
+            with built_aside(self._worktree) as aside:
+                self._cow = cow_works(self._main, aside)
+                to_install = [recipe for recipe in self._recipes if not self._bring(recipe)]
+                for path in set(self._before) - set(self._account.known):
+                    remove(self._worktree / path)
+                include(self._progress(aside), self._patterns(), lambda paths: ignored(self._checkout, paths))
+            copied = list(self._made.copied)
+            for command in setup:
+                if command != RECIPES_OWN_SETUP:
+                    self._command(command)
+                    continue
+                for recipe in to_install:
+                    self._install(recipe)
+            residue.remember(self._place.prove(), self._worktree, made_by_setup, {*self._account.known, *copied})
+        included = [{"path": path, "sha256": content_of(self._worktree / path)} for path in copied]
+        told = {"dependencies": self._account.dependencies, "included": included, "notes": self._made.notes}
+        return Prepared(self._environment(), {name: value for name, value in told.items() if value})
+
+    # -- dependency folders
+
+    def _bring(self, recipe: Recipe) -> bool:
+        """Bring a recipe's folders from the cache or the person's checkout; False: its own command is to make them."""
+        if self._may_run(recipe):
+            entry = cache.find(self._grounds.project, self._keys[recipe.name])
+            return entry is not None and self._restore(recipe, entry)
+        if not self._copy(recipe) and recipe.setup:
+            hint = f"worktrees.setup: [{RECIPES_OWN_SETUP}] would run: {recipe.setup}"
+            self._made.notes.append(f"{recipe.name}: no dependencies to copy; {hint}")
+        return True
+
+    def _may_run(self, recipe: Recipe) -> bool:
+        """Whether the person has allowed the recipe's own command, which runs code from the network."""
+        return recipe.setup is not None and RECIPES_OWN_SETUP in self._settings.worktrees.setup
+
+    def _is_at_hand(self, recipe: Recipe) -> bool:
+        return not self._may_run(recipe) or cache.find(self._grounds.project, self._keys[recipe.name]) is not None
+
+    def _restore(self, recipe: Recipe, entry: cache.Entry) -> bool:
+        for path, digest in entry.digests.items():
+            place = self._worktree / path
+            found = mirror(entry.folder(path), place, self._before.get(path, {}), keep=(MARKER,), cow=self._cow)
+            if found.digest != digest:  # somebody wrote into the cache
+                cache.forget(entry)
+                return False
+            self._keep_out_of_commits(place)
+            self._account.known[path] = look_again(found, place)
+        for path, digest in entry.digests.items():
+            self._note(recipe, path, CACHED, digest, key=self._keys[recipe.name])
+        return True
+
+    def _copy(self, recipe: Recipe, **why: Any) -> bool:
+        """Copy what the person's checkout has; False: nothing."""
+        found = [(one, path) for one, path in self._paths_in(self._main, recipe) if self._can_take(one, path)]
+        differs = locks.differing(self._checkout, self._worktree, self._main, recipe) if found else []
+        for one, path in found:
+            digest = self._copy_folder(one, path)
+            self._note(recipe, path, COPIED, digest, **({"differs": differs} if differs else {}), **why)
+        return bool(found)
+
+    def _copy_folder(self, folder: Folder, path: str) -> str:
+        source, place = self._main / path, self._worktree / path
+        found = mirror(
+            source,
+            place,
+            self._before.get(path, {}),
+            lead=leading.into(self._main, self._worktree),
+            omit=lambda name: any(fnmatch(name, pattern) for pattern in folder.omit),
+            keep=(MARKER,),
+            cow=self._cow,
+        )
+        if folder.relocate:
+            folders.relocate(place, place, source, self._main, self._worktree, only=set(found.fresh))
+        for link in [*found.left, *leading.leave_out(place, found.links, self._main, self._worktree)]:
+            self._made.notes.append(f"{path}/{link}: left out, it leads into the main checkout")
+        self._keep_out_of_commits(place)
+        self._account.known[path] = look_again(found, place)
+        return found.digest
+
+    def _can_take(self, folder: Folder, path: str) -> bool:
+        if "*" in folder.path and not (self._worktree / path).parent.is_dir():
+            return False  # the package that it belongs to is not in this commit
+        return not self._is_tracked(path) and way_is_open(path, self._progress(self._worktree))
+
+    def _is_tracked(self, path: str) -> bool:
+        return bool(self._checkout.check("ls-files", "-z", "--", f":(literal){path}").names)
+
+    def _paths_in(self, top: Path, recipe: Recipe) -> Iterator[tuple[Folder, str]]:
+        for folder in recipe.folders:
+            if folder.mode != "skip" and folder.holds == "dependencies":
+                yield from ((folder, path) for path in find_folders(top, folder.path, self._left))
+
+    def _keep_out_of_commits(self, place: Path) -> None:
+        marker = place / MARKER
+        if marker.is_symlink() or not marker.is_file() or marker.read_text(errors="replace") != MARKER_TEXT:
+            remove(marker)
+            marker.write_text(MARKER_TEXT)
+
+    def _note(self, recipe: Recipe, path: str, source: str, digest: str | None, **more: Any) -> None:
+        self._account.dependencies.append(
+            {"path": path, "recipe": recipe.name, "from": source, "digest": digest, **more}
+        )
+
+    # -- commands
+
+    def _install(self, recipe: Recipe) -> None:
+        """Have the recipe's own command make its folders, and keep them for the next run with the same lock files."""
+        assert recipe.setup is not None
+        self._remove_own(recipe)
+        before = set(residue.ignored(self._checkout))
+        begun_at = self._log().stat().st_size if self._log().exists() else 0
+        try:
+            self._command(recipe.setup)
+        except SetupFailed as failed:
+            if not self._met_no_network(begun_at):
+                raise
+            self._remove_own(recipe)
+            if not self._copy(recipe, because=f"{failed.message} It reached no network."):
+                raise
+            return
+        own = [path for _, path in self._paths_in(self._worktree, recipe) if not self._is_tracked(path)]
+        for path in own:
+            self._keep_out_of_commits(self._worktree / path)
+        beside = residue.outside(set(residue.ignored(self._checkout)) - before, own)
+        if beside:  # made of this commit's sources: another commit needs its own
+            self._made.notes.append(
+                f"{recipe.name}: installed for each run, since it also makes {min(map(str, beside))}"
+            )
+            for path in own:
+                self._note(recipe, path, INSTALLED, None)
+            return
+        key = self._keys[recipe.name]
+        entry, known = cache.store(self._grounds.project, key, self._worktree, own)
+        self._account.known |= known
+        for path, digest in entry.digests.items():
+            self._note(recipe, path, INSTALLED, digest, key=key)
+
+    def _remove_own(self, recipe: Recipe) -> None:
+        for _, path in list(self._paths_in(self._worktree, recipe)):
+            if not self._is_tracked(path):
+                remove(self._worktree / path)
+
+    def _command(self, command: str) -> None:
+        self._place.prove()
+        env = verification_environment(os.environ, {**self._environment(), **self._place.mark}, self._main)
+        run_setup(self._worktree, [command], env, self._log(), SETUP_TIMEOUT_S, self._grounds.stopping.is_set)
+
+    def _log(self) -> Path:
+        project = self._grounds.project
+        return make_own_folder(project.logs_dir / "worktrees", project.root) / f"{self._place.name}.log"
+
+    def _met_no_network(self, begun_at: int) -> bool:
+        with self._log().open("rb") as file:
+            file.seek(max(begun_at, self._log().stat().st_size - _TAIL_BYTES))
+            said = file.read().decode("utf-8", "replace")
+        return any(word in said for word in _NO_NETWORK)
+
+    def _environment(self) -> dict[str, str]:
+        """Variables for every process in the worktree, by what it has now."""
+        values, own = variables(
+            self._main.name,
+            self._worktree,
+            self._place.name,
+            self._place.port_base,
+            self._settings.worktrees.ports_each,
+        )
+        made = Provisioned(own)
+        progress = Progress(self._main, self._worktree, self._worktree, self._cow, self._left, made)
+        for recipe in self._recipes:
+            describe(recipe, list(self._paths_in(self._worktree, recipe)), progress, values)
+        path = os.pathsep.join([*made.path_prefixes, str(self._grounds.project.run_dir / "bin")])
+        said = {WORKTREE_MARK: str(self._worktree), PROJECT_MARK: self._grounds.project_id}
+        return {**made.env, "PATH": path, "CORRAL_PROJECT": str(self._grounds.project.root), **said}
+
+    # -- the rest
+
+    def _progress(self, aside: Path) -> Progress:
+        return Progress(self._main, self._worktree, aside, self._cow, self._left, self._made)
+
+    def _patterns(self) -> str:
+        found = self._grounds.repo.run("cat-file", "blob", f"{self._tip}:{INCLUDE_FILE}")
+        return found.text if found.ok else ""
+
+    @contextmanager
+    def _recorded(self) -> Iterator[None]:
+        """Take up what an earlier run has brought; stored anew when all of this one is there."""
+        file = self._checkout.git_dir / _RECORD
+        try:
+            stored_at = file.stat().st_mtime_ns
+            for path, known in json.loads(file.read_text()).items():
+                proven = {
+                    name: one for name, one in known.items() if not any(is_racy(look, stored_at) for look in one[:2])
+                }
+                self._before[path] = proven
+        except (FileNotFoundError, ValueError):
+            self._before = {}
+        file.unlink(missing_ok=True)
+        yield
+        file.write_text(json.dumps(self._account.known))
