@@ -93,6 +93,11 @@ class RunContext:
     recipes: Callable[[str], Sequence[Mapping[str, Any]]] = lambda _commit: ()
     programs: Programs = field(default_factory=Programs)
 
+    def put_off_sealing(self, log: Path) -> None:
+        """Note that a log is to be sealed once the step is over: that of 256 MB takes too long for it."""
+        put_off(self.project.logs_dir, log)
+        self.unsealed()
+
     def marks_of_programs(self) -> dict[str, str]:
         """The mark of the processes of programs that are asked for their version: they are of no worktree."""
         return marks(Path("programs"), self.project_id)
