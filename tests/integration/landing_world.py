@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from corral.config.sections.sharing import Landing
 from corral.config.worktree_root import WorktreeRoot
 from corral.git.process.command import Git, open_repository
 from corral.landing import pauses as pausing
-from corral.landing import requests
+from corral.landing import requests, runs
 from corral.landing.queue import Queue
 from corral.landing.verify.verification_run import RunContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
@@ -55,6 +55,7 @@ class World:
         self.rest_s = 0.0
         self.settled: list[tuple[str, str]] = []
         self.prepare: Callable[[Path], Mapping[str, str]] = lambda _path: {}
+        self.recipes: Callable[[str], Sequence[Mapping[str, Any]]] = lambda _commit: ()
         self.environ: dict[str, str] = dict(os.environ)
         self.spawn: Callable[[Callable[[], None]], None] = lambda function: function()
         self.places = WorktreeRoot(self.project, "world", lambda: None, root.parent / "home")
@@ -71,6 +72,7 @@ class World:
                 lambda own, tip: self.supply(own.path, tip),
                 self.environ,
                 spawn=lambda function: self.spawn(function),
+                recipes=lambda commit: self.recipes(commit),
             ),
             self.repo,
             lambda: Settings(landing=Landing(rest_s=self.rest_s)),
@@ -189,8 +191,9 @@ class World:
         self.run()
         return self.merge(merge_id)
 
-    def log(self, merge_id: str) -> str:
-        file = requests.log_file(self.db, self.project.logs_dir, merge_id)
+    def log(self, merge_id: str, run: str | None = None) -> str:
+        found = runs.find(self.db, self.project, merge_id, run)
+        file = runs.log_of(self.project, found) if found is not None else None
         assert file is not None
         return file.read_text()
 

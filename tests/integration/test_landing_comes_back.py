@@ -94,7 +94,7 @@ def test_a_pair_that_only_breaks_together_is_caught_on_the_merged_tree(world: Wo
     assert merge["state"] == "failed"
     assert "exit code 1" in merge["reason"]
     assert "AttributeError" in merge["reason"]
-    assert "The target without it is green" in merge["reason"]
+    assert f"main at {world.tip()[:12]} without it passed, " in merge["reason"]
     assert world.tip() == world.merge(first)["landed_sha"]
 
 

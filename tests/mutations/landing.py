@@ -7,6 +7,7 @@ from tests.mutations.table import rows
 BLAME = "unit/landing/verify/test_blame.py"
 LANDS = "integration/test_landing_lands.py"
 RETURNS = "integration/test_landing_comes_back.py"
+CONTROL = "integration/test_landing_blame.py"
 TOGETHER = f"{RETURNS}::test_a_pair_that_only_breaks_together_is_caught_on_the_merged_tree"
 FLAKE = f"{RETURNS}::test_red_then_green_on_one_tree_is_a_flake_and_lands"
 KILLED = "faults/test_landing_kills.py::test_killed_at"
@@ -19,6 +20,8 @@ MUTATIONS = (
         ("one time-out is enough", "return Step.RETURN if again else Step.RUN_AGAIN", "return Step.RETURN",
          f"{BLAME}::test_a_red_run_needs_a_green_target_and_a_run_without_a_verdict_needs_one_between_two_of_its_kind", "I5"),
         ("a red target is not seen", "if target_red is not None and target_red.at >= first.at:", "if False:", BLAME, "I5"),
+        ("a green run of long ago is a control", "return green.at >= first.at or is_young", "return True",
+         f"{CONTROL}::test_the_tip_is_verified_again_before_anybody_is_blamed", "I5"),
         ("a killed command is the change's fault", "and code not in KILLED and", "and", BLAME, "I5"),
     ),
     *rows(
@@ -28,8 +31,8 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/landing/queue.py",
-        ("a branch is verified instead of the merged tree", "            return self._verify(repo, _candidate(merge, fingerprint), landing, now)\n        return self._blame",
-         '            return self._verify(repo, replace(_candidate(merge, fingerprint), sha=merge["head_sha"]), landing, now)\n        return self._blame',
+        ("a branch is verified instead of the merged tree", "            return self._verify(repo, _candidate(merge, basis), landing, now)\n        return self._blame",
+         '            return self._verify(repo, replace(_candidate(merge, basis), sha=merge["head_sha"]), landing, now)\n        return self._blame',
          TOGETHER, "G26"),
         ("what is red lands", "        if green is not None:\n            return self._land", "        if green is not None or own is not None:\n            return self._land",
          TOGETHER, "G26"),
@@ -63,6 +66,8 @@ MUTATIONS = (
     ),
     *rows(
         "daemon/corral/landing/verify/verification_receipts.py",
+        ("another version of a program is the same verification", "said = [[one.name, one.path, one.version, one.mark] for one in found]", "said: list[str] = []",
+         f"{CONTROL}::test_what_broke_since_the_tip_was_verified_blames_nobody", "I1 I5"),
         ("what was not verified is called green", "fingerprint=fingerprint, status=ReceiptStatus.UNVERIFIED, reason=reason",
          "fingerprint=fingerprint, status=ReceiptStatus.PASSED, reason=reason", f"{LANDS}::test_without_a_command_it_lands_and_says_unverified", "G29"),
     ),

@@ -97,7 +97,7 @@ MUTATIONS = (
     ),
     *rows(
         f"{BROWSER}/pages/tasks.py",
-        ("a page holds a whole log", "start = max(0, size - TAIL)", "start = 0", STREAM, "X17"),
+        ("a page holds a whole log", "start = max(begin, size - TAIL)", "start = 0", STREAM, "X17"),
         ("open tasks stand in another order than they start in", 'ORDERS = {"open": TaskSort.PRIORITY}', "ORDERS: dict[str, TaskSort] = {}",
          "integration/test_web_pages.py::test_what_is_open_stands_in_the_order_in_which_it_starts_over_all_pages", "FR-MONITOR-002"),
     ),

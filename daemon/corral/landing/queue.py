@@ -39,7 +39,7 @@ from corral.landing.rewinds import Rewinds
 from corral.landing.settled_elsewhere import LOOK_AGAIN, ReturnedRequests
 from corral.landing.verify import blame, evidence, verification_receipts
 from corral.landing.verify.slot import VerificationSlot
-from corral.landing.verify.verification_run import RunContext, RunSpec
+from corral.landing.verify.verification_run import Basis, RunContext, RunSpec
 from corral.models.crash import crash_point
 from corral.models.instants import parse
 from corral.models.merges import TARGET_RED
@@ -96,6 +96,7 @@ class Queue:
         nudge: Callable[[], None],
         watch_exit: Callable[[int], None],
     ) -> None:
+        self._room = room
         self._db = room.db
         self._open = repo
         self._settings = settings
@@ -187,8 +188,10 @@ class Queue:
             merge_id, head = row["merge_id"], row["head_sha"]
             reopened = self._db.write(lambda conn, i=merge_id, h=head: merges.reopen(conn, i, h, now))  # type: ignore[misc]
             if reopened is not None:
-                landing = self._verify_settings(refs.branch_ref(row["target"]))
-                self._already_there(repo, reopened, self._fingerprint(landing), now)
+                target = refs.branch_ref(row["target"])
+                tip = refs.read(repo, target) or head
+                basis = self._basis(self._verify_settings(target), tip, now)
+                self._already_there(repo, reopened, basis.fingerprint, now)
                 self._nudge()
         return [now + LOOK_AGAIN] if others else []
 
@@ -233,8 +236,8 @@ class Queue:
             blocked_by = blocked_by or self._db.read(lambda conn, m=merge: merges.get(conn, m["merge_id"]))  # type: ignore[misc]
         return _Next.BLOCKED if blocked_by is not None or passed else None
 
-    def _fingerprint(self, landing: Landing) -> str:
-        return verification_receipts.fingerprint(landing, self._settings().worktrees)
+    def _basis(self, landing: Landing, tip_sha: str, now: datetime) -> Basis:
+        return verification_receipts.basis(self._room, landing, self._settings().worktrees, tip_sha, now)
 
     def _may_repair(self, merge: MergeRow, blocked_by: MergeRow) -> bool:
         receipt = self._db.read(lambda conn: receipts.get(conn, blocked_by["receipt_id"]))
@@ -258,7 +261,8 @@ class Queue:
             self._hold(merge, undecided, now)
             return _Next.PASSED
         landing = self._verify_settings(refs.branch_ref(merge["target"]))
-        fingerprint = self._fingerprint(landing)
+        basis = self._basis(landing, tip, now)
+        fingerprint = basis.fingerprint
         waits = approval.missing(repo, landing, merge, tip)
         if not waits and (merge["candidate_sha"] is None or merge["tip_sha"] != tip):
             built = self._build(repo, merge, tip, fingerprint, now)
@@ -283,8 +287,8 @@ class Queue:
         if green is not None and verification_receipts.proves(green, merge):
             return self._land(repo, merge, green, now)
         if own is None or own["status"] not in verification_receipts.NOT_GREEN or own["fingerprint"] != fingerprint:
-            return self._verify(repo, _candidate(merge, fingerprint), landing, now)
-        return self._blame(repo, merge, own, landing, now)
+            return self._verify(repo, _candidate(merge, basis), landing, now)
+        return self._blame(repo, merge, own, basis, landing, now)
 
     def _build(self, repo: Git, merge: MergeRow, tip: str, fingerprint: str, now: datetime) -> MergeRow | _Next:
         """Make the commit that would land, and have it referenced before it is mentioned."""
@@ -328,18 +332,22 @@ class Queue:
         self._db.write(store)
         return _Next.AGAIN
 
-    def _blame(self, repo: Git, merge: MergeRow, own: ReceiptRow, landing: Landing, now: datetime) -> _Next:
+    def _blame(
+        self, repo: Git, merge: MergeRow, own: ReceiptRow, basis: Basis, landing: Landing, now: datetime
+    ) -> _Next:
         """The merged tree is not green. Whether the request is to blame is for the tip without it to say."""
         tip = required(merge["tip_sha"])
         tree = repo.must("rev-parse", "--verify", f"{tip}^{{tree}}")
-        step, seen = self._db.read(lambda conn: evidence.of_candidate(conn, own, tree))
-        candidate = _candidate(merge, own["fingerprint"])
-        if step is blame.Step.RETURN:
-            reason = f"{own['reason']}\nThe target without it is green. Log: {own['log']}"
-            return self._end(merge, MergeState.FAILED, now, reason=reason)
+        max_age_s = landing.control_max_age_s
+        step, seen = self._db.read(lambda conn: evidence.of_candidate(conn, own, tree, max_age_s, now))
+        candidate = _candidate(merge, basis)
+        if step is blame.Step.RETURN and seen is not None:
+            return self._end(merge, MergeState.FAILED, now, reason=evidence.against(own, seen, merge["target"], tip))
         if step is blame.Step.TARGET_RED and seen is not None:
-            where = f"{merge['target']} at {tip[:12]}"
-            return self._hold(merge, f"{TARGET_RED}: {where}, without this change. {seen['reason']}", now)
+            said = (
+                f"{merge['target']} at {tip[:12]}, without this change. {seen['reason']}\nBy the {evidence.told(seen)}"
+            )
+            return self._hold(merge, f"{TARGET_RED}: {said}", now)
         if step is blame.Step.RUN_AGAIN and seen is not None:
             return self._verify(repo, replace(candidate, control=seen["receipt_id"]), landing, now)
         return self._verify(repo, replace(candidate, sha=tip, tree=tree), landing, now)
@@ -385,8 +393,6 @@ class Queue:
         self._db.write(requeue)
 
 
-def _candidate(merge: MergeRow, fingerprint: str) -> RunSpec:
+def _candidate(merge: MergeRow, basis: Basis) -> RunSpec:
     sha = required(merge["candidate_sha"])
-    return RunSpec(
-        merge["merge_id"], sha, sha, required(merge["candidate_tree"]), fingerprint, required(merge["tip_sha"])
-    )
+    return RunSpec(merge["merge_id"], sha, sha, required(merge["candidate_tree"]), basis, required(merge["tip_sha"]))

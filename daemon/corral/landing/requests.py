@@ -1,9 +1,8 @@
-"""Requests to the merge queue: submit a branch, retry it, cancel it, read the log of its verification."""
+"""Requests to the merge queue: submit a branch, retry it, cancel it, show it."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 
 from sqlalchemy import Connection
 
@@ -219,29 +218,6 @@ def detail(db: Store, merge_id: str) -> Payload:
         return wire_detail(pauses.explained(conn, [merge])[0], receipts.get(conn, merge["receipt_id"]), number)
 
     return db.read(read)
-
-
-def log_file(db: Store, logs_dir: Path, merge_id: str) -> Path | None:
-    """The output of a request's last verification, with whatever secrets it printed; None if nothing ran for it.
-
-    A request that landed on the receipt of an earlier run of the same tree shows that run.
-
-    Raises:
-        NotFound: No such merge request.
-    """
-
-    def read(conn: Connection) -> tuple[str, str | None]:
-        merge = merges.get(conn, merge_id)
-        receipt = receipts.get(conn, merge["receipt_id"])
-        return str(merge["merge_id"]), receipt["log"] if receipt else None
-
-    full_id, named = db.read(read)
-    own = sorted((logs_dir / "merges" / full_id).glob("*.log"), key=lambda path: (len(path.name), path.name))
-    if own:
-        return own[-1]
-    # logs_dir is <root>/.corral/logs, and a receipt names its log relative to that root.
-    path = logs_dir.parent.parent / named if named else None
-    return path if path is not None and path.is_file() else None
 
 
 def _one_line(text: str) -> str:

@@ -28,10 +28,11 @@ class Prepared:
     inputs: dict[str, Any] = field(default_factory=dict)
 
 
-def takes_from_checkout(inputs: Mapping[str, Any] | None) -> bool:
-    """Whether a verification took something from the person's checkout, which may be different at another time."""
+def taken_from_checkout(inputs: Mapping[str, Any] | None) -> set[tuple[str, str]]:
+    """What a verification took from the person's checkout, each with its digest: it may be different at another time."""
     given = inputs or {}
-    return bool(given.get("included")) or any(one["from"] == COPIED for one in given.get("dependencies", ()))
+    included = {(one["path"], one["sha256"]) for one in given.get("included", ())}
+    return included | {(one["path"], one["digest"]) for one in given.get("dependencies", ()) if one["from"] == COPIED}
 
 
 def note(inputs: Mapping[str, Any] | None) -> str | None:

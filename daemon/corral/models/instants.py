@@ -47,3 +47,11 @@ def span_s(text: str) -> float:
 def after(moment: datetime, seconds: float) -> str:
     """The instant ``seconds`` after ``moment``, as text."""
     return iso(moment + timedelta(seconds=seconds))
+
+
+def in_words(seconds: float) -> str:
+    """A duration as people say it, in its largest unit: ``12 min``."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"

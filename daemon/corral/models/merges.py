@@ -29,6 +29,8 @@ TAKEN_BACK = "Taken back from "
 LANDED_NO_MORE = {Outcome.MISSING: MISSING, Outcome.TAKEN_BACK: TAKEN_BACK}
 """The standing of a landed request that its target has no more, by the prefix of its reason."""
 
+Row = Mapping[str, Any]
+
 
 class _Shape(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -60,6 +62,39 @@ class Receipt(_Shape):
     reason: str | None = None
     inputs: dict[str, Any] | None = None
     note: str | None = None
+
+
+class MergeRun(_Shape):
+    """A verification that ran for a merge request, or whose receipt decided it.
+
+    Attributes:
+        number: Of its log among those of the request, from 1; None if it ran for another request, or has no log.
+        merge_id: The request that it ran for; None: not recorded.
+        is_own: Whether that is this request.
+        decided: Whether the request stands as it does by this run.
+        role: ``candidate`` (the change merged with its target), ``control`` (the target without it), or ``unknown``.
+        commit_sha: The commit that was verified; None: not recorded.
+        commands: The commands that ran; empty until it has ended.
+        status: ``running``, that of its receipt, or ``unknown``: it was repeated, or ended without an outcome.
+        exit_code: Of the last command that ran.
+        log: The output's file, relative to the project's root if inside it.
+        is_kept: Whether that file is there.
+    """
+
+    number: int | None
+    merge_id: str | None
+    is_own: bool
+    decided: bool
+    role: str
+    commit_sha: str | None
+    commands: list[str]
+    status: str
+    exit_code: int | None
+    reason: str | None
+    started_at: str | None
+    ended_at: str | None
+    log: str | None
+    is_kept: bool
 
 
 class MergeOfTask(_Shape):
@@ -112,9 +147,6 @@ class MergeDetail(MergeSummary):
     created_at: str
     updated_at: str
     finished_at: str | None
-
-
-Row = Mapping[str, Any]
 
 
 def of_task(merge: Row, receipt: Row | None) -> dict[str, Any]:

@@ -24,6 +24,8 @@ _PLAIN = frozenset(
         *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
     }
 )
+_OF_A_TERMINAL = frozenset({"TERM", "SHELL", "TMPDIR", "XDG_RUNTIME_DIR"})
+"""Variables that differ from one terminal, or one login, to the next, although nothing else does."""
 _CLAUDE = re.compile(r"ANTHROPIC_\w+|CLAUDE_CODE_\w+|CLAUDE_CONFIG_DIR|DISABLE_AUTOUPDATER")
 _ONE_SESSION = re.compile(
     r"CLAUDE_CODE_(?:\w+_)?(?:SESSIONS?|ENTRYPOINT|DESCRIPTOR|FD|SOCKET|SSE_PORT|TASK_LIST_ID|REMOTE|BRIDGE)(?:_\w+)?"
@@ -67,6 +69,17 @@ def _without(value: str, checkout: Path) -> str:
 
 def _is_inside(path: str, checkout: Path) -> bool:
     return path.startswith("/") and Path(os.path.realpath(path)).is_relative_to(checkout)
+
+
+def lasting_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What of a verification's environment can decide its outcome: the same from whichever terminal the daemon was started.
+
+    A folder that stands in PATH twice counts once.
+    """
+    kept = {name: value for name, value in verification_environment(environ, {}).items() if name not in _OF_A_TERMINAL}
+    if "PATH" in kept:
+        kept["PATH"] = ":".join(dict.fromkeys(kept["PATH"].split(":")))
+    return kept
 
 
 def _is_plain(name: str) -> bool:

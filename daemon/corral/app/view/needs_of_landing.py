@@ -80,7 +80,7 @@ def red_targets(_services: Services, conn: Connection) -> Iterator[Need]:
             + " ".join(required(row["reason"]).split("without this change.", 1)[-1].split("\n")[:2]).strip(),
             f"If it passes in your checkout, a fresh worktree lacks something: corral doctor --verify says what. Else fix "
             f"{target}: a request that is submitted now is tried first. Then: corral merge retry {merge}. "
-            f"Its output: corral merge log {merge}",
+            f"Its output: corral merge log {merge} --run control",
             row["updated_at"],
             {"target": target, "merge_id": row["merge_id"]},
         )

@@ -199,7 +199,28 @@ def _show_review(review: dict[str, Any]) -> None:
 def log(
     merge_id: Id,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log.")] = False,
+    run: Annotated[
+        str | None,
+        option("--run", "Another run: its number, `candidate` or `control`; the last of its kind.", "RUN"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the verification output of a merge request."""
-    print_log(f"/merges/{segment(merge_id)}/log", follow=follow, as_json=as_json)
+    """Show the output of the verification that decided a merge request."""
+    print_log(f"/merges/{segment(merge_id)}/log", follow=follow, run=run, as_json=as_json)
+
+
+@app.command()
+def runs(merge_id: Id, as_json: Json = False) -> None:
+    """List the verifications that ran for a merge request."""
+    rows = client().request("GET", f"/merges/{segment(merge_id)}/runs")
+    columns: list[Column] = [
+        ("RUN", "number", 4),
+        ("OF", "role", 10),
+        ("COMMIT", lambda row: (row["commit_sha"] or "")[:12], 12),
+        ("RESULT", "status", 10),
+        ("EXIT", "exit_code", 5),
+        ("AT", lambda row: (row["ended_at"] or row["started_at"] or "")[:19], 19),
+        ("DECIDED", lambda row: "yes" if row["decided"] else "", 7),
+        ("LOG", "log", 90),
+    ]
+    table(rows, columns, empty="No verification ran for it yet.", as_json=as_json, without_terminal=WIDTH)

@@ -22,6 +22,7 @@ from corral.cli.work.submission import Agent, Command, Input, Priority, Prompt, 
 from corral.cli.work.task_view import follow_task, show_task
 from corral.client.connection import segment
 from corral.errors import InvalidInput
+from corral.models.run_heading import run_heading
 from corral.models.states import Combine, RunnerName, TaskSort, TaskStatus
 from corral.models.visible import log_text, one_line
 
@@ -332,21 +333,37 @@ def logs(
 
 
 def print_log(
-    path: str, *, follow: bool, attempt: int | None = None, readable: bool = False, as_json: bool = False
+    path: str,
+    *,
+    follow: bool,
+    attempt: int | None = None,
+    readable: bool = False,
+    run: str | None = None,
+    as_json: bool = False,
 ) -> None:
-    """Print a log of the daemon, up to its current end or as it grows; as JSON in one piece: ``{text, complete}``."""
-    speaker, offset = client(), 0
+    """Print a log of the daemon, up to its current end or as it grows; as JSON in one piece: ``{text, complete}``.
+
+    One of a verification has a heading, and as JSON a ``run``; where it is followed, the runs after it come too.
+    """
+    speaker, offset, heading = client(), 0, ""
     pieces: list[str] = []
     while True:
-        query: dict[str, Any] = {"offset": offset, "wait_s": 20 if follow else 0, "attempt": attempt}
+        query: dict[str, Any] = {"offset": offset, "wait_s": 20 if follow else 0, "attempt": attempt, "run": run}
         query["readable"] = "true" if readable else None
         part = speaker.request("GET", path, query=query, timeout_s=40, is_poll=follow)
+        told = run_heading(part["run"]) if part.get("run") else ""
         if as_json:
             pieces.append(part["text"])
         else:
-            print(log_text(part["text"], colours=coloured()), end="", flush=True)
-        offset = part["next_offset"]
+            print(
+                log_text(part["text"] if told == heading else told + part["text"], colours=coloured()),
+                end="",
+                flush=True,
+            )
+        offset, heading = part["next_offset"], told
+        if part.get("run") and part["run"]["number"] is not None:
+            run = str(part["run"]["number"])
         if not part["text"] and (part["complete"] or not follow):
             break
     if as_json:
-        emit({"text": "".join(pieces), "complete": part["complete"]})
+        emit({"text": "".join(pieces), "complete": part["complete"], **({"run": part["run"]} if "run" in part else {})})

@@ -16,6 +16,7 @@ from corral.cli.interactive.text import Glyphs, Row, joined, style_of
 from corral.client.connection import Client, segment
 from corral.errors import CorralError, NotFound
 from corral.models.dependencies.tree import indented
+from corral.models.run_heading import run_heading
 
 LONGEST = 20_000
 """Characters of a text that are shown; the whole is in the JSON of the command line."""
@@ -214,8 +215,10 @@ class Details:
     def _output(self, path: str, **how: str) -> Parts:
         """The end of an output."""
         try:
-            text = self._client.request("GET", path, query={"tail": TAIL, **how})["text"]
+            part = self._client.request("GET", path, query={"tail": TAIL, **how})
+            text = part["text"]
             text = text if len(text) <= MOST_OUTPUT else text[-MOST_OUTPUT:].partition("\n")[2]
+            text = (run_heading(part["run"]) if part.get("run") else "") + text
         except CorralError as error:
             text = error.message
         lines = [(f"{self._glyphs.lines(line)}\n", style) for line, style in split(text)]

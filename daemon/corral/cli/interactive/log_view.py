@@ -17,6 +17,7 @@ from corral.cli.interactive.text import LONGEST_LINE, STYLES, Glyphs
 from corral.client.connection import Client
 from corral.config.paths import Project
 from corral.errors import CorralError
+from corral.models.run_heading import run_heading
 from corral.models.visible import log_text
 
 MOST_LINES = 5000
@@ -130,6 +131,7 @@ class Follower(threading.Thread):
     def run(self) -> None:
         """Follow it; a daemon that comes back is asked from the same place on."""
         query: dict[str, Any] = {"tail": TAIL, "wait_s": 0, **self._how}
+        heading = ""
         while not self._over.is_set():
             try:
                 part = self._client.request("GET", self._path, query=query, timeout_s=ROUND_S + 20)
@@ -139,12 +141,17 @@ class Follower(threading.Thread):
                     break
                 self._over.wait(1.0)
                 continue
+            told = run_heading(part["run"]) if part.get("run") else ""
+            if told != heading:
+                self._show([(line, "dim") for line, _ in split(told)])
             if part["text"]:
                 self._show(split(part["text"]))
+            heading = told
             if part["complete"] and not part["text"]:
                 self._show([("(end)", "dim")])
                 break
-            query = {"offset": part["next_offset"], "wait_s": ROUND_S, **self._how}
+            number = part["run"]["number"] if part.get("run") else None
+            query = {"offset": part["next_offset"], "wait_s": ROUND_S, "run": number, **self._how}
         self._client.close()
 
     def _show(self, lines: list[Line]) -> None:

@@ -70,14 +70,6 @@ def moment(instant: str) -> str:
     return instant[:19].replace("T", " ")
 
 
-def age(seconds: float) -> str:
-    """A duration as people say it, in its largest unit: ``12 min``."""
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(0.0, seconds):.0f} s"
-
-
 def fact(name: str, value: Any, width: int = 8) -> None:
     """Print a named value; further lines are indented, so that none looks like another value."""
     echo(f"  {name:<{width}} {_indented(str(value), width + 3)}")

@@ -8,8 +8,8 @@ from typing import Any
 
 from corral import __version__
 from corral.cli.terminal.context import client
-from corral.cli.terminal.output import age, echo, emit, paint, state, waiting
-from corral.models.instants import parse
+from corral.cli.terminal.output import echo, emit, paint, state, waiting
+from corral.models.instants import in_words, parse
 from corral.models.outcomes import need_name
 from corral.models.visible import one_line
 
@@ -83,7 +83,7 @@ def show(answer: dict[str, Any]) -> None:
 
 
 def _age(instant: str, answer: dict[str, Any]) -> str:
-    return age((parse(answer["composed_at"]) - parse(instant)).total_seconds())
+    return in_words((parse(answer["composed_at"]) - parse(instant)).total_seconds())
 
 
 def _running(answer: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ def _running(answer: dict[str, Any]) -> None:
         spent = f"{row['tokens']:,} tokens, ${row['cost_usd']:.2f}, " if row["tokens"] else ""
         step = f"  {one_line(row['step'])[:60]}" if row["step"] else ""
         echo(
-            f"  {row['agent'][:20]:<20} {row['number']} {one_line(row['title'])[:40]}  [{spent}{age(row['age_s'])}]{step}"
+            f"  {row['agent'][:20]:<20} {row['number']} {one_line(row['title'])[:40]}  [{spent}{in_words(row['age_s'])}]{step}"
         )
     _more(len(rows) + more - MOST_LINES, "corral swarm status")
 

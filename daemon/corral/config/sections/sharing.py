@@ -44,6 +44,11 @@ class Landing(Section):
         default="return", description="Handling of a conflict: the branch goes back to its author."
     )
     reruns: int = Field(default=1, ge=0, le=10, description="Number of reruns before a red verification counts as red.")
+    control_max_age_s: Pause = Field(
+        default=3600,
+        description="Age, at a change's red run, up to which a green run of its target is evidence against it; older: the "
+        "target is verified again.",
+    )
 
 
 class Locks(Section):

@@ -1,7 +1,7 @@
 """Whose fault it is that a change was not found green: decided from evidence, as pure functions.
 
 Three kinds of failures are told apart (reliability.md 4.2, I5):
-    * *red*: the commands ran and failed. The change is at fault if its target is green without it.
+    * *red*: the commands ran and failed. The change is at fault if its target was seen green without it, shortly before or since.
     * *suspect*: there was no verdict, and the change could be why (it ran out of time, wrote too much, changed tracked files,
       cannot be set up, met a full disk that it may have filled). The change is at fault if its target then gets a green
       verdict, and the change fails again.
@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum, auto
 
 from corral.errors import CorralError, GitFailed
+from corral.models.instants import after, iso, parse
 from corral.models.states import ReceiptStatus
 from corral.observe.redaction import redact
 
@@ -49,12 +51,25 @@ class Step(Enum):
     """The target is red without the change: the request waits for it."""
 
 
+def is_control(green: Run, first: Run, max_age_s: float, now: datetime) -> bool:
+    """Whether a green run of the target, with the same fingerprint, is evidence about a candidate's run.
+
+    It is if it was made after that run, or so shortly before it that nothing else has changed meanwhile. An instant that is
+    still to come was stamped before the clock was set back: how old such a run is cannot be told.
+
+    Args:
+        max_age_s: Seconds from the end of the green run to that of the candidate's (``landing.control_max_age_s``).
+    """
+    is_young = after(parse(first.at), -max_age_s) < green.at <= iso(now)
+    return green.at >= first.at or is_young
+
+
 def weigh(first: Run, target_green: Run | None, target_red: Run | None, second: Run | None = None) -> Step:
     """Decide what to do about a request whose candidate was red, or ended without a verdict that the change may have caused.
 
     Args:
         first: The candidate's run, ``failed`` or ``error``.
-        target_green: The latest green run of the target without the change.
+        target_green: The latest green run of the target without the change that :func:`is_control`.
         target_red: Its latest red run.
         second: A later run of the same candidate that ended with ``error`` again.
     """

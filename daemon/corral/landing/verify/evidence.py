@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from sqlalchemy import Connection
 
-from corral.landing.verify.blame import Run, Step, weigh
+from corral.landing.verify.blame import Run, Step, is_control, weigh
+from corral.models.inputs import taken_from_checkout
+from corral.models.instants import in_words, parse
 from corral.models.states import ReceiptStatus
 from corral.store.merges import receipts
 from corral.store.rows.merges import MergeRow, ReceiptRow
 
 
-def of_candidate(conn: Connection, first: ReceiptRow, target_tree: str) -> tuple[Step, ReceiptRow | None]:
+def of_candidate(
+    conn: Connection, first: ReceiptRow, target_tree: str, max_age_s: float, now: datetime
+) -> tuple[Step, ReceiptRow | None]:
     """The conclusion from a candidate's receipt that is not green, and the target's receipt that says so.
 
     Args:
-        first: The receipt, ``failed`` or ``error``.
+        first: The receipt, ``failed`` or ``error``, under the fingerprint of this moment.
         target_tree: The tree of the target without the change.
+        max_age_s: See :func:`corral.landing.verify.blame.is_control`.
     """
     green = receipts.latest(conn, target_tree, first["fingerprint"], ReceiptStatus.PASSED)
+    if green is not None and not (is_control(_run(green), _run(first), max_age_s, now) and _had_the_same(green, first)):
+        green = None
     red = receipts.latest(conn, target_tree, first["fingerprint"], ReceiptStatus.FAILED)
     step = weigh(_run(first), _maybe(green), _maybe(red))
     return step, green if step in (Step.RETURN, Step.RUN_AGAIN) else red
+
+
+def against(first: ReceiptRow, control: ReceiptRow, target: str, tip_sha: str) -> str:
+    """Why a request comes back whose candidate was red: how it failed, and which run of the target passed without it."""
+    tip = tip_sha[:12]
+    as_commit = f" (as {control['commit_sha'][:12]})" if control["commit_sha"] not in (None, tip_sha) else ""
+    seconds = (parse(first["created_at"]) - parse(control["created_at"])).total_seconds()
+    when = f"{in_words(abs(seconds))} {'before' if seconds >= 0 else 'after'} the failure"
+    return (
+        f"{first['reason']}\nLog: {first['log']}\n"
+        f"{target} at {tip}{as_commit} without it passed, {when}: {told(control)}"
+    )
+
+
+def told(control: ReceiptRow) -> str:
+    """When a run of the target without a change was, and where its output is."""
+    at = control["created_at"]
+    return f"control run of {at}, receipt {control['receipt_id'][:8]}, log: {control['log']}"
 
 
 def of_second_run(conn: Connection, merge: MergeRow, control_id: str | None, second: ReceiptRow) -> str | None:
@@ -35,8 +62,14 @@ def of_second_run(conn: Connection, merge: MergeRow, control_id: str | None, sec
         return None
     if weigh(_run(first), _run(control), None, _run(second)) is not Step.RETURN:
         return None
-    passed = f"{merge['target']} without it passed in {control['duration_s']:.1f} s"
-    return f"{second['reason']}\nThat happened twice, while {passed}. Log: {second['log']}"
+    passed = f"{merge['target']} without it passed in {control['duration_s']:.1f} s between the two ({told(control)})"
+    return f"{second['reason']}\nThat happened twice, while {passed}. Log of the second time: {second['log']}"
+
+
+def _had_the_same(control: ReceiptRow, first: ReceiptRow) -> bool:
+    """Whether a control took from the person's checkout what the candidate did, or is younger: then it is as equal as can be."""
+    taken = taken_from_checkout(control["inputs"]), taken_from_checkout(first["inputs"])
+    return taken[0] == taken[1] or control["created_at"] > first["created_at"]
 
 
 def _run(receipt: ReceiptRow) -> Run:

@@ -14,13 +14,13 @@ from corral.config.sections.sharing import Landing
 from corral.errors import CorralError, DatabaseUnavailable
 from corral.git.process.command import Git
 from corral.landing import land, pauses
-from corral.landing.verify import blame, evidence, verification_receipts
+from corral.landing.verify import blame, evidence, run_logs, verification_receipts
 from corral.landing.verify.verification import Verdict, end_marked, marks
 from corral.landing.verify.verification_run import RunContext, RunSpec, VerificationRun
 from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.models.crash import crash_point
 from corral.models.events import EventKind
-from corral.models.states import MergeState, ReceiptStatus
+from corral.models.states import MergeState, ReceiptRole, ReceiptStatus
 from corral.store import events
 from corral.store.merges import merges
 from corral.store.rows.merges import MergeRow
@@ -42,6 +42,7 @@ class VerificationSlot:
 
     def end_left(self, repo: Git) -> None:
         """End what a verification of a dead daemon left running."""
+        end_marked(self._room.marks_of_programs())
         for folder in VerificationWorktree(self._db, self._room.places, repo).folders():
             end_marked(marks(folder, self._room.project_id))
 
@@ -49,7 +50,7 @@ class VerificationSlot:
         """Seal the logs of verifications that a dead daemon did not see the end of, while their requests say so."""
         logs = self._room.project.logs_dir
         for row in self._db.read(lambda conn: merges.listing(conn, [MergeState.VERIFYING])):
-            for log in (logs / "merges" / row["merge_id"]).glob("*.log"):
+            for log in run_logs.files(self._room.project, row["merge_id"]).values():
                 self._room.put_off_sealing(log)
         for log in logs.glob("verification-*.log"):
             self._room.put_off_sealing(log)
@@ -133,7 +134,7 @@ class VerificationSlot:
             flaky = EventKind.MERGE_FLAKY({"reason": verdict.reason})
             events.record(conn, now, flaky, task_id=merge["task_id"], merge_id=merge["merge_id"])
         subject, why = trial.subject, str(verdict.reason)
-        of_target = subject.sha != subject.candidate_sha
+        of_target = subject.role is ReceiptRole.CONTROL
         if verdict.status is not ReceiptStatus.ERROR:
             pauses.record_verdict(conn, merge["target"], now)
         elif not verdict.suspect:

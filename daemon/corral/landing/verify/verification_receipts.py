@@ -11,11 +11,13 @@ from sqlalchemy import Connection
 
 from corral.config.sections.sharing import Landing
 from corral.config.sections.work import Worktrees
+from corral.landing.verify import programs
 from corral.landing.verify.verification import Verdict
-from corral.landing.verify.verification_run import VerificationRun
-from corral.models.inputs import takes_from_checkout
+from corral.landing.verify.verification_run import Basis, RunContext, VerificationRun
+from corral.models.inputs import taken_from_checkout
 from corral.models.states import ReceiptStatus
 from corral.observe.redaction import redact
+from corral.runners.environment import lasting_environment
 from corral.store.merges import receipts
 from corral.store.rows.merges import MergeRow, ReceiptRow
 
@@ -23,10 +25,30 @@ NOT_GREEN = (ReceiptStatus.FAILED.value, ReceiptStatus.ERROR.value)
 """Of a request's own receipt: its candidate ran and was not found green, so the target without it is looked at."""
 
 
-def fingerprint(landing: Landing, worktrees: Worktrees) -> str:
-    """Names what a receipt is about, beside the tree: the commands, and how their worktree is made usable."""
-    text = json.dumps([landing.verify, worktrees.setup, worktrees.recipes])
-    return hashlib.sha256(text.encode()).hexdigest()
+def basis(room: RunContext, landing: Landing, worktrees: Worktrees, tip_sha: str, now: datetime) -> Basis:
+    """What a verification of this moment stands on, beside the tree: another basis is another fingerprint.
+
+    That is the commands, how their worktree is made usable, the environment, and the programs that all these name. Programs
+    that come with the worktree are not among them: they are part of the tree, or of the dependencies.
+
+    Args:
+        tip_sha: The target's tip; its files say which recipes apply.
+    """
+    recipes = room.recipes(tip_sha)
+    setups = [str(recipe["setup"]) for recipe in recipes if recipe.get("setup")]
+    names = programs.named([*landing.verify, *worktrees.setup, *setups])
+    found = room.programs.look_up(names, room.asking_environment(), now)
+    said = [[one.name, one.path, one.version, one.mark] for one in found]
+    parts = [
+        landing.verify,
+        worktrees.setup,
+        worktrees.recipes,
+        recipes,
+        lasting_environment(room.environment({})),
+        said,
+    ]
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return Basis(hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest(), tuple(names))
 
 
 def proves(green: ReceiptRow, merge: MergeRow) -> bool:
@@ -34,7 +56,7 @@ def proves(green: ReceiptRow, merge: MergeRow) -> bool:
 
     One that took something from the person's checkout, which may be different by now, counts for its own request alone.
     """
-    return green["receipt_id"] == merge["receipt_id"] or not takes_from_checkout(green["inputs"])
+    return green["receipt_id"] == merge["receipt_id"] or not taken_from_checkout(green["inputs"])
 
 
 def of_verdict(conn: Connection, trial: VerificationRun, verdict: Verdict, root: Path, now: datetime) -> ReceiptRow:
@@ -45,7 +67,7 @@ def of_verdict(conn: Connection, trial: VerificationRun, verdict: Verdict, root:
     return receipts.add(
         conn,
         tree=trial.subject.tree,
-        fingerprint=trial.subject.fingerprint,
+        fingerprint=trial.subject.basis.fingerprint,
         status=verdict.status,
         now=now,
         commands=[redact(command) for command in trial.commands],
@@ -54,7 +76,10 @@ def of_verdict(conn: Connection, trial: VerificationRun, verdict: Verdict, root:
         duration_s=verdict.duration_s,
         log=str(log) if log is not None else None,
         reason=verdict.reason,
-        inputs={**trial.inputs},
+        merge_id=trial.subject.merge_id,
+        commit_sha=trial.subject.sha,
+        role=trial.subject.role,
+        inputs=trial.inputs,
     )
 
 

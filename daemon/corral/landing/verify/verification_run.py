@@ -9,24 +9,24 @@ import contextlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from corral.config.links import make_own_folder
 from corral.config.paths import Project
 from corral.config.sections.sharing import Landing
 from corral.config.worktree_root import WorktreeRoot
 from corral.errors import CorralError, PathReplaced, RunnerUnavailable
 from corral.git.process.command import Git
-from corral.landing.verify import blame
+from corral.landing.verify import blame, run_logs
+from corral.landing.verify.programs import Programs
 from corral.landing.verify.verification import POLL_S, Verdict, Verification, end_marked, marks
 from corral.landing.verify.verification_worktree import LaidOut, VerificationWorktree
 from corral.models.inputs import Prepared
-from corral.models.states import ReceiptStatus
+from corral.models.states import ReceiptRole, ReceiptStatus
 from corral.observe.redaction import redact
 from corral.observe.sealing import put_off
 from corral.runners.environment import verification_environment
@@ -34,6 +34,14 @@ from corral.store.protocol import Store
 
 FULL_BYTES = 64 * 1024
 """Less free space than this is none."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What a run stands on beside its tree: the ``fingerprint`` of it all, and the names of its ``programs``."""
+
+    fingerprint: str
+    programs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,9 +57,14 @@ class RunSpec:
     candidate_sha: str
     sha: str
     tree: str
-    fingerprint: str
+    basis: Basis
     tip_sha: str
     control: str | None = None
+
+    @property
+    def role(self) -> ReceiptRole:
+        """What the commit is to the request."""
+        return ReceiptRole.CANDIDATE if self.sha == self.candidate_sha else ReceiptRole.CONTROL
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,8 @@ class RunContext:
         spawn: Runs a function that may take minutes (checkout, setup) where no step waits for it; by default at once.
         ready: Told from there that it is done.
         unsealed: Told that a log waits for :mod:`corral.observe.sealing`.
+        recipes: The content of the recipes that apply to a commit, each with its ``setup`` command or None.
+        programs: What is known of the programs that the commands name.
     """
 
     db: Store
@@ -79,6 +94,8 @@ class RunContext:
     spawn: Callable[[Callable[[], None]], None] = lambda function: function()
     ready: Callable[[], None] = lambda: None
     unsealed: Callable[[], None] = lambda: None
+    recipes: Callable[[str], Sequence[Mapping[str, Any]]] = lambda _commit: ()
+    programs: Programs = field(default_factory=Programs)
 
     def environment(self, additions: Mapping[str, str]) -> dict[str, str]:
         """The whole environment of a verification's commands: nothing of the daemon's that names the person's checkout."""
@@ -89,13 +106,25 @@ class RunContext:
         put_off(self.project.logs_dir, log)
         self.unsealed()
 
+    def marks_of_programs(self) -> dict[str, str]:
+        """The mark of the processes of programs that are asked for their version: they are of no worktree."""
+        return marks(Path("programs"), self.project_id)
+
+    def asking_environment(self) -> dict[str, str]:
+        """The environment in which a program is asked for its version."""
+        return {**self.environment({}), **self.marks_of_programs()}
+
 
 _Preparation = Future["tuple[LaidOut, Prepared, tuple[str, bool] | None] | None"]
 """The worktree that is being laid out and made usable, which may take minutes; with what the setup changed in it."""
 
 
 class VerificationRun:
-    """Made started; :meth:`step` gives the verdict in the end."""
+    """Made started; :meth:`step` gives the verdict in the end.
+
+    Attributes:
+        inputs: What it takes beside the commit, for its receipt.
+    """
 
     def __init__(self, repo: Git, room: RunContext, subject: RunSpec, landing: Landing, now: datetime) -> None:
         self.subject = subject
@@ -196,8 +225,7 @@ class VerificationRun:
             if made is None:
                 raise RunnerUnavailable("Its preparation ended without a result: `corral daemon logs` says why.")
             laid, prepared, changed = made
-            self.inputs = prepared.inputs
-            log = self._next_log()
+            log = run_logs.begin(self._room.project, self.subject.merge_id, self.subject.role, self.subject.sha, now)
         except (CorralError, OSError) as error:
             reason = f"The verification worktree could not be made usable: {blame.describe(error)}"
             suspect = blame.is_failed_setup(error)
@@ -207,11 +235,13 @@ class VerificationRun:
             reason = f"There is no verdict: its setup, before any command ran, {changed[0]}."
             self._failure = Verdict(ReceiptStatus.ERROR, None, None, 0.0, None, redact(reason), changed[1])
             return
+        env = self._room.environment({**prepared.env, "CORRAL_MERGE_ID": self.subject.merge_id})
+        self.inputs = {**prepared.inputs, "programs": self._programs(env.get("PATH", os.defpath), now)}
         self._run = Verification(
             laid,
             self.commands,
             project_id=self._room.project_id,
-            env=self._room.environment({**prepared.env, "CORRAL_MERGE_ID": self.subject.merge_id}),
+            env=env,
             log=log,
             put_off_sealing=self._room.put_off_sealing,
             timeout_s=self._landing.timeout_s,
@@ -235,6 +265,12 @@ class VerificationRun:
         except PathReplaced:  # by the setup, or while it ran: what_changed says so
             return laid, Prepared()
 
+    def _programs(self, path: str, now: datetime) -> list[dict[str, str | None]]:
+        """The programs that the run's PATH finds. The others of their names were asked for the fingerprint already."""
+        env = {**self._room.asking_environment(), "PATH": path}
+        found = self._room.programs.look_up(self.subject.basis.programs, env, now, within=self._bench.path)
+        return [{"name": one.name, "path": one.path, "version": one.version} for one in found if one.path]
+
     def _full_folder(self) -> Path | None:
         """A folder that a verification writes to and that has no space left: a failure there says nothing of the change."""
         for folder in (self._bench.path, self._room.project.logs_dir, Path(tempfile.gettempdir())):
@@ -243,8 +279,3 @@ class VerificationRun:
                 if found.f_bavail * found.f_frsize < FULL_BYTES or (found.f_files and not found.f_favail):
                     return folder
         return None
-
-    def _next_log(self) -> Path:
-        project = self._room.project
-        folder = make_own_folder(project.logs_dir / "merges" / self.subject.merge_id, project.root)
-        return folder / f"{sum(1 for _ in folder.glob('*.log')) + 1}.log"

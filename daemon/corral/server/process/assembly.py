@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from corral import __version__
@@ -30,7 +30,8 @@ from corral.config.sections.work import MOST_AT_ONCE
 from corral.config.teams import teams_file
 from corral.config.templates.project import journal
 from corral.git.process import scratch
-from corral.git.process.command import open_repository
+from corral.git.process.command import Git, open_repository
+from corral.git.refs import oid
 from corral.landing.queue import Queue
 from corral.landing.verify import dry_run, verification_worktree
 from corral.landing.verify.verification_run import RunContext
@@ -71,6 +72,7 @@ from corral.store.sessions import sessions as session_rows
 from corral.work.roadmap.supervision import RoadmapSupervision
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees.allocation import WorktreeContext
+from corral.work.worktrees.recipes import DEEPEST, of_files
 from corral.work.worktrees.trial import preparation
 from corral.work.worktrees.worktrees import Worktrees
 
@@ -177,6 +179,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         spawn=lambda function: _spawn(setups, function),
         ready=lambda: nudge("landing"),
         unsealed=lambda: nudge("log_sealing"),
+        recipes=partial(_recipes_of, grounds, lru_cache(2)(partial(_files_of, git))),
     )
     queue = Queue(
         room,
@@ -327,6 +330,18 @@ def _made_usable(grounds: WorktreeContext, own: verification_worktree.Verificati
     port_base = ports if chosen.ports_each and ports >= FIRST_FREE_PORT else None
     place = preparation.Place(path, own.name, port_base, {VERIFICATION_MARK: str(path)}, own.prove)
     return preparation.prepare(grounds, place, tip_sha)
+
+
+def _recipes_of(grounds: WorktreeContext, files_of: Callable[[str], list[str]], commit: str) -> list[dict[str, object]]:
+    """The content of the recipes that apply to a commit."""
+    chosen = of_files(grounds.recipes, grounds.settings().worktrees.recipes, files_of(commit))
+    return [recipe.model_dump(mode="json") for recipe in chosen]
+
+
+def _files_of(git: Git, commit: str) -> list[str]:
+    """The files of a commit in which a recipe may find its project."""
+    listed = git.check("ls-tree", "-r", "-z", "--name-only", oid(commit)).names
+    return [path for path in listed if path.count("/") < DEEPEST]
 
 
 class _Runners(Mapping[str, Runner]):

@@ -17,8 +17,10 @@ from corral.config.paths import Project
 from corral.errors import CorralError, FolderLinked
 from corral.git import history, refs
 from corral.git.process.command import Git
+from corral.landing import runs
 from corral.models.crash import crash_point
 from corral.models.events import MERGE_ENDS, EventKind
+from corral.models.run_heading import run_heading
 from corral.models.states import TaskStatus
 from corral.observe.logs import logger
 from corral.observe.redaction import redact
@@ -193,24 +195,33 @@ class Evidence:
         return found
 
     def _verification_log(self, record: Record) -> bytes | None:
-        if record.receipt is None or record.receipt["log"] is None:
+        merge = record.merge
+        if merge is None or record.receipt is None:
             return None
-        return end_of_log(self._project.root / record.receipt["log"])
+        listed = self._db.read(lambda conn: runs.listing(conn, self._project, merge))
+        run = next((one for one in listed if one.decided), None)
+        log_file = runs.log_of(self._project, run) if run is not None else None
+        found = end_of_log(log_file, runs.begins_at(log_file)) if log_file is not None else None
+        return run_heading(run.model_dump()).encode() + found if run is not None and found is not None else None
 
 
-def end_of_log(log: Path) -> bytes | None:
-    """The end of a log, without its secrets, which may not be overwritten yet; None where there is none any more."""
+def end_of_log(log: Path, first: int = 0) -> bytes | None:
+    """The end of a log, without its secrets, which may not be overwritten yet; None where there is none any more.
+
+    Args:
+        first: The offset of its first byte that counts.
+    """
     try:
         handle = os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     with os.fdopen(handle, "rb") as file:
         size = os.fstat(handle).st_size
-        begin = max(0, size - MOST_OF_A_LOG)
-        file.seek(max(0, begin - LONGEST_SECRET))
+        begin = max(first, size - MOST_OF_A_LOG)
+        file.seek(max(first, begin - LONGEST_SECRET))
         found = _without_secrets(file.read(MOST_OF_A_LOG + LONGEST_SECRET))
         cut = f"(Cut: the last {MOST_OF_A_LOG} of {size} bytes.)\n".encode()
-        return cut + found[-MOST_OF_A_LOG:] if begin else found
+        return cut + found[-MOST_OF_A_LOG:] if begin > first else found
 
 
 def _without_secrets(content: bytes) -> bytes:

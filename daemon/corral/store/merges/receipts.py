@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, insert, select
 from corral.models.identifiers import new_id
 from corral.models.instants import after, iso, parse
 from corral.models.states import ReceiptRole, ReceiptStatus
-from corral.store.engine.fetch import fetch_first
+from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.rows.merges import ReceiptRow
 from corral.store.schema import receipts
 
@@ -72,6 +72,12 @@ def get(conn: Connection, receipt_id: str | None) -> ReceiptRow | None:
     if receipt_id is None:
         return None
     return fetch_first(conn, select(receipts).where(receipts.c.receipt_id == receipt_id), ReceiptRow)
+
+
+def of_merge(conn: Connection, merge_id: str) -> list[ReceiptRow]:
+    """The receipts of what ran for a request, oldest first; the whole id."""
+    query = select(receipts).where(receipts.c.merge_id == merge_id).order_by(receipts.c.created_at)
+    return fetch_all(conn, query, ReceiptRow)
 
 
 def latest(conn: Connection, tree: str, fingerprint: str, *statuses: ReceiptStatus) -> ReceiptRow | None:

@@ -6,6 +6,8 @@ into a worktree; :mod:`corral.work.worktrees.provision` does it. The format is d
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from string import Formatter
 from typing import Annotated, Literal
@@ -17,6 +19,9 @@ from corral.errors import ConfigInvalid
 
 PLACEHOLDERS = frozenset({"worktree", "name", "port", "ports"})
 """Names that a value of ``env`` may have in braces; a folder's values may name ``{folder}`` as well: its absolute path."""
+
+DEEPEST = 3
+"""Parts of a path at most in which a recipe finds its project."""
 
 
 def _inside(text: str) -> str:
@@ -142,3 +147,19 @@ def load_recipes(bundle: Path) -> list[Recipe]:
 def matching(recipes: list[Recipe], checkout: Path) -> list[Recipe]:
     """The recipes that apply to a checkout, in their order."""
     return [recipe for recipe in recipes if any(any(checkout.glob(glob)) for glob in recipe.detect)]
+
+
+def of_files(recipes: list[Recipe], names: Sequence[str] | None, files: Iterable[str]) -> list[Recipe]:
+    """The recipes that apply to a tree, by the paths of its files: as :func:`matching` finds them where it is checked out.
+
+    Args:
+        names: Of the recipes that are allowed; None: all.
+    """
+    paths = [path.split("/") for path in files]
+    allowed = [recipe for recipe in recipes if names is None or recipe.name in names]
+    return [recipe for recipe in allowed if any(_fits(parts, recipe) for parts in paths)]
+
+
+def _fits(parts: list[str], recipe: Recipe) -> bool:
+    globs = (glob.split("/") for glob in recipe.detect)
+    return any(len(glob) == len(parts) and all(map(fnmatchcase, parts, glob)) for glob in globs)

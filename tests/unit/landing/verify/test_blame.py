@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -11,12 +12,14 @@ from corral.landing.verify.blame import (
     LONGEST_WAIT_S,
     Run,
     Step,
+    is_control,
     is_failed_setup,
     may_be_the_changes,
     set_back,
     wait_s,
     weigh,
 )
+from corral.models.instants import after, iso
 from corral.models.states import ReceiptStatus
 
 RED, ERROR, GREEN = ReceiptStatus.FAILED, ReceiptStatus.ERROR, ReceiptStatus.PASSED
@@ -51,6 +54,25 @@ def test_a_red_run_needs_a_green_target_and_a_run_without_a_verdict_needs_one_be
     assert weigh(run(ERROR, 5), run(GREEN, 6), None) is Step.RUN_AGAIN
     assert weigh(run(ERROR, 5), run(GREEN, 6), None, run(ERROR, 7)) is Step.RETURN
     assert weigh(run(ERROR, 5), None, run(RED, 6), run(ERROR, 7)) is Step.TARGET_RED
+
+
+@pytest.mark.req("I5")
+def test_a_green_run_is_a_control_if_it_came_after_the_failure_or_shortly_before_it() -> None:
+    at = datetime(2031, 3, 1, 12, tzinfo=timezone.utc)
+
+    def made(seconds: float) -> Run:
+        return Run(GREEN, after(at, seconds))
+
+    first = Run(RED, iso(at))
+    assert is_control(made(-3599), first, 3600, at) and not is_control(made(-3600), first, 3600, at)
+    assert is_control(made(1), first, 0, at), "it was run for this, whatever the limit is"
+    assert not is_control(made(-1), first, 0, at)
+    set_back = at - timedelta(days=1)
+    assert not is_control(made(-1), first, 3600, set_back), (
+        "stamped before the clock was set back: its age cannot be told"
+    )
+    assert is_control(made(1), first, 3600, set_back)
+    assert is_control(made(-10), first, 3600, at + timedelta(days=9)), "what counts is the age at the failure"
 
 
 @pytest.mark.req("I5")

@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from corral.app.runtime.services import Services
 from corral.errors import CorralError
+from corral.models.run_heading import run_heading
 from corral.models.visible import log_text, visible
 from corral.observe.logs import logger
 from corral.runners.stream import readable
@@ -84,17 +85,20 @@ class Streams:
         await parts.put(None)
 
     async def _log(self, parts: asyncio.Queue[str | None], name: str, offset: int) -> None:
-        """The rest of a log: of ``tasks/ID/ATTEMPT/RUNNER`` or ``merges/ID``."""
+        """The rest of a log: of ``tasks/ID/ATTEMPT/RUNNER``, or of ``merges/ID/RUN`` and the runs that follow."""
         noun, item, *of_attempt = name.split("/") if "/" in name else (name, "")
         is_readable = of_attempt[1:] in (["claude"], ["anthropic"])
-        attempt = _number(of_attempt[0]) if of_attempt else 0
+        number = _number(of_attempt[0]) if of_attempt else 0
         while True:
+            heading = ""
             if noun == "tasks":
-                part = await tasks.log(self._services, item, offset, LOG_WAIT_S, attempt or None)
+                part = await tasks.log(self._services, item, offset, LOG_WAIT_S, number or None)
             else:
-                part = await merges.log(self._services, item, offset, LOG_WAIT_S)
+                part = await merges.log(self._services, item, offset, LOG_WAIT_S, None, str(number) if number else None)
+                if part.run is not None and (part.run.number or 0) != number:
+                    number, heading = part.run.number or 0, run_heading(part.run.model_dump())
             offset = part.next_offset
-            text = as_shown(part.text, is_readable=is_readable)
+            text = as_shown(heading + part.text, is_readable=is_readable)
             if text:
                 await parts.put(f"event: log\ndata: {json.dumps({'text': text, 'offset': offset})}\n\n")
             if part.complete:

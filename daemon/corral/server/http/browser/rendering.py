@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 import corral
-from corral.models.instants import parse
+from corral.models.instants import in_words, parse
 from corral.models.visible import visible
 
 FOLDER = Path(corral.__file__).with_name("web")
@@ -51,12 +51,7 @@ def shown(value: Any) -> Any:
 
 def lasted(seconds: float | None) -> str:
     """A duration in its largest unit: ``12 min``."""
-    if seconds is None:
-        return ""
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(0.0, seconds):.0f} s"
+    return in_words(seconds) if seconds is not None else ""
 
 
 def since(now: datetime, instant: str) -> float:

@@ -4,33 +4,46 @@ from __future__ import annotations
 
 from typing import Any
 
+from sqlalchemy import Connection
+
 from corral.app.runtime.services import Services
-from corral.landing import requests
+from corral.landing import requests, runs
+from corral.models.merges import MergeRun
 from corral.models.payload import Payload
+from corral.models.run_heading import run_heading
 from corral.models.states import OPEN_MERGES, RETURNED_MERGES
 from corral.server.http.browser.actions import Button
 from corral.server.http.browser.live import following
 from corral.server.http.browser.pages.tasks import read_tail
 from corral.server.http.browser.visit import Visit
 from corral.store import events
+from corral.store.merges import of_tasks
 
 
-async def page(services: Services, _visit: Visit, item: str) -> dict[str, Any]:
-    """One merge request."""
+async def page(services: Services, visit: Visit, item: str) -> dict[str, Any]:
+    """One merge request; ``?run=`` shows another run of its verification than the one that decided."""
     seq = await services.store.read(events.newest)
     merge = await services.work(lambda: requests.detail(services.db, item))
-    log = await services.work(lambda: _log(services, merge["merge_id"]))
-    is_open = merge["state"] in OPEN_MERGES
-    source = {"log": f"merges/{merge['merge_id']}", "offset": log["offset"]} if is_open and log else {}
+    named = visit.query.get("run") or None
+    listed, run = await services.work(lambda: services.db.read(lambda conn: _runs(conn, services, item, named)))
+    log = await services.work(lambda: _log(services, run)) if run is not None else None
+    number = run.number if run is not None else None
+    source = {"log": f"merges/{merge['merge_id']}/{number or 0}", "offset": log["offset"] if log else 0}
     return {
-        "title": merge["title"], "merge": merge, "log": log, "buttons": _buttons(merge),
-        "live": following(seq, **source),
+        "title": merge["title"], "merge": merge, "log": log, "buttons": _buttons(merge), "runs": listed,
+        "run": run, "heading": run_heading(run.model_dump()) if run is not None else "",
+        "live": following(seq, **(source if merge["state"] in OPEN_MERGES and log and not named else {})),
     }  # fmt: skip
 
 
-def _log(services: Services, merge_id: str) -> Payload | None:
-    file = requests.log_file(services.db, services.project.logs_dir, merge_id)
-    return read_tail(file) if file is not None else None
+def _runs(conn: Connection, services: Services, item: str, named: str | None) -> tuple[list[MergeRun], MergeRun | None]:
+    merge = of_tasks.named(conn, item)
+    return runs.listing(conn, services.project, merge), runs.chosen(conn, services.project, merge, named)
+
+
+def _log(services: Services, run: MergeRun) -> Payload | None:
+    file = runs.log_of(services.project, run)
+    return read_tail(file, begin=runs.begins_at(file)) if file is not None else None
 
 
 def _buttons(merge: Payload) -> list[Button]:

@@ -113,20 +113,25 @@ def _tail(services: Services, task_id: str, number: int, runner: str | None) -> 
     return read_tail(file, is_readable=runner in (RunnerName.CLAUDE, RunnerName.ANTHROPIC))
 
 
-def read_tail(file: Path, *, is_readable: bool = False) -> Payload:
-    """The end of a log in whole lines: its ``text``, the ``offset`` behind it, and how many bytes before it are ``left_out``."""
+def read_tail(file: Path, *, is_readable: bool = False, begin: int = 0) -> Payload:
+    """The end of a log in whole lines: its ``text``, the ``offset`` behind it, and how many bytes before it are ``left_out``.
+
+    Args:
+        begin: The offset, of a line, before which nothing counts.
+    """
     try:
         with file.open("rb") as handle:
             size = handle.seek(0, 2)
-            start = max(0, size - TAIL)
+            start = max(begin, size - TAIL)
             handle.seek(start)
             data = handle.read(TAIL)
     except FileNotFoundError:
         return {"text": "", "offset": 0, "left_out": 0}
     end = data.rfind(b"\n") + 1  # a line that is not whole yet comes with the stream
-    begin = data.find(b"\n", 0, end) + 1 if start else 0
-    text = redact(data[begin:end].decode("utf-8", "replace"))
-    return {"text": as_shown(text, is_readable=is_readable), "offset": start + end, "left_out": start + begin}
+    first = data.find(b"\n", 0, end) + 1 if start > begin else 0
+    text = redact(data[first:end].decode("utf-8", "replace"))
+    shown = as_shown(text, is_readable=is_readable)
+    return {"text": shown, "offset": start + end, "left_out": start + first - begin}
 
 
 def _evidence(services: Services, named: Any) -> Payload | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -18,13 +21,15 @@ from corral.app.runtime.services import Services
 from corral.app.runtime.settings import CONFIG_IN_TREE
 from corral.app.view import diffs
 from corral.config import account, trust
+from corral.config.paths import Project
 from corral.errors import CorralError, NotPermitted
 from corral.git import refs
-from corral.landing import approval, pauses, requests
+from corral.landing import approval, pauses, requests, runs
 from corral.models import merges as merge_shapes
-from corral.models.states import OPEN_MERGES, MergeState
+from corral.models.merges import MergeRun
+from corral.models.states import MergeState
 from corral.observe.logs import logger
-from corral.server.http.logtail import FURTHEST, LogPart, Tail, follow
+from corral.server.http.logtail import FURTHEST, POLL_S, LogPart, Tail, offset_of_tail, read_part
 from corral.server.http.pages import answer
 from corral.server.http.routes.callers import SessionId
 from corral.server.http.routing import Routes
@@ -186,6 +191,12 @@ async def dismiss(services: Services, merge_id: str) -> dict[str, Any]:
     return answer
 
 
+class MergeLogPart(LogPart):
+    """A part of a run's log; ``run`` is the run, None while there is none. To go on, ask for its number and ``next_offset``."""
+
+    run: MergeRun | None = None
+
+
 @router.get("/{merge_id}/log")
 async def log(
     services: Services,
@@ -193,15 +204,39 @@ async def log(
     offset: Annotated[int, Field(ge=0, le=FURTHEST)] = 0,
     wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
     tail: Tail = None,
-) -> LogPart:
-    """A part of the output of a request's last verification; waits up to ``wait_s`` for more."""
-    row = await services.store.read(lambda conn: of_tasks.named(conn, merge_id))
-    file = await services.work(lambda: requests.log_file(services.db, services.project.logs_dir, row["merge_id"]))
-    if file is None:
-        return LogPart(text="", next_offset=0, complete=row["state"] not in OPEN_MERGES)
+    run: str | None = None,
+) -> MergeLogPart:
+    """A part of the output of the verification that decided a request, or of the one that runs now.
 
-    async def running() -> bool:
-        current = await services.store.read(lambda conn: merges.get(conn, row["merge_id"]))
-        return current["state"] in OPEN_MERGES
+    ``run`` names another: its number, `candidate` or `control`. With ``wait_s`` it waits for more; a run that is over is then
+    followed by the next one.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        shown = await services.work(lambda: runs.show(services.db, services.project, merge_id, run))
+        is_over = shown.run is None or shown.run.status != runs.RUNNING  # asked before reading
+        text, following = await services.work(functools.partial(_read, services.project, shown.run, offset, tail))
+        if not text and is_over and wait_s and shown.following is not None:
+            return MergeLogPart(text="", next_offset=0, complete=False, run=shown.following)
+        is_all = not text and is_over and (not shown.is_open or (run is not None and not wait_s))
+        if text or is_all or time.monotonic() >= deadline:
+            return MergeLogPart(text=text, next_offset=following, complete=is_all, run=shown.run)
+        await asyncio.sleep(POLL_S)
 
-    return await follow(services, file, offset, wait_s, running, tail=tail)
+
+def _read(project: Project, run: MergeRun | None, offset: int, tail: int | None) -> tuple[str, int]:
+    file = runs.log_of(project, run) if run is not None else None
+    if run is None or file is None:
+        return "", offset
+    begin = max(offset if tail is None else offset_of_tail(file, tail), runs.begins_at(file))
+    return read_part(file, begin, growing=run.status == runs.RUNNING)
+
+
+@router.get("/{merge_id}/runs")
+async def listed_runs(services: Services, merge_id: str) -> list[MergeRun]:
+    """The verifications that ran for a request, oldest first."""
+
+    def read(conn: Connection) -> list[MergeRun]:
+        return runs.listing(conn, services.project, of_tasks.named(conn, merge_id))
+
+    return await services.work(lambda: services.db.read(read))

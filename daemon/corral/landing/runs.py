@@ -1,0 +1,159 @@
+"""The verifications that ran for a request, and which of them decided.
+
+A run that ended has a receipt, which names its log. A red one that was repeated, one that runs now, and one that ended without
+an outcome (its daemon died, its request was cancelled) have a log alone, whose first line says what it is of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from corral.config.paths import Project
+from corral.errors import InvalidInput, NotFound
+from corral.landing.verify import run_logs
+from corral.models.merges import MergeRun
+from corral.models.states import OPEN_MERGES, MergeState, ReceiptRole
+from corral.store.merges import of_tasks, receipts
+from corral.store.protocol import Store
+from corral.store.rows.merges import MergeRow, ReceiptRow
+
+RUNNING, UNKNOWN = "running", "unknown"
+
+
+def listing(conn: Connection, project: Project, merge: MergeRow) -> list[MergeRun]:
+    """The runs of a request, oldest first; the one that decided it last if that ran for another request with the same tree."""
+    deciding = receipts.get(conn, merge["receipt_id"])
+    known = {row["receipt_id"]: row for row in receipts.of_merge(conn, merge["merge_id"])}
+    if deciding is not None:
+        known[deciding["receipt_id"]] = deciding
+    logs = run_logs.files(project, merge["merge_id"])
+    by_log = {_path(project, row): row for row in known.values() if row["log"]}
+    newest = max(logs, default=0)
+    runs = []
+    for number, log in logs.items():
+        receipt = by_log.get(log)
+        runs_now = receipt is None and number == newest and merge["state"] == MergeState.VERIFYING
+        if receipt is not None:
+            del known[receipt["receipt_id"]]
+        runs.append(_run(project, merge, number, log, receipt, RUNNING if runs_now else UNKNOWN))
+    others = sorted(known.values(), key=lambda row: row["created_at"])
+    return runs + [_run(project, merge, None, _path(project, row), row, UNKNOWN) for row in others]
+
+
+def chosen(conn: Connection, project: Project, merge: MergeRow, named: str | None = None) -> MergeRun | None:
+    """One run of a request.
+
+    Args:
+        named: A number, ``candidate`` or ``control`` (the last of that role); None: the one that runs now, else the one that
+            decided, else the last.
+
+    Returns:
+        None if nothing ran.
+
+    Raises:
+        NotFound: There is no such run.
+        InvalidInput: ``named`` is none of these.
+    """
+    runs = listing(conn, project, merge)
+    if named is None:
+        ways = (lambda one: one.status == RUNNING, lambda one: one.decided, lambda one: one.number is not None)
+        return next((one for way in ways for one in reversed(runs) if way(one)), None)
+    if named in ReceiptRole.values():
+        found = [one for one in runs if one.role == named]
+    elif named.isdecimal() and len(named) < 10:
+        found = [one for one in runs if one.number == int(named)]
+    else:
+        raise InvalidInput(f"{named[:40]!r} is no run.", remedy="Give the number of a run, or: candidate, control.")
+    if not found:
+        short = merge["merge_id"][:8]
+        what = f"no {named} run" if named in ReceiptRole.values() else f"no run {named}"
+        raise NotFound(f"Merge request {short} has {what}.", remedy=f"`corral merge runs {short}` lists its runs.")
+    return found[-1]
+
+
+def find(db: Store, project: Project, merge_id: str, named: str | None = None) -> MergeRun | None:
+    """The same for a request by its id, the beginning of it, or its task's id or number.
+
+    Raises:
+        NotFound: No such merge request, or no such run.
+        InvalidInput: ``named`` is no run.
+    """
+    return show(db, project, merge_id, named).run
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One run of a request.
+
+    Attributes:
+        run: None if nothing ran.
+        is_open: Whether the request is open, so that there may be more.
+        following: The run to follow once this one is over: the next one, or if the request has ended the one that decided it.
+    """
+
+    run: MergeRun | None
+    is_open: bool
+    following: MergeRun | None
+
+
+def show(db: Store, project: Project, merge_id: str, named: str | None = None) -> Shown:
+    """As :func:`find`, for a log that is followed."""
+
+    def read(conn: Connection) -> Shown:
+        merge = of_tasks.named(conn, merge_id)
+        run, is_open = chosen(conn, project, merge, named), merge["state"] in OPEN_MERGES
+        return Shown(run, is_open, _following(conn, project, merge, run, is_open) if run is not None else None)
+
+    return db.read(read)
+
+
+def _following(conn: Connection, project: Project, merge: MergeRow, shown: MergeRun, is_open: bool) -> MergeRun | None:
+    if shown.number is None:
+        return None
+    later = [one for one in listing(conn, project, merge) if one.number is None or one.number > shown.number]
+    return next((one for one in later if one.decided or (is_open and one.number is not None)), None)
+
+
+def log_of(project: Project, run: MergeRun) -> Path | None:
+    """The log of a run; None: it has none, or has it no more."""
+    path = project.root / run.log if run.log else None
+    return path if path is not None and path.is_file() else None
+
+
+def begins_at(log: Path) -> int:
+    """The offset of what the commands printed: behind the first line, which :func:`corral.models.merges.run_heading` repeats."""
+    found = run_logs.heading(log)
+    return found.length if found is not None else 0
+
+
+def _path(project: Project, receipt: ReceiptRow) -> Path | None:
+    # A receipt names its log relative to the root, where it lies within.
+    return project.root / receipt["log"] if receipt["log"] else None
+
+
+def _run(
+    project: Project, merge: MergeRow, number: int | None, log: Path | None, receipt: ReceiptRow | None, status: str
+) -> MergeRun:
+    found = run_logs.heading(log) if log is not None else None
+    role = (receipt["role"] if receipt else None) or (found.role if found else None)
+    ran_for = (receipt["merge_id"] if receipt else None) or (merge["merge_id"] if number is not None else None)
+    named = str(log.relative_to(project.root)) if log is not None and log.is_relative_to(project.root) else log
+    return MergeRun(
+        number=number,
+        merge_id=ran_for,
+        is_own=ran_for == merge["merge_id"],
+        decided=receipt is not None and receipt["receipt_id"] == merge["receipt_id"],
+        role=role or UNKNOWN,
+        commit_sha=(receipt["commit_sha"] if receipt else None) or (found.commit_sha if found else None),
+        commands=receipt["commands"] if receipt else [],
+        status=receipt["status"] if receipt else status,
+        exit_code=receipt["exit_code"] if receipt else None,
+        reason=receipt["reason"] if receipt else None,
+        started_at=found.started_at if found else None,
+        ended_at=receipt["created_at"] if receipt else None,
+        log=str(named) if named is not None else None,
+        is_kept=log is not None and log.is_file(),
+    )
