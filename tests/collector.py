@@ -1,7 +1,8 @@
 """An OpenTelemetry collector as a process of its own: it decodes what it gets, fails or hangs as it is told, dies and comes back.
 
 ``python -m tests.collector FOLDER PORT``: in ``FOLDER``, ``received.jsonl`` has a line per request that was decoded, and ``mode``
-says how to answer: a status, ``hang`` (no answer), ``drip`` (an answer that never ends), ``reject`` (a partial success).
+says how to answer: a status, ``hang`` (no answer), ``drip`` (an answer that never ends), ``flood`` (a redirect whose body
+has no end; ``flooded`` says how many bytes of it were taken), ``reject`` (a partial success).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 from tests.coordinated import eventually
 
+MOST_FLOODED = 200 << 20
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -127,6 +129,8 @@ def _handler(folder: Path) -> type[BaseHTTPRequestHandler]:
                 time.sleep(600)
             elif mode == "drip":
                 self._drip()
+            elif mode == "flood":
+                self._flood()
             else:
                 self._answer(200 if mode == "reject" else int(mode), mode)
 
@@ -151,6 +155,18 @@ def _handler(folder: Path) -> type[BaseHTTPRequestHandler]:
                 while True:
                     self.wfile.write(b"x")
                     time.sleep(0.05)
+
+        def _flood(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+            taken = 0
+            with suppress(OSError):
+                while taken < MOST_FLOODED:
+                    self.wfile.write(bytes(1 << 20))
+                    taken += 1 << 20
+            (folder / "flooded.new").write_text(str(taken))
+            (folder / "flooded.new").replace(folder / "flooded")
 
         def log_message(self, format: str, *args: object) -> None:
             pass

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from corral.config.sections.work import Tasks
 from corral.models.tasks import read_submissions
-from corral.store.engine import database as engine
+from corral.store.engine import log
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.work.tasks import attempts, scheduling, tasks
@@ -55,7 +55,7 @@ def say(pipe: int, kind: str, task_id: str, token: int) -> None:
 
 def live(path: Path, pipe: int) -> None:
     """The child: never comes back."""
-    engine.CHECKPOINT_EVERY = 5  # so that checkpoints are killed too
+    log.CHECKPOINT_EVERY, log.LIMIT = 5, 1 << 18  # so that checkpoints and cuts are killed too
     db = Database(path)
     for _ in range(WRITERS):
         threading.Thread(target=write_for_ever, args=(db, pipe), daemon=True).start()

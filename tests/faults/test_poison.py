@@ -87,9 +87,18 @@ def test_a_task_that_kills_its_daemon_is_found_out_and_the_one_beside_it_starts_
 
 
 STOP_BY_HTTP = """
-import json, socket, sys
+import os, socket, sys, time
 link = socket.socket(socket.AF_UNIX)
 link.connect(sys.argv[1])
+connected = os.getpid()
+if sys.argv[2:]:  # whoever connected ends before anything is asked, and a child asks
+    if os.fork():
+        os._exit(0)
+    try:
+        while not os.kill(connected, 0):
+            time.sleep(0.01)
+    except ProcessLookupError:
+        pass
 body = b'{"drain": false}'
 link.sendall(b"POST /api/v1/daemon/stop HTTP/1.1\\r\\nHost: localhost\\r\\nContent-Type: application/json\\r\\n"
              b"Connection: close\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(body) + body)
@@ -112,12 +121,13 @@ def test_a_worker_that_stops_its_own_daemon_is_refused_by_every_way_there_is(
     task = house.submit(
         "stops its daemon",
         f"{{ for words in 'daemon stop' 'daemon restart' 'uninstall --yes'; do {corral} $words --json; echo; done; "
-        f"{sys.executable} {script} {place}; env -i {sys.executable} {script} {place}; }} > {said} 2>&1; echo x > done.txt",
+        f"{sys.executable} {script} {place}; env -i {sys.executable} {script} {place}; "
+        f"{sys.executable} {script} {place} and leave | cat; }} > {said} 2>&1; echo x > done.txt",
     )
     pid = house.daemon_pid()
     house.run("wait", task, "--timeout", "60")
     assert house.daemon_pid() == pid
     answers = [json.loads(line)["error"] for line in said.read_text().splitlines() if line.strip()]
-    assert [answer["name"] for answer in answers] == ["own_daemon"] * 5, said.read_text()
+    assert [answer["name"] for answer in answers] == ["own_daemon"] * 6, said.read_text()
     assert f"Task {task[:8]} may not stop" in answers[0]["message"]
     assert house.run("daemon", "stop").returncode == 0, "anybody else's request is heard"

@@ -31,6 +31,7 @@ from corral.store import schema as tables
 from corral.store import schema_coordination as talk
 from corral.store import schema_project as project_tables
 from corral.store.engine import database as engine
+from corral.store.engine import log
 from corral.store.engine.database import Database
 from corral.store.merges import receipts as receipt_rows
 from corral.store.migrate import open_schema
@@ -229,7 +230,7 @@ def test_no_batch_keeps_the_writer_long_and_the_file_shrinks(world: World, monke
         return remove(conn, kind, keys, before)
 
     monkeypatch.setattr(retention_rows, "remove", counted)
-    monkeypatch.setattr(engine, "IDLE_S", 0.05)
+    monkeypatch.setattr(log, "CUT_AFTER_S", 0.05)
 
     def fill(conn: Connection) -> None:
         for number in range(12_000):
@@ -475,7 +476,7 @@ def test_a_request_tells_beforehand_what_it_deletes_and_why_the_rest_is_kept(wor
 
 
 def test_damage_is_found_by_the_daily_look(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "IDLE_S", 0.05)
+    monkeypatch.setattr(log, "CUT_AFTER_S", 0.05)
 
     def fill(conn: Connection) -> None:
         for _ in range(500):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import stat
 import subprocess
 import sys
@@ -141,24 +142,80 @@ def test_an_agent_gets_no_link(coordinate: Callable[..., Coordinated], tmp_path:
     assert "/enter?key=" not in said
 
 
-_STRANGER = """
-import os, socket, sys
-os.setgroups([]); os.setgid(65534); os.setuid(65534)
+_BECOME = "import os, socket, sys; os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+_CANCELLING = f"""{_BECOME}
+family, source, port, cookie, task, token = sys.argv[1:]
+link = socket.socket(getattr(socket, family))
+link.bind((source, 0))
+link.connect((source.rpartition("127.")[0] + "127.0.0.1", int(port)))
+form = f"confirmed=yes&back=/&token={{token}}"
+own = f"127.0.0.1:{{port}}"
+said = {{
+    "Host": own, "Cookie": cookie, "Origin": f"http://{{own}}", "Sec-Fetch-Site": "same-origin",
+    "Content-Type": "application/x-www-form-urlencoded", "Content-Length": str(len(form)),
+}}
+head = "".join(f"{{name}}: {{value}}\\r\\n" for name, value in said.items())
+link.sendall(f"POST /tasks/{{task}}/cancel HTTP/1.1\\r\\n{{head}}\\r\\n{{form}}".encode())
+print(link.recv(65536).decode().split()[1])
+"""
+TELLS_WHOSE = pytest.mark.skipif(sys.platform != "linux", reason="this system does not tell whose a connection is")
+
+
+@pytest.mark.req("X2")
+@NEEDS_ROOT
+@TELLS_WHOSE
+def test_another_user_is_refused_even_with_the_cookie(coordinate: Callable[..., Coordinated]) -> None:
+    house = coordinate()
+    person, task = visitor(house), house.submit("Wait", "sleep 600")
+    page = person.get("/")
+    assert page.status == 200
+    for family, source in (
+        ("AF_INET", "127.0.0.1"), ("AF_INET6", "::ffff:127.0.0.1"), ("AF_INET", "127.0.0.5"), ("AF_INET6", "::ffff:127.0.0.5"),
+    ):  # fmt: skip
+        asked = [family, source, str(person.port), person.cookie, task, page.token]
+        done = subprocess.run([sys.executable, "-c", _CANCELLING, *asked], stdout=subprocess.PIPE, text=True, cwd="/")
+        assert done.stdout.strip() == "403", (family, source)
+        assert house.ask("GET", f"/tasks/{task}/detail")["cancel_reason"] is None, (family, source)
+    assert person.post(f"/tasks/{task}/cancel", token=page.token, confirmed="yes").status == 303
+
+
+_CLOSING = f"""{_BECOME}
 link = socket.socket()
 link.connect(("127.0.0.1", int(sys.argv[1])))
-link.sendall(f"GET / HTTP/1.1\\r\\nHost: 127.0.0.1:{sys.argv[1]}\\r\\nCookie: {sys.argv[2]}\\r\\n\\r\\n".encode())
-print(link.recv(65536).decode().split()[1])
+print(link.getsockname()[1], flush=True)
+sys.stdin.readline()
+link.close()
+print("closed", flush=True)
+sys.stdin.readline()
 """
 
 
 @pytest.mark.req("X2")
 @NEEDS_ROOT
-@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="this system does not tell whose a connection is")
-def test_another_user_is_refused_even_with_the_cookie(coordinate: Callable[..., Coordinated]) -> None:
-    person = visitor(coordinate())
-    assert person.get("/").status == 200
-    asked = [sys.executable, "-c", _STRANGER, str(person.port), person.cookie]
-    assert subprocess.run(asked, stdout=subprocess.PIPE, text=True, cwd="/").stdout.strip() == "403"
+@TELLS_WHOSE
+def test_who_has_hung_up_and_who_is_not_found_is_another_user(tmp_path: Path) -> None:
+    """The kernel prints the user of an end that nobody holds any more as root."""
+    from corral.server.http.browser.peers import is_stranger
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        own = listening.getsockname()
+        with socket.create_connection(own) as mine:
+            assert not is_stranger(mine.getsockname(), own)
+            assert is_stranger(mine.getsockname(), own, (tmp_path / "tcp",)), "no table, nobody found"
+            assert is_stranger(("127.0.0.5", mine.getsockname()[1]), own), "another address with the port of mine"
+            assert is_stranger(None, own)
+        with socket.socket(socket.AF_INET6) as mine:
+            mine.connect(("::ffff:127.0.0.1", own[1]))
+            assert not is_stranger(("127.0.0.1", mine.getsockname()[1]), own), "the person by the mapped address"
+        command = [sys.executable, "-c", _CLOSING, str(own[1])]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/") as other:
+            assert other.stdin is not None and other.stdout is not None
+            client = ("127.0.0.1", int(other.stdout.readline()))
+            assert is_stranger(client, own)
+            print(file=other.stdin, flush=True)
+            assert other.stdout.readline() == "closed\n"
+            assert is_stranger(client, own)
+            other.stdin.close()
 
 
 # -- links and sessions by themselves --------------------------------------------------------------------------------

@@ -117,6 +117,13 @@ MUTATIONS = (
          "unit/store/engine/test_database.py::test_once_damage_is_found_nothing_is_answered_any_more_even_where_it_could_be", "D8"),
     ),
     *rows(
+        "daemon/corral/store/engine/log.py",
+        ("a log is cut only where nobody lives", " or (is_quiet and self._cut_at is not None and now >= self._cut_at)", "",
+         "integration/test_log_of_the_database.py", "D7"),
+        ("a log that is long is not cut", "size > self._cut_above or ", "", "unit/store/test_growth.py::test_a_log_that_is_long_at_once_is_cut", "D7"),
+        ("a log is not used again", "elif self._commits >= CHECKPOINT_EVERY:", "elif False:", "unit/store/test_growth.py::test_the_log_stays_small_while_a_writer_never_rests", "D7"),
+    ),
+    *rows(
         "daemon/corral/runners/messages/paths.py",
         ("a conversation's tools leave the worktree", "if resolved != self.root and self.root not in resolved.parents:", "if False:",
          "unit/runners/messages/test_tools.py::test_a_file_tool_never_leaves_the_worktree", ""),

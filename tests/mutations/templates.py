@@ -9,7 +9,29 @@ INSTALL, UPDATE, HOSTILE, OVER_GIT, REMOVAL = (
     f"{HERE}/test_{name}.py" for name in ("install", "update", "hostile", "over_git", "removal")
 )
 
+FLOODED = f"{HERE}/test_flooded.py"
+
 MUTATIONS = (
+    *rows(
+        "daemon/corral/git/remote/reading.py",
+        (
+            "reading an archive takes all memory",
+            ", bounds=bounds)",
+            ")",
+            f"{FLOODED}::test_a_small_archive_with_a_huge_header_takes_no_more_than_its_bound",
+            "NFR-SEC-004",
+        ),
+    ),
+    *rows(
+        "daemon/corral/git/process/bounds.py",
+        (
+            "a fetch takes any time",
+            "if now >= self._until:",
+            "if False:",
+            f"{FLOODED}::test_a_slow_answer_ends_with_the_time_for_all_of_it",
+            "NFR-SEC-004",
+        ),
+    ),
     *rows(
         "daemon/corral/git/remote/address.py",
         (
@@ -35,6 +57,13 @@ MUTATIONS = (
             "self._pause(0.0)",
             f"{OVER_GIT}::test_an_unreachable_server_is_tried_three_times",
             "FR-TMPL-001",
+        ),
+        (
+            "a fetch takes all memory",
+            ", bounds=self._bounds",
+            "",
+            f"{FLOODED}::test_an_answer_without_an_end_takes_no_more_than_its_bound",
+            "NFR-SEC-004",
         ),
         (
             "a cache is not proven",

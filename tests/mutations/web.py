@@ -31,7 +31,7 @@ MUTATIONS = (
         ("a form of any type is taken", 'media != "application/x-www-form-urlencoded" or b"origin" not in headers', 'b"origin" not in headers', ACCESS, "X1"),
         ("a form without an origin is taken", ' or b"origin" not in headers', "", ACCESS, "X1"),
         ("the web view knows other methods", 'scope["method"] not in ("GET", "HEAD", "POST")', "False", ACCESS, "X1"),
-        ("another user gets the pages with a cookie", "if await self._services.work(lambda: is_stranger(client_port, own_port)):", "if False:",
+        ("another user gets the pages with a cookie", 'if await self._services.work(lambda: is_stranger(scope["client"], scope["server"])):', "if False:",
          OF_SESSIONS + "another_user_is_refused_even_with_the_cookie", "X2"),
         ("a session that has ended is let in", "if secret is None or not is_open:", "if secret is None:", ACCESS, "X1"),
         ("a form needs no token", 'if not hmac.compare_digest(visit.form.get("token", "").encode(), visit.token.encode()):', "if False:", ACCESS, "X1"),
@@ -41,6 +41,15 @@ MUTATIONS = (
         ("pages may be framed", "\"frame-ancestors 'none'; form-action", '"form-action', ACCESS, "X1"),
         ("pages are kept by the browser", '    (b"cache-control", b"no-store"),\n', "", ACCESS, "X1"),
         ("types are guessed", '    (b"x-content-type-options", b"nosniff"),\n', "", ACCESS, "X1"),
+    ),
+    *rows(
+        f"{BROWSER}/peers.py",
+        ("who is not found is the person", "return uid is None or (uid", "return uid is not None and (uid",
+         OF_SESSIONS + "who_has_hung_up_and_who_is_not_found_is_another_user", "X2"),
+        ("the person is not found by IPv6", 'TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))', 'TABLES = (Path("/proc/net/tcp"),)',
+         OF_SESSIONS + "who_has_hung_up_and_who_is_not_found_is_another_user", "X2"),
+        ("who has hung up is root", " and columns[_INODE] != _CLOSED", "",
+         OF_SESSIONS + "who_has_hung_up_and_who_is_not_found_is_another_user", "X2"),
     ),
     *rows(
         f"{BROWSER}/sessions.py",
@@ -62,6 +71,11 @@ MUTATIONS = (
         "daemon/corral/server/http/routes/web.py",
         ("a worker gets into the web view", "if who := await services.work(lambda: own_work(services.project, request)):", 'if who := "":',
          OF_SESSIONS + "an_agent_gets_no_link", "X4"),
+    ),
+    *rows(
+        "daemon/corral/server/http/own_work.py",
+        ("a worker acts as a person by a process that has ended", "if pid is not None and not psutil.pid_exists(pid):", "if False:",
+         "faults/test_poison.py::test_a_worker_that_stops_its_own_daemon_is_refused_by_every_way_there_is", "X4"),
     ),
     *rows(
         f"{BROWSER}/rendering.py",

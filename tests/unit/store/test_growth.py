@@ -18,6 +18,7 @@ from corral.models.events import EventKind
 from corral.models.instants import iso
 from corral.store import events
 from corral.store.engine import database as engine
+from corral.store.engine import log
 from corral.store.engine.database import Database
 from corral.store.migrate import alembic_config, open_schema
 from tests.coordinated import rested
@@ -25,6 +26,15 @@ from tests.coordinated import rested
 pytestmark = pytest.mark.one_python
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
+
+
+def _write(db: Database, times: int) -> int:
+    """Commit so often without a rest; the largest size of the log."""
+    file, largest = db.path.with_name("corral.db-wal"), 0
+    for _ in range(times):
+        db.write(lambda conn: events.record(conn, NOW, EventKind.WORK_PAUSED({"reason": "x" * 2000})))
+        largest = max(largest, file.stat().st_size)
+    return largest
 
 
 @pytest.fixture
@@ -36,11 +46,27 @@ def db(tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
+def test_the_log_stays_small_while_a_writer_never_rests(db: Database) -> None:
+    db.read(lambda conn: events.recent(conn, 5))  # its connection stays open, with nothing going on in it
+    assert _write(db, 700) < 6 << 20
+
+
+def test_a_log_that_is_long_at_once_is_cut(db: Database) -> None:
+    def much(conn: Connection) -> None:
+        for _ in range(6000):
+            events.record(conn, iso(NOW), EventKind.WORK_PAUSED({"reason": "x" * 2000}))
+
+    db.write(much)
+    db.write(lambda _conn: None)
+    assert db.path.with_name("corral.db-wal").stat().st_size < 1 << 20
+
+
 def test_the_log_stays_bounded_while_a_writer_never_rests_and_readers_overlap(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "WAL_LIMIT", 4 << 20)
-    log, done, largest = db.path.with_name("corral.db-wal"), threading.Event(), 0
+    monkeypatch.setattr(log, "WAIT_ABOVE", 4 << 20)
+    monkeypatch.setattr(log, "LIMIT", 1 << 20)
+    done, largest = threading.Event(), 0
 
     def read() -> None:
         """Each reader begins before the other one ends, so that there is never a moment without one."""
@@ -51,9 +77,7 @@ def test_the_log_stays_bounded_while_a_writer_never_rests_and_readers_overlap(
     for reader in readers:
         reader.start()
     try:
-        for _ in range(4000):
-            db.write(lambda conn: events.record(conn, NOW, EventKind.WORK_PAUSED({"reason": "x" * 2000})))
-            largest = max(largest, log.stat().st_size)
+        largest = _write(db, 4000)
     finally:
         done.set()
         for reader in readers:
@@ -64,7 +88,7 @@ def test_the_log_stays_bounded_while_a_writer_never_rests_and_readers_overlap(
 
 def _free_after_deletion(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     """Size of the file with many events, and after they are gone and the writer has rested."""
-    monkeypatch.setattr(engine, "IDLE_S", 0.05)
+    monkeypatch.setattr(log, "CUT_AFTER_S", 0.05)
     database = Database(path)
 
     def fill(conn: Connection) -> None:

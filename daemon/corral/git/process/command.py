@@ -20,6 +20,7 @@ from typing import Any
 
 from corral.errors import GitFailed, NotAProject
 from corral.git.process import process
+from corral.git.process.bounds import Bounds
 
 _INHERITED = ("PATH", "HOME", "XDG_CONFIG_HOME", "TZ", "TMPDIR", "USER", "LOGNAME", "GIT_CONFIG_NOSYSTEM")
 """The inherited variables. GIT_CONFIG_NOSYSTEM only ever removes configuration."""
@@ -127,6 +128,8 @@ class Result:
     stdout: bytes
     stderr: str
     outcome: Outcome
+    cut: str = ""
+    """The bound that ended it; empty: none."""
 
     @property
     def text(self) -> str:
@@ -188,7 +191,7 @@ class Git:
         env: Mapping[str, str] | None = None,
         config: Mapping[str, str] | None = None,
         most: int = process.OUTPUT_CAP,
-        growth: process.Growth | None = None,
+        bounds: Bounds | None = None,
     ) -> Result:
         """Run ``git <args>`` here.
 
@@ -200,7 +203,7 @@ class Git:
             env: Variables to add (an identity, dates).
             config: Configuration to add for this command.
             most: Bytes of output beyond which git is killed; the result then fails, with the output so far.
-            growth: A folder that git fills, and how far; git is killed beyond it.
+            bounds: What git and all that it starts may use besides; they are killed beyond it.
         """
         top = self.work_tree or self.git_dir
         argv = ["git", "-C", str(top), "--no-pager", f"--git-dir={self.git_dir}"]
@@ -214,7 +217,7 @@ class Git:
         if index_file is not None:
             environment["GIT_INDEX_FILE"] = str(index_file)
         environment.update(env or {})
-        return _run([*argv, *args], args, environment, input, timeout_s, most, growth)
+        return _run([*argv, *args], args, environment, input, timeout_s, most, bounds)
 
     def must(self, *args: str, **kw: Any) -> str:
         """Run, and return standard output without surrounding white space.
@@ -369,12 +372,12 @@ def _run(
     stdin: bytes | None,
     timeout_s: float,
     most: int = process.OUTPUT_CAP,
-    growth: process.Growth | None = None,
+    bounds: Bounds | None = None,
 ) -> Result:
-    done = process.execute(argv, env, stdin=stdin, timeout_s=timeout_s, cap=most, growth=growth)
+    done = process.execute(argv, env, stdin=stdin, timeout_s=timeout_s, cap=most, bounds=bounds)
     if done.rc in _KILLED and not done.cut and shown[0] in _READERS:
         done = process.execute(argv, env, stdin=stdin, timeout_s=timeout_s, cap=most)
     stderr = os.fsdecode(done.stderr)
     if done.cut:
-        return Result(shown, done.rc or -15, done.stdout, f"{done.cut}\n{stderr}", Outcome.INFRA)
+        return Result(shown, done.rc or -15, done.stdout, f"{done.cut}\n{stderr}", Outcome.INFRA, done.cut)
     return Result(shown, done.rc, done.stdout, stderr, classify(shown[0], done.rc, stderr))

@@ -1,4 +1,4 @@
-"""Start a git, feed it, read it, end it. Only ``command.Git`` calls this.
+"""Start a git, feed it, read it, end it. Only ``command.Git`` calls this, and ``remote.reading`` for what is no git.
 
 Built on GitPython's command interface. GitPython merges the environment of the daemon into every command it runs, so
 the command is ``env -i NAME=value … git …``: git sees exactly the variables given here (docs/decisions/0001). The
@@ -16,10 +16,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from corral.errors import GitFailed
+from corral.git.process.bounds import LOOK_S, Bounds
 
 if TYPE_CHECKING:
     from git.cmd import Git as GitInterface
@@ -28,49 +28,16 @@ OUTPUT_CAP = 256 * 1024 * 1024
 """Maximum size of standard output, or of standard error, in bytes; beyond it git is killed."""
 _CHUNK = 1 << 16
 _GRACE_S = 2.0
-_LOOK_S = 0.25
 
 
 @dataclass(frozen=True)
 class Finished:
-    """How a process ended; ``rc`` is negative for a signal, ``cut`` says why it was killed (else empty)."""
+    """How a process ended; ``rc`` is negative for a signal, ``cut`` says which bound ended it (else empty)."""
 
     rc: int
     stdout: bytes
     stderr: bytes
     cut: str
-
-
-class Growth:
-    """The bound of a folder that a command fills; looked at no more often than four times a second.
-
-    Args:
-        folder: Measured with everything below it.
-        most: Bytes beyond which the command is killed.
-    """
-
-    def __init__(self, folder: Path, most: int) -> None:
-        self._folder, self._most, self._looked_at = folder, most, 0.0
-
-    def exceeded(self) -> str:
-        """Why the command must be killed; empty if it need not be."""
-        now = time.monotonic()
-        if now - self._looked_at < _LOOK_S:
-            return ""
-        self._looked_at = now
-        return (
-            f"git wrote more than {self._most} bytes and was killed" if folder_size(self._folder) > self._most else ""
-        )
-
-
-def folder_size(folder: Path) -> int:
-    """The bytes of the files below a folder; what disappears meanwhile counts as nothing."""
-    size = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                size += (Path(place) / name).lstat().st_size
-    return size
 
 
 @cache
@@ -94,7 +61,7 @@ def execute(
     stdin: bytes | None,
     timeout_s: float,
     cap: int = OUTPUT_CAP,
-    growth: Growth | None = None,
+    bounds: Bounds | None = None,
 ) -> Finished:
     """Run one command in its own session (and so process group), until it ends or is killed.
 
@@ -104,10 +71,11 @@ def execute(
         stdin: Bytes to feed, or None for ``/dev/null``.
         timeout_s: Seconds until the whole group is killed.
         cap: Bytes of output until the whole group is killed.
-        growth: A folder that it fills, and how far.
+        bounds: What it may use besides.
     """
+    limited = argv if bounds is None else bounds.limited(argv)
     started = _interface().execute(
-        ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in env.items()), *argv],
+        ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in env.items()), *limited],
         istream=None if stdin is None else subprocess.PIPE,
         as_process=True,
         shell=False,
@@ -117,17 +85,19 @@ def execute(
     assert process is not None
     with process:
         try:
-            outputs, cut = _exchange(process, stdin or b"", timeout_s, cap, growth)
+            outputs, cut = _exchange(process, stdin or b"", timeout_s, cap, bounds)
         except BaseException:
             _end_group(process)
             raise
         if cut:
             _end_group(process)
-    return Finished(process.returncode, outputs[0], outputs[1], cut)
+    if not cut and process.returncode != 0 and bounds is not None:
+        cut = bounds.refused(outputs[1])
+    return Finished(process.returncode, *outputs, f"{argv[0]} {cut}" if cut else "")
 
 
 def _exchange(
-    process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float, cap: int, growth: Growth | None
+    process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float, cap: int, bounds: Bounds | None
 ) -> tuple[tuple[bytes, bytes], str]:
     # Popen.communicate has a timeout but no cap. A clock is read here, and nowhere else in git/, because a time-out is
     # a property of the running process, not of the domain.
@@ -144,7 +114,7 @@ def _exchange(
             selector.register(process.stdin, selectors.EVENT_WRITE)
         while selector.get_map() and not cut:
             left = max(0.0, deadline - time.monotonic())
-            ready = selector.select(min(left, _LOOK_S) if growth else left)
+            ready = selector.select(min(left, LOOK_S) if bounds else left)
             for key, _ in ready:
                 if key.fileobj is process.stdin:
                     pending = _feed(selector, process.stdin, pending)
@@ -155,11 +125,11 @@ def _exchange(
                 if not chunk:
                     selector.unregister(stream)
                 elif len(collected[stream]) > cap:
-                    cut = f"git wrote more than {cap} bytes and was killed"
-            if growth is not None and not cut:
-                cut = growth.exceeded()
+                    cut = f"wrote more than {cap} bytes and was killed"
+            if bounds is not None and not cut:
+                cut = bounds.exceeded(process.pid)
             if not ready and time.monotonic() >= deadline:
-                cut = f"git did not finish within {timeout_s:g} s and was killed"
+                cut = f"did not finish within {timeout_s:g} s and was killed"
     return (bytes(collected[process.stdout]), bytes(collected[process.stderr])), cut
 
 

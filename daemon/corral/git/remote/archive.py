@@ -1,4 +1,7 @@
-"""The files of a template that is an archive or a plain folder. Nothing is unpacked: members are read one by one, with bounds."""
+"""The files of a template that is an archive or a plain folder. Nothing is unpacked: members are read one by one, with bounds.
+
+An archive can fill the memory of whoever opens it: :mod:`corral.git.remote.reading` has it read in a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from corral.config.templates.project.parts import MOST_BYTES, MOST_FILES, Part, unsafe_path
 from corral.errors import GitFailed, InvalidInput
@@ -23,18 +27,27 @@ def downloaded(url: str, folder: Path) -> Path:
     Raises:
         GitFailed: It cannot be fetched.
     """
+    import urllib.error
     import urllib.request
+
+    class OwnTransport(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: str) -> Any:
+            if not newurl.startswith(("https:", f"{req.type}:")):
+                raise urllib.error.URLError(f"it redirects to {newurl[:200]!r}, and only {req.type} is used for it")
+            return super().redirect_request(req, fp, code, msg, headers, newurl)
 
     file = folder / "archive"
     try:
-        with urllib.request.urlopen(url, timeout=DOWNLOAD_S) as answer, file.open("wb") as kept:
+        with urllib.request.build_opener(OwnTransport).open(url, timeout=DOWNLOAD_S) as answer, file.open("wb") as kept:
             left = MOST_ARCHIVE_BYTES + 1
             while left > 0 and (chunk := answer.read(min(left, 1 << 16))):
                 kept.write(chunk)
                 left -= len(chunk)
     except (OSError, http.client.HTTPException) as error:
         raise GitFailed(
-            f"The template {url} cannot be fetched: {error}", remedy="Check the address, then try again."
+            f"The template {url} cannot be fetched: {error}",
+            cause="The address is wrong, the network or the server is down, or the server gives no archive.",
+            remedy="Nothing was installed. Check the address, then try again.",
         ) from error
     return file
 

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
@@ -22,7 +21,7 @@ from typing import Any, Literal
 from corral import __version__
 from corral.config.templates.project.parts import Part, Parts
 from corral.errors import CorralError, GitFailed, InvalidInput, NotTrusted, Unsupported
-from corral.git.remote import archive, versions
+from corral.git.remote import archive, reading, versions
 from corral.git.remote.address import Address
 from corral.git.remote.store import TemplateStore
 from corral.git.remote.versions import LATEST, Choice
@@ -314,10 +313,7 @@ def _gone(address: Address, kept: Kept) -> Unsupported:
 def _unpacked(address: Address) -> dict[str, Part]:
     if address.kind == "folder":
         return archive.of_folder(Path(address.url))
-    if address.transport == "file":
-        return archive.of_archive(Path(address.url))
-    with tempfile.TemporaryDirectory() as folder:
-        return archive.of_archive(archive.downloaded(address.url, Path(folder)))
+    return reading.read(address)
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -12,22 +12,24 @@ from pathlib import Path
 
 from corral.config.templates.project.parts import MOST_BYTES, MOST_FILES, Part, Parts, is_part
 from corral.errors import GitFailed, InvalidInput, NotFound, NotTrusted
+from corral.git.process.bounds import Bounds
 from corral.git.process.command import Git, Result, with_credentials
-from corral.git.process.process import Growth, folder_size
 from corral.git.remote.address import Address
 from corral.git.remote.signatures import require_signer
 from corral.git.remote.versions import Choice
 
 TRIES = 3
 FETCH_S = 180.0
+"""Seconds for all that is asked of a repository for one command."""
 MOST_ON_DISK = 200_000_000
-"""Bytes that a fetch may bring; a template is text."""
+"""Bytes that it may bring; a template is text."""
 _MOST_LISTED = 32_000_000
-_SETTINGS = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
+_SETTINGS = f"[core]\n\trepositoryformatversion = 0\n\tbare = true\n\tbigFileThreshold = {MOST_BYTES}\n"
+"""A file that is too large for a template is never read into memory as a whole."""
 _FINAL = re.compile(
     r"not found|does not exist|Authentication failed|could not read Username|Permission denied|Host key verification"
     r"|not appear to be a git repository|transport '.*' not allowed|dubious ownership|couldn't find remote ref|not our ref"
-    r"|wrote more than \d+ bytes|did not finish within|fsck error|badTree|unadvertised object"
+    r"|fsck error|badTree|unadvertised object"
 )
 """Failures that another try does not change."""
 _NO_REPLACEMENTS = {"GIT_NO_REPLACE_OBJECTS": "1"}
@@ -45,6 +47,7 @@ class TemplateStore:
 
     def __init__(self, folder: Path, pause: Callable[[float], None]) -> None:
         self._folder, self._pause = folder, pause
+        self._bounds: Bounds | None = None
         self._git = Git(folder)
         if not (folder / "HEAD").exists():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -189,7 +192,7 @@ class TemplateStore:
 
     def _forget_partial(self) -> None:
         """Delete what a killed fetch left; the cache's lock keeps others away."""
-        for file in (self._folder / "objects" / "pack").glob("tmp_*"):
+        for file in (*(self._folder / "objects" / "pack").glob("tmp_*"), *self._folder.glob("*.lock")):
             file.unlink(missing_ok=True)
 
     def _fetch(self, address: Address, *what: str) -> None:
@@ -199,16 +202,16 @@ class TemplateStore:
 
     def _ask(self, address: Address, *args: str) -> Result:
         """Speak to the template's repository: three tries, a second and two apart."""
+        self._bounds = self._bounds or Bounds(self._folder, disk=MOST_ON_DISK, time_s=FETCH_S)
         config = _bounded(address.transport)
         for attempt in range(1, TRIES + 1):
             done = self._git.run(
-                *args, timeout_s=FETCH_S, env=with_credentials(), config=config, most=_MOST_LISTED,
-                growth=Growth(self._folder, folder_size(self._folder) + MOST_ON_DISK),
-            )  # fmt: skip
+                *args, timeout_s=FETCH_S, env=with_credentials(), config=config, most=_MOST_LISTED, bounds=self._bounds
+            )
             if done.ok:
                 return done
             self._forget_partial()
-            if _FINAL.search(done.stderr) or attempt == TRIES:
+            if done.cut or _FINAL.search(done.stderr) or attempt == TRIES:
                 raise _unreachable(address, done, attempt)
             self._pause(float(2 ** (attempt - 1)))
         raise AssertionError("unreachable")
@@ -227,10 +230,17 @@ def _bounded(transport: str) -> Mapping[str, str]:
 
 def _unreachable(address: Address, done: Result, tries: int) -> GitFailed:
     failed = done.failure()
-    said = failed.message.partition(": ")[2] if "killed" not in done.stderr else done.stderr.splitlines()[0]
+    said, cause, remedy = (
+        failed.message.partition(": ")[2],
+        "The address is wrong, the network or the server is down, or the server wants credentials.",
+        "Check the address with `git ls-remote`, then try again.",
+    )
+    if done.cut:
+        said, cause = done.cut, "The server's answer has no end, or is too large or too slow for a template."
+        remedy = "Check the address, or name another template."
     return GitFailed(
         f"The template {address.url} cannot be fetched ({'1 try' if tries == 1 else f'{tries} tries'}): {said}",
-        cause="The address is wrong, the network or the server is down, or the server wants credentials.",
-        remedy="Nothing was installed. Check the address with `git ls-remote`, then try again.",
+        cause=cause,
+        remedy=f"Nothing was installed. {remedy}",
         details=failed.details,
     )

@@ -30,8 +30,14 @@ def refuse_own_work(project: Project, request: Request) -> None:
 
 
 def own_work(project: Project, request: Request) -> str | None:
-    """The worker or verification of this daemon that a request comes from; None: from none, or over TCP."""
-    found = (started_by_work_of(environ, str(project.root)) for environ in _environments(_peer(request)))
+    """The worker or verification of this daemon that a request comes from; None: from none, or over TCP.
+
+    A process that has ended may have been one: nobody can look at it any more.
+    """
+    pid = _peer(request)
+    if pid is not None and not psutil.pid_exists(pid):
+        return "A process that has ended"
+    found = (started_by_work_of(environ, str(project.root)) for environ in _environments(pid))
     return next((who for who in found if who), None)
 
 

@@ -125,6 +125,9 @@ def _session(seen: list[Outcome], timeout_s: float) -> Session:
                 raise _Refused(outcome.error)
             return response
 
+        def get_redirect_target(self, resp: requests.Response) -> None:
+            """None: where there is one, the whole body is read, also of a redirect that is not followed."""
+
     session = OneRequest()
     session.trust_env = False
     return session

@@ -19,6 +19,9 @@ from corral.errors import DatabaseDamaged, DatabaseUnavailable
 DRIVER_ERRORS = (DBAPIError, sqlite3.DatabaseError)
 """Errors of the driver: by SQLAlchemy's name, and by the driver's own where it is called directly."""
 
+BUSY_MS = 5000
+"""How long a connection waits for a lock of another process, which only looks in (a backup, a person's ``sqlite3``)."""
+
 CACHE_KIB = 16 * 1024
 """Size of the writer's page cache. A reader's pages are void after every write."""
 
@@ -88,7 +91,7 @@ def open_engine(path: Path, *, read_only: bool, size: int) -> Engine:
     uri = f"file:{quote(os.fsencode(path))}?mode=rw"
 
     def connect() -> sqlite3.Connection:
-        return sqlite3.connect(uri, uri=True, check_same_thread=False, timeout=5, isolation_level=None)
+        return sqlite3.connect(uri, uri=True, check_same_thread=False, timeout=BUSY_MS / 1000, isolation_level=None)
 
     # Nobody waits for a connection: there are no more of them than threads that read.
     engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool, pool_size=size, max_overflow=-1)

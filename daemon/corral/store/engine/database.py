@@ -29,6 +29,7 @@ from sqlalchemy.exc import DBAPIError
 
 from corral.errors import CorralError, DatabaseDamaged, DatabaseUnavailable
 from corral.store.engine.connections import (
+    BUSY_MS,
     DRIVER_ERRORS,
     beside,
     damaged,
@@ -38,6 +39,7 @@ from corral.store.engine.connections import (
     run_plain,
     unavailable,
 )
+from corral.store.engine.log import WriteAheadLog
 from corral.store.engine.writes import Bundle, Write
 from corral.store.protocol import TooLong
 
@@ -50,24 +52,11 @@ GROUP_LIMIT = 64
 GATHER_S = 0.001
 """Clients whose writes one commit answered are likely to write again: the next commit waits so long for as many of them."""
 
-CHECKPOINT_EVERY = 500
-"""Commits between two passive checkpoints by the writer."""
-
 GLANCE_STEPS = 10_000
 """Steps of SQLite's machine that a statement may take in a glance, or twice as many: a millisecond's worth."""
 
 INCREMENTAL = 2
 """SQLite's number for databases that shrink in steps."""
-
-IDLE_S = 5.0
-"""After so long without a write the log is moved into the database file and shortened; then the writer sleeps."""
-
-
-WAL_LIMIT = 32 << 20
-"""Bytes of the write-ahead log above which it is cut under load too; it exceeds that only while one reader goes on reading."""
-
-CUT_WAIT_MS = 50
-"""How long that cut waits for readers to finish; writers wait as long."""
 
 
 class Database:
@@ -88,7 +77,7 @@ class Database:
         self._own_files = [os.fspath(name) for name in (path, beside(path)[0])]
         self._readers = readers
         self._bundles: queue.SimpleQueue[Bundle | None] = queue.SimpleQueue()
-        self._commits = 0
+        self._log = WriteAheadLog(self._own_files[1], self._checkpoint)
         self._closed = False
         self._expected, self._gather_until = 0, 0.0
         self._glancing: Connection | None = None
@@ -250,23 +239,19 @@ class Database:
         while not last:
             batch, last = self._next_batch()
             writes = [write for bundle in batch for write in bundle.writes if not write.unwanted]
-            if writes:
-                self._transaction(writes)
+            committed = bool(writes) and self._transaction(writes)
             for bundle in batch:
                 bundle.settled()
             self.on_commit()
-            if self._commits >= CHECKPOINT_EVERY:
-                self._checkpoint("PASSIVE")
-                self._cut_long_log()
+            self._log.keep_short(committed=committed, is_quiet=self._bundles.empty())
             self._expected = min(len(writes) + self._bundles.qsize(), GROUP_LIMIT)
             self._gather_until = time.monotonic() + GATHER_S
 
     def _next_batch(self) -> tuple[list[Bundle], bool]:
         """Wait for a bundle, take what else is there or comes at once; the second value says that none will follow."""
         try:
-            bundle = self._bundles.get(timeout=IDLE_S if self._commits else None)
+            bundle = self._bundles.get(timeout=self._log.due_in_s())
         except queue.Empty:
-            self._checkpoint("TRUNCATE")
             return [], False
         batch: list[Bundle] = []
         writes = 0
@@ -282,7 +267,8 @@ class Database:
                 return batch, False
         return batch, True
 
-    def _transaction(self, batch: list[Write[Any]]) -> None:
+    def _transaction(self, batch: list[Write[Any]]) -> bool:
+        """Whether it was committed; what became of each write stands in it."""
         try:
             self._check_damage()
             if self.lost:
@@ -297,8 +283,8 @@ class Database:
                 failure = DatabaseUnavailable("The database is unavailable.", cause=str(failure))
             for write in batch:
                 write.error = self.damage or write.error or failure
-            return
-        self._commits += 1
+            return False
+        return True
 
     def _write_back(self) -> None:
         """Restore the file from the one that is open and nameless now; a foreign one at its place is kept aside."""
@@ -351,9 +337,11 @@ class Database:
             raw.execute("ROLLBACK TO SAVEPOINT one")
         raw.execute("RELEASE SAVEPOINT one")
 
-    def _checkpoint(self, mode: str) -> None:
-        """Move the write-ahead log into the database file; ``TRUNCATE`` shortens it too, and belongs to idle moments."""
-        self._commits = 0
+    def _checkpoint(self, mode: str, wait_ms: int) -> None:
+        """Move the write-ahead log into the database file; ``TRUNCATE`` cuts it too, where no reader is in it for so long."""
+        if self.damage is not None:
+            return
+        run_plain(self._writer, f"PRAGMA busy_timeout={wait_ms}")
         raw = self._writer.connection.dbapi_connection
         assert raw is not None
         # A checkpoint that a reader or a full disk prevents has lost nothing: the log keeps it, and the next one tries again.
@@ -361,17 +349,9 @@ class Database:
             raw.cursor().execute(f"PRAGMA wal_checkpoint({mode})").close()
         except sqlite3.Error as error:
             self._named(error)  # damage is taken note of
+        run_plain(self._writer, f"PRAGMA busy_timeout={BUSY_MS}")
         with contextlib.suppress(DBAPIError):
             self._writer.rollback()
-
-    def _cut_long_log(self) -> None:
-        """Shorten the log under load, once readers have kept it from being used from its beginning for long."""
-        with contextlib.suppress(OSError):
-            if beside(self.path)[0].stat().st_size > WAL_LIMIT:
-                run_plain(self._writer, f"PRAGMA busy_timeout={CUT_WAIT_MS}")
-                self._checkpoint("TRUNCATE")
-                run_plain(self._writer, "PRAGMA busy_timeout=5000")
-                self._writer.rollback()
 
 
 def shrink(conn: Connection, pages: int) -> int:

@@ -165,6 +165,20 @@ def test_one_that_hangs_keeps_nobody_waiting_and_holds_one_thread(db: Database, 
     assert titles(far) == ["t"]
 
 
+def test_of_a_redirect_whose_body_has_no_end_nothing_is_read(db: Database, far: Collector) -> None:
+    world = World(db, f"{far.url}/v1/traces")
+    world.job.step(NOW)
+    world.task("t")
+    far.answer("flood")
+    world.try_once()
+    taken = eventually(lambda: (far.folder / "flooded").exists() and (far.folder / "flooded").read_text())
+    assert int(taken) < 50 << 20, "what fits into the sockets' buffers"
+    far.answer("200")
+    world.now += timedelta(seconds=5)
+    world.try_once()
+    assert titles(far) == ["t"]
+
+
 def test_nobody_there_and_then_somebody(db: Database, tmp_path: Path) -> None:
     with collector(tmp_path / "own") as far:
         world = World(db, f"{far.url}/v1/traces")

@@ -75,8 +75,7 @@ class Entry:
         if refusal is not None:
             await entry_pages.send_page(send, refusal)
             return
-        client_port, own_port = (scope.get("client") or ("", 0))[1], self.port or 0
-        if await self._services.work(lambda: is_stranger(client_port, own_port)):
+        if await self._services.work(lambda: is_stranger(scope["client"], scope["server"])):
             await entry_pages.send_page(send, entry_pages.STRANGER)
             return
         now = self._services.now()

@@ -45,7 +45,13 @@ WRONG_HOST = Refusal(403, "Wrong address", "The web view is served at the addres
 WRONG_ORIGIN = Refusal(
     403, "Refused", "The request came from another page. Go to the address that is printed by:", "corral web"
 )
-STRANGER = Refusal(403, "Refused", "The web view is for the user who runs Corral here.")
+STRANGER = Refusal(
+    403,
+    "Refused",
+    "The web view is for the user who runs Corral here, and the kernel does not name that user for this connection. Open the "
+    "page in a browser of your own on this machine. Where a container or a proxy is in between, use the terminal:",
+    "corral interactive",
+)
 WRONG_METHOD = Refusal(405, "Refused", "The web view knows GET and POST alone.")
 NO_TOKEN = Refusal(403, "This form is out of date", "Go back, reload the page, and try again.")
 TOO_LARGE = Refusal(413, "Too much text", "The form holds more than is taken. Go back, and send less.")

@@ -1,0 +1,73 @@
+"""The write-ahead log: moved into the database file and cut by the writer, also while sessions never rest.
+
+A passive checkpoint moves it, and the log is used again from its beginning once no reader is in it; the file keeps its length,
+since one that is written over is made durable faster than one that grows. So it is cut, but only now and then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+
+CHECKPOINT_EVERY = 100
+"""Commits between two passive checkpoints."""
+
+CUT_AFTER_S = 5.0
+"""So long after its first commit a log is cut, as soon as nobody waits for the writer; then the writer can sleep."""
+
+LIMIT = 8 << 20
+"""Bytes above which it is cut even if somebody waits, each time it has grown by as much."""
+
+WAIT_ABOVE = 32 << 20
+"""Bytes above which a cut waits for readers to finish; the log goes on growing only while one reader goes on reading."""
+
+WAIT_MS = 50
+"""How long; writers wait as long."""
+
+
+class WriteAheadLog:
+    """When what is done to the log. For the writer's thread.
+
+    Args:
+        file: Its path.
+        checkpoint: Makes a checkpoint of a mode (``PASSIVE``, ``TRUNCATE``), which waits so many milliseconds for readers.
+    """
+
+    def __init__(self, file: str, checkpoint: Callable[[str, int], None]) -> None:
+        self._file, self._checkpoint = file, checkpoint
+        self._commits = 0
+        self._cut_above = LIMIT
+        self._cut_at: float | None = None
+
+    def due_in_s(self) -> float | None:
+        """After how many seconds :meth:`keep_short` is to be called though nothing was written; None: never."""
+        return None if self._cut_at is None else max(0.0, self._cut_at - time.monotonic())
+
+    def keep_short(self, *, committed: bool, is_quiet: bool) -> None:
+        """Do what is due.
+
+        Args:
+            committed: Whether there was a commit since the last call.
+            is_quiet: Whether nobody waits for the writer.
+        """
+        size, now = self._size(), time.monotonic()
+        self._commits += committed
+        if size == 0:
+            self._cut_at = None
+        elif size > self._cut_above or (is_quiet and self._cut_at is not None and now >= self._cut_at):
+            self._checkpoint("TRUNCATE", WAIT_MS if size > WAIT_ABOVE else 0)
+            # A reader, or a full disk, can prevent it; nothing is lost, and it is tried again.
+            size, self._commits = self._size(), 0
+            self._cut_above, self._cut_at = size + LIMIT, now + CUT_AFTER_S if size else None
+        elif self._commits >= CHECKPOINT_EVERY:
+            self._checkpoint("PASSIVE", 0)
+            self._commits = 0
+        elif self._cut_at is None:
+            self._cut_at = now + CUT_AFTER_S
+
+    def _size(self) -> int:
+        with contextlib.suppress(OSError):
+            return os.stat(self._file).st_size  # noqa: PTH116 - after every commit
+        return 0
