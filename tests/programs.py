@@ -1,8 +1,8 @@
 """What a fresh machine surely has, and how a test says that it takes more than that.
 
-Whatever the machine has, a test finds on its PATH nothing but the programs of ``PLAIN``, git, and a ``python3`` without
-packages (the environment that the installer made is ``sys.executable``). What more it takes it says, and is skipped with that
-reason where it is not installed: ``@requires("jq")`` puts it on the test's PATH; a fixture asks for ``program("tmux")``.
+Whatever the machine has, a test finds on its PATH nothing but the programs of ``PLAIN`` and ``PRODUCTS``, and a ``python3``
+without packages (the environment that the installer made is ``sys.executable``). What more it takes it says, and is skipped with
+that reason where it is not installed: ``@requires("jq")`` puts it on the test's PATH; a fixture asks for ``program("tmux")``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ realpath renice rm rmdir sed seq sh sleep sort split stty tail tee test timeout 
 unlink wc who xargs
 """
 """What POSIX has and every system's base; ``mktemp`` and ``seq`` are beside POSIX, and as common."""
+
+PRODUCTS = "git prlimit"
+"""What the product runs: it needs git, and tags workers by ``prlimit`` where there is one, as in every distribution of Linux."""
 
 requires = pytest.mark.requires
 """``@requires("jq", "node")``: programs of the machine that a test finds on its PATH; without one of them it is skipped."""
@@ -66,7 +69,7 @@ class PlainSystem:
     def __init__(self, top: Path) -> None:
         self._top = top
         self._plain = self._folder("bin")
-        for name in ("git", *PLAIN.split()):
+        for name in f"{PRODUCTS} {PLAIN}".split():
             if found := find(name):
                 self._link(self._plain, name, found)
         # As an environment is made: the interpreter beside which this file is has no packages but its own library.

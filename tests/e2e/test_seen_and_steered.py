@@ -19,8 +19,8 @@ from tests.e2e.busy_shop import ALL, SETTINGS, VERIFY, Shop, make_repository
 from tests.e2e.client import trust
 from tests.e2e.team import ROOT, Team
 from tests.integration.test_metrics import families
-from tests.integration.test_web_browser import OPTIONS, Window
-from tests.programs import program, requires
+from tests.integration.test_web_browser import Window, launched
+from tests.programs import requires
 from tests.tmux import Tmux
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
@@ -134,7 +134,7 @@ def settle_in_the_screen(shop: Shop, terminals: Tmux) -> None:
 def settle_in_the_page(shop: Shop) -> None:
     """The same for what came up since, in a browser."""
     with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=program("chromium"), args=OPTIONS)
+        browser = launched(play)
         window = Window(browser)
         page, see = window.page, sync_api.expect
         page.goto(shop.house.run("web", "--no-open").stdout.strip())

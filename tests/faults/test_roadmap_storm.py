@@ -26,7 +26,7 @@ from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import processes_of, seed_of_this_run
 from tests.faults.test_poison import kill_the_daemon
 from tests.integration.planned import Plan
-from tests.programs import requires
+from tests.programs import program, requires
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -184,8 +184,8 @@ def kill_the_server(house: Coordinated) -> bool:
     return bool(found)
 
 
-def jq(file: Path, program: str) -> Any:
-    done = subprocess.run([program("jq"), "-s", program, str(file)], capture_output=True, text=True, check=True)
+def jq(file: Path, question: str) -> Any:
+    done = subprocess.run([program("jq"), "-s", question, str(file)], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -12,16 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
 from corral.models.instants import UTC
 from corral.runners.process import survivors
 from corral.runners.protocol import Assignment, Finished, Limits, Observation, Running
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
+from tests.programs import requires
 
 DEADLINE_S = 60.0
 
-ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has tags")
+ON_LINUX = requires("prlimit")
+"""Only Linux has tags."""
 
 ESCAPES = """
 import os, sys

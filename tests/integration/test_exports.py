@@ -19,6 +19,7 @@ from corral.errors import DaemonUnreachable
 from corral.models.instants import parse
 from corral.work.evidence import lines as mapping
 from tests.coordinated import Coordinated, eventually
+from tests.programs import program
 
 Line = dict[str, Any]
 FOUR = ["selected", "assigned", "started", "completed"]
@@ -88,9 +89,9 @@ def leased(house: Coordinated) -> set[str]:
         return {row[0] for row in conn.execute("SELECT task_id FROM tasks WHERE status = 'running'")}
 
 
-def jq(file: Path, program: str) -> list[Any]:
+def jq(file: Path, question: str) -> list[Any]:
     said = whole_lines(file)
-    done = subprocess.run([program("jq"), "-c", program], input=said, capture_output=True, text=True, check=True)
+    done = subprocess.run([program("jq"), "-c", question], input=said, capture_output=True, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from tests.browsing import link
 from tests.coordinated import Coordinated, eventually
-from tests.programs import program, requires
+from tests.programs import MACHINE, program, requires
 from tests.scene import add_needs, make_repository
 
 OPTIONS = [
@@ -24,11 +25,17 @@ pytestmark = requires("chromium")
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
 
+def launched(play: Any) -> Any:
+    """A browser, with a new, empty profile; it takes what it wants of the machine."""
+    env = {**os.environ, "PATH": MACHINE}
+    return play.chromium.launch(executable_path=program("chromium"), args=OPTIONS, env=env)
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """One browser for all tests of this module; Playwright gives it a new, empty profile."""
+    """One browser for all tests of this module."""
     with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=program("chromium"), args=OPTIONS)
+        browser = launched(play)
         yield browser
         browser.close()
 

@@ -11,7 +11,9 @@ import pytest
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated
 from tests.integration.templates.repositories import release, template
-from tests.programs import program
+from tests.programs import requires
+
+pytestmark = requires("ssh-keygen")
 
 
 class Keys:
@@ -21,7 +23,7 @@ class Keys:
         folder.mkdir()
         self.maintainer, self.stranger = folder / "maintainer", folder / "stranger"
         for key in (self.maintainer, self.stranger):
-            subprocess.run([program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
         self.allowed = folder / "allowed"
         public = self.maintainer.with_suffix(".pub").read_text()
         self.allowed.write_text(f'ours@example.org namespaces="git" {public}')

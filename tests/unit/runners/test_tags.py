@@ -12,8 +12,9 @@ import pytest
 
 import corral
 from corral.runners.tags import PROJECT_MARK, TASK_MARK, VERIFICATION_MARK, WORKTREE_MARK, is_tagged, tagging
+from tests.programs import requires
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has tags")
+pytestmark = requires("prlimit")
 MARKS = {PROJECT_MARK: "a project", TASK_MARK: "a task", WORKTREE_MARK: "/a"}
 SHEDS = "import sys; sys.path.append(sys.argv[1]); from corral.runners import tags; tags.shed(); "
 

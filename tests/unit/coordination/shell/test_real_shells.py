@@ -12,7 +12,7 @@ import pytest
 from corral.coordination.shell.calls import calls
 from corral.coordination.shell.lexer import Word, read
 from corral.coordination.shell.reading import is_read_only
-from tests.programs import program
+from tests.programs import requires
 
 # One write for each call: two that run at once must not mix.
 RECORDER = """#!/bin/sh
@@ -104,7 +104,11 @@ BASH_ONLY = [
     "echo $((git a); git b)",
     "((git a); git b)",
 ]
-CASES = [("bash", command) for command in ANY_SHELL + BASH_ONLY] + [("dash", command) for command in ANY_SHELL]
+CASES = [
+    pytest.param(shell, command, marks=requires(shell))
+    for shell, commands in (("bash", ANY_SHELL + BASH_ONLY), ("dash", ANY_SHELL))
+    for command in commands
+]
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -138,7 +142,7 @@ def test_each_call_that_a_real_shell_makes_was_read(shell: str, command: str, tm
     }
     before = files(folder)
     subprocess.run(
-        [program(shell), "-c", command],
+        [shell, "-c", command],
         cwd=folder,
         env=env,
         capture_output=True,
