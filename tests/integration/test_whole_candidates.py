@@ -162,7 +162,7 @@ def test_replaced_objects_and_rules_of_the_person_decide_nothing(made: Callable[
     world = made()
     bad = submit(world, "bad", {"d3/f": "bad\n"})
     git(world.root, "replace", git(world.root, "rev-parse", "bad:d3/f"), git(world.root, "rev-parse", "main:d3/f"))
-    assert world.until(bad, "failed", "landed")["state"] == "failed"
+    assert "failed with exit code 1" in world.until(bad, "failed", "landed")["reason"]
     rules = tmp_path / "attributes"
     rules.write_text("* text eol=crlf\n")
     git(world.root, "config", "core.attributesFile", str(rules))

@@ -27,6 +27,9 @@ from corral.errors import PathReplaced, Unsupported
 MARKER = "corral-worktrees.json"
 """A file in a folder that Corral chose: whose worktrees are in it, and the folder's inode, which a copy does not have."""
 
+MOST_CHOICES = 100
+"""Folders that Corral may choose at most. A command can replace each that it finds, and must not stop what comes after it."""
+
 UNKNOWN_ID = "PROJECT-ID"
 AT_HOME = "corral-worktrees"
 """The folder in the user's home that holds those of repositories beside which there is no place."""
@@ -117,7 +120,9 @@ def choose(project: Project, configured: str | None, project_id: str, home: Path
         return Place(path, True, finds=tuple(upward_finds(path, home)))
     usable: list[Place] = []
     passed_over: list[str] = []
-    for path in (beside(project), at_home(project, project_id, home)):
+    for number, path in enumerate(_choices(project, project_id, home)):
+        if number > 1 and usable:
+            break
         refusal = _refusal(path, project_id)
         finds = tuple(upward_finds(path, home)) if refusal is None else ()
         if refusal is None:
@@ -133,6 +138,14 @@ def choose(project: Project, configured: str | None, project_id: str, home: Path
         )
     # None is clean: the first that can be used, and what is wrong with it is said wherever it counts.
     return usable[0]
+
+
+def _choices(project: Project, project_id: str, home: Path) -> Iterator[Path]:
+    """The folders that Corral may choose, in order: the last ones are for when something stands in place of the others."""
+    yield beside(project)
+    last = at_home(project, project_id, home)
+    yield last
+    yield from (last.with_name(f"{last.name}-{number}") for number in range(2, MOST_CHOICES))
 
 
 def upward_finds(path: Path, home: Path) -> Iterator[str]:
@@ -283,8 +296,8 @@ class WorktreeRoot:
             (folder / MARKER).unlink(missing_ok=True)
             folder.rmdir()
 
-    def _chosen(self) -> tuple[Path, Path]:
-        return beside(self.project), at_home(self.project, self.project_id, self.home)
+    def _chosen(self) -> Iterator[Path]:
+        return _choices(self.project, self.project_id, self.home)
 
 
 def _refusal(path: Path, project_id: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,6 +34,8 @@ def problems(repo: Git, now: datetime) -> list[Problem]:
         *_locks(repo, now),
         *_dead_gc(repo),
         *_configuration(repo),
+        *_incomplete(repo),
+        *_conversions(repo),
         *_half_made(repo),
         *_stash(repo),
     ]
@@ -103,6 +106,89 @@ def _configuration(repo: Git) -> Iterator[Problem]:
             f"The git configuration runs a program: {key}.",
             "Nothing to do if you know the program; Corral cannot switch it off.",
         )
+
+
+def _incomplete(repo: Git) -> Iterator[Problem]:
+    """What makes the main checkout, or the clone, less than what a fresh clone has."""
+    patterns = repo.common_dir / "info" / "sparse-checkout"
+    if _setting(repo, "core.sparseCheckout", "bool") == "true" and patterns.is_file():
+        lines = [line for line in patterns.read_text(errors="replace").splitlines() if line.strip()]
+        more = f" and {len(lines) - 5} more" if len(lines) > 5 else ""
+        yield Problem(
+            "sparse",
+            f"The main checkout is sparse ({', '.join(lines[:5])}{more}). Corral's worktrees are complete anyway.",
+            "Nothing to do. To have worktrees of tasks follow the patterns: `corral config set worktrees.sparse true`; "
+            "verification always has every file.",
+        )
+    if _setting(repo, "extensions.partialClone") or repo.run("config", "--get-regexp", r"^remote\..*\.promisor$").ok:
+        yield Problem(
+            "partial-clone",
+            "This is a partial clone: git fetches missing objects when a worktree is made, and Corral gives it no password.",
+            "If that fails: `git config --unset remote.origin.partialCloneFilter && git fetch --refetch`.",
+        )
+    modules = repo.run("ls-tree", "-r", "-z", "--format=%(objecttype) %(path)", "HEAD")
+    inner = [name.removeprefix("commit ") for name in modules.names if name.startswith("commit ")]
+    if inner:
+        yield Problem(
+            "submodules",
+            f"Submodules are empty in Corral's worktrees, as in a fresh clone: {', '.join(inner[:5])}.",
+            "To fill them: a setup command, `git submodule update --init --recursive` in `worktrees.setup`.",
+        )
+
+
+def _conversions(repo: Git) -> Iterator[Problem]:
+    """What makes git read or write this clone's files in another way than a fresh clone's."""
+    replaced = repo.run("for-each-ref", "--count=1", "--format=%(refname)", "refs/replace/").text.strip()
+    if replaced or (repo.common_dir / "info" / "grafts").is_file():
+        yield Problem(
+            "replaced-objects",
+            f"This clone replaces objects ({replaced or 'info/grafts'}), which no other clone does; Corral uses the "
+            "real ones.",
+            "Nothing to do; `git replace -l` lists them, `git replace -d OBJECT` ends one.",
+        )
+    attributes = repo.common_dir / "info" / "attributes"
+    if attributes.is_file() and attributes.read_text(errors="replace").strip():
+        yield Problem(
+            "own-attributes",
+            f"{attributes} may change how files are written to Corral's worktrees, and so what verification sees.",
+            "Move its lines to a committed .gitattributes, or delete the file.",
+        )
+    own = {key: _setting(repo, key) for key in ("core.autocrlf", "core.eol", "core.attributesFile")}
+    found = [f"{key}={value}" for key, value in own.items() if value and value not in ("false", "native")]
+    if found:
+        yield Problem(
+            "own-conversion",
+            f"Your git converts files ({', '.join(found)}); verification does not, as a fresh clone elsewhere.",
+            "Nothing to do; a rule for everybody belongs into a committed .gitattributes.",
+        )
+    if _setting(repo, "core.symlinks", "bool") == "false":
+        yield Problem(
+            "no-symlinks",
+            "core.symlinks is false: symbolic links are written as files, also where Corral verifies.",
+            "If this file system has links: `git config --unset core.symlinks`.",
+        )
+    for name in sorted(_filters(repo)):
+        if not repo.run("config", "--get-regexp", rf"^filter\.{re.escape(name)}\.(smudge|process)$").ok:
+            yield Problem(
+                "filter-missing",
+                f".gitattributes names the filter {name}, which is not configured here: its files are written as they are "
+                "stored.",
+                "`git lfs install`"
+                if name == "lfs"
+                else f"Configure filter.{name}, or ignore this if it is not needed.",
+            )
+
+
+def _filters(repo: Git) -> set[str]:
+    """The filters that the committed attributes of the main checkout's commit name."""
+    listed = repo.run("ls-tree", "-r", "-z", "--format=%(objectname) %(path)", "HEAD").names
+    blobs = [line[:64].split()[0] for line in listed if line.rpartition("/")[2].endswith(".gitattributes")]
+    texts = [repo.run("cat-file", "blob", blob).text for blob in blobs[:100]]
+    return {name for text in texts for name in re.findall(r"(?m)^[^#\n]*\sfilter=([\w.-]+)", text)}
+
+
+def _setting(repo: Git, key: str, kind: str = "") -> str:
+    return repo.run("config", *([f"--type={kind}"] if kind else []), "--get", key).text.strip()
 
 
 def _half_made(repo: Git) -> Iterator[Problem]:
