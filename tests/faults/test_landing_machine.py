@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from corral.config.paths import Project
 from corral.config.sections.sharing import Landing
+from corral.config.worktree_root import WorktreeRoot
 from corral.git.land import landing
 from tests.conftest import git, worktrees_of
 from tests.coordinated import Coordinated, eventually
@@ -21,8 +23,11 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 @pytest.fixture
 def volume(repo: Path) -> Iterator[Path]:
     """The folder of the verification worktree on a file system of 1 MB of its own."""
-    place = worktrees_of(repo) / "verification-world"
-    place.mkdir(parents=True)
+    project = Project(repo, repo / ".git", repo / ".corral", False)
+    places = WorktreeRoot(project, "world", lambda: None, repo.parent / "home")
+    place = worktrees_of(repo) / places.verification
+    places.establish(place)
+    place.mkdir()
     done = subprocess.run([program("mount"), "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True)
     if done.returncode != 0:
         pytest.skip("mounting is not allowed here")
