@@ -114,6 +114,25 @@ def test_links_lead_into_the_worktree_or_are_left_out(supplied: Make, tmp_path: 
     assert [note for note in world.inputs(merge)["notes"] if "node_modules/round" in note]
 
 
+def test_a_link_that_a_candidate_puts_in_the_way_is_not_followed(supplied: Make, tmp_path: Path) -> None:
+    world = supplied({**NODE, "packages/a/package.json": "{}\n"}, "true")
+    package(world.root / "packages/a/node_modules", "left", "")
+    assert "packages/a/node_modules" in world.dependencies(land(world, "one"))
+    elsewhere = tmp_path / "elsewhere"
+    package(elsewhere / "a/node_modules", "precious", "")
+    side = tmp_path / "side"
+    git(world.root, "worktree", "add", "-q", "-b", "two", str(side), "main")
+    git(side, "rm", "-rq", "packages")
+    (side / "packages").symlink_to(elsewhere)
+    git(side, "add", "packages")
+    commit(side, {"two.txt": "x\n"}, "a link")
+    git(world.root, "worktree", "remove", str(side))
+    merge_id = world.submit("two")
+    world.run(deadline_s=150)
+    assert (elsewhere / "a/node_modules/precious/index.js").exists()
+    assert "packages/a/node_modules" not in world.dependencies(world.merge(merge_id))
+
+
 def test_included_files_are_those_that_the_targets_tip_names_and_have_their_digest(supplied: Make) -> None:
     world = supplied({**NODE, ".worktreeinclude": ".env\n"}, "cat .env && test ! -e local/key")
     (world.root / ".env").write_text("A=1\n")
