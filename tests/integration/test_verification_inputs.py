@@ -94,7 +94,8 @@ def test_the_receipt_says_that_dependencies_were_copied_and_which_lock_file_diff
 
 def test_links_lead_into_the_worktree_or_are_left_out(supplied: Make, tmp_path: Path) -> None:
     files = {**NODE, "packages/price/index.js": "module.exports = 1\n", "packages/tax/index.js": "module.exports = 2\n"}
-    show = "cat node_modules/price/index.js node_modules/tax/index.js && test ! -e node_modules/round && test -e node_modules/far"
+    show = "cat node_modules/price/index.js node_modules/tax/index.js && test ! -L node_modules/round"
+    show += " && test ! -e node_modules/home && test -e node_modules/far"
     world = supplied(files, f"{show} && touch node_modules/price/made node_modules/tax/made", modules=("left",))
     modules, outside = world.root / "node_modules", tmp_path / "outside"
     (modules / "price").symlink_to("../packages/price")
@@ -103,7 +104,11 @@ def test_links_lead_into_the_worktree_or_are_left_out(supplied: Make, tmp_path: 
     (outside / "back").symlink_to(world.root / "node_modules" / "left")
     (world.root / "local").mkdir()
     (outside / "home").symlink_to(world.root / "local")
-    (modules / "round").symlink_to(outside / "home")
+    (modules / "home").symlink_to(outside / "home")
+    (world.root / "back").symlink_to(world.root / "local")
+    git(world.root, "add", "back")
+    commit(world.root, {"a.txt": "a\n"}, "a link into this very checkout")
+    (modules / "round").symlink_to("../back")
     (modules / "far").symlink_to("../../outside")
     merge = land(
         world, "own", {"packages/price/index.js": "exports.own = 1\n", "packages/tax/index.js": "exports.own = 2\n"}

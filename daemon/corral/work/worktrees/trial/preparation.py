@@ -205,7 +205,7 @@ class _Preparation:
         )
         if folder.relocate:
             folders.relocate(place, place, source, self._main, self._worktree, only=set(found.fresh))
-        for link in [*found.left, *leading.leave_out(place, found.links, self._main, self._worktree)]:
+        for link in leading.leave_out(place, found.links, self._main, self._worktree):
             self._made.notes.append(f"{path}/{link}: left out, it leads into the main checkout")
         self._keep_out_of_commits(place)
         self._account.known[path] = look_again(found, place)
