@@ -94,7 +94,8 @@ def test_the_receipt_says_that_dependencies_were_copied_and_which_lock_file_diff
 
 def test_links_lead_into_the_worktree_or_are_left_out(supplied: Make, tmp_path: Path) -> None:
     files = {**NODE, "packages/price/index.js": "module.exports = 1\n", "packages/tax/index.js": "module.exports = 2\n"}
-    show = "cat node_modules/price/index.js node_modules/tax/index.js && test ! -e node_modules/round && test -e node_modules/far"
+    show = "cat node_modules/price/index.js node_modules/tax/index.js && test ! -L node_modules/round"
+    show += " && test ! -e node_modules/home && test -e node_modules/far"
     world = supplied(files, f"{show} && touch node_modules/price/made node_modules/tax/made", modules=("left",))
     modules, outside = world.root / "node_modules", tmp_path / "outside"
     (modules / "price").symlink_to("../packages/price")
@@ -103,7 +104,11 @@ def test_links_lead_into_the_worktree_or_are_left_out(supplied: Make, tmp_path: 
     (outside / "back").symlink_to(world.root / "node_modules" / "left")
     (world.root / "local").mkdir()
     (outside / "home").symlink_to(world.root / "local")
-    (modules / "round").symlink_to(outside / "home")
+    (modules / "home").symlink_to(outside / "home")
+    (world.root / "back").symlink_to(world.root / "local")
+    git(world.root, "add", "back")
+    commit(world.root, {"a.txt": "a\n"}, "a link into this very checkout")
+    (modules / "round").symlink_to("../back")
     (modules / "far").symlink_to("../../outside")
     merge = land(
         world, "own", {"packages/price/index.js": "exports.own = 1\n", "packages/tax/index.js": "exports.own = 2\n"}
@@ -112,6 +117,25 @@ def test_links_lead_into_the_worktree_or_are_left_out(supplied: Make, tmp_path: 
     assert world.log(merge["merge_id"]).count("exports.own") == 2
     assert not (world.root / "packages/price/made").exists() and not (world.root / "packages/tax/made").exists()
     assert [note for note in world.inputs(merge)["notes"] if "node_modules/round" in note]
+
+
+def test_a_link_that_a_candidate_puts_in_the_way_is_not_followed(supplied: Make, tmp_path: Path) -> None:
+    world = supplied({**NODE, "packages/a/package.json": "{}\n"}, "true")
+    package(world.root / "packages/a/node_modules", "left", "")
+    assert "packages/a/node_modules" in world.dependencies(land(world, "one"))
+    elsewhere = tmp_path / "elsewhere"
+    package(elsewhere / "a/node_modules", "precious", "")
+    side = tmp_path / "side"
+    git(world.root, "worktree", "add", "-q", "-b", "two", str(side), "main")
+    git(side, "rm", "-rq", "packages")
+    (side / "packages").symlink_to(elsewhere)
+    git(side, "add", "packages")
+    commit(side, {"two.txt": "x\n"}, "a link")
+    git(world.root, "worktree", "remove", str(side))
+    merge_id = world.submit("two")
+    world.run(deadline_s=150)
+    assert (elsewhere / "a/node_modules/precious/index.js").exists()
+    assert "packages/a/node_modules" not in world.dependencies(world.merge(merge_id))
 
 
 def test_included_files_are_those_that_the_targets_tip_names_and_have_their_digest(supplied: Make) -> None:

@@ -12,7 +12,34 @@ TOGETHER = f"{RETURNS}::test_a_pair_that_only_breaks_together_is_caught_on_the_m
 FLAKE = f"{RETURNS}::test_red_then_green_on_one_tree_is_a_flake_and_lands"
 KILLED = "faults/test_landing_kills.py::test_killed_at"
 
+INPUTS = "integration/test_verification_inputs.py"
+
 MUTATIONS = (
+    *rows(
+        "daemon/corral/work/worktrees/trial/mirror.py",
+        ("what a run wrote into a dependency stays", " and _looks(place) == list(known[1]):", ":",
+         f"{INPUTS}::test_dependencies_are_copies_and_a_runs_own_writes_reach_neither_the_checkout_nor_the_next_run", "X10"),
+    ),
+    *rows(
+        "daemon/corral/work/worktrees/trial/leading.py",
+        ("a link leads back into the checkout", "        if real.is_relative_to(main) and not real.is_relative_to(worktree):", "        if False:",
+         f"{INPUTS}::test_links_lead_into_the_worktree_or_are_left_out", "X10"),
+    ),
+    *rows(
+        "daemon/corral/work/worktrees/trial/preparation.py",
+        ("the candidate names what is copied for it", 'self._grounds.repo.run("cat-file", "blob", f"{self._tip}:',
+         'self._checkout.run("cat-file", "blob", f"HEAD:',
+         f"{INPUTS}::test_included_files_are_those_that_the_targets_tip_names_and_have_their_digest", "X10"),
+        ("any failed install is excused", "            if not self._met_no_network(begun_at):\n                raise\n", "",
+         f"{INPUTS}::test_an_install_that_fails_by_itself_is_not_replaced_by_the_checkouts_dependencies", "X10"),
+        ("a link in the way is followed", "                    if self._is_way_open(path):", "                    if True:",
+         f"{INPUTS}::test_a_link_that_a_candidate_puts_in_the_way_is_not_followed", "X10"),
+    ),
+    *rows(
+        "daemon/corral/runners/environment.py",
+        ("the daemon's programs in the checkout pass", "if (left := _without(value, checkout)) or not value", "if (left := value) or not value",
+         f"{INPUTS}::test_what_the_daemons_environment_names_in_the_checkout_does_not_pass", "X10"),
+    ),
     *rows(
         "daemon/corral/landing/verify/blame.py",
         ("a red run is blamed without a green target", "        if target_green is not None:\n", "        if True:\n",
@@ -68,6 +95,9 @@ MUTATIONS = (
         "daemon/corral/landing/verify/verification_receipts.py",
         ("another version of a program is the same verification", "said = [[one.name, one.path, one.version, one.mark] for one in found]", "said: list[str] = []",
          f"{CONTROL}::test_what_broke_since_the_tip_was_verified_blames_nobody", "I1 I5"),
+        ("a green receipt that stood on a file of the checkout is used again",
+         'green["receipt_id"] == merge["receipt_id"] or not takes_from_checkout(green["inputs"])', "True",
+         f"{INPUTS}::test_a_green_receipt_that_took_from_the_checkout_counts_for_its_own_request_alone", "X10"),
         ("what was not verified is called green", "fingerprint=fingerprint, status=ReceiptStatus.UNVERIFIED, reason=reason",
          "fingerprint=fingerprint, status=ReceiptStatus.PASSED, reason=reason", f"{LANDS}::test_without_a_command_it_lands_and_says_unverified", "G29"),
     ),

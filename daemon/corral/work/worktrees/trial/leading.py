@@ -9,23 +9,22 @@ from pathlib import Path
 from corral.work.worktrees.trial.mirror import as_written
 
 
-def into(main: Path, worktree: Path) -> Callable[[Path], str | None]:
-    """Where the copy of a link is to lead, given the link in the main checkout; None: nowhere.
+def into(main: Path, worktree: Path) -> Callable[[Path], str]:
+    """Where the copy of a link is to lead, given the link in the main checkout.
 
     Args:
         main: The main checkout, resolved.
         worktree: The worktree, resolved.
     """
 
-    def lead(link: Path) -> str | None:
-        text = str(as_written(link))
+    def lead(link: Path) -> str:
+        text = as_written(link)
         target = Path(os.path.normpath(link.parent / text))
         if target.is_relative_to(main):
             return text if not Path(text).is_absolute() else str(worktree / target.relative_to(main))
         real = Path(os.path.realpath(link))
         if real.is_relative_to(main):  # by another name of the checkout, or by a link elsewhere that leads back
-            own = worktree / real.relative_to(main)
-            return str(own) if os.path.lexists(own) else None
+            return str(worktree / real.relative_to(main))
         return str(target)
 
     return lead

@@ -34,18 +34,16 @@ class Mirrored:
         known: What the next call needs, once :func:`look_again` has completed it.
         fresh: Files that were copied now.
         links: Symlinks of the copy.
-        left: Symlinks that have no place in the copy.
         digest: Of the names, modes and contents at the source, and of its symlinks as they are written.
     """
 
     known: Known = field(default_factory=dict)
     fresh: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
     digest: str = ""
 
 
-def as_written(link: Path) -> str | None:
+def as_written(link: Path) -> str:
     """Lead a symlink where it led."""
     return os.readlink(link)  # noqa: PTH115 - as it is written
 
@@ -55,7 +53,7 @@ def mirror(
     place: Path,
     known: Mapping[str, tuple[Look, Look, str]],
     *,
-    lead: Callable[[Path], str | None] = as_written,
+    lead: Callable[[Path], str] = as_written,
     omit: Callable[[str], bool] = lambda _name: False,
     keep: Collection[str] = (),
     cow: bool = False,
@@ -66,7 +64,7 @@ def mirror(
         source: A real folder; only read.
         place: Stands or not; whatever else stands there is removed.
         known: What an earlier call returned for this folder.
-        lead: Where the copy of a symlink of the source is to lead; None: it is left out.
+        lead: Where the copy of a symlink of the source is to lead.
         omit: Names at the top that are left out.
         keep: Names at the top of ``place`` that are none of the source's business.
         cow: Share blocks where possible.
@@ -116,7 +114,7 @@ class _Work:
     source: Path
     place: Path
     known: Mapping[str, tuple[Look, Look, str]]
-    lead: Callable[[Path], str | None]
+    lead: Callable[[Path], str]
     cow: bool
     found: Mirrored
     digest: Callable[[bytes], None]
@@ -164,15 +162,11 @@ def _entries(source: Path) -> Iterator[os.DirEntry[str]]:
 
 def _link(work: _Work, path: str) -> None:
     text, place = work.lead(work.source / path), work.place / path
-    if text is None:
-        remove(place)
-        work.found.left.append(path)
-        return
     if not place.is_symlink() or as_written(place) != text:
         remove(place)
         place.symlink_to(text)
     work.found.links.append(path)
-    work.say("link", path, str(as_written(work.source / path)))
+    work.say("link", path, as_written(work.source / path))
 
 
 def _file(work: _Work, path: str, info: os.stat_result) -> None:

@@ -134,7 +134,8 @@ class _Preparation:
                 self._cow = cow_works(self._main, aside)
                 to_install = [recipe for recipe in self._recipes if not self._bring(recipe)]
                 for path in set(self._before) - set(self._account.known):
-                    remove(self._worktree / path)
+                    if self._is_way_open(path):
+                        remove(self._worktree / path)
                 include(self._progress(aside), self._patterns(), lambda paths: ignored(self._checkout, paths))
             copied = list(self._made.copied)
             for command in setup:
@@ -168,6 +169,8 @@ class _Preparation:
         return not self._may_run(recipe) or cache.find(self._grounds.project, self._keys[recipe.name]) is not None
 
     def _restore(self, recipe: Recipe, entry: cache.Entry) -> bool:
+        if not all(map(self._is_way_open, entry.digests)):
+            return False
         for path, digest in entry.digests.items():
             place = self._worktree / path
             found = mirror(entry.folder(path), place, self._before.get(path, {}), keep=(MARKER,), cow=self._cow)
@@ -202,7 +205,7 @@ class _Preparation:
         )
         if folder.relocate:
             folders.relocate(place, place, source, self._main, self._worktree, only=set(found.fresh))
-        for link in [*found.left, *leading.leave_out(place, found.links, self._main, self._worktree)]:
+        for link in leading.leave_out(place, found.links, self._main, self._worktree):
             self._made.notes.append(f"{path}/{link}: left out, it leads into the main checkout")
         self._keep_out_of_commits(place)
         self._account.known[path] = look_again(found, place)
@@ -211,7 +214,10 @@ class _Preparation:
     def _can_take(self, folder: Folder, path: str) -> bool:
         if "*" in folder.path and not (self._worktree / path).parent.is_dir():
             return False  # the package that it belongs to is not in this commit
-        return not self._is_tracked(path) and way_is_open(path, self._progress(self._worktree))
+        return not self._is_tracked(path) and self._is_way_open(path)
+
+    def _is_way_open(self, path: str) -> bool:
+        return way_is_open(path, self._progress(self._worktree))
 
     def _is_tracked(self, path: str) -> bool:
         return bool(self._checkout.check("ls-files", "-z", "--", f":(literal){path}").names)
