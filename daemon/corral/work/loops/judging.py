@@ -63,7 +63,8 @@ class JudgingCheckout:
         self._is_unwanted = is_unwanted
         self._is_over = is_over
         self._made = 0
-        self._ready: tuple[WorktreeRow, Checkout, status.Seen] | None = None
+        self._row: WorktreeRow | None = None
+        self._ready: tuple[Checkout, status.Seen] | None = None
 
     def __enter__(self) -> JudgingCheckout:
         return self
@@ -83,35 +84,37 @@ class JudgingCheckout:
             CorralError: It could not be made, or not be made usable.
             OSError: The same.
         """
-        if self._ready is not None and self._is_unchanged(*self._ready):
-            return self._ready[1]
+        if self._ready is not None and self._is_unchanged(self._ready[1]):
+            return self._ready[0]
         self._throw_away()
         self._made += 1
         number = f"-{self._made}" if self._made > 1 else ""
         name = f"{PREFIX}{self._task['task_id'][:13]}-{self._task['fencing_token']}{number}"
         plan = Plan(name, None, self._commit, WorktreePurpose.VERIFY, task_id=self._task["task_id"])
         try:
-            row, made = allocate(self._grounds, plan, is_unwanted=lambda: self._is_unwanted() or self._is_over())
+            self._row, made = allocate(self._grounds, plan, is_unwanted=lambda: self._is_unwanted() or self._is_over())
         except (CorralError, OSError):
             if self._is_unwanted():
                 raise Unwanted from None
             raise
-        row = self._grounds.db.write(lambda conn: mark_ready(conn, row["worktree_id"], made))
+        row = self._row
+        self._grounds.db.write(lambda conn: mark_ready(conn, row["worktree_id"], made))
         path = Path(row["path"])
         found = Checkout(
             path, environment(self._grounds, path, made), partial(ownership.prove_remains, self._grounds, row)
         )
-        self._ready = row, found, status.look(ownership.prove(self._grounds, row), untracked=False)
+        self._ready = found, status.look(ownership.prove(self._grounds, row), untracked=False)
         crash_point("loop.judging")
         return found
 
-    def _is_unchanged(self, row: WorktreeRow, _checkout: Checkout, before: status.Seen) -> bool:
+    def _is_unchanged(self, before: status.Seen) -> bool:
+        assert self._row is not None
         try:
-            return status.look(ownership.prove(self._grounds, row), untracked=False) == before
+            return status.look(ownership.prove(self._grounds, self._row), untracked=False) == before
         except CorralError:  # a criterion has made something else of it: the next one gets another
             return False
 
     def _throw_away(self) -> None:
-        if self._ready is not None:
-            give_up(self._grounds, self._ready[0], reason="its iteration was judged")
-            self._ready = None
+        if self._row is not None:
+            give_up(self._grounds, self._row, reason="its iteration was judged")
+        self._row = self._ready = None
