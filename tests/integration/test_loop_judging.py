@@ -25,7 +25,9 @@ def landed(one: Coordinated, task_id: str) -> list[dict[str, Any]]:
     one.run("wait", task_id, "--timeout", "80", check=False)
     status = one.json("loop", "status", task_id)
     rows: list[dict[str, Any]] = one.json("loop", "history", task_id)
-    assert (status["status"], (status["merge"] or {}).get("state")) == ("completed", "landed"), [r["evaluations"] for r in rows]
+    assert (status["status"], (status["merge"] or {}).get("state")) == ("completed", "landed"), [
+        r["evaluations"] for r in rows
+    ]
     return rows
 
 

@@ -33,7 +33,7 @@ from corral.errors import (
     NotFound,
     PathReplaced,
 )
-from corral.git.checkouts import worktrees
+from corral.git.checkouts import whole, worktrees
 from corral.git.process.command import Git
 from corral.models.crash import crash_point
 from corral.models.identifiers import check_name, new_id
@@ -157,6 +157,7 @@ def allocate(
             restore(path, remake)
         elif plan.branch is None:
             worktrees.add_detached(grounds.repo, path, plan.base_sha, remake)
+            whole.lay_out(lambda: ownership.prove(grounds, row), plan.base_sha)
         elif warm is None:
             sparse = grounds.settings().worktrees.sparse
             worktrees.add(grounds.repo, path, plan.branch, plan.base_sha, remake, sparse=sparse)
