@@ -14,8 +14,9 @@ import pytest
 
 from corral.config.sections.sharing import Landing
 from corral.errors import CorralError
+from corral.git.checkouts import discarding
 from corral.landing import requests
-from corral.landing.verify import verification, verification_worktree
+from corral.landing.verify import verification
 from corral.runners.process import LogTail
 from tests.conftest import NEEDS_RIGHTS_DROPPED, commit, git
 from tests.integration.landing_world import World, in_a_process
@@ -218,7 +219,7 @@ def test_read_only_folders_that_a_verification_leaves_are_removed(world: World, 
     assert living.wait(60) == 0
     found = [(row["state"], row["tries"]) for row in map(world.merge, ids)]
     assert found == [("landed", 0), ("landed", 0)], "at the first try"
-    verification_worktree.make_writable(world.bench.path)
+    discarding.make_writable(world.bench.path)
 
 
 def test_stop_ends_the_run_and_requeues(world: World, tmp_path: Path) -> None:
@@ -236,7 +237,7 @@ def test_stop_ends_the_run_and_requeues(world: World, tmp_path: Path) -> None:
 
 def test_too_much_output_is_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "LOG_LIMIT", 100_000)
-    world.landing = Landing(verify=["test ! -e new.txt || yes"])
+    world.landing = Landing(verify=["test ! -e new.txt || cat /dev/zero"])
     merge = world.land("feature")
     assert merge["state"] == "failed"
     assert "of output" in merge["reason"] and "That happened twice, while main without it passed" in merge["reason"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import git, verified_in
+from tests.conftest import GIT_ENV, git, verified_in
 from tests.coordinated import Coordinated, eventually
 
 NEEDS_VERSION = "python3 -c 'import sys; sys.path.insert(0, \"src\"); import app._version'"
@@ -37,13 +37,15 @@ def test_an_ignored_file_that_a_fresh_worktree_lacks_is_named_and_the_remedy_men
     try:
         shown = house.run("init", "--yes", "--verify", NEEDS_VERSION).stdout
         assert "fails in a fresh worktree" in shown and "No module named 'app._version'" in shown
-        assert "With these files it passes: add the files that git ignores to .worktreeinclude" in shown
+        assert "With these files it passes: add the files that git ignores to .worktreeinclude, and commit it" in shown
         (command,) = (line.split(": ", 2)[2] for line in shown.splitlines() if "With these files" in line)
-        assert command == r"printf '%s\n' 'src/app/_version.py' >> .worktreeinclude"
+        assert command.startswith(r"printf '%s\n' 'src/app/_version.py' >> .worktreeinclude && git add ")
         told = _verification(house)
         assert told["status"] == "error" and command in told["remedy"] and "other.secret" not in told["remedy"]
         _nothing_left(house)
-        subprocess.run(["/bin/sh", "-c", command], cwd=house.root, check=True)  # word for word what a person is told
+        subprocess.run(
+            ["/bin/sh", "-c", command], cwd=house.root, env={**os.environ, **GIT_ENV}, check=True
+        )  # word for word
         assert _verification(house)["status"] == "ok"
         _nothing_left(house)
     finally:

@@ -338,7 +338,7 @@ def test_copied_dependencies_are_told_wherever_the_receipt_is_shown(
     house = coordinate(root, verify=("true",))
     note = "dependencies: copied from the checkout"
     doctor = house.run("doctor", "--verify", check=False).stdout
-    assert f"it runs with {note}" in doctor and "worktrees.setup: [recipe]" in doctor
+    assert f"dependencies: it runs with {note}" in doctor and "worktrees.setup: [recipe]" in doctor
     task = house.submit("one", 'echo one > one.txt; echo \'{"name": "one"}\' > package.json')
     house.run("wait", task, "--timeout", "60")
     merge = house.json("task", "detail", task)["merge"]

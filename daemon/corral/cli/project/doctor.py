@@ -223,7 +223,7 @@ def _dry_run() -> Iterator[Check]:
     if found["status"] == "passed" and not found["needed"]:
         yield _check("verification", "ok", "the commands pass in a fresh worktree")
         if found["note"]:
-            yield _check("verification", "warning", f"it runs with {found['note']}", verification.DECLARED_ONLY)
+            yield _check("dependencies", "warning", f"it runs with {found['note']}", verification.DECLARED_ONLY)
         return
     said = f"the commands fail in a fresh worktree, so nothing lands: {found['reason']}"
     yield _check("verification", "error", said, verification.remedy(found))

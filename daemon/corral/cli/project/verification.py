@@ -40,6 +40,7 @@ def remedy(found: dict[str, Any]) -> str:
     if ignored:
         lines = " ".join(f"'{path}'" for path in ignored)
         add = f"printf '%s\\n' {lines} >> {INCLUDE_FILE}"
+        add += f" && git add {INCLUDE_FILE} && git commit -m 'Name files for worktrees' -- {INCLUDE_FILE}"
         parts.append(f"add the files that git ignores to {INCLUDE_FILE}, and commit it: {add}")
     if uncommitted:
         parts.append("commit the uncommitted files: git add -- " + " ".join(f"'{path}'" for path in uncommitted))
