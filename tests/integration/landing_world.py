@@ -59,6 +59,7 @@ class World:
         self.environ: dict[str, str] = dict(os.environ)
         self.spawn: Callable[[Callable[[], None]], None] = lambda function: function()
         self.places = WorktreeRoot(self.project, "world", lambda: None, root.parent / "home")
+        self.places.home.mkdir(exist_ok=True)
         self.queue = self.new_queue()
 
     def new_queue(self) -> Queue:

@@ -48,7 +48,6 @@ def kept(world: World) -> list[str]:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_branch_that_replaces_it_fails_and_the_others_land(world: World, way: str) -> None:
     own = taken_places.users_worktree(world.root)
-    world.places.home.mkdir()  # where a repository beside which there is no place has one
     before, place = state(own), world.bench.path
     world.branch("bad", {"check.sh": WAYS[way].format(own=shlex.quote(str(own))) + "\n"})
     bad = world.submit("bad")

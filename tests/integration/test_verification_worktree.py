@@ -101,8 +101,8 @@ def test_its_folder_may_be_deleted(world: World) -> None:
 
 def test_a_link_on_the_way_to_it_is_not_followed(world: World, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
-    worktrees_of(world.root).mkdir(mode=0o700)
-    (worktrees_of(world.root) / "verification-world").symlink_to(tmp_path / "elsewhere")
+    world.places.establish(world.bench.path)
+    world.bench.path.parent.symlink_to(tmp_path / "elsewhere")
     merge = world.merge(verify(world, "one"))
     assert merge["state"] == "queued" and "is a symbolic link" in merge["reason"]
     assert list((tmp_path / "elsewhere").iterdir()) == []

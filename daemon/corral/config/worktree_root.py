@@ -130,6 +130,8 @@ def choose(project: Project, configured: str | None, project_id: str, home: Path
             if not finds:
                 return usable[-1]
         passed_over.append(f"{path}: {refusal or 'an upward search from there finds ' + finds[0]}")
+        if number and not os.path.lexists(path):  # nothing stands there, and yet it cannot be made: nor can the next
+            break
     if not usable:
         raise Unsupported(
             "There is no folder for worktrees.",

@@ -198,3 +198,23 @@ def test_only_empty_folders_of_this_project_are_removed(root: WorktreeRoot) -> N
     assert root.remove() == [] and not path.exists()
     path = _established(root, OTHER)
     assert root.remove() == [] and path.exists()
+
+
+def test_each_folder_that_something_stands_in_place_of_has_a_next_one(root: WorktreeRoot, tmp_path: Path) -> None:
+    seen = []
+    for _ in range(5):
+        path = _established(root)
+        seen.append(path.name)
+        path.rename(tmp_path / f"moved-{len(seen)}")
+        path.symlink_to(tmp_path / "src")
+    stem = f"shop-{ID[:8]}"
+    assert seen == ["shop.worktrees", stem, f"{stem}-2", f"{stem}-3", f"{stem}-4"]
+    assert root.top_of(_established(root) / "task").name == f"{stem}-5"
+
+
+def test_a_home_without_a_place_is_told_in_two_lines(root: WorktreeRoot) -> None:
+    (root.project.root.parent / "shop.worktrees").write_text("taken")
+    root.home.rmdir()
+    with pytest.raises(Unsupported) as caught:
+        root.choose()
+    assert len(caught.value.cause.split("; ")) == 2
