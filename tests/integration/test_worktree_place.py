@@ -60,7 +60,7 @@ def test_init_and_doctor_say_where_and_what_is_found_above(make_repo: Callable[.
     for file in above:
         file.write_text("{}")
     try:
-        shown = house.run("init", "--yes").stdout
+        shown = house.run("init", "--yes", "--no-check", "--verify", "test -e README.md").stdout
         assert f"will stand in {worktrees_of(house.root)}." in shown and str(above[0]) in shown
         where, warning = _checks(house, "worktrees")
         assert str(worktrees_of(house.root)) in where["message"]
@@ -68,6 +68,9 @@ def test_init_and_doctor_say_where_and_what_is_found_above(make_repo: Callable[.
         assert "worktrees.root" in warning["remedy"]
         needs = house.json("status")["needs_you"]
         assert [need["remedy"] for need in needs if need["kind"] == "place_of_worktrees"] == [warning["remedy"]]
+        house.run("wait", house.submit("lands", "echo x > x.txt"), "--timeout", "60")
+        (merge,) = house.json("merge", "list")
+        assert house.json("merge", "detail", merge["merge_id"])["receipt"]["note"] == f"above its worktree: {above[0]}"
         above[1].unlink()
         (where,) = _checks(house, "worktrees")
         home = Path(os.environ["HOME"]) / "corral-worktrees"

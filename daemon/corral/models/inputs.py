@@ -21,7 +21,8 @@ class Prepared:
     Attributes:
         env: Variables for its commands.
         inputs: ``dependencies``: folders, each ``{path, recipe, from, digest, key?, differs?, because?}``; ``included``: files of
-            the person's checkout, each ``{path, sha256}``; ``notes``: lines for a person. Absent where there is nothing to say.
+            the person's checkout, each ``{path, sha256}``; ``above``: what tools that search upward find above the worktree;
+            ``notes``: lines for a person. Absent where there is nothing to say.
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
@@ -36,10 +37,14 @@ def taken_from_checkout(inputs: Mapping[str, Any] | None) -> set[tuple[str, str]
 
 
 def note(inputs: Mapping[str, Any] | None) -> str | None:
-    """What a person should know beside the result: dependencies that may hold more than the change declares."""
-    copied = [one for one in (inputs or {}).get("dependencies", ()) if one["from"] == COPIED]
-    if not copied:
-        return None
-    differs = sorted({path for one in copied for path in one.get("differs", ())})
-    more = f" and {len(differs) - 1} more" if len(differs) > 1 else ""
-    return f"dependencies: {COPIED}" + (f", whose {differs[0]}{more} differs" if differs else "")
+    """What a person should know beside the result: what may have counted and is no part of the change."""
+    given = inputs or {}
+    parts = []
+    if copied := [one for one in given.get("dependencies", ()) if one["from"] == COPIED]:
+        differs = sorted({path for one in copied for path in one.get("differs", ())})
+        more = f" and {len(differs) - 1} more" if len(differs) > 1 else ""
+        parts.append(f"dependencies: {COPIED}" + (f", whose {differs[0]}{more} differs" if differs else ""))
+    if above := given.get("above"):
+        more = f" and {len(above) - 1} more" if len(above) > 1 else ""
+        parts.append(f"above its worktree: {above[0]}{more}")
+    return "; ".join(parts) or None

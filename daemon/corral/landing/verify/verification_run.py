@@ -18,7 +18,7 @@ from typing import Any
 
 from corral.config.paths import Project
 from corral.config.sections.sharing import Landing
-from corral.config.worktree_root import WorktreeRoot
+from corral.config.worktree_root import WorktreeRoot, upward_finds
 from corral.errors import CorralError, PathReplaced, RunnerUnavailable
 from corral.git.process.command import Git
 from corral.landing.verify import blame, run_logs
@@ -237,6 +237,8 @@ class VerificationRun:
             return
         env = self._room.environment({**prepared.env, "CORRAL_MERGE_ID": self.subject.merge_id})
         self.inputs = {**prepared.inputs, "programs": self._programs(env.get("PATH", os.defpath), now)}
+        if above := list(upward_finds(laid.path.parent, self._room.places.home)):
+            self.inputs["above"] = above
         self._run = Verification(
             laid,
             self.commands,
