@@ -43,7 +43,7 @@ def test_every_command_has_a_manual_page_with_what_its_help_says(
     assert "\\fB\\-t, \\-\\-title TEXT\\fR\nTitle; also the commit's subject (default: the template's)." in text
 
 
-@requires("groff")
+@requires("groff", "preconv", "troff", "grotty")
 def test_the_reader_of_manuals_complains_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     for words in ([], ["task", "submit"], ["config", "set"]):
         assert run(["man", *words]) == 0

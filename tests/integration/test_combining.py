@@ -12,7 +12,7 @@ from tests.coordinated import Coordinated, eventually
 @pytest.mark.req("FR-SWARM-003", "FR-SWARM-001")
 def test_the_first_to_succeed_lands_and_the_others_are_ended(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate(config="supervisor: {stop_grace_s: 0.5}\n")
-    race = "mkdir ../../../first && echo won > won.txt || sleep 600"
+    race = "mkdir $CORRAL_PROJECT/first && echo won > won.txt || sleep 600"
     task = house.submit("race", race, "--agents", "3", "--combine", "first")
     done = house.json("wait", task, "--timeout", "60")
     assert done["tasks"][0]["outcome"] == "landed"
@@ -42,7 +42,7 @@ def test_members_that_did_not_agree_land_nothing_and_say_so(coordinate: Callable
 @pytest.mark.req("FR-SWARM-003", "FR-SWARM-004")
 def test_a_killed_daemon_loses_no_contribution(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate(config="tasks: {retry_initial_s: 0.1, retry_max_s: 0.2}\n")
-    waits = "echo part | tee part-$CORRAL_TASK_ID.txt; while ! test -e ../../../go; do sleep 0.1; done"
+    waits = "echo part | tee part-$CORRAL_TASK_ID.txt; while ! test -e $CORRAL_PROJECT/go; do sleep 0.1; done"
     task = house.submit("parts", waits, "--agents", "2", "--combine", "concat")
     after = house.submit("after", "cat part-*.txt", "--wait-for", task)
     eventually(lambda: len(house.json("swarm", "status")["agents"]) == 2)

@@ -12,7 +12,7 @@ from tests.coordinated import Coordinated, eventually
 @pytest.mark.req("FR-SWARM-006")
 def test_a_leader_has_followers_that_end_with_it(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate(config="supervisor: {stop_grace_s: 0.5, max_agents: 1}\n")
-    leader = house.submit("leader", "while ! test -e ../../../go; do sleep 0.1; done", "--claims", "src/**")
+    leader = house.submit("leader", "while ! test -e $CORRAL_PROJECT/go; do sleep 0.1; done", "--claims", "src/**")
     eventually(lambda: house.ask("GET", f"/tasks/{leader}/detail")["started_at"])
     follower = house.submit("follower", "echo follows; sleep 600", "--parent", leader[:8], "--claims", "src/a.py")
     queued = house.submit("another", "sleep 600", "--parent", leader, "--wait-for", follower)
@@ -44,8 +44,8 @@ def test_a_worker_leads_by_the_number_in_its_environment_and_followers_that_ende
     coordinate: Callable[..., Coordinated],
 ) -> None:
     house = coordinate()
-    wait = "while ! test -e ../../../go; do sleep 0.1; done"
-    leader = house.submit("leader", f"echo $CORRAL_TASK_ID > ../../../leader; {wait}")
+    wait = "while ! test -e $CORRAL_PROJECT/go; do sleep 0.1; done"
+    leader = house.submit("leader", f"echo $CORRAL_TASK_ID > $CORRAL_PROJECT/leader; {wait}")
     eventually(lambda: (house.root / "leader").exists() and (house.root / "leader").read_text().strip())
     assert (house.root / "leader").read_text().strip() == leader
     follower = house.submit("follower", "echo done > followed.txt", "--parent", leader)

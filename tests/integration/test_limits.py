@@ -20,7 +20,7 @@ EATER = f"{shlex.quote(sys.executable)} -c 'import time; b = bytearray(b\"x\" * 
 @pytest.mark.req("FR-CONFIG-006")
 def test_each_limit_that_is_configured_is_enforced(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate(config=LIMITS)
-    waits = "while ! test -e ../../../go; do sleep 0.1; done"
+    waits = "while ! test -e $CORRAL_PROJECT/go; do sleep 0.1; done"
     first = house.submit("task 0", waits)
     eventually(
         lambda: house.ask("GET", f"/tasks/{first}/detail")["status"] == "running"

@@ -139,9 +139,9 @@ def test_at_its_limit_it_fails_with_its_best_result_which_lands_if_the_user_says
 @pytest.mark.req("FR-LOOP-006")
 def test_a_stopped_loop_is_resumed_from_its_last_iteration(coordinate: Coordinate, repo: Path) -> None:
     one = coordinate(repo)
-    work = "echo $CORRAL_ITERATION >> seen.txt; test $CORRAL_ITERATION != 2 || test -f ../../../go || sleep 60"
+    work = "echo $CORRAL_ITERATION >> seen.txt; test $CORRAL_ITERATION != 2 || test -f $CORRAL_PROJECT/go || sleep 60"
     go = repo / "go"
-    work = work.replace("../../../go", str(go))
+    work = work.replace("$CORRAL_PROJECT/go", str(go))
     task_id = one.json("loop", "start", "--command", work, "--test", "test $(wc -l < seen.txt) = 3")["task_id"]
     eventually(lambda: one.json("loop", "status", task_id)["running_iteration"] == 2)
     stopped = one.json("loop", "stop", task_id, "--reason", "enough")

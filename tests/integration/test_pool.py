@@ -63,7 +63,7 @@ CLEANED = {
     "ignored files": "mkdir -p build/a deep/__pycache__; touch build/a/b deep/x.log; echo x > deep/__pycache__/x.pyc",
     "empty folders": "mkdir -p empty/inside deep/empty",
     "a pipe": "mkfifo a-pipe deep/a-pipe",
-    "a second name of what git writes anew": "ln README.md ../../../../second-name; touch -d 2001-01-01 README.md",
+    "a second name of what git writes anew": "ln README.md ../../second-name; touch -d 2001-01-01 README.md",
     "modes": "chmod 600 README.md; chmod 700 deep; chmod 777 run.sh",
     "a read-only folder": "mkdir -p build/closed && echo x > build/closed/x && chmod 555 build/closed deep/down",
     "an environment file": "echo changed >> .env; echo x > build.log",
@@ -100,7 +100,7 @@ REFUSED = {
     "a lock of git's": ("touch $(git rev-parse --git-dir)/HEAD.lock", "git's entry of it holds HEAD.lock"),
     # Git, which compares whole seconds, else sometimes takes the file for changed and writes it anew: there is no link then.
     "a second name": (
-        "ln README.md ../../../../second-name && git update-index --refresh",
+        "ln README.md ../../second-name && git update-index --refresh",
         "a file in it has a second name (a hard link)",
     ),
 }

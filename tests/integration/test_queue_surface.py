@@ -19,7 +19,7 @@ def test_dead_tasks_are_shown_with_their_output_and_retried_one_by_one_or_all(
     coordinate: Callable[..., Coordinated],
 ) -> None:
     house = coordinate(config=NEVER_AGAIN)
-    works = "test -e ../../../mended || { echo the table is missing; exit 3; }"
+    works = "test -e $CORRAL_PROJECT/mended || { echo the table is missing; exit 3; }"
     dead = [house.submit(f"dead {number}", works) for number in range(3)]
     house.run("wait", "--all", "--timeout", "60", check=False)
     assert [row["task_id"] for row in house.json("task", "dlq", "list")] == dead

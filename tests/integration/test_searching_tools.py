@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ import pytest
 
 from tests.conftest import commit, git
 from tests.integration.supplied import Supplied, package
+from tests.programs import find, requires
 
 Make = Callable[..., Supplied]
 
@@ -62,6 +62,12 @@ class Tool:
     files: dict[str, str] = field(default_factory=dict)
     changes: dict[str, str] = field(default_factory=lambda: {"change.txt": "x\n"})
     needs: tuple[str, ...] = ()
+
+    @property
+    def programs(self) -> list[str]:
+        """The names of these programs; npm is a script of node."""
+        names = [command.split()[0] for command in self.needs]
+        return [*names, "node"] if "npm" in names else names
 
 
 PYTEST = f"{sys.executable} -m pytest -q -p no:cacheprovider"
@@ -153,16 +159,16 @@ def supplied(make_repo: Callable[..., Path]) -> Iterator[Make]:
 @pytest.fixture(autouse=True)
 def cargo_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where rustup's stand-in for it is on the PATH, which needs a home: the program that it would run."""
-    found = shutil.which("cargo")
+    found = find("cargo")
     for chain in Path(found).parents[2].glob(".rustup/toolchains/*/bin") if found else ():
         monkeypatch.setenv("PATH", f"{chain}:{os.environ['PATH']}")
 
 
 def need(*commands: str) -> None:
     for command in commands:
-        program = command.split()[0]
-        if not shutil.which(program) or subprocess.run(command.split(), capture_output=True, check=False).returncode:
-            pytest.skip(f"{program} is not installed")
+        name, *arguments = command.split()
+        if subprocess.run([name, *arguments], capture_output=True, check=False).returncode:
+            pytest.skip(f"not installed: {name}")
 
 
 def land(world: Supplied, changes: dict[str, str], without: list[str]) -> dict[str, Any]:
@@ -179,7 +185,7 @@ def land(world: Supplied, changes: dict[str, str], without: list[str]) -> dict[s
 
 
 @pytest.mark.parametrize("tracked", [True, False], ids=["tracked", "ignored"])
-@pytest.mark.parametrize("name", TOOLS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=requires(*tool.programs)) for name, tool in TOOLS.items()])
 def test_a_file_of_the_checkout_makes_no_candidate_green_or_red(supplied: Make, name: str, tracked: bool) -> None:
     tool = TOOLS[name]
     need(*tool.needs)
@@ -196,6 +202,7 @@ def test_a_file_of_the_checkout_makes_no_candidate_green_or_red(supplied: Make, 
     assert (merge["state"] == "landed") is tool.lands, (merge, world.log(merge["merge_id"]))
 
 
+@requires("npm", "node")
 def test_a_change_that_takes_the_package_file_away_does_not_land(supplied: Make) -> None:
     need("npm --version")
     files = {
@@ -208,6 +215,7 @@ def test_a_change_that_takes_the_package_file_away_does_not_land(supplied: Make)
     assert merge["state"] == "failed", (merge, world.log(merge["merge_id"]))
 
 
+@requires("npm", "node")
 def test_npm_installs_what_the_candidate_declares_and_no_module_of_the_checkout_is_found(supplied: Make) -> None:
     need("npm --version", "node --version")
     files = {

@@ -114,7 +114,9 @@ def test_another_checkout_is_compared_only_if_the_command_names_it(house: Coordi
     quiet = Shell(house, "ann", f"make -C {place} all", place)
     (house.root / "README.md").write_text("a person is at work\n")
     assert quiet.end() == "" and locks(house) == {}
-    for number, command in enumerate((f"touch {house.root}/x", "cp a ../../../src/", f"cd {house.root} && make")):
+    for number, command in enumerate(
+        (f"touch {house.root}/x", f"cp a ../../{house.root.name}/src/", f"cd {house.root} && make")
+    ):
         naming = Shell(house, "ann", command, place)
         (house.root / f"named-{number}.txt").write_text("x")
         assert "in another checkout" in naming.end(), command

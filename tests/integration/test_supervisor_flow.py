@@ -134,7 +134,9 @@ def test_a_task_that_kills_its_own_worker_each_time_ends_in_dead(house: Open) ->
 @pytest.mark.req("FR-QUEUE-010")
 def test_a_worker_killed_from_outside_keeps_its_retries(house: Open, repo: Path) -> None:
     one = house(tasks={"max_retries": 0, "max_crashes": 2, "retry_initial_s": 0})
-    task_id = one.submit("test -e ../../go && touch done.txt || { echo $$ > ../../worker; exec sleep 300; }")
+    task_id = one.submit(
+        "test -e $CORRAL_PROJECT/.corral/go && touch done.txt || { echo $$ > $CORRAL_PROJECT/.corral/worker; exec sleep 300; }"
+    )
     record = repo / ".corral" / "worker"
     for kills in (1, 2):
         one.until(lambda: record.is_file() and record.read_text().endswith("\n"))

@@ -127,7 +127,7 @@ def test_a_loop_of_a_command_that_a_model_judges_is_held_too_and_says_why(swarm:
 @pytest.mark.req("FR-SWARM-008")
 def test_past_a_budget_workers_of_models_are_stopped_and_their_task_is_not_charged(swarm: Callable[..., House]) -> None:
     house = swarm(limits={"tokens_per_day": 1000}, supervisor={"stop_grace_s": 0.5}, tasks={"on_interrupted": "fail"})
-    task = prompt(house, "test -e ../../../again || { echo 1200 3 > used; sleep 600; }")
+    task = prompt(house, "test -e $CORRAL_PROJECT/again || { echo 1200 3 > used; sleep 600; }")
     house.until(
         lambda: (
             bool(house.detail(task)["attempt_history"])
@@ -146,7 +146,7 @@ def test_past_a_budget_workers_of_models_are_stopped_and_their_task_is_not_charg
 @pytest.mark.req("FR-SWARM-004", "FR-SWARM-008")
 def test_a_usage_limit_of_the_model_parks_its_tasks_until_it_is_over(swarm: Callable[..., House]) -> None:
     house = swarm(tasks={"retry_initial_s": 0.1, "retry_max_s": 0.2, "max_retries": 2})
-    refused = prompt(house, "test -e ../../../open || touch limited")
+    refused = prompt(house, "test -e $CORRAL_PROJECT/open || touch limited")
     house.until(lambda: house.detail(refused)["error_code"] == "api_error")
     other, command = prompt(house, "true"), house.submit("true")
     house.until_status(command, "completed")
@@ -222,7 +222,7 @@ def test_why_no_worker_starts_is_said_without_agents_and_while_the_daemon_stops(
 EATER = """
 import os, time
 held = b"x" * 120_000_000
-while not os.path.exists("../../../go"):
+while not os.path.exists(os.environ["CORRAL_PROJECT"] + "/go"):
     time.sleep(0.05)
 """
 HOLDS_120_MB = f"{shlex.quote(sys.executable)} -c {shlex.quote(EATER)}"
@@ -271,7 +271,7 @@ def test_on_a_machine_without_memory_workers_run_one_by_one_and_tasks_say_why(
 ) -> None:
     monkeypatch.setattr(claiming, "available_mb", lambda: 200.0)
     house = swarm(limits={"memory_mb": None})
-    tasks = [house.submit("until test -e ../../../go; do sleep 0.05; done") for _ in range(3)]
+    tasks = [house.submit("until test -e $CORRAL_PROJECT/go; do sleep 0.05; done") for _ in range(3)]
     house.until(lambda: house.status(tasks[0]) == "running")
     house.supervisor.step(house.now())
     assert [house.status(one) for one in tasks] == ["running", "pending", "pending"]
@@ -290,7 +290,7 @@ def test_the_swarm_is_shown_and_an_agent_that_is_killed_gives_its_task_back(
     )
     assert house.json("swarm", "status")["agents"] == []
     assert house.run("swarm", "status").stdout.startswith("No agent is running.")
-    task = house.submit("long", "test -e ../../../again && exit 0; echo working; sleep 600")
+    task = house.submit("long", "test -e $CORRAL_PROJECT/again && exit 0; echo working; sleep 600")
     waits = house.submit("waits", "true")
     agent = eventually(
         lambda: next((one for one in house.json("swarm", "status")["agents"] if one["progress"] == "working"), None)
@@ -321,7 +321,7 @@ def test_the_swarm_is_shown_and_an_agent_that_is_killed_gives_its_task_back(
 @pytest.mark.req("FR-SWARM-008")
 def test_a_limit_that_keeps_nobody_waiting_is_not_shown(swarm: Callable[..., House]) -> None:
     house = swarm(limits={"memory_mb": 390})
-    runs = house.submit("until test -e ../../../go; do sleep 0.05; done")
+    runs = house.submit("until test -e $CORRAL_PROJECT/go; do sleep 0.05; done")
     house.until(lambda: house.status(runs) == "running")
     house.supervisor.step(house.now())
     assert house.supervisor.throttles == [], "a worker of Claude Code has no room, and no task is for one"

@@ -15,7 +15,7 @@ from tests.coordinated import Coordinated, eventually
 EATER = """
 import os, time
 held = b"x" * 190_000_000
-while not os.path.exists("../../../go"):
+while not os.path.exists(os.environ["CORRAL_PROJECT"] + "/go"):
     time.sleep(0.05)
 """
 

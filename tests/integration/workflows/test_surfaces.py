@@ -27,8 +27,8 @@ steps:
   for_each: PARTS
   command: |
     part={{ ITEM }}
-    test -e "../../../$part" && sleep 600
-    test "$part" != bad || test -e ../../../mended
+    test -e "$CORRAL_PROJECT/$part" && sleep 600
+    test "$part" != bad || test -e $CORRAL_PROJECT/mended
 - {name: sum, wait_for: [do], command: "sh -c {{ THEN }}"}
 """
 

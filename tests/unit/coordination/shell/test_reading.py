@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from corral.coordination.shell.reading import is_read_only
+from tests.programs import requires
 
 READS = [
     "ls",
@@ -188,6 +189,7 @@ def state(root: Path) -> dict[str, bytes]:
     }
 
 
+@requires("bash")
 def test_the_real_shell_agrees(repo: Path) -> None:
     for name in ("a", "b", "a.json"):
         (repo / name).write_text("{}\n")
