@@ -276,6 +276,9 @@ class WorktreeRoot:
     def remove(self) -> list[Path]:
         """Remove what Corral chose, where it is this project's and empty; returns the folders that stay: something is in them."""
         left = []
+        if (configured := self.configured()) is not None:
+            with contextlib.suppress(OSError):  # there, and empty
+                (self.project.root / configured / self.verification).rmdir()
         for folder in self._chosen():
             was_ours = _is_only_marked(folder) and _marks(folder).get("repository") == str(self.project.common_dir)
             if not was_ours and not _is_ours(folder, self.project_id):  # the former: under an id that was forgotten

@@ -24,7 +24,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from corral.observe.redaction import redact
-from corral.runners.tags import tagging
+from corral.runners.process import signal_each, survivors
+from corral.runners.tags import PROJECT_MARK, VERIFICATION_MARK, tagging
 
 LIMIT_S = 5.0
 """Seconds in which all programs that are asked together must have answered."""
@@ -250,7 +251,13 @@ def _asked(paths: list[str], env: Mapping[str, str]) -> dict[str, str | None]:
     until = time.monotonic() + LIMIT_S
     with tempfile.TemporaryDirectory(prefix="corral-", ignore_cleanup_errors=True) as place:
         started = [(path, _start(path, place, env)) for path in paths]
-        return {path: _answer(process, until) if process is not None else None for path, process in started}
+        answers = {path: _answer(process, until) if process is not None else None for path, process in started}
+    # One that ended by itself may have left others behind, which nobody waits for.
+    marks = {name: env[name] for name in (PROJECT_MARK, VERIFICATION_MARK) if name in env}
+    for _path, process in started:
+        if process is not None and marks:
+            signal_each(survivors(process.pid, marks), signal.SIGKILL)
+    return answers
 
 
 def _start(path: str, place: str, env: Mapping[str, str]) -> subprocess.Popen[bytes] | None:

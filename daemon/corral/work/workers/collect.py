@@ -113,6 +113,9 @@ def _rejoined(grounds: WorktreeContext, task: TaskRow, worktree: WorktreeRow, he
     base = worktree["base_sha"]
     if head is None or head == base or refs.is_ancestor(grounds.repo, base, head):
         return head
+    own = refs.read(grounds.repo, refs.branch_ref(worktree["branch"])) if worktree["branch"] else None
+    if own not in (None, head):  # its branch was not deleted: the worker began a history of its own elsewhere
+        return head
     checkout = ownership.prove(grounds, worktree)
     before = head_log.before_root(checkout, head)
     if before is None or not refs.is_ancestor(grounds.repo, base, before):
