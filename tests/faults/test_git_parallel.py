@@ -16,11 +16,11 @@ import pytest
 
 from corral.errors import GitFailed
 from corral.git import refs
-from corral.git.checkouts import listing, worktrees
+from corral.git.checkouts import listing, whole, worktrees
 from corral.git.land import candidates, landing
 from corral.git.land.candidates import Candidate
 from corral.git.land.landing import Landed
-from corral.git.process.command import Identity, open_repository
+from corral.git.process.command import Identity, open_checkout, open_repository
 from tests.conftest import GIT_ENV, commit, git
 
 pytestmark = pytest.mark.faults
@@ -99,9 +99,11 @@ def test_allocation_and_removal_at_once(repo: Path, tmp_path: Path) -> None:
     me = open_repository(repo / ".git")
 
     def cycle(n: int) -> None:
+        place = root / f"w{n}"
         for _ in range(3):
-            worktrees.add_detached(me, root / f"w{n}", sha)
-            worktrees.remove(me, root / f"w{n}")
+            worktrees.add_detached(me, place, sha)
+            whole.lay_out(lambda: open_checkout(place), sha)
+            worktrees.remove(me, place)
 
     with looping("worktree", "prune", cwd=repo), ThreadPoolExecutor(8) as pool:
         list(pool.map(cycle, range(8)))

@@ -18,7 +18,6 @@ from corral.runners import worker
 from corral.runners.command import CommandRunner
 from corral.runners.process import spawn
 from corral.runners.protocol import Assignment, Running
-from tests.conftest import worktrees_of
 from tests.coordinated import Coordinated, eventually
 from tests.integration.running import clock, finish, make_assignment
 from tests.integration.supervision import House, settings_with
@@ -60,14 +59,15 @@ def fill(folder: Path) -> Path:
 def test_a_full_worktrees_volume_fails_nobody_and_all_goes_on_when_it_is_free(
     coordinate: Callable[..., Coordinated], tmp_path: Path
 ) -> None:
-    house = coordinate(config=QUICK)
+    volume = tmp_path / "volume"
+    house = coordinate(config=f"{QUICK}worktrees: {{root: {volume}}}\n")
     gate, began = tmp_path / "gate", tmp_path / "began"
-    with small_volume(worktrees_of(house.root), "16m"):
+    with small_volume(volume, "16m"):
         running = house.submit(
             "at work", f"touch {began}; while [ ! -e {gate} ]; do sleep 0.05; done; echo x > out.txt || exit 1"
         )
         eventually(began.exists)
-        ballast = fill(worktrees_of(house.root))
+        ballast = fill(volume)
         ids = [house.submit(f"waits {number}", f"echo x > {number}.txt") for number in range(3)]
         (need,) = eventually(
             lambda: [one for one in house.json("status")["needs_you"] if one["kind"] == "paused_claiming"]

@@ -43,6 +43,7 @@ FREE = {
     "merges",
     "details",
     "limits",
+    "inputs",
     "parameters",
     "problems",
 }
@@ -129,6 +130,7 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
         "/runners",
         "/teams/validation",
         "/worktrees/at-risk",
+        "/worktrees/place",
         "/alerts",
         "/keys",
         "/trust",
@@ -212,6 +214,8 @@ def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_sh
     (merge,) = ask("GET /merges")
     ask("GET /merges/{merge_id}", merge_id=merge["merge_id"])
     ask("GET /merges/{merge_id}/log", merge_id=merge["merge_id"])
+    ask("GET /merges/{merge_id}/runs", merge_id=merge["merge_id"])
+    ask("GET /rewinds")
     ask("GET /merges/{merge_id}/diff", merge_id=merge["merge_id"])
     ask("GET /tasks/{task_id}/diff", task_id=done)
     review = {"title": "Review it", "task_type": "review"}

@@ -191,8 +191,10 @@ def news_in(letters: Receiver) -> set[str]:
 def upgrade(database: Path) -> None:
     """Make it one of the version before, and start on it as the next version does: that keeps a copy."""
     with closing(sqlite3.connect(database)) as conn, conn:
-        conn.execute("DROP TABLE totals")
-        conn.execute("UPDATE alembic_version SET version_num = '0015'")
+        conn.execute("DROP INDEX ix_receipts_merge_id")
+        for column in ("merge_id", "commit_sha", "role", "inputs"):
+            conn.execute(f"ALTER TABLE receipts DROP COLUMN {column}")
+        conn.execute("UPDATE alembic_version SET version_num = '0016'")
     open_schema(database)
 
 

@@ -59,9 +59,10 @@ def test_the_pool_of_a_moved_repository_is_used_at_its_new_place(
     name = keep_one(house)
     house.stop()
     moved = Coordinated(house.root.rename(tmp_path / "moved"))
+    worktrees_of(house.root).rename(worktrees_of(moved.root))
     try:
         (row,) = moved.json("worktree", "list")
-        assert (row["name"], row["path"]) == (name, str(tmp_path / "moved" / ".corral" / "worktrees" / name))
+        assert (row["name"], row["path"]) == (name, str(worktrees_of(moved.root) / name))
         moved.run("wait", moved.submit("again", "echo again > again.txt"), "--timeout", "60")
         assert eventually(lambda: len(moved.json("worktree", "pool")["worktrees"])) == 1
         assert moved.worktrees_in_use() == []

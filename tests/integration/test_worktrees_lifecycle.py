@@ -15,7 +15,8 @@ from corral.git.checkouts import salvage
 from corral.models.states import WorktreeState
 from corral.store.schema import worktrees as worktree_table
 from corral.store.tasks import worktrees as worktree_rows
-from corral.work.worktrees.allocation import begin_reclaim, tidy_branches
+from corral.work.worktrees.allocation import begin_reclaim
+from corral.work.worktrees.removal import tidy_branches
 from tests.conftest import commit, git, worktrees_of
 from tests.integration.supervision import House, houses, utc_now
 
@@ -66,12 +67,14 @@ def test_a_name_that_is_no_name_changes_nothing(house: Open, name: str) -> None:
 
 def test_a_folder_that_stands_there_is_not_touched(house: Open, repo: Path) -> None:
     one = house()
+    create(one, "other")
     folder = worktrees_of(repo) / "mine"
-    folder.mkdir(parents=True)
+    folder.mkdir()
     (folder / "precious.txt").write_text("x")
     with pytest.raises(Conflict, match="exists already"):
         create(one)
-    assert (folder / "precious.txt").read_text() == "x" and one.worktrees.listing() == []
+    assert (folder / "precious.txt").read_text() == "x"
+    assert [row["name"] for row in one.worktrees.listing()] == ["other"]
 
 
 def test_a_branch_of_that_name_is_left_alone(house: Open, repo: Path) -> None:

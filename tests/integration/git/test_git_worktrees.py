@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from corral.errors import Conflict, GitFailed, InvalidInput, Unsupported
-from corral.git.checkouts import listing, worktrees
+from corral.git.checkouts import listing, whole, worktrees
 from corral.git.process.command import Git, open_checkout, open_repository
 from tests.conftest import commit, git
 from tests.integration.git.places import add, branches, head, nothing_stays
@@ -28,6 +28,8 @@ def test_a_new_worktree_is_whole(me: Git, repo: Path, place: Path) -> None:
 
 def test_a_detached_worktree(me: Git, repo: Path, place: Path) -> None:
     worktrees.add_detached(me, place, head(repo))
+    assert not (place / "src").exists(), "its files are the caller's to lay out"
+    whole.lay_out(lambda: open_checkout(place), head(repo))
     assert open_checkout(place).branch() is None and git(place, "status", "--porcelain") == ""
     assert branches(repo) == ["main"]
 
@@ -100,8 +102,9 @@ def test_a_shared_core_worktree_is_refused(me: Git, repo: Path, place: Path) -> 
 
 
 @pytest.mark.req("G19")
-def test_a_sparse_checkout_is_inherited(me: Git, repo: Path, place: Path) -> None:
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_sparse_checkout_is_inherited_where_that_is_asked_for(me: Git, repo: Path, place: Path, sparse: bool) -> None:
     git(repo, "sparse-checkout", "set", "--no-cone", "/README.md")
-    add(me, repo, place)
-    assert (place / "README.md").exists() and not (place / "src").exists()
+    worktrees.add(me, place, "corral/w1", head(repo), sparse=sparse)
+    assert (place / "README.md").exists() and (place / "src").exists() is not sparse
     assert git(place, "status", "--porcelain") == ""
