@@ -17,6 +17,7 @@ from corral.runners.messages.usage import LATEST, plain_name
 from corral.runners.protocol import Runner
 from corral.store.tasks import attempts
 from corral.store.tasks import loops as loop_rows
+from tests.conftest import worktrees_of
 from tests.e2e.stage import Request, Stage, bash, script, text, tool
 from tests.integration.running import kill
 from tests.integration.supervision import House
@@ -117,7 +118,7 @@ def test_a_new_daemon_goes_on_in_the_conversation_of_the_last_completed_iteratio
     assert [row["conversation"]["continues"] for row in rows] == [None, 1]
     last = stage.requests[-1]
     assert FIRST in json.dumps(last.body["messages"])
-    assert f"You work in the folder {one.project.home}/worktrees/task-" in "\n".join(last.texts)
+    assert f"You work in the folder {worktrees_of(one.project.root)}/task-" in "\n".join(last.texts)
 
 
 @pytest.mark.req("FR-LOOP-006")

@@ -59,7 +59,9 @@ def test_the_same_tree_is_not_verified_twice(world: World, tmp_path: Path) -> No
     merge = world.land("again", target="back")
     assert merge["state"] == "landed"
     assert counter.read_text() == "run\n"
-    assert world.log(merge["merge_id"]).splitlines()[1].startswith("$ echo run"), "it shows the run that its receipt is from"
+    assert world.log(merge["merge_id"]).splitlines()[1].startswith("$ echo run"), (
+        "it shows the run that its receipt is from"
+    )
 
 
 def test_what_the_target_has_already_lands_as_nothing_new(world: World) -> None:

@@ -199,7 +199,7 @@ def test_a_red_target_leads_to_the_ignored_file_that_its_verification_lacks(
     assert doctor in need["remedy"]
     said = person.type(doctor)
     assert "With these files it passes" in said and "build" not in said.partition("With these files")[2]
-    person.type(next(line for line in said.splitlines() if "printf" in line).partition("to .worktreeinclude: ")[2])
+    person.type(next(line for line in said.splitlines() if "printf" in line).partition("commit it: ")[2])
     again = need["remedy"].partition("Then: ")[2].partition(". ")[0]
     person.type(again)
     assert house.run("wait", task, "--timeout", "60").returncode == 0

@@ -96,12 +96,12 @@ def measured(house: Coordinated, *args: str) -> Measured:
         command, cwd=house.root, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:  # fmt: skip
         top = psutil.Process(process.pid)
-        peak, seen, deadline = 0, set[int](), time.monotonic() + 240
+        peak, seen, deadline = 0, set[psutil.Process](), time.monotonic() + 240
         while process.poll() is None:
             size = 0
             with contextlib.suppress(psutil.Error):
                 for one in (top, *top.children(recursive=True)):
-                    seen.add(one.pid)
+                    seen.add(one)
                     size += one.memory_info().rss
             peak = max(peak, size)
             if time.monotonic() > deadline:
@@ -109,4 +109,5 @@ def measured(house: Coordinated, *args: str) -> Measured:
             time.sleep(0.02)
         assert process.stderr is not None
         said = process.stderr.read()
-    return Measured(process.returncode, said, peak, [pid for pid in seen if psutil.pid_exists(pid)])
+    _, left = psutil.wait_procs(seen, timeout=5)  # who was killed may take a moment to go
+    return Measured(process.returncode, said, peak, [one.pid for one in left if one.status() != psutil.STATUS_ZOMBIE])

@@ -52,16 +52,19 @@ def downloaded(url: str, folder: Path) -> Path:
     return file
 
 
-def of_archive(file: Path) -> dict[str, Part]:
+def of_archive(file: Path, name: str) -> dict[str, Part]:
     """Read an archive; a single folder that holds everything else, as hosts of git make them, is left out of the paths.
+
+    Args:
+        name: What a person calls it: its address, or its path.
 
     Raises:
         InvalidInput: It is no archive, too large, or a member leads out of it.
     """
     try:
         if file.stat().st_size > MOST_ARCHIVE_BYTES:
-            raise _refused(file, f"it is larger than {MOST_ARCHIVE_BYTES // 1_000_000} MB")
-        found = _bounded(file, _zipped(file) if zipfile.is_zipfile(file) else _tarred(file))
+            raise _refused(name, f"it is larger than {MOST_ARCHIVE_BYTES // 1_000_000} MB")
+        found = _bounded(name, _zipped(file) if zipfile.is_zipfile(file) else _tarred(file))
     except (
         OSError,
         EOFError,
@@ -70,7 +73,7 @@ def of_archive(file: Path) -> dict[str, Part]:
         ValueError,
         RuntimeError,
     ) as error:
-        raise _refused(file, f"it cannot be read: {error}") from error
+        raise _refused(name, f"it cannot be read: {error}") from error
     tops = {path.split("/", 1)[0] for path in found}
     if len(tops) == 1 and all("/" in path for path in found) and not tops & {".corral", ".claude"}:
         return {path.split("/", 1)[1]: part for path, part in found.items()}
@@ -84,23 +87,23 @@ def of_folder(folder: Path) -> dict[str, Part]:
         InvalidInput: It is too large, or cannot be read.
     """
     try:
-        return _bounded(folder, _walked(folder))
+        return _bounded(str(folder), _walked(folder))
     except OSError as error:
-        raise _refused(folder, f"it cannot be read: {error}") from error
+        raise _refused(str(folder), f"it cannot be read: {error}") from error
 
 
-def _bounded(place: Path, members: Iterator[tuple[str, Part]]) -> dict[str, Part]:
+def _bounded(name: str, members: Iterator[tuple[str, Part]]) -> dict[str, Part]:
     found: dict[str, Part] = {}
     size = 0
     for path, part in members:
         if (reason := unsafe_path(path)) is not None:
-            raise _refused(place, f"the path {path!r} {reason}")
+            raise _refused(name, f"the path {path!r} {reason}")
         if path in found:
-            raise _refused(place, f"it has {path!r} twice")
+            raise _refused(name, f"it has {path!r} twice")
         size += len(part.data)
         found[path] = part
         if size > MOST_BYTES or len(found) > MOST_FILES:
-            raise _refused(place, f"it holds more than {MOST_FILES} files, or more than {MOST_BYTES // 1_000_000} MB")
+            raise _refused(name, f"it holds more than {MOST_FILES} files, or more than {MOST_BYTES // 1_000_000} MB")
     return found
 
 
@@ -151,11 +154,13 @@ def _walked(folder: Path) -> Iterator[tuple[str, Part]]:
             yield path.as_posix(), Part(str(file.readlink()).encode(errors="surrogateescape"), kind="link")
         elif stat.S_ISREG(mode):
             if file.stat().st_size > MOST_BYTES:
-                raise _refused(folder, f"{path} is larger than {MOST_BYTES // 1_000_000} MB")
+                raise _refused(str(folder), f"{path} is larger than {MOST_BYTES // 1_000_000} MB")
             yield path.as_posix(), Part(file.read_bytes(), bool(mode & stat.S_IXUSR))
         elif not stat.S_ISDIR(mode):
-            raise _refused(folder, f"{path} is a device or a pipe")
+            raise _refused(str(folder), f"{path} is a device or a pipe")
 
 
-def _refused(place: Path, reason: str) -> InvalidInput:
-    return InvalidInput(f"{place} is no template: {reason}.", remedy="Nothing was installed. Name another template.")
+def _refused(name: str, reason: str) -> InvalidInput:
+    return InvalidInput(
+        f"The template {name} cannot be used: {reason}.", remedy="Nothing was installed. Name another template."
+    )

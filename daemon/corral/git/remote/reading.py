@@ -68,7 +68,7 @@ def answer(url: str, folder: str) -> None:
     said: dict[str, object]
     try:
         is_remote = url.startswith(("http://", "https://"))
-        parts = archive.of_archive(archive.downloaded(url, Path(folder)) if is_remote else Path(url))
+        parts = archive.of_archive(archive.downloaded(url, Path(folder)) if is_remote else Path(url), url)
         said = {"parts": [[path, part.kind, part.executable, len(part.data)] for path, part in parts.items()]}
     except CorralError as error:
         parts, said = {}, error.to_wire()
