@@ -85,7 +85,7 @@ def no_room_for(pid: int) -> Iterator[None]:
 
 @contextmanager
 def filled(folder: Path) -> Iterator[None]:
-    """No byte is left on the file system of the folder that has the database, nor in the database's log, which is cut when idle."""
+    """No byte is left on the file system of the folder of a database, nor in the database's log, which is cut when idle."""
     eventually(lambda: (folder / "corral.db-wal").stat().st_size == 0)
     ballast = folder / "ballast"
     with ballast.open("wb", buffering=0) as file:
