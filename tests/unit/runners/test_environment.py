@@ -26,6 +26,9 @@ PLAIN = {
     "SSL_CERT_FILE": "/etc/ca.pem",
     "NODE_EXTRA_CA_CERTS": "/etc/ca.pem",
     "XDG_RUNTIME_DIR": "/run/user/1000",
+    "CARGO_HOME": "/opt/cargo",
+    "GOPATH": "/opt/go",
+    "JAVA_HOME": "/opt/java",
 }
 CLAUDE = {
     "ANTHROPIC_API_KEY": "key",

@@ -1,0 +1,214 @@
+"""Every operation that can be asked at once, asked of a real daemon as its example in the OpenAPI document does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from corral.server.http.openapi import examples
+from tests.coordinated import Coordinated, eventually
+
+CONFIG = "supervisor: {max_agents: 1}"
+"""Of the repository in which the story is played."""
+TEMPLATE = """
+name: add-page
+description: Add a page with a test.
+parameters: {PAGE: {type: string, description: Its name.}}
+prompt: Write the page {{ PAGE }}.
+"""
+EXAMPLES = examples()
+FREE = {
+    "data",
+    "metadata",
+    "settings",
+    "sources",
+    "profiles",
+    "env",
+    "result",
+    "input_data",
+    "tasks",
+    "failures_by_code",
+    "states",
+    "merges",
+    "details",
+    "limits",
+    "inputs",
+    "parameters",
+    "problems",
+}
+"""What has fields of its own in every answer."""
+NOW_AND_THEN = {"left_out", "conflicts"}
+
+
+def differences(example: Any, real: Any, where: str) -> Iterator[str]:
+    """Fields that only one of the two has, as far as both say something."""
+    if isinstance(example, list) and isinstance(real, list) and example and real:
+        yield from differences(example[0], real[0], f"{where}[]")
+    elif isinstance(example, dict) and isinstance(real, dict):
+        for key in sorted((set(example) ^ set(real)) - NOW_AND_THEN):
+            yield f"{where}.{key}"
+        for key in sorted(set(example) & set(real) - FREE):
+            yield from differences(example[key], real[key], f"{where}.{key}")
+
+
+class Story:
+    """Asks as the examples do, and keeps what an answer has otherwise than its example."""
+
+    def __init__(self, house: Coordinated) -> None:
+        self.house = house
+        self.wrong: list[str] = []
+        self.told: set[str] = set()
+
+    def ask(self, operation: str, /, body: Any = None, *, query: str = "", **places: Any) -> Any:
+        method, _, path = operation.partition(" ")
+        filled = re.sub(r"\{(\w+)\}", lambda place: str(places[place[1]]), path)
+        asked, answered = EXAMPLES[operation].get("request"), EXAMPLES[operation]["response"]
+        real = self.house.ask(method, filled + query, asked if body is None else body)
+        self.wrong += differences(answered, real, operation)
+        self.told.add(operation)
+        return real
+
+
+def play(house: Coordinated) -> Story:
+    """Ask in an order in which everything that is asked for is there."""
+    story = Story(house)
+    ask = story.ask
+    for name in (
+        "/health",
+        "/status",
+        "/project",
+        "/config",
+        "/database",
+        "/teams",
+        "/agents",
+        "/runners",
+        "/teams/validation",
+        "/worktrees/at-risk",
+        "/worktrees/place",
+        "/alerts",
+        "/keys",
+        "/trust",
+    ):
+        ask(f"GET {name}")
+    ask("GET /agents/{name}", name="implementer")
+    ask("GET /agents/{name}/versions", name="implementer")
+    ask("GET /agents/{name}/versions/{version}", name="implementer", version="1.0.0")
+    ask("GET /agents/{name}/diff", name="implementer", query="?before=1.0.0&after=1.0.0")
+    ask("GET /agent-record")
+    ask("POST /agents/{name}/pin", name="implementer")
+    ask("GET /agent-choices")
+    ask("DELETE /agents/{name}/pin", name="implementer")
+
+    ask("POST /sessions")
+    ask("POST /sessions", {"session_id": "s-2", "agent_name": "Cedar"})
+    ask("POST /sessions/{session_id}/names", session_id="s-1")
+    ask("GET /sessions")
+    ask("GET /sessions/{session_id}", session_id="GreenLake")
+    ask("POST /sessions/{session_id}/heartbeat", session_id="s-1")
+    ask("POST /sessions/cleanup")
+
+    ask("POST /locks/acquire")
+    ask("POST /locks/renew")
+    ask("POST /locks/check")
+    ask("POST /locks/check-commit")
+    ask("GET /locks")
+    ask("POST /locks/release")
+
+    ask("POST /features")
+    ask("POST /features/analyze")
+    ask("GET /features")
+    ask("GET /features/{feature_id}", feature_id="FEAT-123")
+    ask("POST /features/deregister")
+
+    handoff = ask("POST /handoffs")["handoff_id"]
+    ask("GET /handoffs")
+    ask("GET /handoffs/{handoff_id}", handoff_id=handoff)
+    ask("POST /memory")
+    ask("GET /memory")
+
+    number = ask("POST /messages")["id"]
+    ask("GET /messages", query="?session_id=s-1")
+    ask("GET /messages/search", query="?q=minutes")
+    ask("GET /messages/{message_id}", message_id=number)
+    ask("POST /messages/{message_id}/reply", message_id=number)
+    ask("GET /messages/threads/{thread_id}", thread_id=number)
+    ask("POST /messages/{message_id}/read", message_id=number)
+    ask("POST /messages/{message_id}/acknowledge", message_id=number)
+
+    ask("GET /contacts", query="?agent=GreenLake")
+    ask("POST /contacts/request")
+    ask("POST /contacts/respond", {"session_id": "s-1", "to": "Cedar"})
+    ask("POST /contacts/policy")
+    ask("POST /macros/start-session", {"program": "p", "name": "Ash", "paths": ["src/**", "docs/"]})
+    ask(
+        "POST /macros/prepare-thread",
+        {"program": "p", "session_id": "s-1", "thread_id": EXAMPLES["GET /messages"]["response"][0]["thread_id"]},
+    )
+    ask("POST /macros/reservation-cycle")
+
+    ask("POST /statusline")
+    ask("POST /alerts/test")
+    ask("GET /swarm")
+    ask("GET /metrics", query="?by=agent")
+    eventually(lambda: story.house.ask("GET", "/audit"))
+    ask("GET /audit")
+    ask("GET /audit/verification")
+    ask("POST /gc")
+    for path in ("POST /supervisor/once", "POST /supervisor/start", "GET /supervisor", "POST /supervisor/stop"):
+        ask(path)
+    ask("POST /pause")
+    ask("POST /resume")
+    done = ask("POST /tasks")["task_id"]
+    ask("GET /wait", query=f"?task={done}&timeout_s=20")
+    ask("GET /tasks")
+    ask("GET /tasks/{task_id}", task_id=done)
+    ask("POST /tasks/{task_id}/feedback", task_id=done)
+    ask("GET /tasks/{task_id}/log", task_id=done)
+    ask("GET /tasks/{task_id}/follow", task_id=done)
+    (merge,) = ask("GET /merges")
+    ask("GET /merges/{merge_id}", merge_id=merge["merge_id"])
+    ask("GET /merges/{merge_id}/log", merge_id=merge["merge_id"])
+    ask("GET /merges/{merge_id}/runs", merge_id=merge["merge_id"])
+    ask("GET /rewinds")
+    ask("GET /merges/{merge_id}/diff", merge_id=merge["merge_id"])
+    ask("GET /tasks/{task_id}/diff", task_id=done)
+    review = {"title": "Review it", "task_type": "review"}
+    claimed = ask("POST /tasks", review)["task_id"]
+    ask("POST /tasks/{task_id}/reprioritize", task_id=claimed)
+    ask("POST /tasks/{task_id}/state", task_id=claimed)
+    ask("POST /tasks/{task_id}/state", task_id=claimed)
+    ask("GET /tasks/{task_id}/state", task_id=claimed)
+    ask("POST /tasks/{task_id}/state/delete", task_id=claimed)
+    ask("POST /tasks/claim")
+    ask("POST /tasks/{task_id}/complete", task_id=claimed)
+    gone = ask("POST /tasks", {"title": "Add a greeting", "command": "echo no; exit 3"})["task_id"]
+    ask("GET /wait", query=f"?task={gone}&timeout_s=20")
+    ask("GET /dead-letters")
+    ask("POST /dead-letters/retry", {"task_ids": [gone]})
+    ask("GET /wait", query=f"?task={gone}&timeout_s=20")
+    ask("POST /dead-letters/clear")
+    until = [{"kind": "tests", "command": "echo 3 failed, 12 passed"}]
+    loop = ask("POST /tasks", {"title": "Repeat", "command": "echo x > looped.txt", "loop": {"until": until}})[
+        "task_id"
+    ]
+    ask("GET /wait", query=f"?task={loop}&timeout_s=20")
+    (story.house.root / ".corral/templates").mkdir(exist_ok=True)
+    (story.house.root / ".corral/templates/add-page.yaml").write_text(TEMPLATE)
+    ask("GET /templates")
+    ask("GET /templates/{name}", name="add-page")
+    ask("GET /loops")
+    for operation in ("GET /loops/{loop_id}", "GET /loops/{loop_id}/history", "GET /loops/{loop_id}/diff"):
+        ask(operation, loop_id=loop)
+    ask("POST /tasks/{task_id}/cancel", task_id=ask("POST /tasks", review)["task_id"])
+
+    made = ask("POST /worktrees")
+    (Path(made["path"]) / "new.txt").write_text("new")
+    ask("GET /worktrees")
+    ask("GET /worktrees/pool")
+    ask("DELETE /worktrees/{name}", name="login")
+    ask("GET /salvage")
+    ask("POST /worktrees/{name}/recover", name="login")
+    ask("POST /sessions/{session_id}/end", session_id="s-1")
+    return story

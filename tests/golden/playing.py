@@ -1,0 +1,260 @@
+"""What is asked, from the declarations of routes, tools and commands."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import typer.main
+
+from corral.cli.app import app as command_line
+from corral.cli.app import run as corral
+from corral.cli.terminal.context import Common
+from corral.client.connection import Client
+from corral.server.http import app as http_app
+from corral.server.http.openapi import examples
+from corral.server.mcp import resources
+from corral.server.mcp.profiles import TOOLS
+from tests import api_story, schema_story
+from tests.coordinated import Coordinated
+from tests.golden.asking import PREFIX, Answers, Door, Listener, error_of
+
+ENDS_THE_DAEMON = {"POST /daemon/stop", "POST /worktrees/retire"}
+HELD_OPEN = {"GET /bridge", "POST /hooks/Stop/wait"}
+"""Operations that answer when something happens."""
+NOT_RUN_BADLY = {"mcp", "demo", "uninstall", "daemon stop", "daemon restart", "init"}
+"""Commands that do more than answer whatever they are given."""
+WRONG: tuple[tuple[str, Any], ...] = (("an object", {"no": "such"}), ("a list", [[]]), ("a text", "no such"))
+CALLERS = {"task_id": "no-such-task", "session_id": "s-2"}
+"""The fields by which a worker and a session say who they are, each with one."""
+TOOL_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "acquire_lock": {"file_path": "src/a.py", "reason": "mine"},
+    "release_lock": {"file_path": "src/a.py"},
+    "check_locks": {"file_paths": ["src/"]},
+    "register_feature": {"feature_id": "FEAT-9", "resource_claims": ["lib/**"], "title": "Search"},
+    "deregister_feature": {"feature_id": "FEAT-9"},
+    "get_feature": {"feature_id": "FEAT-9"},
+    "analyze_feature_conflicts": {"candidate_claims": ["lib/a.py"]},
+    "write_handoff": {"summary": "Half done.", "completed_work": ["this"], "next_steps": ["that"]},
+    "send_message": {"to": ["Cedar"], "subject": "Hello", "body_md": "Some text."},
+    "reply_message": {"message_id": 1, "body_md": "Yes."},
+    "fetch_inbox": {"include_bodies": True},
+    "mark_message_read": {"message_id": 1},
+    "acknowledge_message": {"message_id": 1},
+    "search_messages": {"query": "text"},
+    "ensure_project": {"human_key": "<root>"},
+    "register_agent": {"program": "sh", "model": "m", "name": "Ash"},
+    "create_agent_identity": {"program": "sh", "model": "m", "name_hint": "Elm"},
+    "whois": {"agent_name": "Ash"},
+    "request_contact": {"to_agent": "Cedar"},
+    "respond_contact": {"from_agent": "Cedar"},
+    "set_contact_policy": {"policy": "open"},
+    "macro_start_session": {"human_key": "<root>", "program": "sh", "model": "m", "agent_name": "Ash"},
+    "macro_prepare_thread": {"project_key": "<root>", "thread_id": "1", "program": "sh", "model": "m"},
+    "macro_file_reservation_cycle": {"paths": ["src/c.py"], "auto_release": True},
+    "submit_work": {"task_type": "review", "description": "Review it."},
+    "complete_work": {"task_id": "<task>", "success": True},
+    "get_task": {"task_id": "<task>"},
+    "cancel_task_convention": {"task_id": "<task>", "reason": "not needed"},
+    "request_merge": {"branch": "side"},
+    "file_reservation_paths": {"paths": ["src/b.py"]},
+    "release_file_reservations": {"paths": ["src/b.py"]},
+    "renew_file_reservations": {"paths": ["src/b.py"]},
+    "force_release_file_reservation": {"file_reservation_id": 1},
+    "check_file_reservation_conflicts": {"paths": ["src/b.py"]},
+    "remember": {"summary": "The tests are slow.", "lessons": ["Run few."]},
+    "recall": {"query": "tests"},
+    "set_state": {"key": "schema", "value": {"version": 1}, "task_id": "<task>"},
+    "get_state": {"key": "schema", "task_id": "<task>"},
+    "list_state": {"task_id": "<task>"},
+    "delete_state": {"key": "schema", "task_id": "<task>"},
+}
+"""What each tool that needs arguments is called with when it is to succeed."""
+TOOLS_IN_ORDER = ("register_session", "submit_work", "get_work", "set_state", "get_state", "list_state", "delete_state")
+"""These first: the others need what they make."""
+
+
+@functools.cache
+def document() -> dict[str, Any]:
+    """The OpenAPI document."""
+    return http_app.build(SimpleNamespace()).openapi()  # type: ignore[arg-type]
+
+
+def keep_document(answers: Answers) -> None:
+    """Each operation of the document by itself, with what it refers to in its place."""
+    made = document()
+
+    def whole(value: Any, inside: tuple[str, ...] = ()) -> Any:
+        if isinstance(value, dict):
+            if "$ref" in value:
+                name = value["$ref"].rpartition("/")[2]
+                return f"<{name}>" if name in inside else whole(made["components"]["schemas"][name], (*inside, name))
+            return {key: whole(inner, inside) for key, inner in value.items() if key not in ("title", "operationId")}
+        return [whole(inner, inside) for inner in value] if isinstance(value, list) else value
+
+    for path, operations in made["paths"].items():
+        for method, operation in operations.items():
+            answers.keep(f"document {method.upper()} {path.removeprefix(PREFIX)}", whole(operation))
+
+
+def templates() -> list[str]:
+    """The paths of all operations."""
+    return [path.removeprefix(PREFIX) for path in document()["paths"]]
+
+
+def ask_by_http(house: Coordinated, answers: Answers) -> None:
+    """Play the story of the API; ask everything once more; then ask each operation badly and as a stranger."""
+    listener = Listener(answers, templates())
+    Client.observer = listener
+    try:
+        api_story.play(house)
+    finally:
+        Client.observer = None
+    door = Door(house.root)
+    for name, method, target, sent in [*listener.asked]:
+        if name not in HELD_OPEN | ENDS_THE_DAEMON and "timeout_s" not in target and "wait_s" not in target:
+            answer = door.ask(method, target, None if sent is None else json.loads(sent))
+            answers.keep_first(f"again {name}: {answer['status']} {error_of(answer['body'])}".rstrip(), answer)
+    for name, asked in sorted(examples().items()):
+        if name in HELD_OPEN | ENDS_THE_DAEMON:
+            continue
+        method, _, path = name.partition(" ")
+        nowhere = re.sub(r"\{\w+\}", "no-such", path)
+        body = asked.get("request")
+        if nowhere != path:
+            answers.keep(f"nowhere {name}", door.ask(method, nowhere, body))
+        answers.keep(f"stranger {name}", door.ask(method, nowhere, body, Authorization=None))
+        for what, bad in _bad_bodies(body) if isinstance(body, dict) else ():
+            answers.keep(f"bad {name} [{what}]", door.ask(method, nowhere, bad))
+    for name, operation in _operations():
+        for field, who in CALLERS.items():
+            if field in _fields(operation) and name not in HELD_OPEN | ENDS_THE_DAEMON:
+                method, _, path = name.partition(" ")
+                body = {**(examples()[name].get("request") or {}), field: who}
+                answers.keep(f"caller {name} [{field}]", door.ask(method, re.sub(r"\{\w+\}", "no-such", path), body))
+        for parameter in operation.get("parameters", ()):
+            if parameter["in"] == "query" and name not in HELD_OPEN | ENDS_THE_DAEMON:
+                method, _, path = name.partition(" ")
+                target = f"{re.sub(r'{.*?}', 'no-such', path)}?{parameter['name']}=no%20such"
+                answers.keep(f"bad {name} [?{parameter['name']}]", door.ask(method, target, None))
+    for what, headers in {"a page": {"Origin": "http://x.test"}, "another host": {"Host": "x.test"}}.items():
+        answers.keep(f"stranger [{what}]", door.ask("GET", "/status", None, **headers))
+    answers.keep("stranger [no JSON]", door.ask("POST", "/pause", {}, Content_Type="text/plain"))
+
+
+def _fields(operation: dict[str, Any]) -> set[str]:
+    """The fields of an operation's body."""
+    found: set[str] = set()
+    for content in operation.get("requestBody", {"content": {}})["content"].values():
+        named = content["schema"].get("$ref", "").rpartition("/")[2]
+        found |= set(document()["components"]["schemas"].get(named, content["schema"]).get("properties", {}))
+    return found
+
+
+def _operations() -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, operations in document()["paths"].items():
+        for method, operation in operations.items():
+            yield f"{method.upper()} {path.removeprefix(PREFIX)}", operation
+
+
+def _bad_bodies(body: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield "a list", [body]
+    yield "another field", {**body, "no_such_field": 1}
+    for field, value in body.items():
+        yield f"without {field}", {key: inner for key, inner in body.items() if key != field}
+        for what, bad in WRONG:
+            if not isinstance(bad, type(value)):
+                yield f"{field}: {what}", {**body, field: bad}
+
+
+def call_tools(house: Coordinated, answers: Answers) -> None:
+    """Call every tool: as it is meant, without arguments, and with each argument of another type."""
+    door = Door(house.root)
+    for profile in ("core", "mail", "queue", "full"):
+        answers.keep(f"tools of {profile}", door.call(profile, "tools/list", {}))
+    answers.keep("resources", door.call("full", "resources/list", {}))
+    for session, name in (("tooled", "Birch"), ("other", "Cedar")):
+        house.ask("POST", "/sessions", {"session_id": session, "agent_name": name})
+    task = house.ask("POST", "/tasks", {"title": "Review", "task_type": "review"})["task_id"]
+
+    def call(name: str, arguments: dict[str, Any], session: str | None = "tooled") -> Any:
+        filled = {
+            key: {"<root>": str(house.root), "<task>": task}.get(value, value) if isinstance(value, str) else value
+            for key, value in arguments.items()
+        }
+        return door.call("full", "tools/call", {"name": name, "arguments": filled}, session)
+
+    for name in [*TOOLS_IN_ORDER, *(name for name in TOOLS if name not in TOOLS_IN_ORDER)]:
+        arguments = TOOL_ARGUMENTS.get(name, {})
+        answers.keep(f"tool {name}", call(name, arguments))
+        answers.keep(f"tool {name} [again]", call(name, arguments))
+        answers.keep(f"tool {name} [nobody]", call(name, arguments, None))
+        if arguments:
+            answers.keep(f"tool {name} [without arguments]", call(name, {}))
+        answers.keep(f"tool {name} [another argument]", call(name, {**arguments, "no_such": 1}))
+        for key, value in arguments.items():
+            for what, bad in WRONG:
+                if not isinstance(bad, type(value)):
+                    answers.keep(f"tool {name} [{key}: {what}]", call(name, {**arguments, key: bad}))
+    for uri in resources.RESOURCES:
+        if "{" not in uri:
+            answers.keep(f"resource {uri}", door.call("full", "resources/read", {"uri": uri}, "tooled"))
+
+
+def play_commands(root: Path, answers: Answers) -> None:
+    """Play the story of the commands, which ends with the end of Corral in that repository."""
+    listener = Listener(answers, templates())
+    Client.observer = listener
+    try:
+        for command, answer in schema_story.play(root):
+            answers.keep(f"command {command}", answer)
+    finally:
+        Client.observer = None
+
+
+def run_badly(root: Path, answers: Answers) -> None:
+    """Run each command with nothing, with words that nothing is called, and with an option that there is not."""
+    for command in sorted(commands() - NOT_RUN_BADLY):
+        for what, words in {"nothing": [], "words": ["no-such", "no-such"], "option": ["--no-such-option"]}.items():
+            answers.keep(f"command {command} [{what}]", run(root, [*command.split(), *words]))
+
+
+def commands() -> set[str]:
+    """Every command that has ``--json``."""
+    found: set[str] = set()
+
+    def walk(group: Any, path: str) -> None:
+        context = group.context_class(group)
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            if hasattr(command, "commands"):
+                walk(command, f"{path}{name} ")
+            elif any(parameter.name == "as_json" for parameter in command.params):
+                found.add(f"{path}{name}")
+
+    walk(typer.main.get_command(command_line), "")
+    return found
+
+
+def run(root: Path, words: list[str]) -> dict[str, Any]:
+    """Run a command in this process; its exit code, and what it printed."""
+    Common.directory, Common.output = "", None
+    out, err, folder = io.StringIO(), io.StringIO(), Path.cwd()
+    code: Any = 0
+    os.chdir(root)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = corral([*words, "--json"])
+    except SystemExit as ended:
+        code = ended.code
+    finally:
+        os.chdir(folder)
+    return {"exit": code or 0, "stdout": out.getvalue(), "stderr": err.getvalue()}
