@@ -4,7 +4,7 @@
 #   ./install.sh [REPO [OPTION…]]   install the `corral` command and the Claude Code plugin for this user; with REPO,
 #                                   run `corral init REPO OPTION…` too (--yes: do not ask)
 #   ./install.sh --demo [--claude]  show a batch of tasks landing, in a temporary folder; --claude: with real Claude Code workers
-#   ./install.sh --test [--quick]   run every check and test; --quick: the checks and the unit tests
+#   ./install.sh --test             run the checks and the tests; --quick: fewer, in two minutes; --all: also the long ones
 #   ./install.sh --uninstall        take back what the first form did
 #
 # CORRAL_PYTHON=/path/to/python3 names the Python to use. Safe to run again at any time.

@@ -138,15 +138,6 @@ def play(house: Coordinated) -> Story:
     ask("POST /messages/{message_id}/acknowledge", message_id=number)
 
     ask("GET /contacts", query="?agent=GreenLake")
-    ask("POST /contacts/request")
-    ask("POST /contacts/respond", {"session_id": "s-1", "to": "Cedar"})
-    ask("POST /contacts/policy")
-    ask("POST /macros/start-session", {"program": "p", "name": "Ash", "paths": ["src/**", "docs/"]})
-    ask(
-        "POST /macros/prepare-thread",
-        {"program": "p", "session_id": "s-1", "thread_id": EXAMPLES["GET /messages"]["response"][0]["thread_id"]},
-    )
-    ask("POST /macros/reservation-cycle")
 
     ask("POST /statusline")
     ask("POST /alerts/test")

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import URL, Engine, NullPool, create_engine
 from sqlalchemy.exc import OperationalError
 
-from corral.store.migrate import HEAD, alembic_config
+from corral.store.migrate import make_schema
 from tests.programs import MACHINE, find
 
 DEADLINE_S = 30.0
@@ -27,9 +27,7 @@ LOCALE = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"
 
 @contextmanager
 def cluster() -> Iterator[Engine]:
-    """Start one with a database that the migrations have made, and remove it in the end."""
-    from alembic import command
-
+    """Start one with a database of Corral's, and remove it in the end."""
     # Short: a socket's name has a limit. The server refuses to be root, and then needs a folder of its own.
     with tempfile.TemporaryDirectory(prefix="corral-pg-", dir="/tmp") as name:
         folder, who = Path(name), _somebody()
@@ -55,7 +53,8 @@ def cluster() -> Iterator[Engine]:
         engine = create_engine(url, poolclass=NullPool)
         try:
             _wait(engine, server, log)
-            command.upgrade(alembic_config(url), HEAD)
+            with engine.begin() as conn:
+                make_schema(conn)
             yield engine
         finally:
             engine.dispose()

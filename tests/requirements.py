@@ -1,5 +1,7 @@
 """Which tests prove which requirement: ``python -m tests.requirements [--all]``, and at the end of ``./install.sh --test``.
 
+Tests that are marked slow prove nothing here: ``--test`` does not run them, and has to prove every requirement.
+
 The scenarios of the coordination, agent mail and task documents are listed whole, so that one without a test is seen; of the
 others whatever a test names.
 """
@@ -25,7 +27,11 @@ SCENARIOS = {
 
 
 class Collected:
-    """A pytest plugin that notes the marks ``req`` of what is collected."""
+    """A pytest plugin that notes the marks ``req`` of what is collected.
+
+    Attributes:
+        tests: Every requirement that is named, with the tests that are not slow.
+    """
 
     def __init__(self) -> None:
         self.tests: dict[str, list[str]] = defaultdict(list)
@@ -36,7 +42,7 @@ class Collected:
             name = item.nodeid.split("[")[0]
             for mark in item.iter_markers("req"):
                 for requirement in mark.args:
-                    if name not in self.tests[requirement]:
+                    if name not in self.tests[requirement] and item.get_closest_marker("slow") is None:
                         self.tests[requirement].append(name)
 
 
@@ -77,16 +83,17 @@ def table(tests: dict[str, list[str]]) -> list[str]:
 
 
 def main() -> int:
-    """Print what there is; exit code 1 where a scenario has no test.
+    """Print what there is; exit code 1 where a requirement has no test.
 
     ``--table``: a line for each prefix. ``--all``: the other requirements too, with their tests.
     """
     tests = collect()
-    missing = [requirement for requirement in scenarios() if requirement not in tests]
+    named = [*scenarios(), *sorted(set(tests) - set(scenarios()))]
+    missing = [requirement for requirement in named if not tests.get(requirement)]
     if "--table" in sys.argv[1:]:
         print("\n".join(table(tests)))
     else:
-        for requirement in scenarios() + (sorted(set(tests) - set(scenarios())) if "--all" in sys.argv[1:] else []):
+        for requirement in named if "--all" in sys.argv[1:] else scenarios():
             print(requirement, *tests.get(requirement, ["NO TEST"]), sep="\n    ")
     print(f"without a test: {', '.join(missing) or 'none'}")
     return 1 if missing else 0

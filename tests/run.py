@@ -1,8 +1,8 @@
-"""Every check and every test, in one command: ``python -m tests.run [pytest arguments]``; ``./install.sh --test`` calls it.
+"""The checks and the tests, in one command: ``python -m tests.run [pytest arguments]``; ``./install.sh --test`` calls it.
 
-Static checks first (seconds), then the suite on all cores, then the unit tests on the oldest and the newest supported Python
-of the machine: of those on the PATH, or on ``PYTHONS_PATH``.
-``--quick``: the checks and the unit tests, on this Python alone.
+Static checks first (seconds), then the suite on all cores; it proves every requirement.
+``--quick``: the checks and the unit tests. ``--all``: also the tests that are marked slow (storms, soaks, long stories), and the
+unit tests on the oldest and the newest supported Python of the machine: of those on the PATH, or on ``PYTHONS_PATH``.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ CHECKS: dict[str, list[str]] = {
 
 # One more than there are cores: much of what is tested waits for other processes.
 WORKERS = ["-n", str((os.cpu_count() or 2) + 1), "--dist", "worksteal"]
+NOT_SLOW = ["-m", "not slow"]
 TOGETHER = ["-p", "tests.ledger", *WORKERS]
 
 
@@ -115,16 +116,22 @@ def _passes_alone(suite: list[str]) -> bool:
     return step("failed, alone", [*suite, "--last-failed", "--last-failed-no-failures", "none"])
 
 
+def suite_of(suite: list[str], *which: str) -> list[bool]:
+    """Run the checks, the suite or a part of it, and say which requirements that proves."""
+    results = [step(name, command) for name, command in CHECKS.items()]
+    results.append(step("tests", [*suite, *which, *TOGETHER]) or _passes_alone([*suite, *which]))
+    results.append(step("requirements", [sys.executable, "-m", "tests.requirements", "--table"]))
+    return results
+
+
 def everything(suite: list[str]) -> list[bool]:
-    """Run checks, suite, and unit tests on other Pythons, whose environments are made meanwhile: most of that is waiting."""
+    """Run all there is. The environments of other Pythons are made meanwhile: most of that is waiting."""
     with tempfile.TemporaryDirectory(prefix="corral-python") as top, ThreadPoolExecutor() as pool:
         made = {
             version: pool.submit(environment_of, interpreter, str(Path(top) / version))
             for version, interpreter in other_pythons()
         }
-        results = [step(name, command) for name, command in CHECKS.items()]
-        results.append(step("tests", [*suite, *TOGETHER]) or _passes_alone(suite))
-        results.append(step("requirements", [sys.executable, "-m", "tests.requirements", "--table"]))
+        results = suite_of(suite)
         results += [unit_tests_on(version, str(Path(top) / version), one.result()) for version, one in made.items()]
         if not made:
             print("unit, others   not run: this machine has no other supported Python", flush=True)
@@ -132,16 +139,18 @@ def everything(suite: list[str]) -> list[bool]:
 
 
 def main() -> int:
-    """Run everything; with arguments, only pytest with them."""
+    """Run the suite, or what the arguments say; with others than its own, only pytest with them."""
     suite = [sys.executable, "-m", "pytest", "-q", "--durations=15"]
-    quick = sys.argv[1:] == ["--quick"]
-    if sys.argv[1:] and not quick:
-        return subprocess.run([*suite, *sys.argv[1:]], cwd=ROOT).returncode
-    if quick:
-        results = [step(name, command) for name, command in CHECKS.items()]
-        results.append(step("unit tests", [*suite, *TOGETHER, "tests/unit"]))
-    else:
-        results = everything(suite)
+    match sys.argv[1:]:
+        case []:
+            results = suite_of(suite, *NOT_SLOW)
+        case ["--all"]:
+            results = everything(suite)
+        case ["--quick"]:
+            results = [step(name, command) for name, command in CHECKS.items()]
+            results.append(step("unit tests", [*suite, *NOT_SLOW, *TOGETHER, "tests/unit"]))
+        case others:
+            return subprocess.run([*suite, *others], cwd=ROOT).returncode
     print("all green" if all(results) else "NOT green", flush=True)
     return 0 if all(results) else 1
 

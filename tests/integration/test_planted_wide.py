@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import re
 import socket
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
@@ -23,7 +22,6 @@ import psutil
 import pytest
 
 from corral.config.paths import find_project, socket_path
-from corral.store.migrate import HEAD, open_schema
 from tests.browsing import Visitor, link
 from tests.collector import collector
 from tests.conftest import git
@@ -152,7 +150,6 @@ def test_what_is_planted_anywhere_comes_out_nowhere_but_as_content(
         live = b"".join(file.read_bytes() for file in (house.root / ".corral").glob("corral.db*"))
         eventually(lambda: list((house.root / ".corral" / "state").rglob("PLAN.md")), 60)
         house.stop()
-    upgrade(house.root / ".corral" / "corral.db")
     files = {
         str(file.relative_to(place.parent)): file.read_bytes()
         for place in (house.root, sealed)
@@ -174,8 +171,6 @@ def test_what_is_planted_anywhere_comes_out_nowhere_but_as_content(
     assert files[f"{house.root.name}/.corral/state/analytics/audit.jsonl"], "the exports were read"
     plan = next(data for place, data in files.items() if "/evidence/" in place and place.endswith("PLAN.md"))
     assert b"[redacted]" in plan, "the evidence was read"
-    backup = next(data for place, data in files.items() if f"corral.db.before-{HEAD}" in place)
-    assert found_in(backup) == DATABASE, "the copy from before an upgrade has what the database has"
     logs = b"".join(data for place, data in files.items() if "/logs/" in place)
     assert logs.count(b"[redacted]***") >= 4, "what programs printed was there"
 
@@ -186,16 +181,6 @@ def news_in(letters: Receiver) -> set[str]:
     return {need["kind"] for body in bodies for need in body["needs_you"]} | {
         alert["rule"] for body in bodies for alert in body["alerts"]
     }
-
-
-def upgrade(database: Path) -> None:
-    """Make it one of the version before, and start on it as the next version does: that keeps a copy."""
-    with closing(sqlite3.connect(database)) as conn, conn:
-        conn.execute("DROP INDEX ix_receipts_merge_id")
-        for column in ("merge_id", "commit_sha", "role", "inputs"):
-            conn.execute(f"ALTER TABLE receipts DROP COLUMN {column}")
-        conn.execute("UPDATE alembic_version SET version_num = '0016'")
-    open_schema(database)
 
 
 def shown(name: str, place: str) -> bool:

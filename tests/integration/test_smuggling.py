@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from corral.client import wire
-from corral.errors import NotFound
 from tests.coordinated import Coordinated
 from tests.programs import program, requires
 
@@ -44,15 +43,6 @@ def test_a_header_of_the_bridge_carries_no_line_end() -> None:
     assert [line for line in head if line.startswith(b"X-Corral")] == [
         b"X-Corral-Session: aX-Corral-Client: 1GET / HTTP/1.1"
     ]
-
-
-def test_an_empty_name_is_nobodys(house: Coordinated) -> None:
-    for session in ("a-1", "b-1"):
-        house.ask("POST", "/sessions", {"session_id": session, "agent_name": f"Agent{session[0].upper()}"})
-    said = {"session_id": "a-1", "to": "AgentB", "name": ""}
-    for path in ("/contacts/respond", "/contacts/request"):
-        with pytest.raises(NotFound):
-            house.ask("POST", path, said)
 
 
 _MAY_READ = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Integer, bindparam, delete, func, insert, or_, select, update
 
+from corral.store.engine.dialect import Dialect, dialect_of
 from corral.store.engine.fetch import fetch_all
 from corral.store.engine.prepared import Prepared
 from corral.store.rows.records import AuditEnds, AuditEndsRow, AuditRow, SessionWork
@@ -16,6 +17,13 @@ from corral.store.schema_project import audit_chain, audit_lines
 
 READER = "audit"
 """Reads the event record; it has a place there only once there is a line."""
+
+_REFUSALS = {
+    "audit_lines_changed": "BEFORE UPDATE ON audit_lines",
+    "audit_lines_deleted": (
+        "BEFORE DELETE ON audit_lines WHEN old.seq > coalesce((SELECT removed_seq FROM audit_chain), 0)"
+    ),
+}
 
 _ITS = audit_lines.c
 _ENDS = Prepared[AuditEndsRow](select(audit_chain))
@@ -28,6 +36,15 @@ _OWN = agent_sessions.c
 _WORK = Prepared[SessionWork](
     select(_OWN.session_id, _OWN.agent_name, _OWN.task_id).where(_OWN.session_id == bindparam("session"))
 )
+
+
+def keep_append_only(conn: Connection) -> None:
+    """Have the database itself refuse to change a line; for who makes the tables."""
+    if dialect_of(conn) is Dialect.SQLITE:  # a server has roles and rights for that
+        for name, when in _REFUSALS.items():
+            conn.exec_driver_sql(
+                f"CREATE TRIGGER {name} {when} BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END"
+            )
 
 
 def ends(conn: Connection) -> AuditEnds | None:

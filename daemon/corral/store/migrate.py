@@ -8,11 +8,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import URL
+from sqlalchemy import URL, Connection, create_engine, insert, text
 from sqlalchemy.exc import DBAPIError
 
 from corral.errors import DatabaseUnavailable
+from corral.store.audit import keep_append_only
 from corral.store.engine.connections import damaged, unavailable
+from corral.store.engine.search import create_indexes
+from corral.store.schema import metadata
+from corral.store.schema_coordination import event_cursors
+from corral.store.schema_project import audit_lines  # noqa: F401 - its tables are part of the metadata
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -21,9 +26,8 @@ HEAD = "0017"
 """The newest revision in ``migrations/``. Said here so that a start with a current database needs no Alembic: it and what
 it imports (every dialect there is) are a fifth of a start, and 12 MB."""
 
-NEW = Path(__file__).with_name("new.sql")
-"""The result of all migrations, so that a new database does not need Alembic either; ``python -m tests.new_database``
-writes it after a change of ``migrations/``, and a test compares the two."""
+FIRST = "0017"
+"""The oldest revision that can be opened: before it no version was released."""
 
 _SHRINKING = "PRAGMA auto_vacuum=INCREMENTAL"
 """Lets the file become smaller, a few pages at a time, when rows go. A database that has tables takes it up with a VACUUM."""
@@ -49,7 +53,8 @@ def open_schema(path: Path) -> None:
     moved in: a kill at any moment leaves the old database or the new one, never half of one. The old one stays beside it.
 
     Raises:
-        DatabaseUnavailable: The file is damaged, was written by a newer Corral, or cannot be written. It is left as it was.
+        DatabaseUnavailable: The file is damaged, was written by a newer Corral or by one that was never released, or cannot be
+            written. It is left as it was.
     """
     try:
         for unfinished in path.parent.glob(f"{path.name}.next*"):  # of a start that was killed
@@ -67,14 +72,35 @@ def _make(path: Path) -> None:
     aside = _aside(path)
     with closing(sqlite3.connect(aside)) as conn:
         conn.execute(_SHRINKING)
-        conn.executescript(f"BEGIN;\n{NEW.read_text(encoding='utf-8')}COMMIT;")
+    engine = create_engine(URL.create("sqlite", database=str(aside)))
+    try:
+        with engine.begin() as conn:
+            make_schema(conn)
+    finally:
+        engine.dispose()
     _move_in(aside, path)
+
+
+def make_schema(conn: Connection) -> None:
+    """Make everything that a new database has, SQLite's or a server's: the tables, and what no table says."""
+    metadata.create_all(conn)
+    create_indexes(conn)
+    keep_append_only(conn)
+    conn.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
+    conn.execute(insert(event_cursors).values(reader="announcements", event_id=0))
+    conn.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
 
 
 def _upgrade(path: Path, current: str) -> None:
     from alembic import command
     from alembic.script import ScriptDirectory
 
+    if current < FIRST:
+        raise DatabaseUnavailable(
+            "The database was written by a version of Corral that was never released.",
+            cause=f"Its schema is {current}; this version knows {FIRST} to {HEAD}.",
+            remedy=f"Finish its work with that version. Or begin with an empty queue: `mv {path} {path}.old`.",
+        )
     script = ScriptDirectory.from_config(alembic_config(path))
     if current not in {revision.revision for revision in script.walk_revisions()}:
         raise DatabaseUnavailable(

@@ -1,16 +1,19 @@
 """The tables. CHECK constraints say which columns must be set in which state: the schema itself refuses an impossible row.
 
 Instants are text (``corral.models.instants``), identifiers are text, shapes that only ever travel whole are JSON.
-A change here needs a migration in ``migrations/versions``; a test compares the two.
+A new database is made from them. A change here needs a migration in ``migrations/versions`` too; a test compares the two.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from sqlalchemy import (
     JSON,
     Boolean,
     CheckConstraint,
     Column,
+    ColumnElement,
     Float,
     ForeignKey,
     Index,
@@ -19,6 +22,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TextClause,
     UniqueConstraint,
     and_,
     false,
@@ -53,6 +57,11 @@ metadata = MetaData(
 def one_of(column: str, values: tuple[str, ...]) -> str:
     """The condition of a CHECK constraint: the column has one of these values."""
     return f"{column} IN ({', '.join(repr(str(value)) for value in values)})"
+
+
+def only(where: ColumnElement[bool] | TextClause) -> dict[str, Any]:
+    """What makes an index one of some rows only, in either database."""
+    return {"sqlite_where": where, "postgresql_where": where}
 
 
 agent_sessions = Table(
@@ -113,7 +122,7 @@ file_locks = Table(
     CheckConstraint("ttl_s > 0", name="ttl"),
 )
 Index("ix_file_locks_match_key", file_locks.c.match_key)
-Index("ix_file_locks_globs", file_locks.c.expires_at, sqlite_where=file_locks.c.is_pattern.is_(True))
+Index("ix_file_locks_globs", file_locks.c.expires_at, **only(file_locks.c.is_pattern.is_(True)))
 Index("ix_file_locks_expires_at", file_locks.c.expires_at)
 
 tasks = Table(
@@ -186,21 +195,21 @@ tasks = Table(
 Index("ix_tasks_status_priority_seq", tasks.c.status, tasks.c.priority.desc(), tasks.c.seq)
 Index("ix_tasks_status_not_before_at", tasks.c.status, tasks.c.not_before_at)
 Index("ix_tasks_thread_id_seq", tasks.c.thread_id, tasks.c.seq)
-Index("ix_tasks_parent_task_id", tasks.c.parent_task_id, sqlite_where=tasks.c.parent_task_id.is_not(None))
+Index("ix_tasks_parent_task_id", tasks.c.parent_task_id, **only(tasks.c.parent_task_id.is_not(None)))
 Index(
     "ix_tasks_open_followers",
     tasks.c.parent_task_id,
-    sqlite_where=and_(tasks.c.parent_task_id.is_not(None), tasks.c.completed_at.is_(None)),
+    **only(and_(tasks.c.parent_task_id.is_not(None), tasks.c.completed_at.is_(None))),
 )
 Index(
     "ix_tasks_open_combined",
     tasks.c.seq,
-    sqlite_where=and_(tasks.c.combine.is_not(None), tasks.c.completed_at.is_(None)),
+    **only(and_(tasks.c.combine.is_not(None), tasks.c.completed_at.is_(None))),
 )
 
 SETBACKS = tasks.c.faults + tasks.c.crashes > literal_column("0")
 """Of a task: the machine kept it from starting, or it is under suspicion."""
-Index("ix_tasks_held_back", tasks.c.status, tasks.c.runner, tasks.c.seq, sqlite_where=SETBACKS)
+Index("ix_tasks_held_back", tasks.c.status, tasks.c.runner, tasks.c.seq, **only(SETBACKS))
 
 attempts = Table(
     "attempts",
@@ -235,8 +244,8 @@ attempts = Table(
     CheckConstraint("(ended_at IS NULL) = (lease_expires_at IS NOT NULL)", name="leased"),
     sqlite_with_rowid=False,
 )
-Index("uq_attempts_open", attempts.c.task_id, unique=True, sqlite_where=attempts.c.ended_at.is_(None))
-Index("ix_attempts_open_session_id", attempts.c.session_id, sqlite_where=attempts.c.ended_at.is_(None))
+Index("uq_attempts_open", attempts.c.task_id, unique=True, **only(attempts.c.ended_at.is_(None)))
+Index("ix_attempts_open_session_id", attempts.c.session_id, **only(attempts.c.ended_at.is_(None)))
 
 task_dependencies = Table(
     "task_dependencies",
@@ -291,8 +300,8 @@ worktrees = Table(
 )
 # PostgreSQL's condition stands in the migration that makes them: to name it here loads the whole of that dialect.
 _LIVE = worktrees.c.state != "removed"
-Index("uq_worktrees_live_name", worktrees.c.name, unique=True, sqlite_where=_LIVE)
-Index("uq_worktrees_live_port", worktrees.c.port_base, unique=True, sqlite_where=_LIVE)
+Index("uq_worktrees_live_name", worktrees.c.name, unique=True, **only(_LIVE))
+Index("uq_worktrees_live_port", worktrees.c.port_base, unique=True, **only(_LIVE))
 
 receipts = Table(
     "receipts",
@@ -360,7 +369,7 @@ Index(
     merge_requests.c.branch,
     merge_requests.c.target,
     unique=True,
-    sqlite_where=text("state IN ('queued', 'verifying', 'held') AND replaced_by IS NULL"),
+    **only(text("state IN ('queued', 'verifying', 'held') AND replaced_by IS NULL")),
 )
 Index("ix_merge_requests_state_seq", merge_requests.c.state, merge_requests.c.seq)
 Index("ix_merge_requests_receipt_id", merge_requests.c.receipt_id)
@@ -400,7 +409,7 @@ events = Table(
     Column("merge_id", String(36), nullable=True),
     Column("data", JSON, nullable=False),
 )
-Index("ix_events_task_id", events.c.task_id, sqlite_where=events.c.task_id.is_not(None))
+Index("ix_events_task_id", events.c.task_id, **only(events.c.task_id.is_not(None)))
 DEED = text("kind NOT IN ('lock.acquired', 'message.acknowledged', 'message.read', 'message.sent', 'session.changed')")
 """Of an event: something was done, and not only begun or said. Frequent kinds are in no index by their session."""
-Index("ix_events_session_id", events.c.session_id, sqlite_where=DEED, postgresql_where=DEED)
+Index("ix_events_session_id", events.c.session_id, **only(DEED))

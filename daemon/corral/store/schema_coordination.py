@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from corral.models.states import FeatureStatus, Importance, RecipientRole
-from corral.store.schema import metadata, one_of
+from corral.store.schema import metadata, one_of, only
 
 _SESSION = "agent_sessions.session_id"
 
@@ -68,7 +68,7 @@ Index(
     messages.c.sender_session_id,
     messages.c.idempotency_key,
     unique=True,
-    sqlite_where=messages.c.idempotency_key.is_not(None),
+    **only(messages.c.idempotency_key.is_not(None)),
 )
 Index("ix_messages_thread_id_seq", messages.c.thread_id, messages.c.seq)
 Index("ix_messages_sender_session_id_seq", messages.c.sender_session_id, messages.c.seq)
@@ -97,8 +97,7 @@ Index(
     "ix_message_recipients_waiting",
     message_recipients.c.session_id,
     *_WAITING,
-    sqlite_where=_ALL_NULL,
-    postgresql_where=_ALL_NULL,
+    **only(_ALL_NULL),
 )
 """The lookup of every hook event. The columns are all null, and named, or SQLite would read all rows by the primary key."""
 

@@ -21,7 +21,7 @@ from sqlalchemy import (
     func,
 )
 
-from corral.store.schema import metadata
+from corral.store.schema import metadata, only
 
 target_pauses = Table(
     "target_pauses",
@@ -82,7 +82,7 @@ Index(
     "ix_audit_lines_task_id_seq",
     audit_lines.c.task_id,
     audit_lines.c.seq,
-    sqlite_where=audit_lines.c.task_id.is_not(None),
+    **only(audit_lines.c.task_id.is_not(None)),
 )
 Index("ix_audit_lines_folded", func.lower(audit_lines.c.agent_id), audit_lines.c.seq)
 Index("ix_audit_lines_at", audit_lines.c.at)
@@ -119,8 +119,7 @@ alerts = Table(
     CheckConstraint("told IN ('raised', 'resolved')", name="told"),
 )
 """``raised_at`` is the last time; ``told`` is what notifications have said of it last."""
-Index("ix_alerts_open", alerts.c.rule, alerts.c.subject, unique=True, sqlite_where=alerts.c.resolved_at.is_(None),
-      postgresql_where=alerts.c.resolved_at.is_(None))  # fmt: skip
+Index("ix_alerts_open", alerts.c.rule, alerts.c.subject, unique=True, **only(alerts.c.resolved_at.is_(None)))
 Index("ix_alerts_raised_at", alerts.c.raised_at)
 
 told_needs = Table(
@@ -146,8 +145,7 @@ deliveries = Table(
     CheckConstraint("(state = 'waiting') = (settled_at IS NULL)", name="settled"),
 )
 """Notifications on their way to the webhook."""
-Index("ix_deliveries_waiting", deliveries.c.not_before_at, sqlite_where=deliveries.c.state == "waiting",
-      postgresql_where=deliveries.c.state == "waiting")  # fmt: skip
+Index("ix_deliveries_waiting", deliveries.c.not_before_at, **only(deliveries.c.state == "waiting"))
 
 loops = Table(
     "loops",
@@ -251,7 +249,7 @@ agent_choices = Table(
 )
 """The versions that agents work by instead of what their files say: a pin of all tasks, or a rollout to a share of them."""
 _RUNNING = agent_choices.c.ended_at.is_(None)
-Index("uq_agent_choices_running", agent_choices.c.agent, unique=True, sqlite_where=_RUNNING, postgresql_where=_RUNNING)
+Index("uq_agent_choices_running", agent_choices.c.agent, unique=True, **only(_RUNNING))
 Index("ix_agent_choices_agent_created_at", agent_choices.c.agent, agent_choices.c.created_at)
 
 agent_improvements = Table(

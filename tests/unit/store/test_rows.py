@@ -77,7 +77,6 @@ WHOLE: dict[Table, type] = {
 NEVER_WHOLE = {"roadmap_supervision", "told_needs", "task_dependencies", "notices", "event_cursors", "memory_tags"}
 """Tables of which only columns are read."""
 UNTYPED = {
-    "migrations/versions/0006_attempts.py:_newest_attempt": "columns that a later version may not have",
     "engine/prepared.py:_picker": "of a function that takes the values of a statement",
     "sessions/memories.py:_searchable": "values on their way in",
 }

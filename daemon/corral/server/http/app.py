@@ -40,7 +40,6 @@ from corral.server.http.routes.sessions import (
     contacts,
     features,
     handoffs,
-    macros,
     memory,
     messages,
     sessions,
@@ -63,7 +62,7 @@ from corral.server.http.routes.work import (
 from corral.server.http.routing import PREFIX, Route, Routes
 
 _MODULES = (
-    daemon, keys, events, teams, agents, sessions, locks, features, handoffs, hooks, messages, contacts, macros, state, tasks,
+    daemon, keys, events, teams, agents, sessions, locks, features, handoffs, hooks, messages, contacts, state, tasks,
     dead_letters, loops, templates, supervisor, swarm, metrics, audit, gc, status_line, alerts, merges, rewinds, trust,
     verification, worktrees, wait, memory, web,
 )  # fmt: skip

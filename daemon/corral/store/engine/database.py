@@ -240,11 +240,11 @@ class Database:
             batch, last = self._next_batch()
             writes = [write for bundle in batch for write in bundle.writes if not write.unwanted]
             committed = bool(writes) and self._transaction(writes)
+            self._expected = min(len(writes) + self._bundles.qsize(), GROUP_LIMIT)
             for bundle in batch:
                 bundle.settled()
             self.on_commit()
             self._log.keep_short(committed=committed, is_quiet=self._bundles.empty())
-            self._expected = min(len(writes) + self._bundles.qsize(), GROUP_LIMIT)
             self._gather_until = time.monotonic() + GATHER_S
 
     def _next_batch(self) -> tuple[list[Bundle], bool]:

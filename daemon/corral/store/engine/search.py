@@ -71,7 +71,7 @@ _LANGUAGES = {
 
 
 def create_indexes(conn: Connection) -> None:
-    """Make the search indexes; for the migration that makes the tables."""
+    """Make the search indexes; for who makes the tables."""
     indexes = _INDEXES[dialect_of(conn)]
     for table, columns in _INDEXED.items():
         for statement in indexes(table, columns):
