@@ -21,6 +21,7 @@ from corral.cli import help as pages
 from corral.cli.app import app
 from corral.cli.nouns import NOUNS
 from corral.cli.terminal.output import guarded
+from tests import commands_page
 from tests.conftest import git
 from tests.coordinated import Coordinated
 
@@ -118,15 +119,10 @@ def test_a_wrong_command_or_option_would_be_found() -> None:
     assert unknown("corral -C PATH task list --json") is None
 
 
-def test_every_command_is_in_the_readme() -> None:
-    rows = [line for line in README.splitlines() if line.startswith("| `corral ")]
-    named = set()
-    for row in rows:
-        first, *more = re.findall(r"`([^`]+)`", row.split("|")[1])
-        noun = first.split()[1]
-        named.add(first.removeprefix("corral "))
-        named |= {text.removeprefix("corral ") if text.startswith("corral ") else f"{noun} {text}" for text in more}
-    assert named == set(LEAVES)
+def test_the_page_of_all_commands_is_what_they_say_of_themselves() -> None:
+    assert commands_page.FILE.read_text(encoding="utf-8") == commands_page.page(), "python -m tests.commands_page"
+    named = re.findall(r"^\| `corral ([^`]+)` \|", commands_page.page(), re.MULTILINE)
+    assert len(named) == len(set(named)) and set(named) == set(LEAVES)
 
 
 @pytest.mark.req("FR-CLI-002")
@@ -222,10 +218,11 @@ def test_a_help_page_shows_it_all(words: list[str]) -> None:
 # -- documents ------------------------------------------------------------------------------------------------------
 
 
-def test_the_readme_begins_with_the_two_commands_and_is_short() -> None:
+def test_the_readme_begins_with_how_to_install_see_and_test_and_is_short() -> None:
     first = re.search(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     assert first is not None
     assert [line.split("#")[0].strip() for line in first[1].splitlines()] == [
+        "./install.sh",
         "./install.sh --demo",
         "./install.sh --test",
     ]

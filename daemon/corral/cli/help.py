@@ -11,30 +11,16 @@ from typing import Any
 from typer.core import TyperGroup
 
 CATEGORIES = {
-    "Begin": ("init", "trust", "doctor", "demo", "uninstall"),
-    "Work": (
-        "status",
-        "web",
-        "interactive",
-        "task",
-        "loop",
-        "template",
-        "supervisor",
-        "state",
-        "swarm",
-        "metrics",
-        "audit",
-        "alert",
-        "merge",
-        "wait",
-        "attach",
-        "pause",
-        "resume",
+    "Every day": (
+        *("status", "task", "wait", "merge", "interactive", "web", "attach"),
+        *("session", "lock", "message", "pause", "resume"),
     ),
-    "Sessions and locks": ("session", "lock", "feature", "team", "agent", "worktree", "guard"),
-    "Communication": ("message", "handoff", "memory"),
+    "Set up": ("init", "trust", "doctor", "guard", "demo", "uninstall"),
+    "Have more done": ("loop", "template", "supervisor", "agent", "team", "swarm", "feature", "state"),
+    "Look back": ("metrics", "audit", "alert", "handoff", "memory", "worktree"),
     "Corral itself": ("config", "alias", "daemon", "gc", "schema", "man", "plugin", "statusline", "mcp"),
 }
+"""The commands by what one wants to do, in the order of the help page and of docs/commands.md."""
 
 
 @functools.cache

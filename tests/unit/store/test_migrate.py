@@ -11,6 +11,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
+from sqlalchemy.exc import IntegrityError
 
 from corral.errors import DatabaseUnavailable
 from corral.store import events, schema_coordination, schema_project
@@ -75,7 +76,7 @@ def test_a_stored_database_opens_with_all_its_rows_and_has_what_a_new_one_has(tm
     database = Database(old)
     assert database.read(lambda conn: search.matching(conn, "messages", "minutes"))
     assert database.read(events.newest) == len(before["events"])
-    with pytest.raises(DatabaseUnavailable):
+    with pytest.raises(IntegrityError, match="append-only"):
         database.write(lambda conn: conn.execute(text("UPDATE audit_lines SET result = 'x'")))
     database.close()
 

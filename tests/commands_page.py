@@ -1,0 +1,50 @@
+"""``docs/commands.md``, made from the commands' own help: ``python -m tests.commands_page`` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from corral.cli.app import app
+from corral.cli.help import CATEGORIES, first_sentence
+
+FILE = Path(__file__).parents[1] / "docs" / "commands.md"
+HEAD = """# Commands
+
+Generated from the commands' own help. `corral COMMAND --help` explains each, with examples; `corral man COMMAND` shows its
+manual page. `--output human|json|table` (`--json`), `--quiet`, `--verbose` and `--debug` work with every command;
+`corral -C PATH …` runs in another folder.
+"""
+
+
+def leaves(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The commands below a group, with their whole names."""
+    context = group.context_class(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if hasattr(command, "commands"):
+            yield from leaves(command, f"{path}{name} ")
+        else:
+            yield f"{path}{name}", command
+
+
+def page() -> str:
+    """The document."""
+    known = dict(leaves(typer.main.get_command(app), ""))
+    parts = [HEAD]
+    for heading, nouns in CATEGORIES.items():
+        rows = [
+            f"| `corral {name}` | {first_sentence(command)} |"
+            for noun in nouns
+            for name, command in known.items()
+            if name.split()[0] == noun
+        ]
+        parts.append("\n".join([f"## {heading}", "", "| command | |", "|---|---|", *rows]) + "\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    FILE.write_text(page(), encoding="utf-8")
