@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -22,6 +23,7 @@ from corral.store import events, schema_coordination
 from corral.store.engine import search
 from tests import postgres, programs, recorded
 from tests.coordinated import Coordinated
+from tests.forked import Forks, forking
 
 GIT_ENV = {
     "GIT_AUTHOR_NAME": "A Tester",
@@ -101,6 +103,21 @@ def sealed(
     with tempfile.TemporaryDirectory(prefix="corral-run-", dir="/tmp") as runtime:
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
         yield home
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Of this worker of the tests."""
+    made = Forks()
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def forked(request: pytest.FixtureRequest, forks: Forks) -> Iterator[None]:
+    """Commands are forked from a process that has imported them, unless a test asks for real starts."""
+    with contextlib.nullcontext() if request.node.get_closest_marker("executed") else forking(forks):
+        yield
 
 
 @pytest.fixture(autouse=True)
