@@ -7,24 +7,22 @@ the process's command line) asks for a real one: ``@pytest.mark.executed``.
 
 from __future__ import annotations
 
-import array
 import atexit
 import contextlib
 import ctypes
 import json
 import os
 import selectors
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
+
+from tests.programs import is_on
 
 SOURCE = Path(__file__).parents[1] / "daemon"
 MODULES = ("corral", "corral.server")
@@ -85,7 +83,7 @@ def _through(address: str, started_with: dict[str, str]) -> Any:
         path = env.get("PYTHONPATH", "")
         if not is_same or path not in ("", str(SOURCE)) or _started_with(env) != started_with:
             return _run(argv, **how)
-        if shutil.which("git", path=env.get("PATH", os.defpath)) is None:  # its absence is noticed by an import
+        if not is_on("git", env.get("PATH", "")):  # its absence is noticed by an import
             return _run(argv, **how)
         return _forked(address, argv, **{**how, "env": env})
 
@@ -162,8 +160,17 @@ def _exactly(link: socket.socket, size: int) -> bytes:
 # -- the process that is forked from --------------------------------------------------------------------------------
 
 
+_ending: list[int] = []
+"""In what was forked, its exit code; 1 as long as it is not over."""
+
+
 def serve(address: str) -> None:
-    """Fork what is asked for, and say how it ended, until standard input ends."""
+    """Fork what is asked for, and say how it ended, until standard input ends. In what was forked this raises SystemExit.
+
+    Args:
+        address: Of the Unix socket to make.
+    """
+    atexit.register(_leave)  # before all others, and so after them
     _import()
     subprocess.run = _through(address, _started_with(os.environ))
     running: dict[int, socket.socket] = {}
@@ -172,80 +179,80 @@ def serve(address: str) -> None:
         end.setblocking(False)
     signal.set_wakeup_fd(woken.fileno())
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    with socket.socket(socket.AF_UNIX) as listening, selectors.DefaultSelector() as selector:
-        listening.bind(address)
-        listening.listen(64)
-        for file in (listening, wake, sys.stdin):
-            selector.register(file, selectors.EVENT_READ)
-        print("ready", flush=True)
-        while True:
-            ready = {key.fileobj for key, _ in selector.select()}
-            if wake in ready:
-                with contextlib.suppress(BlockingIOError):
-                    wake.recv(4096)
-                _reap(running)
-            if listening in ready:
-                link, _peer = listening.accept()
-                with contextlib.suppress(ConnectionError):
-                    running.update(_begin(link))
-            if sys.stdin in ready:
-                return
-
-
-def _begin(link: socket.socket) -> dict[int, socket.socket]:
-    head, fds, _flags, _peer = socket.recv_fds(link, _HEAD, 2)
-    asked = json.loads(_exactly(link, int.from_bytes(head, "big")))
-    pid = os.fork()
-    if pid == 0:
-        _become(asked, fds)
-    for fd in fds:
-        os.close(fd)
-    link.sendall(pid.to_bytes(_HEAD, "big"))
-    return {pid: link}
+    listening, selector = socket.socket(socket.AF_UNIX), selectors.DefaultSelector()
+    listening.bind(address)
+    listening.listen(64)
+    for file in (listening, wake, sys.stdin):
+        selector.register(file, selectors.EVENT_READ)
+    print("ready", flush=True)
+    while True:
+        ready = {key.fileobj for key, _ in selector.select()}
+        if wake in ready:
+            with contextlib.suppress(BlockingIOError):
+                wake.recv(4096)
+            _reap(running)
+        if listening in ready:
+            link, _peer = listening.accept()
+            head, fds, _flags, _sender = socket.recv_fds(link, _HEAD, 2)
+            asked = json.loads(_exactly(link, int.from_bytes(head, "big")))
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                selector.close()
+                for mine in (wake, woken, listening, link, *running.values()):
+                    mine.close()
+                _become(asked, fds)
+            for fd in fds:
+                os.close(fd)
+            running[pid] = link
+            with contextlib.suppress(OSError):  # who asked may be gone
+                link.sendall(pid.to_bytes(_HEAD, "big"))
+        if sys.stdin in ready:
+            return
 
 
 def _reap(running: dict[int, socket.socket]) -> None:
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             link = running.pop(ended[0])
-            with contextlib.suppress(OSError), link:  # who asked may be gone
+            with contextlib.suppress(OSError), link:
                 link.sendall(os.waitstatus_to_exitcode(ended[1]).to_bytes(_HEAD, "big", signed=True))
 
 
-def _become(asked: dict[str, Any], fds: array.array[int] | list[int]) -> NoReturn:
-    """Be the process that was asked for."""
-    code: Any = 1
-    try:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        if asked["session"]:
-            os.setsid()
-        for number, fd in enumerate((os.open(os.devnull, os.O_RDONLY), *fds)):
-            os.dup2(fd, number)
-        os.closerange(3, 256)
-        os.environ.clear()
-        os.environ.update(asked["env"])
-        os.chdir(asked["cwd"])
-        _show(asked["argv"])
-        sys.argv = asked["argv"][2:]
-        if sys.argv[0] == "corral":
-            from corral.cli import main
-        else:
-            from corral.server.__main__ import main
+def _become(asked: dict[str, Any], fds: Sequence[int]) -> NoReturn:
+    """Be the process that was asked for, to its end."""
+    _ending.append(1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if asked["session"]:
+        os.setsid()
+    for number, fd in enumerate((os.open(os.devnull, os.O_RDONLY), *fds)):
+        os.dup2(fd, number)
+        os.close(fd)
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    os.chdir(asked["cwd"])
+    _show(asked["argv"])
+    sys.argv = asked["argv"][2:]
+    if sys.argv[0] == "corral":
+        from corral.cli import main
+    else:
+        from corral.server.__main__ import main
 
-            subprocess.run = _run
-        code = main()
+        subprocess.run = _run
+    try:
+        code: Any = main()
     except SystemExit as ended:
         code = ended.code
-    except BaseException:  # noqa: BLE001 - as an interpreter does it
-        traceback.print_exc()
-    finally:
-        threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+    _ending.append(code if isinstance(code, int) else 0 if code is None else 1)
+    sys.exit()
+
+
+def _leave() -> None:
+    """End what was forked, as the last thing that it does: to take apart all that was imported takes a second."""
+    if _ending:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(_ending[-1])
 
 
 def _show(argv: list[str]) -> None:

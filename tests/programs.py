@@ -37,6 +37,11 @@ def find(name: str) -> str | None:
     return shutil.which(name, path=MACHINE)
 
 
+def is_on(name: str, path: str) -> bool:
+    """Whether a process with that PATH finds a program."""
+    return shutil.which(name, path=path) is not None
+
+
 def program(name: str) -> str:
     """The same; skips the test where it is not installed."""
     found = find(name)

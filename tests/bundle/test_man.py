@@ -38,7 +38,11 @@ def test_every_command_has_a_manual_page_with_what_its_help_says(
             if line[:1] == "."
         )
     top = (tmp_path / "man1" / "corral.1").read_text()
-    assert ".SH ENVIRONMENT" in top and ".SH COMMANDS: Work" in top and "(1) ,\n.BR" not in top.partition(".SH SEE")[0]
+    assert (
+        ".SH ENVIRONMENT" in top
+        and ".SH COMMANDS: Every day" in top
+        and "(1) ,\n.BR" not in top.partition(".SH SEE")[0]
+    )
     text = page_of(typer.main.get_command(app), "task submit")
     assert "\\fB\\-t, \\-\\-title TEXT\\fR\nTitle; also the commit's subject (default: the template's)." in text
 

@@ -77,6 +77,7 @@ WHOLE: dict[Table, type] = {
 NEVER_WHOLE = {"roadmap_supervision", "told_needs", "task_dependencies", "notices", "event_cursors", "memory_tags"}
 """Tables of which only columns are read."""
 UNTYPED = {
+    "schema.py:only": "arguments of an index",
     "engine/prepared.py:_picker": "of a function that takes the values of a statement",
     "sessions/memories.py:_searchable": "values on their way in",
 }
