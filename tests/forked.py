@@ -119,8 +119,11 @@ def _forked(
                 kept.append(None)
                 opened = stack.enter_context(Path(os.devnull).open("wb")) if where == subprocess.DEVNULL else where
                 given.append(number if opened is None else opened if isinstance(opened, int) else opened.fileno())
+        umask = os.umask(0o077)
+        os.umask(umask)
         asked = {
-            "argv": list(argv), "env": dict(env), "cwd": os.fspath(cwd or Path.cwd()), "session": start_new_session,
+            "argv": list(argv), "env": dict(env), "cwd": os.fspath(cwd or Path.cwd()),
+            "session": start_new_session, "umask": umask,
         }  # fmt: skip
         link = stack.enter_context(socket.socket(socket.AF_UNIX))
         link.connect(address)
@@ -231,6 +234,7 @@ def _become(asked: dict[str, Any], fds: Sequence[int]) -> NoReturn:
     os.environ.clear()
     os.environ.update(asked["env"])
     os.chdir(asked["cwd"])
+    os.umask(asked["umask"])
     _show(asked["argv"])
     sys.argv = asked["argv"][2:]
     if sys.argv[0] == "corral":
