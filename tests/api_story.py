@@ -92,6 +92,8 @@ def play(house: Coordinated) -> Story:
         "/trust",
     ):
         ask(f"GET {name}")
+    ask("POST /keys/reload")
+    ask("POST /trust/reload")
     ask("GET /agents/{name}", name="implementer")
     ask("GET /agents/{name}/versions", name="implementer")
     ask("GET /agents/{name}/versions/{version}", name="implementer", version="1.0.0")
