@@ -82,9 +82,11 @@ def test_the_log_of_a_red_request_is_the_red_run_of_its_change(red: tuple[Coordi
 def test_a_log_that_is_followed_goes_through_the_runs_and_each_has_its_heading(
     coordinate: Callable[..., Coordinated], tmp_path: Path
 ) -> None:
-    go = tmp_path / "go"
+    go, end = tmp_path / "go", tmp_path / "end"
+    control = f"[ -e bad.txt ] || until [ -e {end} ]; do sleep 0.05; done"  # it is seen before all is over
     house = coordinate(
-        verify=(f"echo BEGUN; until [ -e {go} ]; do sleep 0.05; done; {VERIFY}",), config="tasks: {max_retries: 0}"
+        verify=(f"echo BEGUN; until [ -e {go} ]; do sleep 0.05; done; {control}; {VERIFY}",),
+        config="tasks: {max_retries: 0}",
     )
     task = house.submit("bad", "touch bad.txt")
     row = eventually(lambda: [one for one in house.ask("GET", "/merges") if one["state"] == "verifying"])[0]
@@ -95,7 +97,11 @@ def test_a_log_that_is_followed_goes_through_the_runs_and_each_has_its_heading(
         assert follower.stdout is not None
         assert follower.stdout.readline().startswith("# Run 1, of the candidate (the change, merged) ")
         go.touch()
-        told = follower.stdout.read()
+        told = ""
+        while "# Run 3" not in told:
+            told += follower.stdout.readline()
+        end.touch()
+        told += follower.stdout.read()
         assert follower.wait(60) == 0
     house.run("wait", task, "--timeout", "60", check=False)
     headings = "".join(line for line in told.splitlines() if line.startswith("# Run"))
