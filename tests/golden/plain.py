@@ -14,6 +14,7 @@ _PATTERNS = (
     (re.compile(r"\b\d{8}T\d{12}Z\b"), "<time>"),
     (re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b"), "<hash>"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}\b"), "<id>"),
+    (re.compile(r"\b\d{8}\b"), "<hash>"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:<port>"),
 )
 _MEASURED = re.compile(
