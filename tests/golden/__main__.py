@@ -38,9 +38,8 @@ def played() -> dict[str, Any]:
 
 def _answers(folder: Path) -> Answers:
     slug = f"{folder}/repo".strip("/").replace("/", "-").lower()
-    return Answers(
-        {f"{folder}/repo": "<root>", str(folder): "<top>", f"{folder.parent}/home": "<home>", slug: "<slug>"}
-    )
+    folders = {f"{folder}/repo": "<root>", str(folder): "<top>", f"{folder.parent}/home": "<home>"}
+    return Answers({**folders, slug: "<slug>", str(Path(__file__).parents[2]): "<source>"})
 
 
 def _in(folder: Path, play: Any, config: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ _PATTERNS = (
     (re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b"), "<hash>"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}\b"), "<id>"),
     (re.compile(r"\b\d{8}\b"), "<hash>"),
+    (re.compile(r"\b[\d,]+ MB of disk"), "<number> MB of disk"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:<port>"),
 )
 _MEASURED = re.compile(
@@ -37,6 +38,8 @@ def plain(value: Any, folders: dict[str, str], name: str = "") -> Any:
         with contextlib.suppress(ValueError):
             return plain(json.loads(value), folders)
     if isinstance(value, str):
+        if name == "host":
+            return "<host>"
         for folder, word in folders.items():
             value = value.replace(folder, word)
         for pattern, word in _PATTERNS:
