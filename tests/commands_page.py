@@ -31,6 +31,12 @@ def leaves(group: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield f"{path}{name}", command
 
 
+def with_json() -> set[str]:
+    """The commands that have ``--json``."""
+    known = leaves(typer.main.get_command(app), "")
+    return {name for name, command in known if any(one.name == "as_json" for one in command.params)}
+
+
 def page() -> str:
     """The document."""
     known = dict(leaves(typer.main.get_command(app), ""))

@@ -135,6 +135,7 @@ def submit(house: Coordinated, runner: str, name: str, bad: Bad) -> str:
 
 
 @pytest.mark.req("FR-SWARM-004", "SUP-NFR1")
+@pytest.mark.executed
 def test_each_has_a_clear_end_and_the_queue_goes_on(house: Coordinated) -> None:
     daemon = psutil.Process(house.daemon_pid() or 0)
     bad = {("claude", name): one for name, one in CLAUDE.items()}

@@ -76,6 +76,7 @@ BAD = {
 
 
 @pytest.mark.req("SUP-NFR1", "D14")
+@pytest.mark.executed
 def test_each_has_a_clear_end_and_nothing_of_it_stays(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate(config=CONFIG)
     house.run("daemon", "start")

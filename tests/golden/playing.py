@@ -13,9 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import typer.main
-
-from corral.cli.app import app as command_line
 from corral.cli.app import run as corral
 from corral.cli.terminal.context import Common
 from corral.client.connection import Client
@@ -24,6 +21,7 @@ from corral.server.http.openapi import examples
 from corral.server.mcp import resources
 from corral.server.mcp.profiles import TOOLS
 from tests import api_story, schema_story
+from tests.commands_page import with_json
 from tests.coordinated import Coordinated
 from tests.golden.asking import PREFIX, Answers, Door, Listener, error_of
 
@@ -222,26 +220,9 @@ def play_commands(root: Path, answers: Answers) -> None:
 
 def run_badly(root: Path, answers: Answers) -> None:
     """Run each command with nothing, with words that nothing is called, and with an option that there is not."""
-    for command in sorted(commands() - NOT_RUN_BADLY):
+    for command in sorted(with_json() - NOT_RUN_BADLY):
         for what, words in {"nothing": [], "words": ["no-such", "no-such"], "option": ["--no-such-option"]}.items():
             answers.keep(f"command {command} [{what}]", run(root, [*command.split(), *words]))
-
-
-def commands() -> set[str]:
-    """Every command that has ``--json``."""
-    found: set[str] = set()
-
-    def walk(group: Any, path: str) -> None:
-        context = group.context_class(group)
-        for name in group.list_commands(context):
-            command = group.get_command(context, name)
-            if hasattr(command, "commands"):
-                walk(command, f"{path}{name} ")
-            elif any(parameter.name == "as_json" for parameter in command.params):
-                found.add(f"{path}{name}")
-
-    walk(typer.main.get_command(command_line), "")
-    return found
 
 
 def run(root: Path, words: list[str]) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def test_headers_without_an_end_are_cut_off(house: Coordinated) -> None:
 
 @pytest.mark.req("X17")
 @pytest.mark.parametrize("said", [b"Content-Length: 157286400", b"Transfer-Encoding: chunked"])
+@pytest.mark.executed
 def test_a_body_of_150_mb_is_refused_and_not_kept(house: Coordinated, said: bytes) -> None:
     pid = house.daemon_pid()
     assert pid is not None

@@ -7,34 +7,16 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import typer.main
 
-from corral.cli.app import app
 from corral.cli.schemas import schemas
 from tests import schema_story
 from tests.answer_schemas import closed, schema_of
+from tests.commands_page import with_json
 from tests.coordinated import Coordinated
 
 WRITE = "run `python -m tests.schema_story`, look at what it changes in cli/schemas.json, and keep it if it is meant"
 NOT_PLAYED = {"demo", "mcp", "statusline"}
 """Commands without JSON."""
-
-
-def commands() -> set[str]:
-    """Every command that has ``--json``."""
-    found: set[str] = set()
-
-    def walk(group: object, path: str) -> None:
-        context = group.context_class(group)  # type: ignore[attr-defined]
-        for name in group.list_commands(context):  # type: ignore[attr-defined]
-            command = group.get_command(context, name)  # type: ignore[attr-defined]
-            if hasattr(command, "commands"):
-                walk(command, f"{path}{name} ")
-            elif any(parameter.name == "as_json" for parameter in command.params):
-                found.add(f"{path}{name}")
-
-    walk(typer.main.get_command(app), "")
-    return found
 
 
 @pytest.mark.req("FR-CLI-004", "NFR-USE-005", "NFR-USE-004")
@@ -46,7 +28,7 @@ def test_every_command_prints_what_its_schema_says(sealed: Path, tmp_path: Path)
     schema_story.make_repository(root)
     answers = schema_story.play(root)
     known = schemas()
-    assert set(known) == commands() == {command.partition(" --")[0] for command, _ in answers}, WRITE
+    assert set(known) == with_json() == {command.partition(" --")[0] for command, _ in answers}, WRITE
     wrong = []
     for command, answer in answers:
         schema = known[command.partition(" --")[0]]
@@ -68,7 +50,7 @@ def test_a_schema_needs_no_repository_and_a_mistyped_command_is_named(tmp_path: 
     assert schema["type"] == "array" and {"task_id", "title", "outcome"} <= {*schema["items"]["properties"]}
     assert anywhere.json("schema", "task", "list") == schema
     every = anywhere.json("schema")
-    assert set(every["commands"]) == commands() and every["error"]["required"] == ["error"]
+    assert set(every["commands"]) == with_json() and every["error"]["required"] == ["error"]
     for words, meant in ((("task", "lst"), "task list"), (("task",), "task detail"), (("demo",), "corral schema")):
         done = anywhere.run("schema", *words, check=False)
         assert done.returncode == 3 and meant in done.stderr

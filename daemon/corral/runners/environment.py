@@ -22,11 +22,12 @@ _PLAIN = frozenset(
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "LANG", "LANGUAGE", "TZ"),
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "PIP_CERT"),
         *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
-        # Where toolchains are that stand in no usual place; without it their programs on the PATH do not even start.
-        *("CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "GOPATH", "GOROOT", "GOCACHE", "GOMODCACHE", "GOTOOLCHAIN"),
+        # Where toolchains are that stand in no usual place: without it their programs on the PATH do not even start. What
+        # chooses one for a terminal (PYENV_VERSION, RUSTUP_TOOLCHAIN) stays out: a fresh clone would not have it.
+        *("CARGO_HOME", "RUSTUP_HOME", "GOPATH", "GOROOT", "GOCACHE", "GOMODCACHE"),
         *("JAVA_HOME", "GRADLE_USER_HOME", "MAVEN_HOME", "SDKMAN_DIR", "DOTNET_ROOT", "GEM_HOME", "RBENV_ROOT"),
         *("NVM_DIR", "VOLTA_HOME", "PNPM_HOME", "COREPACK_HOME", "BUN_INSTALL", "DENO_DIR"),
-        *("PYENV_ROOT", "PYENV_VERSION", "UV_CACHE_DIR", "PIP_CACHE_DIR", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR"),
+        *("PYENV_ROOT", "UV_CACHE_DIR", "PIP_CACHE_DIR", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR"),
     }
 )
 _OF_A_TERMINAL = frozenset({"TERM", "SHELL", "TMPDIR", "XDG_RUNTIME_DIR"})

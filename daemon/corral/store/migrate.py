@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -96,10 +97,11 @@ def _upgrade(path: Path, current: str) -> None:
     from alembic.script import ScriptDirectory
 
     if current < FIRST:
+        quoted = shlex.quote(str(path))
         raise DatabaseUnavailable(
             "The database was written by a version of Corral that was never released.",
             cause=f"Its schema is {current}; this version knows {FIRST} to {HEAD}.",
-            remedy=f"Finish its work with that version. Or begin with an empty queue: `mv {path} {path}.old`.",
+            remedy=f"Finish its work with that version. Or begin with an empty queue: `mv {quoted} {quoted}.old`.",
         )
     script = ScriptDirectory.from_config(alembic_config(path))
     if current not in {revision.revision for revision in script.walk_revisions()}:

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Connection, func, insert, select, text
 
 from corral.errors import DatabaseDamaged, DatabaseUnavailable, InvalidInput
-from corral.store import schema, schema_coordination
+from corral.store import schema
 from corral.store.engine import database as engine
 from corral.store.engine.database import Database
 from corral.store.engine.writes import Write
@@ -145,29 +145,6 @@ def test_a_newer_database_is_refused(tmp_path: Path) -> None:
     conn.close()
     with pytest.raises(DatabaseUnavailable, match="newer"):
         open_schema(path)
-
-
-def is_no_search_index(_thing: object, name: str | None, *_: object) -> bool:
-    """Those are the database's own, see ``store/engine/search.py``."""
-    return "_fts" not in str(name)
-
-
-@pytest.mark.filterwarnings("ignore:.*expression-based index")
-def test_the_migrations_make_exactly_the_schema(tmp_path: Path) -> None:
-    from alembic.autogenerate import compare_metadata
-    from alembic.runtime.migration import MigrationContext
-    from sqlalchemy import create_engine
-
-    open_schema(tmp_path / "corral.db")
-    engine = create_engine(f"sqlite:///{tmp_path / 'corral.db'}")
-    with engine.connect() as conn:
-        opts = {"compare_type": True, "render_as_batch": True, "include_object": is_no_search_index}
-        context = MigrationContext.configure(conn, opts=opts)
-        # Expression indexes cannot be read back from SQLite; everything else must match.
-        differences = [one for one in compare_metadata(context, schema.metadata) if "priority" not in str(one)]
-    engine.dispose()
-    assert differences == []
-    assert schema_coordination.metadata is schema.metadata, "both halves are compared"
 
 
 @pytest.mark.parametrize(
