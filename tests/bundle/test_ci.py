@@ -48,5 +48,5 @@ def test_it_runs_the_readmes_command_with_the_systems_path_an_empty_home_and_no_
     assert home != sealed and (tmp_path / "home").read_text() == "" and not home.exists(), "it is removed"
     assert (tmp_path / "reef").read_text() == "" and str(reef.parent) not in environment.pop("PATH")
     environment.pop("CORRAL_PYTHON", "where the system has none that is new enough")
-    assert environment == {**indexes, "CI": "true", "PYTHONS_PATH": path}
+    assert environment == {**indexes, "CI": "true"}
     assert not (tmp_path / "pwned").exists()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, Connection, create_engine, insert, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from corral.errors import DatabaseUnavailable
 from corral.store.audit import keep_append_only
@@ -83,8 +84,16 @@ def _make(path: Path) -> None:
 
 
 def make_schema(conn: Connection) -> None:
-    """Make everything that a new database has, SQLite's or a server's: the tables, and what no table says."""
-    metadata.create_all(conn)
+    """Make everything that a new database has, SQLite's or a server's: the tables, and what no table says.
+
+    Of two indexes that serve alike SQLite takes the one made last, and a table holds its indexes in a set: they are made in an
+    order, those of few rows last.
+    """
+    indexes = [index for table in metadata.sorted_tables for index in table.indexes]
+    for table in metadata.sorted_tables:
+        conn.execute(CreateTable(table))
+    for index in sorted(indexes, key=lambda index: (len(str(index.kwargs.get("sqlite_where") or "")), str(index.name))):
+        conn.execute(CreateIndex(index))
     create_indexes(conn)
     keep_append_only(conn)
     conn.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
