@@ -92,7 +92,7 @@ def make_schema(conn: Connection) -> None:
     indexes = [index for table in metadata.sorted_tables for index in table.indexes]
     for table in metadata.sorted_tables:
         conn.execute(CreateTable(table))
-    for index in sorted(indexes, key=lambda index: (len(str(index.kwargs.get("sqlite_where") or "")), str(index.name))):
+    for index in sorted(indexes, key=lambda index: (len(str(index.kwargs.get("sqlite_where"))), str(index.name))):
         conn.execute(CreateIndex(index))
     create_indexes(conn)
     keep_append_only(conn)
