@@ -1,8 +1,8 @@
 """The tests' own way to run ``python -m corral`` and ``python -m corral.server``: forked from a process that has imported both.
 
 Most of a command, and half of a daemon's start, is importing; a suite runs thousands of them. What is forked is the same program
-in a process of its own, with the environment, folder and files that it was given. What looks at a start itself (imports, memory,
-the process's command line) asks for a real one: ``@pytest.mark.executed``.
+in a process of its own, with the environment, folder and files that it was given; so is ``python -c`` with the source of both on
+its path. What looks at a start itself (imports, memory, whose child it is) asks for a real one: ``@pytest.mark.executed``.
 """
 
 from __future__ import annotations
@@ -10,28 +10,34 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import gc
 import json
 import os
+import select
 import selectors
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from tests.programs import is_on
 
 SOURCE = Path(__file__).parents[1] / "daemon"
 MODULES = ("corral", "corral.server")
-_KNOWN = {"cwd", "env", "stdin", "stdout", "stderr", "capture_output", "text", "timeout", "check", "start_new_session"}
+_KNOWN = {"cwd", "env", "stdin", "stdout", "stderr", "text", "bufsize", "start_new_session"}
 _DECIDES = ("PYTHON", "LC_", "LANG")
 """Variables that Python reads when it starts."""
 _ASIDE = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 """Of these, what is looked at by itself, and what changes no answer."""
-_run = subprocess.run
+_PATHS = ("", str(SOURCE), f"{SOURCE}{os.pathsep}{SOURCE.parent}", f"{SOURCE.parent}{os.pathsep}{SOURCE}")
+_popen = subprocess.Popen
 _HEAD = 8
 _LONGEST = 600
 """Bytes of a command line that a forked process can show."""
@@ -63,12 +69,18 @@ class Forks:
 
 @contextlib.contextmanager
 def forking(forks: Forks) -> Iterator[None]:
-    """Fork, as long as this lasts, what :func:`subprocess.run` would execute, where both are the same."""
-    subprocess.run = _through(forks.address, _started_with(forks.env))
+    """Fork, as long as this lasts, what :class:`subprocess.Popen` would execute, where both are the same."""
+    with _replaced(_through(forks.address, _started_with(forks.env))):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(popen: Any) -> Iterator[None]:
+    setattr(subprocess, "Popen", popen)  # noqa: B010 - a class, to a type checker
     try:
         yield
     finally:
-        subprocess.run = _run
+        setattr(subprocess, "Popen", _popen)  # noqa: B010
 
 
 def _started_with(environ: Mapping[str, str]) -> dict[str, str]:
@@ -76,78 +88,166 @@ def _started_with(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _through(address: str, started_with: dict[str, str]) -> Any:
-    def run(argv: Any, **how: Any) -> Any:
-        env = how.get("env") or os.environ
-        is_ours = isinstance(argv, list) and [sys.executable, "-m"] == argv[:2] and argv[2] in MODULES
-        is_same = is_ours and set(how) <= _KNOWN and how.get("stdin") in (None, subprocess.DEVNULL)
+    def is_same(argv: Any, how: dict[str, Any]) -> bool:
+        if not isinstance(argv, list) or len(argv) < 3 or argv[0] != sys.executable or not set(how) <= _KNOWN:
+            return False
+        env = os.environ if how.get("env") is None else how["env"]
         path = env.get("PYTHONPATH", "")
-        if not is_same or path not in ("", str(SOURCE)) or _started_with(env) != started_with:
-            return _run(argv, **how)
-        if not is_on("git", env.get("PATH", "")):  # its absence is noticed by an import
-            return _run(argv, **how)
-        return _forked(address, argv, **{**how, "env": env})
+        if argv[1] == "-m":
+            is_ours = argv[2] in MODULES and path in _PATHS
+        else:
+            is_ours = argv[1] == "-c" and path in _PATHS[1:]
+        # The absence of git is noticed by an import.
+        return is_ours and _started_with(env) == started_with and is_on("git", env.get("PATH", ""))
 
-    return run
+    class Popen(_popen):  # type: ignore[type-arg]
+        """What is not an instance of it is not initialised by it."""
+
+        def __new__(cls, argv: Any, *given: Any, **how: Any) -> Any:
+            if not given and is_same(argv, how):
+                return Forked(address, argv, **how)
+            return super().__new__(cls)
+
+    return Popen
 
 
-def _forked(
-    address: str,
-    argv: Sequence[str],
-    env: Mapping[str, str],
-    *,
-    cwd: Any = None,
-    stdout: Any = None,
-    stderr: Any = None,
-    capture_output: bool = False,
-    text: bool = False,
-    timeout: float | None = None,
-    check: bool = False,
-    start_new_session: bool = False,
-    **_: Any,
-) -> subprocess.CompletedProcess[Any]:
-    with contextlib.ExitStack() as stack:
-        kept: list[Any] = []
-        given: list[int] = []
-        for number, where in ((1, stdout), (2, stderr)):
-            if capture_output or where == subprocess.PIPE:
-                kept.append(stack.enter_context(tempfile.TemporaryFile()))
-                given.append(kept[-1].fileno())
-            elif where == subprocess.STDOUT:
-                given.append(given[0])
-                kept.append(None)
-            else:
-                kept.append(None)
-                opened = stack.enter_context(Path(os.devnull).open("wb")) if where == subprocess.DEVNULL else where
-                given.append(number if opened is None else opened if isinstance(opened, int) else opened.fileno())
-        umask = os.umask(0o077)
-        os.umask(umask)
-        asked = {
-            "argv": list(argv), "env": dict(env), "cwd": os.fspath(cwd or Path.cwd()),
-            "session": start_new_session, "umask": umask,
-        }  # fmt: skip
-        link = stack.enter_context(socket.socket(socket.AF_UNIX))
-        link.connect(address)
-        data = json.dumps(asked).encode()
-        socket.send_fds(link, [len(data).to_bytes(_HEAD, "big")], given)
-        link.sendall(data)
-        pid = int.from_bytes(_exactly(link, _HEAD), "big")
-        link.settimeout(timeout)
-        try:
-            code = int.from_bytes(_exactly(link, _HEAD), "big", signed=True)
-        except TimeoutError:
+class Forked:
+    """What :class:`subprocess.Popen` is to who started it: a process that another one has forked."""
+
+    def __init__(
+        self,
+        address: str,
+        argv: Sequence[str],
+        *,
+        cwd: Any = None,
+        env: Mapping[str, str] | None = None,
+        stdin: Any = None,
+        stdout: Any = None,
+        stderr: Any = None,
+        text: bool | None = None,
+        bufsize: int = -1,
+        start_new_session: bool = False,
+    ) -> None:
+        self.args = argv
+        self.returncode: int | None = None
+        self.stdin: Any = None
+        self.stdout: Any = None
+        self.stderr: Any = None
+        self._ending = threading.Lock()
+        self._readers: dict[str, _Reader] = {}
+        self._link = socket.socket(socket.AF_UNIX)
+        with contextlib.ExitStack() as stack:
+            given: list[int] = []
+            for number, (name, where) in enumerate((("stdin", stdin), ("stdout", stdout), ("stderr", stderr))):
+                if where == subprocess.PIPE:
+                    reading, writing = os.pipe()
+                    theirs, ours = (writing, reading) if number else (reading, writing)
+                    stack.callback(os.close, theirs)
+                    setattr(self, name, _opened(ours, "rb" if number else "wb", bufsize, text))
+                    given.append(theirs)
+                elif where == subprocess.STDOUT:
+                    given.append(given[1])
+                elif where == subprocess.DEVNULL or (where is None and not number):
+                    given.append(os.open(os.devnull, os.O_RDWR))
+                    stack.callback(os.close, given[-1])
+                else:
+                    given.append(number if where is None else where if isinstance(where, int) else where.fileno())
+            umask = os.umask(0o077)
+            os.umask(umask)
+            asked = {
+                "argv": list(argv), "env": dict(os.environ if env is None else env), "cwd": os.fspath(cwd or Path.cwd()),
+                "session": start_new_session, "umask": umask,
+            }  # fmt: skip
+            self._link.connect(address)
+            data = json.dumps(asked).encode()
+            socket.send_fds(self._link, [len(data).to_bytes(_HEAD, "big")], given)
+            self._link.sendall(data)
+            self.pid = int.from_bytes(_exactly(self._link, _HEAD), "big")
+
+    def poll(self) -> int | None:
+        """How it ended, or None."""
+        return self._ended(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end."""
+        code = self._ended(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+        return code
+
+    def _ended(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._link], [], [], timeout)[0]:
+            with self._ending:
+                if self.returncode is None:
+                    self.returncode = int.from_bytes(_exactly(self._link, _HEAD), "big", signed=True)
+                    self._link.close()
+        return self.returncode
+
+    def communicate(self, input: Any = None, timeout: float | None = None) -> tuple[Any, Any]:
+        """Give it its input, and wait for its end and what it said."""
+        until = None if timeout is None else time.monotonic() + timeout
+        for name, stream in (("stdout", self.stdout), ("stderr", self.stderr)):
+            if stream is not None and name not in self._readers:
+                self._readers[name] = _Reader(stream)
+        if self.stdin is not None and not self.stdin.closed:
+            with contextlib.suppress(BrokenPipeError):
+                if input:
+                    self.stdin.write(input)
+                self.stdin.close()
+        for reader in self._readers.values():
+            reader.join(None if until is None else max(0.0, until - time.monotonic()))
+            if reader.is_alive():
+                raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+        self.wait(None if until is None else max(0.0, until - time.monotonic()))
+        said = [self._readers[name].said if name in self._readers else None for name in ("stdout", "stderr")]
+        return said[0], said[1]
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it is over."""
+        if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            raise subprocess.TimeoutExpired(argv, timeout or 0.0) from None
-        said: list[Any] = []
-        for file in kept:
-            if file is not None:
-                file.seek(0)
-            read = None if file is None else file.read()
-            said.append(read.decode() if read is not None and text else read)
-    done = subprocess.CompletedProcess[Any](list(argv), code, *said)
-    if check:
-        done.check_returncode()
-    return done
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it."""
+        self.send_signal(signal.SIGKILL)
+
+    def __enter__(self) -> Forked:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for stream in (self.stdout, self.stderr, self.stdin):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+        self.wait()
+
+    def __del__(self) -> None:
+        self._link.close()
+
+
+class _Reader(threading.Thread):
+    """Reads a stream to its end."""
+
+    def __init__(self, stream: IO[Any]) -> None:
+        super().__init__(daemon=True)
+        self._stream = stream
+        self.said: Any = None
+        self.start()
+
+    def run(self) -> None:
+        self.said = self._stream.read()
+        self._stream.close()
+
+
+def _opened(fd: int, mode: str, bufsize: int, text: bool | None) -> IO[Any]:
+    if text:
+        return open(fd, mode[0], bufsize if mode == "wb" and bufsize else -1)
+    return open(fd, mode, bufsize)
 
 
 def _exactly(link: socket.socket, size: int) -> bytes:
@@ -175,7 +275,7 @@ def serve(address: str) -> None:
     """
     atexit.register(_leave)  # before all others, and so after them
     _import()
-    subprocess.run = _through(address, _started_with(os.environ))
+    popen = _through(address, _started_with(os.environ))
     running: dict[int, socket.socket] = {}
     wake, woken = socket.socketpair()
     for end in (wake, woken):
@@ -196,7 +296,7 @@ def serve(address: str) -> None:
             _reap(running)
         if listening in ready:
             link, _peer = listening.accept()
-            head, fds, _flags, _sender = socket.recv_fds(link, _HEAD, 2)
+            head, fds, _flags, _sender = socket.recv_fds(link, _HEAD, 3)
             asked = json.loads(_exactly(link, int.from_bytes(head, "big")))
             pid = os.fork()
             if pid == 0:
@@ -204,7 +304,8 @@ def serve(address: str) -> None:
                 selector.close()
                 for mine in (wake, woken, listening, link, *running.values()):
                     mine.close()
-                _become(asked, fds)
+                with _replaced(_popen if asked["argv"][2] == "corral.server" else popen):
+                    _become(asked, fds)
             for fd in fds:
                 os.close(fd)
             running[pid] = link
@@ -228,8 +329,9 @@ def _become(asked: dict[str, Any], fds: Sequence[int]) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if asked["session"]:
         os.setsid()
-    for number, fd in enumerate((os.open(os.devnull, os.O_RDONLY), *fds)):
+    for number, fd in enumerate(fds):
         os.dup2(fd, number)
+    for fd in set(fds) - {0, 1, 2}:
         os.close(fd)
     os.environ.clear()
     os.environ.update(asked["env"])
@@ -237,18 +339,27 @@ def _become(asked: dict[str, Any], fds: Sequence[int]) -> NoReturn:
     os.umask(asked["umask"])
     _show(asked["argv"])
     sys.argv = asked["argv"][2:]
-    if sys.argv[0] == "corral":
-        from corral.cli import main
-    else:
-        from corral.server.__main__ import main
-
-        subprocess.run = _run
     try:
-        code: Any = main()
+        code: Any = _main(asked["argv"][1])
     except SystemExit as ended:
         code = ended.code
     _ending.append(code if isinstance(code, int) else 0 if code is None else 1)
     sys.exit()
+
+
+def _main(how: str) -> Any:
+    if how == "-c":
+        code, sys.argv[0] = sys.argv[0], "-c"
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(code, vars(main))
+        return 0
+    if sys.argv[0] == "corral":
+        from corral.cli import main as command
+
+        return command()
+    from corral.server.__main__ import main as daemon
+
+    return daemon()
 
 
 def _leave() -> None:
@@ -268,7 +379,7 @@ def _show(argv: list[str]) -> None:
 
 
 def _import() -> None:
-    """Import what commands and daemons import sooner or later."""
+    """Import what commands and daemons import sooner or later, and build what a daemon builds of it."""
     import importlib
 
     from corral.cli.nouns import NOUNS
@@ -276,13 +387,27 @@ def _import() -> None:
     for module, _sentence in NOUNS.values():
         importlib.import_module(f"corral.cli.{module}")
     for name in (
+        "corral.cli.app",
+        "corral.cli.templates.obtaining",
+        "corral.cli.terminal.suggestions",
+        "typer._adapters",
+        "typer._click.decorators",
+        "encodings.ascii",
+        "encodings.utf_8_sig",
         "corral.server.__main__",
         "corral.server.process.daemon",
         "corral.server.http.app",
         "corral.git.process.process",
         "git",
+        "pytest",
+        "tests.conftest",
     ):
         importlib.import_module(name)
+    from tests.warmed import warm
+
+    warm()
+    gc.collect()
+    gc.freeze()  # or what is forked would look through it for garbage
 
 
 if __name__ == "__main__":
