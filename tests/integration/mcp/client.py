@@ -1,18 +1,25 @@
-"""A plain MCP client, the official one, on the bridge as any agent program starts it; or straight on the daemon's port."""
+"""A plain MCP client, the official one, on the bridge as any agent program starts it; or straight on the daemon's port.
+
+The bridge's pipes are read here, and not by the client's own transport, which starts it by asyncio: :mod:`tests.forked` forks
+what is started by ``subprocess``. What is documented of a start is tested by the client's own (``test_documented``).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import subprocess
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
+import anyio
+from mcp import ClientSession
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
 
 from tests.coordinated import Coordinated
 
@@ -65,13 +72,59 @@ def play(
 
 
 async def _connect(stack: AsyncExitStack, cwd: Path, profile: str, env: dict[str, str]) -> Agent:
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "corral", "mcp", "--profile", profile],
+    bridge = subprocess.Popen(
+        [sys.executable, "-m", "corral", "mcp", "--profile", profile],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": os.fspath(DAEMON), **env},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
-    reading, writing = await stack.enter_async_context(stdio_client(server))
-    session = await stack.enter_async_context(ClientSession(reading, writing))
+    streams = await stack.enter_async_context(_pipes(bridge))
+    session = await stack.enter_async_context(ClientSession(*streams))
     await session.initialize()
     return Agent(session)
+
+
+@asynccontextmanager
+async def _pipes(bridge: subprocess.Popen[bytes]) -> AsyncIterator[tuple[Any, Any]]:
+    """What the bridge says and what it is told, a message each; in the end it ends by itself, since it is told no more."""
+    said, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    told, telling = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def read() -> None:
+        assert bridge.stdout
+        async with said:
+            while line := await anyio.to_thread.run_sync(bridge.stdout.readline):
+                try:
+                    await said.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+                except (anyio.ClosedResourceError, anyio.BrokenResourceError):  # the client hangs up
+                    await anyio.to_thread.run_sync(bridge.stdout.read)
+                    return
+
+    async def write() -> None:
+        assert bridge.stdin
+        async with telling:
+            async for message in telling:
+                bridge.stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                bridge.stdin.flush()
+
+    with bridge:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            tasks.start_soon(write)
+            try:
+                yield heard, told
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await heard.aclose()
+                    await told.aclose()
+                    await anyio.to_thread.run_sync(_hang_up, bridge)
+
+
+def _hang_up(bridge: subprocess.Popen[bytes]) -> None:
+    assert bridge.stdin
+    bridge.stdin.close()
+    try:
+        bridge.wait(20)
+    finally:
+        bridge.kill()
