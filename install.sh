@@ -171,7 +171,7 @@ venv = sys.argv[1]
 for process in psutil.process_iter():
     with contextlib.suppress(psutil.Error):
         line = process.cmdline()
-        if line[:1] == [f"{venv}/bin/python"] and line[1:4] == ["-m", "corral.server", "--project"]:
+        if line[:1] == [f"{venv}/bin/python"] and line[1:4] == ["-m", "corral.daemon", "--project"]:
             print(f"Stopping the daemon of {line[4]} (its .corral folder stays) ...", flush=True)
             subprocess.run([f"{venv}/bin/corral", "-C", line[4], "daemon", "stop"], stdout=subprocess.DEVNULL)
 PY

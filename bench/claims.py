@@ -13,12 +13,12 @@ from sqlalchemy import Connection
 from bench.measure import Measure, p50, p95, timed
 from bench.world import World
 from corral.config.sections.work import Tasks as TaskRules
-from corral.models.identifiers import new_id
-from corral.models.tasks import TaskSubmission
+from corral.core.identifiers import new_id
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.work.tasks import attempts, scheduling, tasks
 from corral.work.tasks.attempts import Ending
+from corral.work.tasks.wire import TaskSubmission
 
 RULES = TaskRules()
 

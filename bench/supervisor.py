@@ -11,10 +11,10 @@ from tests.coordinated import Coordinated, eventually
 
 from bench.measure import Measure, p50, p95, spread, timed
 from bench.world import World
-from corral.cli.project import trust as project_trust
 from corral.config.trust import Claim
-from corral.models.instants import parse
-from corral.server.upkeep.state_files import Lines
+from corral.core.instants import parse
+from corral.faces.cli.project import trust as project_trust
+from corral.observe.exports.state_files import Lines
 
 CONFIG = "supervisor: {max_agents: 2}\n"
 ROADMAP = Path(".corral", "state", "roadmap.yaml")

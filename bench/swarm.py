@@ -11,7 +11,7 @@ from typing import Any
 from bench.measure import Measure, p50, p95
 from bench.world import World
 from corral.client.connection import Client
-from corral.models.instants import parse
+from corral.core.instants import parse
 
 AGENTS = 50
 TASK_S = 1.0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from corral.server.http.openapi import examples
+from corral.faces.http.openapi import examples
 from tests.coordinated import Coordinated, eventually
 
 CONFIG = "supervisor: {max_agents: 1}"

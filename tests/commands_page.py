@@ -8,8 +8,8 @@ from typing import Any
 
 import typer.main
 
-from corral.cli.app import app
-from corral.cli.help import CATEGORIES, first_sentence
+from corral.faces.cli.app import app
+from corral.faces.cli.help import CATEGORIES, first_sentence
 
 FILE = Path(__file__).parents[1] / "docs" / "commands.md"
 HEAD = """# Commands

@@ -18,7 +18,7 @@ import yaml
 from sqlalchemy import Connection, Engine, create_engine
 
 from corral.config.worktree_root import MARKER
-from corral.models.events import Event
+from corral.core.events import Event
 from corral.store import events, schema_coordination
 from corral.store.engine import search
 from tests import postgres, programs, recorded

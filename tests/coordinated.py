@@ -13,11 +13,11 @@ from typing import Any
 
 import psutil
 
-from corral.cli.program.daemon import stop_and_wait
-from corral.cli.project import trust as project_trust
 from corral.client.connection import Client
 from corral.config.paths import find_project
-from corral.errors import CorralError
+from corral.core.errors import CorralError
+from corral.faces.cli.program.daemon import stop_and_wait
+from corral.faces.cli.project import trust as project_trust
 from tests import recorded
 
 DEADLINE_S = 45.0

@@ -1,4 +1,4 @@
-"""The tests' own way to run ``python -m corral`` and ``python -m corral.server``: forked from a process that has imported both.
+"""The tests' own way to run ``python -m corral`` and ``python -m corral.daemon``: forked from a process that has imported both.
 
 Most of a command, and half of a daemon's start, is importing; a suite runs thousands of them. What is forked is the same program
 in a process of its own, with the environment, folder and files that it was given; so is ``python -c`` with the source of both on
@@ -30,7 +30,7 @@ from typing import IO, Any, NoReturn
 from tests.programs import is_on
 
 SOURCE = Path(__file__).parents[1] / "daemon"
-MODULES = ("corral", "corral.server")
+MODULES = ("corral", "corral.daemon")
 _KNOWN = {"cwd", "env", "stdin", "stdout", "stderr", "text", "bufsize", "start_new_session"}
 _DECIDES = ("PYTHON", "LC_", "LANG")
 """Variables that Python reads when it starts."""
@@ -304,7 +304,7 @@ def serve(address: str) -> None:
                 selector.close()
                 for mine in (wake, woken, listening, link, *running.values()):
                     mine.close()
-                with _replaced(_popen if asked["argv"][2] == "corral.server" else popen):
+                with _replaced(_popen if asked["argv"][2] == "corral.daemon" else popen):
                     _become(asked, fds)
             for fd in fds:
                 os.close(fd)
@@ -354,10 +354,10 @@ def _main(how: str) -> Any:
         exec(code, vars(main))
         return 0
     if sys.argv[0] == "corral":
-        from corral.cli import main as command
+        from corral.faces.cli import main as command
 
         return command()
-    from corral.server.__main__ import main as daemon
+    from corral.daemon.__main__ import main as daemon
 
     return daemon()
 
@@ -382,21 +382,21 @@ def _import() -> None:
     """Import what commands and daemons import sooner or later, and build what a daemon builds of it."""
     import importlib
 
-    from corral.cli.nouns import NOUNS
+    from corral.faces.cli.nouns import NOUNS
 
     for module, _sentence in NOUNS.values():
-        importlib.import_module(f"corral.cli.{module}")
+        importlib.import_module(f"corral.{module}")
     for name in (
-        "corral.cli.app",
-        "corral.cli.templates.obtaining",
-        "corral.cli.terminal.suggestions",
+        "corral.faces.cli.app",
+        "corral.work.templates.cli.obtaining",
+        "corral.faces.cli.terminal.suggestions",
         "typer._adapters",
         "typer._click.decorators",
         "encodings.ascii",
         "encodings.utf_8_sig",
-        "corral.server.__main__",
-        "corral.server.process.daemon",
-        "corral.server.http.app",
+        "corral.daemon.__main__",
+        "corral.daemon.life",
+        "corral.faces.http.app",
         "corral.git.process.process",
         "git",
         "pytest",

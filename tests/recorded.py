@@ -13,8 +13,8 @@ from typing import Any, get_args, get_type_hints
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import is_typeddict
 
-from corral.models import event_payloads, events
-from corral.models.events import EventKind, Kind
+from corral.core import event_payloads, events
+from corral.core.events import EventKind, Kind
 
 SHAPES: dict[str, Any] = {name: shape for name, shape in vars(event_payloads).items() if is_typeddict(shape)}
 """All types of payloads, by name."""

@@ -1,6 +1,7 @@
 """Every command that prints JSON, run against a real daemon in a repository of its own; and the schemas that their answers fit.
 
-``python -m tests.schema_story`` writes ``cli/schemas.json``: it widens each stored schema by what the answers have beside it.
+``python -m tests.schema_story`` writes ``faces/cli/schemas.json``: it widens each stored schema by what the answers have
+beside it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from corral.cli.app import run as corral
-from corral.cli.schemas import FILE
-from corral.cli.terminal.context import Common
+from corral.faces.cli.app import run as corral
+from corral.faces.cli.schemas import FILE
+from corral.faces.cli.terminal.context import Common
 from tests.answer_schemas import schema_of, union
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually

@@ -12,8 +12,8 @@ from typing import Any
 from textual.app import App
 from textual.pilot import Pilot
 
-from corral.cli.interactive.app import Interactive
 from corral.config.paths import find_project
+from corral.faces.screen.app import Interactive
 from tests.coordinated import DEADLINE_S, Coordinated
 
 _TEXT = re.compile(

@@ -18,14 +18,15 @@ from typing import Any
 from sqlalchemy import Connection
 
 import corral
-from corral.app.runtime.services import Services
-from corral.app.runtime.store_access import StoreAccess
 from corral.config.paths import find_project
-from corral.server.http.fast_path import FastPath
-from corral.server.mcp.calls import Call, current
-from corral.server.mcp.replays import Replays
-from corral.server.mcp.tools import mail
-from corral.server.process.assembly import assemble
+from corral.coordination.mail import tools as mail
+from corral.coordination.services import Services
+from corral.daemon import nouns
+from corral.daemon.wiring import assemble
+from corral.faces.http.fast_path import FastPath
+from corral.faces.mcp.calls import Call, current
+from corral.faces.mcp.replays import Replays
+from corral.store.access import StoreAccess
 from corral.store.engine.writes import Write
 
 PACKAGE = Path(corral.__file__).parent
@@ -107,7 +108,7 @@ async def _walks(services: Services, root: Path) -> dict[str, list[str]]:
     async def nothing_else(scope: Any, _receive: Any, _send: Any) -> None:
         raise AssertionError(scope["path"])
 
-    express, walks = FastPath(nothing_else, services), [Walk("nothing")]
+    express, walks = FastPath(nothing_else, services, nouns.HOT), [Walk("nothing")]
     _watch(walks)
     found = {}
 

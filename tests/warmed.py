@@ -13,10 +13,11 @@ from typing import Any
 
 from sqlalchemy import create_engine
 
-from corral.app.runtime.services import Services
-from corral.instructions import PROFILES
-from corral.server.http import app as http
-from corral.server.mcp import server as mcp
+from corral.coordination.services import Services
+from corral.core.instructions import PROFILES
+from corral.daemon import nouns
+from corral.faces.http import app as http
+from corral.faces.mcp import server as mcp
 from corral.store.engine.prepared import Prepared
 
 
@@ -38,14 +39,14 @@ def _compile() -> None:
 
 def _build() -> None:
     services = object.__new__(Services)
-    api = http.build(services)
+    api = http.build(services, nouns.every())
     asyncio.run(_asked(api))
     build_api, build_tools = http.build, mcp.build
     apis, tools = [api], {profile: mcp.build(profile) for profile in PROFILES}
 
-    def build(real: Services) -> Any:
+    def build(real: Services, operations: Any) -> Any:
         if not apis:
-            return build_api(real)
+            return build_api(real, operations)
         services.__dict__ = real.__dict__  # one object to all that looks at it, and to all that changes it
         return apis.pop()
 

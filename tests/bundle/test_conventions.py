@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import typer
 
-from corral.cli.app import app
-from corral.cli.help import pages, reached
+from corral.faces.cli.app import app
+from corral.faces.cli.help import pages, reached
 
 ROOT = typer.main.get_command(app)
 SHARED = {"--output", "--quiet", "--verbose", "--debug", "--profile"}

@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 import typer.main
 
-from corral import __version__, errors
-from corral.cli import help as pages
-from corral.cli.app import app
-from corral.cli.nouns import NOUNS
-from corral.cli.terminal.output import guarded
+from corral import __version__
+from corral.core import errors
+from corral.faces.cli import help as pages
+from corral.faces.cli.app import app
+from corral.faces.cli.nouns import NOUNS
+from corral.faces.cli.terminal.output import guarded
 from tests import commands_page
 from tests.conftest import git
 from tests.coordinated import Coordinated
@@ -191,7 +192,7 @@ def test_a_help_page_shows_it_all(words: list[str]) -> None:
     ).stdout
     assert shown.startswith("Usage: ")
     path = " ".join(words)
-    loaded = "import sys; from corral.cli.app import run; run(sys.argv[1:]); print('pydantic' in sys.modules)"
+    loaded = "import sys; from corral.faces.cli.app import run; run(sys.argv[1:]); print('pydantic' in sys.modules)"
     told = subprocess.run(
         [sys.executable, "-c", loaded, *words, "--help"],
         env={**os.environ, "PYTHONPATH": str(ROOT / "daemon"), "COLUMNS": "100"},

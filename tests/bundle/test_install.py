@@ -210,7 +210,7 @@ def daemons_of(repo: Path) -> list[int]:
     found = []
     for process in psutil.process_iter():
         try:
-            if "corral.server" in process.cmdline() and str(repo) in process.cmdline():
+            if "corral.daemon" in process.cmdline() and str(repo) in process.cmdline():
                 found.append(process.pid)
         except psutil.Error:
             continue

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from corral.cli.app import app, run
-from corral.cli.help import pages
-from corral.cli.program.man_page import MARK, page_of
+from corral.faces.cli.app import app, run
+from corral.faces.cli.help import pages
+from corral.faces.cli.program.man_page import MARK, page_of
 from tests.programs import requires
 
 

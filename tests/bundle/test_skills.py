@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.server.mcp.profiles import CORE, TOOLS
+from corral.faces.mcp.profiles import CORE, TOOLS
 from tests.bundle.test_docs import COMMANDS, lines_with_commands, options, unknown
 
 ROOT = Path(__file__).parents[2]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from corral.cli.help import pages
-from corral.server.http import app
-from corral.server.mcp.profiles import TOOLS
+from corral.daemon import nouns
+from corral.faces.cli.help import pages
+from corral.faces.http import app
+from corral.faces.mcp.profiles import TOOLS
 
 SURFACES = {
     "acquire_lock": ("POST /locks/acquire", "lock acquire"),
@@ -64,7 +65,7 @@ one call spare a model what a program writes in a row. Agent Mail's clients call
 
 
 def test_every_tool_has_its_operation_and_its_command() -> None:
-    described = app.build(SimpleNamespace()).openapi()["paths"]  # type: ignore[arg-type]
+    described = app.build(SimpleNamespace(), nouns.every()).openapi()["paths"]  # type: ignore[arg-type]
     operations = {
         f"{verb.upper()} {path.removeprefix('/api/v1')}" for path, verbs in described.items() for verb in verbs
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.cli.project import client_plugin
+from corral.faces.cli.project import client_plugin
 from tests.e2e.team import ROOT
 
 pytestmark = pytest.mark.e2e

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from corral.models.blame import CONVERSATION_LOST
 from corral.runners.anthropic import AnthropicRunner
+from corral.runners.blame import CONVERSATION_LOST
 from corral.runners.claude import ClaudeRunner
 from corral.runners.messages.usage import LATEST, plain_name
 from corral.runners.protocol import Runner
-from corral.store.tasks import attempts
-from corral.store.tasks import loops as loop_rows
+from corral.work.loops import store as loop_rows
+from corral.work.tasks.store import attempts
 from tests.conftest import worktrees_of
 from tests.e2e.stage import Request, Stage, bash, script, text, tool
 from tests.integration.running import kill

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from corral.errors import InvalidInput, RunnerUnavailable
+from corral.core.errors import InvalidInput, RunnerUnavailable
 from corral.runners.claude import ClaudeRunner
 from corral.runners.protocol import Assignment, Limits, Running, Usage
 from tests.conftest import git

@@ -10,7 +10,7 @@ import psutil
 import pytest
 import yaml
 
-from corral.app.runtime.waking import PATIENCE_S
+from corral.coordination.sessions.waking import PATIENCE_S
 from tests.e2e.client import Terminal, trust
 from tests.e2e.stage import Request, script, text
 from tests.e2e.team import PLUGIN, Team, argv, session_of, words_since_script

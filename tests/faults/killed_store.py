@@ -18,12 +18,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from corral.config.sections.work import Tasks
-from corral.models.tasks import read_submissions
 from corral.store.engine import log
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.work.tasks import attempts, scheduling, tasks
 from corral.work.tasks.attempts import Ending
+from corral.work.tasks.wire import read_submissions
 
 WRITERS = 4
 LONGEST_REST_S = 0.02

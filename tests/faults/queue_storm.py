@@ -156,7 +156,7 @@ class QueueStorm(Storm):
         """Kill a daemon, or the shell that an attempt is: not what it started, for the shell's death ends the attempt."""
         found = []
         for process, words in self.processes():
-            if kind == "daemon" and "corral.server" in words:
+            if kind == "daemon" and "corral.daemon" in words:
                 found.append((process, ""))
             elif kind == "runner" and words[:2] == ["/bin/sh", "-c"]:
                 with suppress(psutil.Error):

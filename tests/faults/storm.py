@@ -21,7 +21,7 @@ import psutil
 
 from corral.client.connection import Client
 from corral.config.paths import find_project
-from corral.errors import DaemonUnreachable, GitFailed
+from corral.core.errors import DaemonUnreachable, GitFailed
 from corral.git.process.command import open_repository
 from corral.git.process.stale import lock_files
 from tests.conftest import commit, git, worktrees_in
@@ -345,7 +345,7 @@ def _works_for(process: psutil.Process, root: Path) -> bool:
 
 
 def _kind(words: list[str]) -> str:
-    if "corral.server" in words:
+    if "corral.daemon" in words:
         return "daemon"
     if not words:  # in the middle of an exec: what it is shows at the next look
         return ""

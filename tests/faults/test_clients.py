@@ -26,13 +26,13 @@ import pytest
 from corral.client.connection import Client
 from corral.config.paths import find_project, socket_path
 from corral.config.sections.work import Tasks
-from corral.errors import LeaseLost
-from corral.models.instants import parse
-from corral.models.tasks import read_submissions
+from corral.core.errors import LeaseLost
+from corral.core.instants import parse
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.work.tasks import attempts, scheduling, tasks, views
 from corral.work.tasks.attempts import Ending
+from corral.work.tasks.wire import read_submissions
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import processes_of

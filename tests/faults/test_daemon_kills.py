@@ -17,13 +17,13 @@ import psutil
 import pytest
 
 from corral.config.sections.work import Tasks
+from corral.daemon.stale_locks import StaleLocks
 from corral.git.checkouts import worktrees
 from corral.git.process.command import open_repository
-from corral.models.tasks import read_submissions
-from corral.server.process.stale_locks import StaleLocks
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.work.tasks import tasks
+from corral.work.tasks.wire import read_submissions
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import CONFIG, Storm, seed_of_this_run

@@ -120,7 +120,7 @@ def test_a_request_of_a_lost_database_keeps_the_commits_that_only_it_pins(house:
 
 
 def test_no_write_is_acknowledged_beside_one_that_met_the_damage(tmp_path: Path) -> None:
-    from corral.errors import DatabaseDamaged
+    from corral.core.errors import DatabaseDamaged
     from corral.store.engine.writes import Write
     from corral.store.migrate import open_schema
 
@@ -150,7 +150,7 @@ def test_no_write_is_acknowledged_beside_one_that_met_the_damage(tmp_path: Path)
 
 LISTENER = """
 import os, sys
-if "corral.server" in " ".join(sys.orig_argv):
+if "corral.daemon" in " ".join(sys.orig_argv):
     def heard(event, given, place=os.environ["LISTENER_LOG"]):
         if event in ("open", "sqlite3.connect") and "corral.db" in str(given[0]):
             log = os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT)

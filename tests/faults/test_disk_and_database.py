@@ -25,16 +25,16 @@ from corral.config.model import Settings
 from corral.config.paths import Project, find_project, socket_path
 from corral.coordination.edits.runtime_state import RuntimeState
 from corral.coordination.locks.keys import parse_key
+from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
-from corral.errors import DatabaseUnavailable
-from corral.models.instants import iso, parse
-from corral.server.upkeep.timers import SessionKeeper
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.errors import DatabaseUnavailable
+from corral.core.instants import iso, parse
+from corral.daemon.session_keeper import SessionKeeper
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
-from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import sessions as session_rows
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
 from tests.locking import acquire
@@ -255,7 +255,7 @@ def _remounted(folder: Path, how: str) -> bool:
 def start_one(root: Path) -> subprocess.Popen[bytes]:
     """A starter as every client is one. It leaves when the daemon, which inherits its output, is ready."""
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")}
-    argv = [sys.executable, "-m", "corral.server", "--project", str(root)]
+    argv = [sys.executable, "-m", "corral.daemon", "--project", str(root)]
     return subprocess.Popen(argv, cwd="/", env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
@@ -269,7 +269,7 @@ def test_of_many_starters_one_wins_also_after_the_winner_was_killed(house: Coord
         mine = [
             one
             for one in psutil.process_iter(["cmdline"])
-            if {"corral.server", str(house.root)} <= set(one.info["cmdline"] or ())
+            if {"corral.daemon", str(house.root)} <= set(one.info["cmdline"] or ())
         ]
         assert [one.pid for one in mine] == pids[-1:]
         house.kill_daemon()

@@ -15,14 +15,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from corral.errors import Conflict, CorralError, GitFailed
+from corral.core.errors import Conflict, CorralError, GitFailed
+from corral.daemon.stale_locks import StaleLocks
 from corral.git import refs
 from corral.git.checkouts import listing, worktrees
 from corral.git.land import landing
 from corral.git.land.landing import InTheWay, Landed
 from corral.git.process import stale
 from corral.git.process.command import Git, Outcome, open_checkout, open_repository
-from corral.server.process.stale_locks import StaleLocks
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from tests.conftest import GIT_ENV, commit, git

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import GitFailed
+from corral.core.errors import GitFailed
 from corral.git import refs
 from corral.git.checkouts import listing, whole, worktrees
 from corral.git.land import candidates, landing

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from corral.errors import CorralError
-from corral.models.crash import VARIABLE
+from corral.core.crash import VARIABLE
+from corral.core.errors import CorralError
 from tests.coordinated import Coordinated, eventually
 from tests.e2e.stage import script, text
 from tests.integration.test_agent_improvements import BAD, COMPARED, GOOD, Jury, ended, of_improvement, proposal, scribe

@@ -15,8 +15,8 @@ from sqlalchemy import select, update
 
 from corral.config.sections.sharing import Landing
 from corral.git.checkouts.worktrees import repair
-from corral.store.merges import intents, receipts
 from corral.store.schema import worktrees
+from corral.work.merges.store import intents, receipts
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, fingerprint, in_a_process
 from tests.integration.test_landing_verification import gone

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from corral.store.merges import merges
-from corral.store.tasks import loops as loop_rows
-from corral.store.tasks import worktrees as worktree_rows
+from corral.work.loops import store as loop_rows
+from corral.work.merges.store import merges
+from corral.work.worktrees import store as worktree_rows
 from tests.conftest import git
 from tests.integration.running import find_marked
 from tests.integration.supervision import IMPATIENT, House, in_a_process

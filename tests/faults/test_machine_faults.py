@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from corral.errors import OutOfResources
+from corral.core.errors import OutOfResources
 from corral.runners import worker
 from corral.runners.command import CommandRunner
 from corral.runners.process import spawn

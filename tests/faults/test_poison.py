@@ -13,8 +13,8 @@ import pytest
 
 from corral.client.connection import Client
 from corral.config.paths import find_project
-from corral.errors import DaemonUnreachable
-from corral.server.process.listeners import socket_path
+from corral.core.errors import DaemonUnreachable
+from corral.daemon.listeners import socket_path
 from tests.coordinated import DEADLINE_S, Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from corral.git.checkouts import salvage
-from corral.store.merges import merges
+from corral.work.merges.store import merges
 from tests.conftest import commit, git, worktrees_in
 from tests.integration import pooling
 from tests.integration.pooling import Open, pooled, run, used

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from corral.app.audit import reading, trail
-from corral.models.instants import iso
-from corral.server.upkeep.collection import Collection
+from corral.core.instants import iso
+from corral.observe.audit import reading, trail
+from corral.observe.retention.collection import Collection
 from corral.store import events
 from corral.store import schema as tables
 from corral.store import schema_coordination as talk

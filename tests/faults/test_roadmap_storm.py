@@ -17,7 +17,7 @@ import psutil
 import pytest
 import yaml
 
-from corral.errors import DaemonUnreachable
+from corral.core.errors import DaemonUnreachable
 from corral.work.evidence.lines import KINDS
 from corral.work.roadmap.checks import read_roadmap
 from corral.work.roadmap.document import with_statuses
@@ -177,7 +177,7 @@ def kill_at_random(house: Coordinated, plan: Plan, ask: Asking, chance: random.R
 
 def kill_the_server(house: Coordinated) -> bool:
     """Kill -9; whether there was one: the poison may just have been faster."""
-    found = [process for process, words in processes_of(house.root) if "corral.server" in words]
+    found = [process for process, words in processes_of(house.root) if "corral.daemon" in words]
     for process in found:
         with suppress(psutil.Error):
             process.kill()

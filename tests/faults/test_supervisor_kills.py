@@ -16,12 +16,12 @@ import pytest
 
 from corral.config.sections.work import Tasks as TaskRules
 from corral.config.sections.work import Worktrees
-from corral.errors import DatabaseUnavailable
+from corral.core.errors import DatabaseUnavailable
 from corral.git.checkouts import salvage
 from corral.git.process.command import open_repository
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Assignment, Running
-from corral.store.merges import merges
+from corral.work.merges.store import merges
 from corral.work.tasks import tasks
 from tests.conftest import git, worktrees_in, worktrees_of
 from tests.integration.running import find_marked, finish, kill

@@ -13,13 +13,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from corral.cli.app import run as corral
-from corral.cli.terminal.context import Common
 from corral.client.connection import Client
-from corral.server.http import app as http_app
-from corral.server.http.openapi import examples
-from corral.server.mcp import resources
-from corral.server.mcp.profiles import TOOLS
+from corral.daemon import nouns
+from corral.faces.cli.app import run as corral
+from corral.faces.cli.terminal.context import Common
+from corral.faces.http import app as http_app
+from corral.faces.http.openapi import examples
+from corral.faces.mcp import resources
+from corral.faces.mcp.profiles import TOOLS
 from tests import api_story, schema_story
 from tests.commands_page import with_json
 from tests.coordinated import Coordinated
@@ -83,7 +84,7 @@ TOOLS_IN_ORDER = ("register_session", "submit_work", "get_work", "set_state", "g
 @functools.cache
 def document() -> dict[str, Any]:
     """The OpenAPI document."""
-    return http_app.build(SimpleNamespace()).openapi()  # type: ignore[arg-type]
+    return http_app.build(SimpleNamespace(), nouns.every()).openapi()  # type: ignore[arg-type]
 
 
 def keep_document(answers: Answers) -> None:

@@ -16,22 +16,22 @@ from corral.config.model import Settings
 from corral.config.paths import Project
 from corral.config.sections.sharing import Landing
 from corral.config.worktree_root import WorktreeRoot
+from corral.core.identifiers import new_id
+from corral.core.inputs import Prepared
+from corral.core.instants import iso
+from corral.core.states import MergeState
 from corral.git.process.command import Git, open_repository
 from corral.landing import pauses as pausing
 from corral.landing import requests, runs
 from corral.landing.queue import Queue
 from corral.landing.verify.verification_run import RunContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
-from corral.models.identifiers import new_id
-from corral.models.inputs import Prepared
-from corral.models.instants import iso
-from corral.models.merges import summary
-from corral.models.states import MergeState
 from corral.store import events
 from corral.store.engine.database import Database
-from corral.store.merges import merges, pauses, receipts
 from corral.store.migrate import open_schema
-from corral.store.tasks import worktrees
+from corral.work.merges.store import merges, pauses, receipts
+from corral.work.merges.wire import summary
+from corral.work.worktrees import store as worktrees
 from tests.conftest import WITHOUT_ROOTS_RIGHTS, commit, git
 
 Row = dict[str, Any]

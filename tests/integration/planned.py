@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from corral.cli.project import trust as project_trust
 from corral.config.paths import find_project
+from corral.faces.cli.project import trust as project_trust
 from corral.work.roadmap.checks import read_roadmap
 from tests.coordinated import Coordinated, eventually
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from corral.models.states import WorktreeState
+from corral.core.states import WorktreeState
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import worktrees as worktree_rows
+from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.pool.state import overview
 from tests.integration.supervision import House, settings_with
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from corral.models.instants import UTC
+from corral.core.instants import UTC
 from corral.runners.process import survivors
 from corral.runners.protocol import Assignment, Finished, Limits, Observation, Running
 from corral.runners.tags import PROJECT_MARK, TASK_MARK

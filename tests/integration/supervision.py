@@ -20,13 +20,13 @@ import psutil
 from corral.config.model import Settings
 from corral.config.paths import Project, find_project
 from corral.git.process.command import open_repository
-from corral.models.tasks import TaskSubmission, read_submissions
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Runner
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
-from corral.store.tasks import tasks as task_rows
 from corral.work.tasks import tasks, views
+from corral.work.tasks.store import tasks as task_rows
+from corral.work.tasks.wire import TaskSubmission, read_submissions
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees.allocation import WorktreeContext
 from corral.work.worktrees.worktrees import Worktrees

@@ -9,8 +9,8 @@ from typing import Any
 from corral.config.model import Settings
 from corral.config.sections.sharing import Landing
 from corral.config.sections.work import Worktrees
+from corral.core.inputs import Prepared
 from corral.landing.verify.verification_worktree import VerificationWorktree
-from corral.models.inputs import Prepared
 from corral.work.worktrees.allocation import WorktreeContext
 from corral.work.worktrees.trial.preparation import Place, prepare
 from tests.integration.landing_world import World

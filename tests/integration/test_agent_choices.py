@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import corral
-from corral.errors import Conflict, CorralError, InvalidInput, LockHeld
+from corral.core.errors import Conflict, CorralError, InvalidInput, LockHeld
 from corral.work.agents.choosing import is_in_share
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from corral.errors import Conflict, CorralError
+from corral.core.errors import Conflict, CorralError
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
 from tests.e2e.stage import Json, Stage, Step, script, text, tool

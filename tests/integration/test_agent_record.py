@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from corral.errors import Conflict, CorralError, InvalidInput, NotFound
+from corral.core.errors import Conflict, CorralError, InvalidInput, NotFound
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
 from tests.integration.test_agents import define, ended

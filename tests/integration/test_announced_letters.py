@@ -17,20 +17,21 @@ from corral.coordination.mail import contacts, mailbox, messages
 from corral.coordination.mail.addresses import MOST_RECIPIENTS, Identity
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
+from corral.core.events import TASK_SETBACKS, EventKind
+from corral.core.instants import iso
+from corral.core.states import Importance
 from corral.git.process.command import open_repository
-from corral.models.events import TASK_SETBACKS, EventKind
-from corral.models.instants import iso
-from corral.models.states import Importance
-from corral.models.tasks import read_submissions
-from corral.server.notify.announcements import KINDS, SAVED_WITHIN, Announcer
-from corral.server.notify.notification_templates import send, written
-from corral.store import announcements, events
+from corral.observe.announcements import store as announcements
+from corral.observe.announcements.announcing import KINDS, SAVED_WITHIN, Announcer
+from corral.observe.announcements.letters import send, written
+from corral.store import events
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.schema import tasks as task_table
 from corral.store.schema import worktrees as worktree_table
-from corral.store.tasks import tasks as task_rows
 from corral.work.tasks import tasks, views
+from corral.work.tasks.store import tasks as task_rows
+from corral.work.tasks.wire import read_submissions
 from tests.conftest import git
 
 COMPLETED = EventKind.TASK_COMPLETED({"attempt": 1, "head_sha": None})

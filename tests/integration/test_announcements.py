@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from corral.models.instants import parse
+from corral.core.instants import parse
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually, told
 

@@ -16,7 +16,7 @@ import pytest
 
 from corral.config.keys.keychain import Keychain
 from corral.config.keys.webhook_secret import WebhookSecret
-from corral.errors import ApiKeyUnavailable
+from corral.core.errors import ApiKeyUnavailable
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
 from tests.keychains import TestKeychain, no_keychain

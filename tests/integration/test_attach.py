@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import Conflict, InvalidInput
+from corral.core.errors import Conflict, InvalidInput
 from tests.conftest import git
 from tests.coordinated import Coordinated, _source, eventually
 

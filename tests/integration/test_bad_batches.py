@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from corral.cli.work.batch_file import read_batch
-from corral.errors import InvalidInput
+from corral.core.errors import InvalidInput
+from corral.work.tasks.cli.batch_file import read_batch
 from tests.coordinated import Coordinated
 
 LEVELS = "".join(

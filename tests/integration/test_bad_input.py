@@ -11,7 +11,7 @@ import pytest
 
 from corral.client.wire import dial, exchange, request
 from corral.config.paths import find_project, socket_path
-from corral.errors import InvalidInput, NotFound
+from corral.core.errors import InvalidInput, NotFound
 from tests.coordinated import Coordinated, told
 from tests.integration.hooking import fire, logged, silent
 from tests.integration.mcp.client import Agent, play

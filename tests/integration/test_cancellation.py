@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from corral.errors import CorralError
+from corral.core.errors import CorralError
 from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play
 

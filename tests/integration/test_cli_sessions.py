@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import CorralError
+from corral.core.errors import CorralError
 from tests.coordinated import Coordinated, eventually
 from tests.integration.refusals import NOBODY, refused
 from tests.programs import program

@@ -31,7 +31,7 @@ def command(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "corral").write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(SOURCE)!r})\n"
-        "from corral.cli import main\nsys.exit(main())\n"
+        "from corral.faces.cli import main\nsys.exit(main())\n"
     )
     (folder / "corral").chmod(0o755)
     return folder

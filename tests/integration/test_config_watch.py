@@ -17,7 +17,7 @@ from corral import config
 from corral.config.load import load
 from corral.config.paths import Project, socket_path
 from corral.config.watch import ConfigWatcher
-from corral.errors import ConfigInvalid
+from corral.core.errors import ConfigInvalid
 
 DEADLINE_S = 20.0
 
@@ -255,7 +255,7 @@ import os, resource, sys, threading
 from pathlib import Path
 from corral.config.paths import Project
 from corral.config.watch import ConfigWatcher
-from corral.errors import Unsupported
+from corral.core.errors import Unsupported
 root = Path(sys.argv[1])
 watcher = ConfigWatcher(Project(root, root, root, False), lambda: None, home=root)
 lowest_free = os.dup(0)

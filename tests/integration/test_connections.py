@@ -14,7 +14,7 @@ import pytest
 
 from corral.client import wire
 from corral.config.paths import find_project, socket_path
-from corral.server.http.connections import HEADERS_BYTES, HEADERS_S, MOST_BODY_BYTES
+from corral.faces.http.connections import HEADERS_BYTES, HEADERS_S, MOST_BODY_BYTES
 from tests.coordinated import Coordinated, eventually
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from corral.errors import NotFound
+from corral.core.errors import NotFound
 from tests.coordinated import Coordinated
 from tests.integration.mcp.client import DAEMON
 

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from corral.config.paths import find_project
-from corral.server.process import instance
-from corral.server.process.instance import claim
+from corral.daemon import instance
+from corral.daemon.instance import claim
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
 
@@ -75,7 +75,7 @@ def test_a_lock_file_that_is_removed_is_made_again_and_no_second_daemon_starts_m
     daemon.suspend()  # it answers nobody, and sees nothing
     try:
         lock.unlink()
-        command = [sys.executable, "-m", "corral.server", "--project", str(house.root)]
+        command = [sys.executable, "-m", "corral.daemon", "--project", str(house.root)]
         env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "daemon")}
         starters = [subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL) for _ in range(2)]
         eventually(lock.exists)

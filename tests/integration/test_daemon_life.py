@@ -49,7 +49,7 @@ def test_it_is_detached_and_leaves_no_child_of_the_starter(house: Coordinated) -
 
 
 def test_it_lives_on_if_whoever_asked_for_it_is_killed_before_it_is_ready(house: Coordinated, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "corral.server", "--project", str(house.root)]
+    command = [sys.executable, "-m", "corral.daemon", "--project", str(house.root)]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "daemon")}
     with psutil.Popen(command, env=env) as starter:
         eventually(starter.children)
@@ -355,7 +355,7 @@ def test_a_lock_file_that_is_deleted_lets_no_second_daemon_in(house: Coordinated
     pid = house.daemon_pid()
     find_project(house.root).lock_file.unlink()
     for _ in range(2):
-        argv = [sys.executable, "-m", "corral.server", "--project", str(house.root)]
+        argv = [sys.executable, "-m", "corral.daemon", "--project", str(house.root)]
         source = str(Path(__file__).resolve().parents[2] / "daemon")
         subprocess.run(argv, env={**os.environ, "PYTHONPATH": source}, check=True, timeout=60)
     assert house.daemon_pid() == pid

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.cli.project.claude_settings import STRICT
+from corral.faces.cli.project.claude_settings import STRICT
 from tests.coordinated import Coordinated, eventually
 from tests.integration.claude_settings import OWN_HOOK, SETTINGS, settings_of, write_settings
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import NotFound
+from corral.core.errors import NotFound
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from corral.cli.project import drift
 from corral.config.paths import bundle_dir
+from corral.faces.cli.project import drift
 from tests.coordinated import Coordinated
 from tests.programs import program
 

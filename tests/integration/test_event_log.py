@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from corral.observe import event_lines
-from corral.server.upkeep.event_log import PAGE
+from corral.observe.events import lines as event_lines
+from corral.observe.events.log import PAGE
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, denied, eventually
 

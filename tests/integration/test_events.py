@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from corral.config.paths import find_project, find_socket
-from corral.errors import LockHeld
+from corral.core.errors import LockHeld
 from tests.coordinated import Coordinated, eventually
 
 Event = dict[str, Any]
@@ -161,7 +161,7 @@ def test_a_reader_that_does_not_read_holds_up_nobody_and_a_stop_ends_the_stream(
 
 @pytest.mark.parametrize("query", ["after=-1", "after=x", f"after={2**63}"])
 def test_a_place_that_is_none_is_refused(house: Coordinated, query: str) -> None:
-    from corral.errors import InvalidInput
+    from corral.core.errors import InvalidInput
 
     with pytest.raises(InvalidInput):
         house.ask("GET", f"/events?{query}")

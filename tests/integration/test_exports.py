@@ -15,8 +15,8 @@ import pytest
 
 from corral.client.connection import Client
 from corral.config.paths import find_project
-from corral.errors import DaemonUnreachable
-from corral.models.instants import parse
+from corral.core.errors import DaemonUnreachable
+from corral.core.instants import parse
 from corral.work.evidence import lines as mapping
 from tests.coordinated import Coordinated, eventually
 from tests.programs import program

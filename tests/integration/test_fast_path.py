@@ -10,7 +10,7 @@ import pytest
 
 from corral.client import wire
 from corral.config.paths import find_project, socket_path
-from corral.errors import InvalidInput, LockHeld
+from corral.core.errors import InvalidInput, LockHeld
 from tests.coordinated import Coordinated
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.cli.guard import hook as guard_hook
-from corral.errors import Conflict
+from corral.core.errors import Conflict
+from corral.faces.cli.guard import hook as guard_hook
 from corral.git.process.command import open_checkout
 from tests.conftest import GIT_ENV, git
 from tests.coordinated import Coordinated

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from corral.cli.app import run
-from corral.cli.terminal.context import Common
+from corral.faces.cli.app import run
+from corral.faces.cli.terminal.context import Common
 from tests.coordinated import Coordinated
 
 FORGED = "FORGED line of Corral"

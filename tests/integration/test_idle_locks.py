@@ -6,8 +6,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from corral.errors import NotPermitted
-from corral.models.instants import parse
+from corral.core.errors import NotPermitted
+from corral.core.instants import parse
 from tests.coordinated import Coordinated, denied
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from corral.cli.project.project_copies import COPIES
 from corral.config.paths import bundle_dir
+from corral.faces.cli.project.project_copies import COPIES
 from tests.conftest import git
 from tests.coordinated import Coordinated
 from tests.integration.claude_settings import SETTINGS, settings_of, write_settings

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from corral.errors import InvalidInput
+from corral.core.errors import InvalidInput
 from tests.coordinated import Coordinated, eventually
 from tests.scene import add_needs, make_repository
 from tests.screens import Player, play

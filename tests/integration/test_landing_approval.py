@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from corral.config.sections.sharing import Landing
-from corral.errors import Conflict
+from corral.core.errors import Conflict
 from corral.landing import approval, requests
-from corral.models.merges import needs_approval
+from corral.work.merges.wire import needs_approval
 from tests.conftest import commit, git
 from tests.integration.landing_world import World
 

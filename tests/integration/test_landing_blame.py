@@ -11,12 +11,12 @@ import pytest
 from sqlalchemy import update
 
 from corral.config.sections.sharing import Landing
+from corral.core.instants import iso, parse
+from corral.core.run_heading import run_heading
 from corral.landing import requests, runs
 from corral.landing.verify import programs
-from corral.models.instants import iso, parse
-from corral.models.run_heading import run_heading
-from corral.store.merges import receipts
 from corral.store.schema import receipts as receipt_table
+from corral.work.merges.store import receipts
 from tests.conftest import git
 from tests.integration.landing_world import Row, World
 

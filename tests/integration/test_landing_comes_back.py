@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from corral.config.sections.sharing import Landing
-from corral.errors import ConfigInvalid, CorralError
+from corral.core.errors import ConfigInvalid, CorralError
+from corral.core.redaction import remember_secrets
 from corral.landing import requests
-from corral.observe.redaction import remember_secrets
-from corral.server.upkeep.log_sealing import AGAIN, LogSealer
+from corral.observe.retention.log_sealing import AGAIN, LogSealer
 from tests.conftest import commit, git
 from tests.integration.landing_world import World
 

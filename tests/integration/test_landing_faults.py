@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from corral.config.sections.sharing import Landing
-from corral.errors import Conflict, GitFailed
+from corral.core.errors import Conflict, GitFailed
+from corral.core.instants import iso
 from corral.landing import requests
 from corral.landing.verify.blame import LONGEST_WAIT_S
-from corral.models.instants import iso
-from corral.store.merges import intents
+from corral.work.merges.store import intents
 from tests.conftest import git
 from tests.coordinated import eventually
 from tests.integration.git.test_git_wrapper import shim

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corral.config.sections.sharing import Landing
-from corral.store.merges import intents
+from corral.work.merges.store import intents
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, fingerprint
 

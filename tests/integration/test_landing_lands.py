@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corral.config.sections.sharing import Landing
-from corral.errors import Conflict, InvalidInput, NotFound
+from corral.core.errors import Conflict, InvalidInput, NotFound
 from corral.landing import requests
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, listed

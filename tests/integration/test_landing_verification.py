@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from corral.config.sections.sharing import Landing
-from corral.errors import CorralError
+from corral.core.errors import CorralError
 from corral.git.checkouts import discarding
 from corral.landing import requests
 from corral.landing.verify import verification

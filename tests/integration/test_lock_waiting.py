@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from corral.errors import CorralError, InvalidInput, LockHeld, NotFound
+from corral.core.errors import CorralError, InvalidInput, LockHeld, NotFound
 from tests.coordinated import Coordinated, eventually
 from tests.integration.bridging import Bridge
 

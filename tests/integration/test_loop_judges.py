@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from corral.models.loops.spec import JudgeCriterion, Verdict
 from corral.runners.anthropic import AnthropicRunner
 from corral.runners.tags import PROJECT_MARK
 from corral.work.loops.criteria import judge
 from corral.work.loops.criteria.place import Evaluation, Place
+from corral.work.loops.spec import JudgeCriterion, Verdict
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
 from tests.e2e.stage import Stage, script, text

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from corral.store.merges import merges
 from corral.store.schema_project import loop_iterations
-from corral.store.tasks import loops as loop_rows
+from corral.work.loops import store as loop_rows
 from corral.work.loops.checkpoints import past_of, start_sha
+from corral.work.merges.store import merges
 from corral.work.tasks import tasks
 from tests.conftest import git
 from tests.integration.supervision import House, houses

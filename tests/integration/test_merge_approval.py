@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from corral.cli.terminal.person import MARKS
-from corral.errors import Conflict, InvalidInput, NotPermitted
-from corral.server.mcp.profiles import TOOLS
+from corral.core.errors import Conflict, InvalidInput, NotPermitted
+from corral.faces.cli.terminal.person import MARKS
+from corral.faces.mcp.profiles import TOOLS
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
 

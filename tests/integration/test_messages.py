@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from corral.errors import CorralError
+from corral.core.errors import CorralError
 from tests.coordinated import Coordinated, eventually, told
 from tests.integration.git.test_git_wrapper import shim
 

@@ -14,15 +14,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import insert
 
-from corral.app.metrics import exposition, figures
-from corral.app.metrics.latencies import Latencies
 from corral.config.paths import find_project, socket_path
-from corral.models.instants import UTC, iso
-from corral.store import metrics, totals
+from corral.core.instants import UTC, iso
+from corral.observe.metrics import exposition, figures
+from corral.observe.metrics import store as metrics
+from corral.observe.metrics.latencies import Latencies
+from corral.store import totals
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.schema import attempts, tasks
-from corral.store.tasks import tasks as tasks_rows
+from corral.work.tasks.store import tasks as tasks_rows
 from tests.coordinated import Coordinated
 
 NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)

@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from corral.errors import InvalidInput
+from corral.core.errors import InvalidInput
 from tests.coordinated import Coordinated
 
 EXAMPLES = 5

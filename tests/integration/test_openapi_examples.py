@@ -9,12 +9,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from corral.server.http import app
+from corral.daemon import nouns
+from corral.faces.http import app
 from tests import api_story
 from tests.api_story import EXAMPLES
 from tests.coordinated import Coordinated
 
-DOCUMENT = app.build(SimpleNamespace()).openapi()  # type: ignore[arg-type]
+DOCUMENT = app.build(SimpleNamespace(), nouns.every()).openapi()  # type: ignore[arg-type]
 OPERATIONS: dict[str, dict[str, Any]] = {
     f"{method.upper()} {path.removeprefix('/api/v1')}": operation
     for path, operations in DOCUMENT["paths"].items()

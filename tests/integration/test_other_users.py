@@ -16,7 +16,7 @@ import pytest
 from corral.client import wire
 from corral.client.connection import Client
 from corral.config.paths import find_project
-from corral.errors import DaemonUnreachable
+from corral.core.errors import DaemonUnreachable
 from tests.bundle.listener import coordinate as look_coordinated
 from tests.bundle.listener import listening
 from tests.conftest import git
@@ -68,7 +68,7 @@ def test_no_command_touches_a_planted_repository(planted: Coordinated) -> None:
 
 
 def test_no_daemon_starts_in_a_planted_repository(planted: Coordinated) -> None:
-    argv = [sys.executable, "-m", "corral.server", "--project", str(planted.root)]
+    argv = [sys.executable, "-m", "corral.daemon", "--project", str(planted.root)]
     environ = {**os.environ, "PYTHONPATH": bridging.DAEMON}
     done = subprocess.run(argv, env=environ, capture_output=True, timeout=60, check=False)
     assert (done.returncode, json.loads(done.stdout)["error"]["name"]) == (1, "dubious_ownership")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.cli.terminal.context import Format
+from corral.faces.cli.terminal.context import Format
 from tests.conftest import git
 from tests.coordinated import Coordinated
 

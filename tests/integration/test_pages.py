@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, insert
 
-from corral.app.pages import BYTES, SHOWN_BYTES
 from corral.config.paths import find_project, socket_path
 from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination.mail import messages
@@ -22,11 +21,12 @@ from corral.coordination.mail.addresses import Identity
 from corral.coordination.mail.messages import BODY_LIMIT, Letter
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
-from corral.models.identifiers import new_id
-from corral.models.instants import after, iso
-from corral.models.tasks import read_submissions
+from corral.core.identifiers import new_id
+from corral.core.instants import after, iso
+from corral.core.pages import BYTES, SHOWN_BYTES
 from corral.store.schema import agent_sessions, file_locks
 from corral.work.tasks import tasks
+from corral.work.tasks.wire import read_submissions
 from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
 

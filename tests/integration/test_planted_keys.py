@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from corral.cli.app import run
-from corral.cli.terminal.context import Common
 from corral.client.connection import Client
-from corral.observe.sealing import unsealed
+from corral.core.sealing import unsealed
+from corral.faces.cli.app import run
+from corral.faces.cli.terminal.context import Common
 from tests.coordinated import Coordinated, eventually
 
 KEYS = {

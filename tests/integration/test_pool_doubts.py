@@ -11,14 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from corral.errors import Conflict, GitFailed
+from corral.core.errors import Conflict, GitFailed
+from corral.core.states import WorktreeState
 from corral.git import refs
 from corral.git.checkouts import salvage
 from corral.git.process.command import Git, Outcome
-from corral.models.states import WorktreeState
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import worktrees as worktree_rows
 from corral.work.workers.sweeping import SWEEP_EVERY_S
+from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.allocation import trim_pool
 from corral.work.worktrees.pool.state import SEAL, overview
 from tests.conftest import commit, git, worktrees_in, worktrees_of

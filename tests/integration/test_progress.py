@@ -11,8 +11,8 @@ from tests.terminals import on_terminal
 
 PROGRAM = """
 import sys, time
-from corral.cli.terminal.context import Common
-from corral.cli.terminal.progress import progress
+from corral.faces.cli.terminal.context import Common
+from corral.faces.cli.terminal.progress import progress
 Common.quiet = "--quiet" in sys.argv
 with progress("the first step") as update:
     time.sleep(1.5)

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from corral.errors import CorralError, SetupFailed
+from corral.core.errors import CorralError, SetupFailed
 from corral.work.worktrees.folders import share_blocks
 from corral.work.worktrees.provision import run_setup
 from tests.conftest import git

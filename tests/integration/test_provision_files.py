@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import ConfigInvalid
+from corral.core.errors import ConfigInvalid
 from tests.conftest import git
 from tests.integration.provisioning import add_worktree, make_usable
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import ConfigInvalid, NotFound
+from corral.core.errors import ConfigInvalid, NotFound
 from tests.coordinated import Coordinated, eventually
 
 NEVER_AGAIN = "tasks: {max_retries: 0}\n"

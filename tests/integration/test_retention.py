@@ -14,28 +14,28 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from corral.app.audit import reading, trail
-from corral.app.runtime.needs import Need
 from corral.config.paths import Project
 from corral.config.sections.upkeep import Retention as Ages
-from corral.errors import NotFound
+from corral.core.errors import NotFound
+from corral.core.events import EventKind
+from corral.core.instants import iso
+from corral.core.needs import Need
 from corral.git.checkouts import salvage
 from corral.git.process.command import open_checkout, open_repository
-from corral.models.events import EventKind
-from corral.models.instants import iso
-from corral.server.upkeep.collection import Collection
-from corral.server.upkeep.retention import EVERY, Retention, Round
+from corral.observe.audit import reading, trail
+from corral.observe.retention import store as retention_rows
+from corral.observe.retention.collection import Collection
+from corral.observe.retention.retention import EVERY, Retention, Round
 from corral.store import events
-from corral.store import retention as retention_rows
 from corral.store import schema as tables
 from corral.store import schema_coordination as talk
 from corral.store import schema_project as project_tables
 from corral.store.engine import database as engine
 from corral.store.engine import log
 from corral.store.engine.database import Database
-from corral.store.merges import receipts as receipt_rows
 from corral.store.migrate import open_schema
 from corral.work.agents.record import stats
+from corral.work.merges.store import receipts as receipt_rows
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, rested
 
@@ -329,7 +329,7 @@ def test_saved_work_goes_only_where_a_branch_holds_all_of_it(
     left = set(git(repo, "for-each-ref", "--format=%(refname)", "refs/corral/salvage").splitlines())
     assert left == {unique, in_queue} and landed not in left
     assert "saved_work" not in world.faults
-    monkeypatch.setattr("corral.server.upkeep.retention.MANY_SAVED", 1)
+    monkeypatch.setattr("corral.observe.retention.retention.MANY_SAVED", 1)
     world.round(later)
     assert world.faults["saved_work"].what.startswith("2 saved states")
 

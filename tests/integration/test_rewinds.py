@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from corral.config.sections.sharing import Landing
-from corral.errors import Conflict, NotFound
+from corral.core.errors import Conflict, NotFound
 from corral.landing.rewinds import Rewind
 from tests.conftest import commit, git
 from tests.integration.landing_world import World
@@ -207,7 +207,7 @@ def test_a_person_accepts_exactly_what_they_saw_and_it_is_said_of_the_requests(w
 
 
 def _landed(conn: object) -> list[dict[str, object]]:
-    from corral.store.merges import landed
+    from corral.work.merges.store import landed
 
     return landed.on(conn, "main")  # type: ignore[arg-type, return-value]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from corral.errors import NotPermitted
+from corral.core.errors import NotPermitted
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
 

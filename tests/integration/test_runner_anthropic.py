@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from corral.config.agents import AgentDefinition
-from corral.errors import InvalidInput, RunnerUnavailable
-from corral.models import instants
+from corral.core import instants
+from corral.core.errors import InvalidInput, RunnerUnavailable
 from corral.runners.anthropic import AnthropicRunner
 from corral.runners.protocol import Assignment, Limits, Running
 from tests.e2e.stage import Stage, script, text, together, tool

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from corral.errors import InvalidInput, RunnerUnavailable
+from corral.core.errors import InvalidInput, RunnerUnavailable
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Assignment, Limits, Running
 from tests.integration.running import clock, find_marked, finish, kill, look, make_assignment, wait

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import InvalidInput, RunnerUnavailable
+from corral.core.errors import InvalidInput, RunnerUnavailable
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import ERRAND, Finished
 from tests.integration.running import clock, finish, make_assignment

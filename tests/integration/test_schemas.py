@@ -8,13 +8,15 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from corral.cli.schemas import schemas
+from corral.faces.cli.schemas import schemas
 from tests import schema_story
 from tests.answer_schemas import closed, schema_of
 from tests.commands_page import with_json
 from tests.coordinated import Coordinated
 
-WRITE = "run `python -m tests.schema_story`, look at what it changes in cli/schemas.json, and keep it if it is meant"
+WRITE = (
+    "run `python -m tests.schema_story`, look at what it changes in faces/cli/schemas.json, and keep it if it is meant"
+)
 NOT_PLAYED = {"demo", "mcp", "statusline"}
 """Commands without JSON."""
 

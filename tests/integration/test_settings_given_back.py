@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.cli.project.claude_settings import MARK
+from corral.faces.cli.project.claude_settings import MARK
 from tests.conftest import git
 from tests.coordinated import Coordinated
 from tests.integration.claude_settings import OWN_HOOK, SETTINGS, settings_of, write_settings

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from corral.config.sections.sharing import Landing
-from corral.store.tasks import outcomes
+from corral.work.tasks.store import outcomes
 from tests.conftest import git
 from tests.coordinated import Coordinated
 from tests.integration.landing_world import World

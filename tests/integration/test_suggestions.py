@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from corral.cli.terminal.candidates import near
+from corral.faces.cli.terminal.candidates import near
 from tests.conftest import git
 from tests.coordinated import Coordinated
 

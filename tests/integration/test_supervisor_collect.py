@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from corral.git.checkouts import salvage
-from corral.store.merges import merges
+from corral.work.merges.store import merges
 from tests.conftest import commit, git
 from tests.integration.supervision import IMPATIENT, House
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from corral.app.view.needs_of_work import unobserved_workers
 from corral.git.checkouts import salvage
+from corral.observe.view.needs_of_work import unobserved_workers
 from corral.runners.protocol import Observation
 from corral.runners.worker import Worker
-from corral.store.merges import merges
-from corral.store.tasks import worktrees as worktree_rows
+from corral.work.merges.store import merges
+from corral.work.worktrees import store as worktree_rows
 from tests.conftest import git, worktrees_in, worktrees_of
 from tests.integration.supervision import House, houses, utc_now
 
@@ -261,8 +261,8 @@ def test_a_dependent_starts_from_the_tip_that_its_parent_landed_on(house: Open, 
 
 
 def _land(one: House, merge_id: str, sha: str) -> None:
-    from corral.models.states import MergeState, ReceiptStatus
-    from corral.store.merges import receipts
+    from corral.core.states import MergeState, ReceiptStatus
+    from corral.work.merges.store import receipts
     from corral.work.tasks import tasks
 
     def landed(conn: Any) -> None:
@@ -314,7 +314,7 @@ def test_every_worktree_has_its_own_ports(house: Open, repo: Path) -> None:
 
 
 def test_sessions_of_workers_begin_and_end_with_their_attempts(house: Open) -> None:
-    from corral.store.sessions import sessions
+    from corral.coordination.sessions.store import sessions
 
     one = house()
     detail = one.until_status(one.submit("true"), "completed")
@@ -357,7 +357,7 @@ def test_one_worker_that_cannot_be_looked_at_does_not_keep_the_others_from_endin
         one.until_status(quick, "completed")
         assert one.status(slow) == "running" and "Input/output error" in caplog.text
         assert list(one.supervisor.unobserved()) == [slow] and "Input/output" in one.supervisor.unobserved()[slow]
-        services: Any = SimpleNamespace(supervisor=one.supervisor)
+        services: Any = SimpleNamespace(of=lambda _part: one.supervisor)
         (need,) = one.db.read(lambda conn: list(unobserved_workers(services, conn)))
         assert (
             "cannot be observed" in need.what

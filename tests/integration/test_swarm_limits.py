@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from corral.config.model import Settings
-from corral.models.instants import iso
+from corral.core.instants import iso
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Assignment, Finished, Observation, Running, Usage
 from corral.store import events
@@ -76,7 +76,7 @@ def kinds(house: House) -> list[str]:
 
 def delay(house: House, task_id: str) -> str | None:
     def read(conn: Any) -> str | None:
-        from corral.store.tasks import tasks
+        from corral.work.tasks.store import tasks
 
         row = tasks.get(conn, task_id)
         return delays.reason(conn, row, house.supervisor.pause, house.now(), throttles=house.supervisor.throttles)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from corral.errors import InvalidInput
+from corral.core.errors import InvalidInput
 from tests.coordinated import Coordinated, eventually
 
 AGAIN = "tasks: {max_retries: 1, retry_initial_s: 0}\n"

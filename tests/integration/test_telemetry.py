@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from corral.app.traces import spans
+from corral.observe.traces import spans
 from tests.collector import Collector, collector
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from corral.cli.terminal.output import guarded
+from corral.faces.cli.terminal.output import guarded
 from tests.coordinated import Coordinated
 
 SECRET = "sk-ant-api03-0123456789abcdefghijklmnop"

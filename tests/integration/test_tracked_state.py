@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import GitFailed, Unsupported
+from corral.core.errors import GitFailed, Unsupported
+from corral.daemon.trust import refuse_what_a_clone_brought
 from corral.git.process.command import Git, open_checkout
-from corral.server.process.trust import refuse_what_a_clone_brought
 from tests.conftest import commit, git
 from tests.integration.git.test_git_wrapper import shim
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from corral.config.paths import find_project
-from corral.errors import ConfigInvalid, InvalidInput, NotPermitted, NotTrusted
+from corral.core.errors import ConfigInvalid, InvalidInput, NotPermitted, NotTrusted
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
 

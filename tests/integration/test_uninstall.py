@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from corral.cli.project.claude_settings import MARK
+from corral.faces.cli.project.claude_settings import MARK
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
 from tests.integration.claude_settings import settings_of

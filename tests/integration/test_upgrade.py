@@ -11,7 +11,7 @@ import pytest
 
 import corral
 from corral import __version__
-from corral.server.process import upgrade
+from corral.daemon import upgrade
 from tests.coordinated import Coordinated, eventually
 
 
@@ -24,7 +24,7 @@ def install(site: Path, version: str) -> None:
     )
     init = package / "__init__.py"
     init.write_text(init.read_text().replace(__version__, version))
-    looks = package / "server" / "process" / "upgrade.py"
+    looks = package / "daemon" / "upgrade.py"
     looks.write_text(looks.read_text().replace("LOOK_EVERY_S = 20.0", "LOOK_EVERY_S = 0.2"))
     info = site / f"corral-{version}.dist-info"
     info.mkdir()

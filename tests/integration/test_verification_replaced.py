@@ -11,7 +11,7 @@ import pytest
 
 from corral.config.sections.sharing import Landing
 from corral.store import events
-from corral.store.tasks import worktrees as worktree_rows
+from corral.work.worktrees import store as worktree_rows
 from tests.conftest import commit
 from tests.integration import taken_places
 from tests.integration.landing_world import World

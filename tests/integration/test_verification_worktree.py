@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from corral.config.sections.sharing import Landing
-from corral.models.identifiers import NAME
-from corral.store.tasks import worktrees as worktree_rows
+from corral.core.identifiers import NAME
+from corral.work.worktrees import store as worktree_rows
 from tests.conftest import commit, git, worktrees_of
 from tests.integration import taken_places
 from tests.integration.landing_world import World

@@ -195,7 +195,7 @@ sys.stdin.readline()
 @TELLS_WHOSE
 def test_who_has_hung_up_and_who_is_not_found_is_another_user(tmp_path: Path) -> None:
     """The kernel prints the user of an end that nobody holds any more as root."""
-    from corral.server.http.browser.peers import is_stranger
+    from corral.faces.web.peers import is_stranger
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         own = listening.getsockname()
@@ -222,7 +222,7 @@ def test_who_has_hung_up_and_who_is_not_found_is_another_user(tmp_path: Path) ->
 
 
 def _sessions(tmp_path: Path) -> Any:
-    from corral.server.http.browser.sessions import BrowserSessions
+    from corral.faces.web.sessions import BrowserSessions
 
     return BrowserSessions(tmp_path / "web.json")
 
@@ -246,7 +246,7 @@ def test_a_browser_that_was_left_open_for_a_week_is_not_let_in(tmp_path: Path) -
 
 
 def test_links_and_sessions_are_bounded_and_the_oldest_go(tmp_path: Path) -> None:
-    from corral.server.http.browser.sessions import MOST_LINKS, MOST_SESSIONS
+    from corral.faces.web.sessions import MOST_LINKS, MOST_SESSIONS
 
     sessions = _sessions(tmp_path)
     links = [sessions.new_link(NOW) for _ in range(MOST_LINKS + 1)]

@@ -164,7 +164,7 @@ def _until(stream: http.client.HTTPResponse, wanted: str) -> str:
 def test_changes_and_logs_come_as_a_stream_whose_number_is_bounded_and_a_huge_log_is_served_as_its_tail(
     coordinate: Callable[..., Coordinated],
 ) -> None:
-    from corral.server.http.browser.live import MOST_STREAMS
+    from corral.faces.web.live import MOST_STREAMS
 
     house = coordinate()
     go = house.root / "go"
@@ -213,7 +213,7 @@ def test_changes_and_logs_come_as_a_stream_whose_number_is_bounded_and_a_huge_lo
 def test_the_web_view_is_packaged_and_its_script_is_small_and_its_own() -> None:
     import corral
 
-    folder = Path(corral.__file__).with_name("web")
+    folder = Path(corral.__file__).with_name("faces") / "web"
     scripts = [*folder.rglob("*.mjs")]
     assert {one.name for one in scripts} == {"live.mjs", "keys.mjs"}
     for script in (one.read_text() for one in scripts):
@@ -228,7 +228,7 @@ def test_the_web_view_is_packaged_and_its_script_is_small_and_its_own() -> None:
 
 
 def test_candidates_are_drawn_on_what_they_are_built_on() -> None:
-    from corral.server.http.browser.pages import graph
+    from corral.faces.web.pages import graph
 
     def row(number: int, state: str, tip: str | None, candidate: str | None) -> dict[str, object]:
         return {"merge_id": f"m{number}", "title": f"Change {number}", "target": "main", "state": state, "tip_sha": tip,

@@ -11,13 +11,13 @@ import pytest
 from sqlalchemy import update
 
 from corral.config.inodes import folder_id
-from corral.errors import Conflict, FolderLinked, InvalidInput, PathReplaced
+from corral.core.errors import Conflict, FolderLinked, InvalidInput, PathReplaced
+from corral.core.states import WorktreeState
 from corral.git.checkouts import identity as worktree_identity
 from corral.git.process.command import open_checkout
-from corral.models.states import WorktreeState
 from corral.store.schema import worktrees as worktree_table
-from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import ownership, residue
+from corral.work.worktrees import store as worktree_rows
 from tests.conftest import commit, git, worktrees_in, worktrees_of
 from tests.integration import taken_places
 from tests.integration.git.test_git_wrapper import shim

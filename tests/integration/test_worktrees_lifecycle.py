@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import update
 
 from corral.coordination.sessions import registry as session_registry
-from corral.errors import Conflict, CorralError, InvalidInput, NotFound, WorkAtRisk
+from corral.core.errors import Conflict, CorralError, InvalidInput, NotFound, WorkAtRisk
+from corral.core.states import WorktreeState
 from corral.git.checkouts import salvage
-from corral.models.states import WorktreeState
 from corral.store.schema import worktrees as worktree_table
-from corral.store.tasks import worktrees as worktree_rows
+from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.allocation import begin_reclaim
 from corral.work.worktrees.removal import tidy_branches
 from tests.conftest import commit, git, worktrees_of

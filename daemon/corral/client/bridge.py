@@ -24,8 +24,8 @@ from typing import Any
 from corral import __version__
 from corral.client.gate import AWAKE_S, LIST_AWAKE_S, Gate, Refused
 from corral.config.paths import find_project
-from corral.errors import DatabaseUnavailable, NotAProject
-from corral.instructions import INSTRUCTIONS, PROFILES
+from corral.core.errors import DatabaseUnavailable, NotAProject
+from corral.core.instructions import INSTRUCTIONS, PROFILES
 
 SPOKEN = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The accepted MCP versions, newest first."""

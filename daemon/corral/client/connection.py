@@ -21,8 +21,8 @@ from corral import PROTOCOL
 from corral.client import wire
 from corral.config.links import make_own_folder
 from corral.config.paths import Project, find_socket
-from corral.errors import Conflict, CorralError, DaemonUnreachable, InvalidInput, from_wire
-from corral.log_files import open_log
+from corral.core.errors import Conflict, CorralError, DaemonUnreachable, InvalidInput, from_wire
+from corral.core.log_files import open_log
 
 START_TIMEOUT_S = 20.0
 """Time limit for the start of a daemon, seconds."""
@@ -279,7 +279,7 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
         ) from error
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "corral.server", "--project", os.fspath(project.root)],
+            [sys.executable, "-m", "corral.daemon", "--project", os.fspath(project.root)],
             cwd="/",
             env=environ,
             stdin=subprocess.DEVNULL,
@@ -311,7 +311,7 @@ def adopt_database(project: Project, source: Path, timeout_s: float = 120.0) -> 
     """
     import subprocess
 
-    argv = [sys.executable, "-m", "corral.server", "--project", os.fspath(project.root), "--adopt", os.fspath(source)]
+    argv = [sys.executable, "-m", "corral.daemon", "--project", os.fspath(project.root), "--adopt", os.fspath(source)]
     try:
         done = subprocess.run(
             argv, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False

@@ -18,8 +18,8 @@ from urllib.parse import urlencode
 
 from corral.client import wire
 from corral.config.paths import Project, find_socket
-from corral.errors import CorralError, DatabaseUnavailable
-from corral.log_files import append_line
+from corral.core.errors import CorralError, DatabaseUnavailable
+from corral.core.log_files import append_line
 
 DEADLINE_S = 4.0
 """Time limit for a hook event, seconds; the client gives up on the bridge after 5 s."""

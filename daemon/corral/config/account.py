@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from corral.errors import NotFound
+from corral.core.errors import NotFound
 
 
 def user_name() -> str:

@@ -27,11 +27,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from corral.config.document import DocumentError, message_of, read_mapping, reason_of
+from corral.config.limits import TaskLimits
 from corral.config.load import read_file
 from corral.config.paths import Project, bundle_dir
 from corral.config.teams import Line, Name, Words, field_path
-from corral.errors import ConfigInvalid
-from corral.models.tasks import TaskLimits
+from corral.core.errors import ConfigInvalid
 
 CLAUDE = "claude"
 """The default runner of an agent."""

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from corral.config.paths import Project
-from corral.errors import FolderLinked
+from corral.core.errors import FolderLinked
 
 CACHE = "cache"
 """The folder below ``.corral/`` that holds what can be made again."""

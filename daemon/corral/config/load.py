@@ -30,7 +30,7 @@ from corral.config.model import Setting, Settings, all_settings
 from corral.config.ownership import is_foreign, is_safe
 from corral.config.paths import Project
 from corral.config.sections.values import Places
-from corral.errors import ConfigInvalid
+from corral.core.errors import ConfigInvalid
 
 TEAM_FILE = ".corral/config.yaml"
 USER_FILE = "~/.corral/config.yaml"

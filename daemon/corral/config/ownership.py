@@ -17,7 +17,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from corral.errors import DubiousOwnership
+from corral.core.errors import DubiousOwnership
 
 PRIVATE = ("run", "corral.db")
 """Prefixes of names in ``.corral`` that must be this user's own even where ``safe.directory`` allows the rest."""
@@ -143,7 +143,7 @@ def _owned(path: str) -> str:
 
 def _shown(path: Path | str) -> str:
     """A path with control characters escaped: another user chose it."""
-    from corral.models.visible import one_line  # only in an error
+    from corral.core.visible import one_line  # only in an error
 
     return one_line(os.fspath(path))
 
@@ -152,3 +152,12 @@ def _quoted(path: Path | str) -> str:
     import shlex  # only in an error
 
     return shlex.quote(_shown(path))
+
+
+def write_private(file: Path, text: str) -> None:
+    """Write a file that only its owner can read: aside and moved in, so that nobody sees half of it or follows a link."""
+    partial = file.with_name(file.name + ".new")
+    partial.unlink(missing_ok=True)
+    partial.touch(mode=0o600, exist_ok=False)
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(file)

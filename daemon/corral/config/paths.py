@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corral.config import account, ownership
-from corral.errors import NotAProject
+from corral.core.errors import NotAProject
 
 SOCKET_LIMIT = 100
 """Bytes that every system allows in a Unix socket path (the kernel's limit is 108 on Linux, 104 on macOS)."""

@@ -11,8 +11,8 @@ from typing import Any
 from corral.config.agents import ANTHROPIC, CLAUDE, MODEL, PLUGIN, AgentDefinition, Found, find_definitions
 from corral.config.paths import Project
 from corral.config.teams import TeamAgent, teams_file
-from corral.errors import ConfigInvalid, NotFound, RunnerUnavailable
-from corral.models.states import RunnerName
+from corral.core.errors import ConfigInvalid, NotFound, RunnerUnavailable
+from corral.core.states import RunnerName
 
 Check = Callable[[RunnerName, Sequence[str]], None]
 """Raises RunnerUnavailable if a runner, or an agent's own program, is missing."""

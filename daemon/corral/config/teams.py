@@ -22,7 +22,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, V
 from corral.config.document import DocumentError, read_mapping, reason_of, shown
 from corral.config.load import read_settings
 from corral.config.paths import Project
-from corral.errors import ConfigInvalid
+from corral.core.errors import ConfigInvalid
 
 EVERYBODY = "all"
 """The recipient that means everybody; no agent may have this name."""

@@ -25,7 +25,7 @@ from corral.config.custom.aliases import ALIASES, Alias, must_be_approved
 from corral.config.load import COMMITTED_FILE, LOCAL_FILE, TEAM_FILE, Loaded, parse_file
 from corral.config.model import Settings
 from corral.config.paths import Project
-from corral.errors import NotTrusted
+from corral.core.errors import NotTrusted
 
 SETUP = "worktrees.setup"
 CLAUDE_COMMAND = "runners.claude.command"

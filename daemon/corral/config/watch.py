@@ -20,7 +20,7 @@ from corral.config import account
 from corral.config.load import config_files, read_file
 from corral.config.paths import Project, socket_path
 from corral.config.teams import teams_file
-from corral.errors import Unsupported
+from corral.core.errors import Unsupported
 
 _EVENTS: list[type[events.FileSystemEvent]] = [
     events.DirCreatedEvent, events.DirDeletedEvent, events.DirMovedEvent,
@@ -34,7 +34,7 @@ class ConfigWatcher(events.FileSystemEventHandler):
     """Calls back when the content of the configuration files has changed, not if a change was reverted.
 
     Start it before loading the settings for the first time, so that no change is missed. The callback should load again
-    and, on :class:`~corral.errors.ConfigInvalid`, keep the settings in force, report the errors, and wait for the next
+    and, on :class:`~corral.core.errors.ConfigInvalid`, keep the settings in force, report the errors, and wait for the next
     call. A file that is being replaced is missing for a moment, and both the gap and its end are reported: load a fifth
     of a second after the last call.
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from corral.config import ownership
 from corral.config.paths import Project, is_git_directory
-from corral.errors import PathReplaced, Unsupported
+from corral.core.errors import PathReplaced, Unsupported
 
 MARKER = "corral-worktrees.json"
 """A file in a folder that Corral chose: whose worktrees are in it, and the folder's inode, which a copy does not have."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from corral.errors import Conflict
+from corral.core.errors import Conflict
 from corral.git.checkouts import staging, status
 from corral.git.process.command import Git, Identity, Outcome, as_env
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from corral.core.instants import UTC
 from corral.git.process.command import Git
 from corral.git.refs import oid
-from corral.models.instants import UTC
 
 
 @dataclass(frozen=True)

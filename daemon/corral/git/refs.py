@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from corral.errors import Conflict, GitFailed, InvalidInput, NotFound
+from corral.core.errors import Conflict, GitFailed, InvalidInput, NotFound
+from corral.core.instants import UTC
 from corral.git.process.command import OID, Git, Outcome
-from corral.models.instants import UTC
 
 _EMPTY_TREE = {
     40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -296,3 +296,11 @@ def show_file(git: Git, commit: str, path: str) -> bytes | None:
     if result.rc == 128 and git.run("cat-file", "-e", f"{commit}^{{commit}}").ok:
         return None
     raise result.failure()
+
+
+def branch_tip(repo: Git, branch: str) -> str | None:
+    """Where a branch is; None if there is none, or this cannot be the name of one."""
+    try:
+        return read(repo, branch_ref(branch))
+    except InvalidInput:
+        return None

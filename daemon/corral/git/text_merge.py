@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
-from corral.config.templates.project.plan import TextMerge
 from corral.git.process.command import Git
 
 _MOST_CONFLICTS = 127
+
+
+@dataclass(frozen=True)
+class TextMerge:
+    """The result of a merge of lines; ``conflicts`` is None if it is no text."""
+
+    data: bytes
+    conflicts: int | None
 
 
 def merge_text(git: Git, base: bytes, mine: bytes, theirs: bytes) -> TextMerge:

@@ -17,19 +17,19 @@ from sqlalchemy import Connection
 
 from corral.config.sections.sharing import Landing
 from corral.coordination.locks.globs import Pattern, compile_pattern
-from corral.errors import ConfigInvalid, Conflict, InvalidInput
+from corral.core.errors import ConfigInvalid, Conflict, InvalidInput
+from corral.core.events import EventKind
+from corral.core.outcomes import NEEDS_APPROVAL
+from corral.core.remedies import with_remedy
+from corral.core.states import OPEN_MERGES
+from corral.core.visible import embedded
 from corral.git import refs, tree_names
 from corral.git.process.command import Git
 from corral.git.tree_names import Tree
-from corral.models.events import EventKind
-from corral.models.merges import NEEDS_APPROVAL
-from corral.models.remedies import with_remedy
-from corral.models.states import OPEN_MERGES
-from corral.models.visible import embedded
 from corral.store import events
-from corral.store.merges import merges
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
+from corral.work.merges.store import merges
 
 MOST_NAMED = 10
 """Paths that a reason names; the rest are counted."""

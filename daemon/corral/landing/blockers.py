@@ -12,16 +12,16 @@ from pathlib import PurePosixPath
 
 from sqlalchemy import Connection
 
+from corral.core.instants import parse
+from corral.core.states import MergeState
 from corral.git import refs
 from corral.git.checkouts import listing, status
 from corral.git.process.command import Git, open_checkout
 from corral.landing.verify import verification_receipts
-from corral.models.instants import parse
-from corral.models.states import MergeState
-from corral.store.merges import intents, merges, receipts
 from corral.store.protocol import Store
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
+from corral.work.merges.store import intents, merges, receipts
 
 PATIENCE = timedelta(seconds=2)
 LONGEST_WAIT = timedelta(seconds=10)

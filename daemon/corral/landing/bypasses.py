@@ -7,19 +7,19 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from corral.core.events import EventKind, payload
+from corral.core.logs import logger
+from corral.core.states import WorktreePurpose, WorktreeState
+from corral.core.visible import one_line
 from corral.git import refs
 from corral.git.checkouts import head_log, listing
 from corral.git.checkouts.identity import real_place
 from corral.git.process.command import Git
-from corral.models.events import EventKind, payload
-from corral.models.states import WorktreePurpose, WorktreeState
-from corral.models.visible import one_line
-from corral.observe.logs import logger
 from corral.store import events
 from corral.store.protocol import Store
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import lists
-from corral.store.tasks import worktrees as worktree_rows
+from corral.work.tasks.store import lists
+from corral.work.worktrees import store as worktree_rows
 
 MOST_LOOKED_AT = 200
 """New commits of a target whose origin is looked for, the newest first."""

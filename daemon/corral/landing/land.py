@@ -7,7 +7,6 @@ A remaining ref of a request (``refs/corral/mq/<merge_id>``) says that it still 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from pathlib import Path
@@ -15,25 +14,23 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.errors import CorralError, DatabaseUnavailable, GitFailed, InvalidInput
+from corral.core.crash import crash_point
+from corral.core.errors import CorralError, DatabaseUnavailable, GitFailed
+from corral.core.instants import parse
+from corral.core.logs import logger
+from corral.core.remedies import with_remedy
+from corral.core.states import OPEN_MERGES, MergeState
 from corral.git import refs
 from corral.git.checkouts import listing as worktree_list
 from corral.git.land import candidates, forward, kept, landed, landing
 from corral.git.process.command import Git, Outcome
 from corral.landing.verify import blame
-from corral.models.crash import crash_point
-from corral.models.instants import parse
-from corral.models.remedies import with_remedy
-from corral.models.states import OPEN_MERGES, MergeState
-from corral.observe.logs import logger
-from corral.store.merges import intents, merges
 from corral.store.protocol import Store
 from corral.store.rows import required
 from corral.store.rows.merges import Intent, MergeRow
-from corral.store.tasks import worktrees as worktree_rows
-
-OnSettled = Callable[[Connection, MergeRow, datetime], None]
-"""Told, in the transaction in which a request ends, so that those who depend on it move with it."""
+from corral.work.merges.settling import OnSettled
+from corral.work.merges.store import intents, merges
+from corral.work.worktrees import store as worktree_rows
 
 HELD_REFS = "refs/corral/mq/"
 AGAIN = timedelta(seconds=2)
@@ -298,16 +295,8 @@ def _has_folder(db: Store, branch: str) -> bool:
 
 def _let_go(repo: Git, merge: MergeRow, held_sha: str) -> None:
     """Release the commits of a request that did not land, unless it is the last to know the work itself."""
-    tip = branch_tip(repo, merge["branch"])
+    tip = refs.branch_tip(repo, merge["branch"])
     if tip is not None and refs.is_ancestor(repo, merge["head_sha"], tip):
         candidates.release(repo, merge["merge_id"])
     elif held_sha != merge["head_sha"]:
         candidates.hold(repo, merge["merge_id"], merge["head_sha"])
-
-
-def branch_tip(repo: Git, branch: str) -> str | None:
-    """Where a branch is; None if there is none, or this cannot be the name of one."""
-    try:
-        return refs.read(repo, refs.branch_ref(branch))
-    except InvalidInput:
-        return None

@@ -10,16 +10,16 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from corral.core.events import EventKind
+from corral.core.instants import after
+from corral.core.states import MergeState
 from corral.landing.verify.blame import LONGEST_WAIT_S, set_back, wait_s
-from corral.models.events import EventKind
-from corral.models.instants import after
-from corral.models.merges import waits_for_red_target
-from corral.models.states import MergeState
 from corral.store import events
-from corral.store.merges import merges
-from corral.store.merges import pauses as pause_rows
 from corral.store.rows.merges import MergeRow, TargetPauseRow
-from corral.store.tasks import work_pause
+from corral.work.merges.store import merges
+from corral.work.merges.store import pauses as pause_rows
+from corral.work.merges.wire import waits_for_red_target
+from corral.work.tasks.store import work_pause
 
 
 def record_fault(conn: Connection, merge: MergeRow, why: str, now: datetime, *, proven: bool = False) -> None:

@@ -28,7 +28,11 @@ from sqlalchemy import Connection
 
 from corral.config.model import Settings
 from corral.config.sections.sharing import Landing
-from corral.errors import ConfigInvalid, CorralError, DatabaseUnavailable, NotAProject, Unsupported
+from corral.core.crash import crash_point
+from corral.core.errors import ConfigInvalid, CorralError, DatabaseUnavailable, NotAProject, Unsupported
+from corral.core.instants import parse
+from corral.core.remedies import with_remedy
+from corral.core.states import MergeState, ReceiptStatus
 from corral.git import refs
 from corral.git.identity import effective
 from corral.git.land import candidates
@@ -40,16 +44,13 @@ from corral.landing.settled_elsewhere import LOOK_AGAIN, ReturnedRequests
 from corral.landing.verify import blame, evidence, verification_receipts
 from corral.landing.verify.slot import VerificationSlot
 from corral.landing.verify.verification_run import Basis, RunContext, RunSpec
-from corral.models.crash import crash_point
-from corral.models.instants import parse
-from corral.models.merges import TARGET_RED
-from corral.models.remedies import with_remedy
-from corral.models.states import MergeState, ReceiptStatus
-from corral.store.merges import intents, merges, receipts
-from corral.store.merges import pauses as pause_rows
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow, ReceiptRow
-from corral.store.tasks import work_pause
+from corral.work.merges.settling import OnSettled
+from corral.work.merges.store import intents, merges, receipts
+from corral.work.merges.store import pauses as pause_rows
+from corral.work.merges.wire import TARGET_RED
+from corral.work.tasks.store import work_pause
 
 TIDY_AGAIN = timedelta(seconds=20)
 
@@ -92,7 +93,7 @@ class Queue:
         repo: Callable[[], Git],
         settings: Callable[[], Settings],
         verify_settings: Callable[[str], Landing],
-        on_settled: land.OnSettled,
+        on_settled: OnSettled,
         nudge: Callable[[], None],
         watch_exit: Callable[[int], None],
     ) -> None:

@@ -6,98 +6,19 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.errors import Conflict, InvalidInput, NotFound
+from corral.core.errors import Conflict
+from corral.core.payload import Payload
+from corral.core.states import OPEN_MERGES, MergeState
 from corral.git import refs
-from corral.git.land import candidates
 from corral.git.process.command import Git
 from corral.landing import land, pauses
-from corral.models.identifiers import new_id
-from corral.models.merges import detail as wire_detail
-from corral.models.payload import Payload
-from corral.models.states import OPEN_MERGES, MergeState
-from corral.observe.redaction import redact
-from corral.store.merges import intents, landed, merges, receipts
-from corral.store.merges import of_tasks as merge_tasks
-from corral.store.merges import pauses as pause_rows
 from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
-
-DEFAULT_PRIORITY = 5
-
-
-def submit(
-    db: Store,
-    repo: Git,
-    *,
-    branch: str,
-    target: str,
-    now: datetime,
-    title: str | None = None,
-    session_id: str | None = None,
-    task_id: str | None = None,
-    priority: int = DEFAULT_PRIORITY,
-) -> MergeRow | None:
-    """Put a branch into the queue for its target, with its present head pinned.
-
-    Args:
-        branch: A branch by its short name, or a commit.
-        target: The branch it shall land on, by its short name.
-        session_id: The session that asks, if one does.
-        task_id: Whose work the branch is, the whole id; None: as :func:`corral.store.merges.of_tasks.owners` finds.
-
-    Returns:
-        The stored merge request; None if the target has everything already, so that there is nothing to merge.
-
-    Raises:
-        NotFound: No such branch, or a target that never was one.
-        InvalidInput: A name that is none, a branch for itself, or a session that works on several tasks and names none.
-    """
-    branch, target = branch.removeprefix("refs/heads/"), target.removeprefix("refs/heads/")
-    tip = refs.read(repo, refs.branch_ref(target))
-    if tip is None and not db.read(lambda conn: landed.is_known_target(conn, target)):
-        raise NotFound(f"There is no branch {target!r} to merge into.", remedy="Name an existing branch with --target.")
-    if branch == target:
-        raise InvalidInput(
-            f"{branch} cannot be merged into itself.", remedy="Name another branch, or another --target."
-        )
-    title = redact(_one_line(title or branch))
-    head = land.branch_tip(repo, branch)
-    if head is None:
-        # Not a branch: what HEAD or a tag means differs from place to place and from day to day, a commit does not.
-        branch = head = refs.resolve(repo, branch)
-    if tip is not None and refs.is_ancestor(repo, head, tip):
-        return None
-    # A target that was renamed or deleted meanwhile keeps nobody from submitting: the request waits until it is back.
-    base, reserved = refs.merge_base(repo, tip, head) if tip is not None else None, new_id()
-    db.read(lambda conn: _owner(conn, branch, session_id, task_id))  # refused before anything is held
-    candidates.hold(repo, reserved, head)
-
-    def store(conn: Connection) -> str:
-        owner = _owner(conn, branch, session_id, task_id)
-        return merges.submit(
-            conn, merge_id=reserved, task_id=owner, session_id=session_id, title=title, priority=priority,
-            branch=branch, target=target, base_sha=base, head_sha=head, now=now,
-        )  # fmt: skip
-
-    merge_id = db.write(store)
-    if merge_id != reserved:
-        candidates.release(repo, reserved)
-    return db.read(lambda conn: merges.get(conn, merge_id))
-
-
-def _owner(conn: Connection, branch: str, session_id: str | None, task_id: str | None) -> str | None:
-    """Whose work a branch is: the task that is named, else the one that the evidence leads to."""
-    if task_id is not None:
-        return task_id
-    found = merge_tasks.owners(conn, branch, session_id)
-    if len(found) > 1:
-        raise InvalidInput(
-            f"Which task {branch} belongs to is not clear: you work on {len(found)} tasks.",
-            cause="Their dependents wait until it has landed. They are: " + ", ".join(found[:10]),
-            remedy="Name the task: `corral merge submit --task ID`, or request_merge(task_id=…).",
-            details={"task_ids": found},
-        )
-    return found[0] if found else None
+from corral.work.merges.settling import OnSettled
+from corral.work.merges.store import intents, merges, receipts
+from corral.work.merges.store import of_tasks as merge_tasks
+from corral.work.merges.store import pauses as pause_rows
+from corral.work.merges.wire import detail as wire_detail
 
 
 def retry(
@@ -107,7 +28,7 @@ def retry(
     *,
     now: datetime,
     follow_branch: bool = False,
-    on_reopened: land.OnSettled = lambda *_: None,
+    on_reopened: OnSettled = lambda *_: None,
 ) -> MergeRow:
     """Queue again what came back, was cancelled, is held, or waits after a fault; a paused target is looked at at once.
 
@@ -122,7 +43,7 @@ def retry(
     merge = db.read(lambda conn: merge_tasks.named(conn, merge_id))
     head = str(merge["head_sha"])
     if follow_branch:
-        head = land.branch_tip(repo, merge["branch"]) or refs.resolve(repo, merge["branch"])
+        head = refs.branch_tip(repo, merge["branch"]) or refs.resolve(repo, merge["branch"])
 
     def reopen(conn: Connection) -> MergeRow:
         rivals = [
@@ -154,7 +75,7 @@ def _not_tried_again(conn: Connection, merge: MergeRow, rivals: list[str]) -> Co
     )
 
 
-def cancel(db: Store, repo: Git, merge_id: str, *, on_settled: land.OnSettled, now: datetime) -> MergeRow:
+def cancel(db: Store, repo: Git, merge_id: str, *, on_settled: OnSettled, now: datetime) -> MergeRow:
     """Take an open request out of the queue; its branch stays as it is. A running verification ends at the next step.
 
     One whose landing was begun and could not be concluded is cancelled too if its target has provably not moved.
@@ -218,7 +139,3 @@ def detail(db: Store, merge_id: str) -> Payload:
         return wire_detail(pauses.explained(conn, [merge])[0], receipts.get(conn, merge["receipt_id"]), number)
 
     return db.read(read)
-
-
-def _one_line(text: str) -> str:
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:200]

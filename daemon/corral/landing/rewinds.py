@@ -14,26 +14,26 @@ from shlex import quote
 
 from sqlalchemy import Connection
 
-from corral.errors import Conflict, CorralError, DatabaseUnavailable, GitFailed, NotFound
+from corral.core.crash import crash_point
+from corral.core.errors import Conflict, CorralError, DatabaseUnavailable, GitFailed, NotFound
+from corral.core.event_payloads import TargetRewound
+from corral.core.events import EventKind, Kind
+from corral.core.instants import after, iso
+from corral.core.logs import logger
+from corral.core.visible import one_line
 from corral.git import refs
 from corral.git.land import kept
 from corral.git.land.kept import Aside, Held
 from corral.git.process.command import Git
 from corral.git.refs import Change
 from corral.landing import bypasses
-from corral.landing.land import OnSettled
-from corral.models.crash import crash_point
-from corral.models.event_payloads import TargetRewound
-from corral.models.events import EventKind, Kind
-from corral.models.instants import after, iso
-from corral.models.merges import MISSING, TAKEN_BACK
-from corral.models.visible import one_line
-from corral.observe.logs import logger
 from corral.store import events
-from corral.store.merges import landed
 from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
-from corral.store.tasks import tasks as task_rows
+from corral.work.merges.settling import OnSettled
+from corral.work.merges.store import landed
+from corral.work.merges.wire import MISSING, TAKEN_BACK
+from corral.work.tasks.store import tasks as task_rows
 
 AGAIN = timedelta(seconds=5)
 """Until a target that could not be looked at is looked at again."""

@@ -12,13 +12,13 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from corral.config.paths import Project
-from corral.errors import InvalidInput, NotFound
+from corral.core.errors import InvalidInput, NotFound
+from corral.core.states import OPEN_MERGES, MergeState, ReceiptRole
 from corral.landing.verify import run_logs
-from corral.models.merges import MergeRun
-from corral.models.states import OPEN_MERGES, MergeState, ReceiptRole
-from corral.store.merges import of_tasks, receipts
 from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow, ReceiptRow
+from corral.work.merges.store import of_tasks, receipts
+from corral.work.merges.wire import MergeRun
 
 RUNNING, UNKNOWN = "running", "unknown"
 
@@ -124,7 +124,7 @@ def log_of(project: Project, run: MergeRun) -> Path | None:
 
 
 def begins_at(log: Path) -> int:
-    """The offset of what the commands printed: behind the first line, which :func:`corral.models.merges.run_heading` repeats."""
+    """The offset of what the commands printed: behind the first line, which :mod:`corral.core.run_heading` repeats."""
     found = run_logs.heading(log)
     return found.length if found is not None else 0
 

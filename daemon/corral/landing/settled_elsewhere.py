@@ -8,7 +8,7 @@ from corral.git import refs
 from corral.git.process.command import Git
 from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
-from corral.store.tasks import outcomes
+from corral.work.tasks.store import outcomes
 
 LOOK_AGAIN = timedelta(seconds=60)
 """Between two looks at the targets of requests that came back: a person's merge or pull tells nobody."""

@@ -13,7 +13,7 @@ from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 
-from corral.errors import InvalidInput, RunnerUnavailable
+from corral.core.errors import InvalidInput, RunnerUnavailable
 from corral.runners.claude import ClaudeOutput
 from corral.runners.command import environment_for
 from corral.runners.messages.tools import allowed

@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from corral.errors import InvalidInput
-from corral.models.blame import CONVERSATION_LOST
+from corral.core.errors import InvalidInput
+from corral.runners.blame import CONVERSATION_LOST
 from corral.runners.command import ended_by_signal, environment_for, find_program
 from corral.runners.protocol import Assignment, Finished, Running, failure
 from corral.runners.stream import Event, Transcript, one_line, user_message

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from corral.errors import InvalidInput, RunnerUnavailable
+from corral.core.errors import InvalidInput, RunnerUnavailable
 from corral.runners.environment import worker_environment
 from corral.runners.protocol import Assignment, Finished, Running, ToolCall, Usage, failure
 from corral.runners.stream import one_line, plain

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from corral.errors import OutOfResources, RunnerUnavailable
+from corral.core.errors import OutOfResources, RunnerUnavailable
 from corral.runners.tags import PROJECT_MARK, is_tagged, tagging
 
 Marks = Mapping[str, str]

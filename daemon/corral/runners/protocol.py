@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from corral.models.blame import BLAME, Blame
+from corral.runners.blame import BLAME, Blame
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
 
 ERRAND = (
@@ -139,7 +139,7 @@ class Finished:
 
     Attributes:
         exit_code: Of its process, negative for a signal.
-        error_code: One of those in :mod:`corral.models.blame`; None on success.
+        error_code: One of those in :mod:`corral.runners.blame`; None on success.
         error_message: One line for a person; None on success.
         retryable: Whether another attempt makes sense.
         result: Its result (JSON-serialisable).

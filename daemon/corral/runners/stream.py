@@ -7,7 +7,7 @@ import re
 from collections import deque
 from typing import Any
 
-from corral.observe.redaction import redact
+from corral.core.redaction import redact
 from corral.runners.protocol import ToolCall, Usage
 
 Event = dict[str, Any]

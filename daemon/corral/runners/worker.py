@@ -16,7 +16,7 @@ from typing import Protocol
 
 import psutil
 
-from corral.models.blame import OUT_OF_MEMORY
+from corral.runners.blame import OUT_OF_MEMORY
 from corral.runners.process import (
     Feed,
     Load,
@@ -93,7 +93,7 @@ class Worker:
         said: First bytes for its standard input; None: no standard input.
         is_all: Whether its standard input ends after ``said``.
         now: The start, by the clock of :meth:`observe` and :meth:`stop`: one that stands still while the machine sleeps
-            (:class:`corral.models.awake.AwakeClock`).
+            (:class:`corral.core.awake.AwakeClock`).
         grace_s: Seconds from SIGTERM to SIGKILL.
 
     Raises:

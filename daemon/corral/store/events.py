@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Integer, bindparam, delete, func, insert, or_, select, update
 
-from corral.models.events import Event, EventKind, Kind
-from corral.models.instants import iso
-from corral.observe.redaction import without_secrets
+from corral.core.events import Event, EventKind, Kind
+from corral.core.instants import iso
+from corral.core.redaction import without_secrets
 from corral.store import totals
 from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared
@@ -19,7 +19,7 @@ from corral.store.schema import events
 from corral.store.schema_coordination import event_cursors
 
 if TYPE_CHECKING:
-    from corral.models.event_payloads import Nothing
+    from corral.core.event_payloads import Nothing
 
 ROUTINE = (EventKind.LOCK_ACQUIRED, EventKind.SESSION_CHANGED)
 """Kinds recorded at every step of a session, for followers of all events; in a look back they would hide the rest."""
@@ -54,8 +54,8 @@ def record(
     """Append one event, without the secrets that its data may hold: it is sent to followers, logged and exported.
 
     Args:
-        at: When it happened; an aware datetime, or that as text (:func:`corral.models.instants.iso`).
-        event: A kind with its payload (:class:`corral.models.events.EventKind`); without one where it has none.
+        at: When it happened; an aware datetime, or that as text (:func:`corral.core.instants.iso`).
+        event: A kind with its payload (:class:`corral.core.events.EventKind`); without one where it has none.
     """
     moment = at if isinstance(at, str) else iso(at)
     about = {"task_id": task_id, "session_id": session_id, "merge_id": merge_id}

@@ -13,8 +13,8 @@ from sqlalchemy import URL, Connection, create_engine, insert, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from corral.errors import DatabaseUnavailable
-from corral.store.audit import keep_append_only
+from corral.core.errors import DatabaseUnavailable
+from corral.store.append_only import keep_append_only
 from corral.store.engine.connections import damaged, unavailable
 from corral.store.engine.search import create_indexes
 from corral.store.schema import metadata

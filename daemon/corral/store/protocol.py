@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
-from corral.errors import DatabaseDamaged
+from corral.core.errors import DatabaseDamaged
 from corral.store.engine.writes import Write
 
 T = TypeVar("T")

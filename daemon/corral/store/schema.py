@@ -1,6 +1,6 @@
 """The tables. CHECK constraints say which columns must be set in which state: the schema itself refuses an impossible row.
 
-Instants are text (``corral.models.instants``), identifiers are text, shapes that only ever travel whole are JSON.
+Instants are text (``corral.core.instants``), identifiers are text, shapes that only ever travel whole are JSON.
 A new database is made from them. A change here needs a migration in ``migrations/versions`` too; a test compares the two.
 """
 
@@ -31,7 +31,7 @@ from sqlalchemy import (
     text,
 )
 
-from corral.models.states import (
+from corral.core.states import (
     AttemptOutcome,
     Combine,
     MergeState,

@@ -21,7 +21,7 @@ from sqlalchemy import (
     and_,
 )
 
-from corral.models.states import FeatureStatus, Importance, RecipientRole
+from corral.core.states import FeatureStatus, Importance, RecipientRole
 from corral.store.schema import metadata, one_of, only
 
 _SESSION = "agent_sessions.session_id"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, insert, select, update
 
-from corral.models.events import EventKind
-from corral.models.states import TaskStatus
+from corral.core.events import EventKind
+from corral.core.states import TaskStatus
 from corral.store.engine.prepared import Prepared
 from corral.store.rows.metrics import TotalRow, UsedAttempt
 from corral.store.schema import attempts, tasks

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import GitFailed, InvalidInput, Unsupported
+from corral.core.errors import GitFailed, InvalidInput, Unsupported
 from corral.git.land import candidates
 from corral.git.land.candidates import Candidate, Conflicted
 from corral.git.process.command import Git, Identity, open_checkout, open_repository

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import GitFailed
+from corral.core.errors import GitFailed
 from corral.git import diffs, refs
 from corral.git.diffs import FileChange
 from corral.git.process.command import open_checkout

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import GitFailed
+from corral.core.errors import GitFailed
 from corral.git.land import landing
 from corral.git.land.landing import InTheWay, Landed, Moved
 from corral.git.process.command import open_repository

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import InvalidInput
+from corral.core.errors import InvalidInput
 from corral.git import refs
 from corral.git.land import landing
 from corral.git.land.landing import InTheWay, Landed, Moved

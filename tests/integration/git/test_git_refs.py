@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import GitFailed, InvalidInput, NotFound
+from corral.core.errors import GitFailed, InvalidInput, NotFound
 from corral.git import refs
 from corral.git.process.command import open_checkout, open_repository
 from tests.conftest import commit, git

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import Conflict, NotFound
+from corral.core.errors import Conflict, NotFound
 from corral.git.checkouts import salvage
 from corral.git.process.command import open_checkout, open_repository
 from tests.conftest import commit, git

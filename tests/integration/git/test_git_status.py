@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import Conflict
+from corral.core.errors import Conflict
 from corral.git import commits
 from corral.git.checkouts import status
 from corral.git.process.command import Identity, open_checkout

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import GitFailed
+from corral.core.errors import GitFailed
 from corral.git.checkouts import index_lock
 from corral.git.land import forward, halfway, landing
 from corral.git.land.landing import InTheWay, Landed, Moved

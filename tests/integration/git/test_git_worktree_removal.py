@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import NotFound, WorkAtRisk
+from corral.core.errors import NotFound, WorkAtRisk
 from corral.git.checkouts import salvage, submodules, worktrees
 from corral.git.process.command import Git, open_checkout
 from tests.conftest import commit, git

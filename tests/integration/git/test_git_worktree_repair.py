@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import WorkAtRisk
+from corral.core.errors import WorkAtRisk
 from corral.git.checkouts import listing, salvage, status, worktrees
 from corral.git.process.command import Git, open_checkout
 from tests.conftest import commit, git

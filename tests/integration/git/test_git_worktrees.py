@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import Conflict, GitFailed, InvalidInput, Unsupported
+from corral.core.errors import Conflict, GitFailed, InvalidInput, Unsupported
 from corral.git.checkouts import listing, whole, worktrees
 from corral.git.process.command import Git, open_checkout, open_repository
 from tests.conftest import commit, git

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from corral.errors import GitFailed, NotAProject
+from corral.core.errors import GitFailed, NotAProject
 from corral.git.identity import CORRAL, effective
 from corral.git.process import process
 from corral.git.process.command import Git, Identity, Outcome, as_env, environ, open_checkout, open_repository

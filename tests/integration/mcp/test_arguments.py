@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from corral.server.mcp.arguments import IGNORED, MOST_BYTES, MOST_LOOKED_AT
+from corral.faces.mcp.arguments import IGNORED, MOST_BYTES, MOST_LOOKED_AT
 from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from corral.models.instants import parse
+from corral.core.instants import parse
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play

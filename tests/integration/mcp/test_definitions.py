@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from corral.instructions import INSTRUCTIONS
-from corral.server.mcp.profiles import CORE, MAIL, QUEUE, TOOLS
+from corral.core.instructions import INSTRUCTIONS
+from corral.faces.mcp.profiles import CORE, MAIL, QUEUE, TOOLS
 from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
 

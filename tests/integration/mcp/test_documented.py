@@ -13,10 +13,10 @@ from pathlib import Path
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from corral.instructions import PROFILES
-from corral.server.mcp.arguments import IGNORED
-from corral.server.mcp.profiles import MAIL, TOOLS
-from corral.server.mcp.resources import RESOURCES
+from corral.core.instructions import PROFILES
+from corral.faces.mcp.arguments import IGNORED
+from corral.faces.mcp.profiles import MAIL, TOOLS
+from corral.faces.mcp.resources import RESOURCES
 from tests.coordinated import Coordinated
 from tests.integration.mcp.client import DAEMON, Agent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.errors import CorralError
+from corral.core.errors import CorralError
 from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
 

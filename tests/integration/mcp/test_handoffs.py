@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.errors import InvalidInput, NotFound
+from corral.core.errors import InvalidInput, NotFound
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually, told
 from tests.integration.mcp.client import Agent, play

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from corral.models.instants import parse
+from corral.core.instants import parse
 from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
 

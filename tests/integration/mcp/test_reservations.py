@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from corral.errors import LockHeld, NotPermitted
-from corral.models.instants import parse
+from corral.core.errors import LockHeld, NotPermitted
+from corral.core.instants import parse
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play

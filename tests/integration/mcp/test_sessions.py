@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from corral.errors import InvalidInput, NotFound
-from corral.models.instants import iso, parse
+from corral.core.errors import InvalidInput, NotFound
+from corral.core.instants import iso, parse
 from tests.conftest import git
 from tests.coordinated import Coordinated, eventually
 from tests.faults.test_disk_and_database import no_room_for

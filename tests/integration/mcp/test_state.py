@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.server.mcp.profiles import CORE, QUEUE
+from corral.faces.mcp.profiles import CORE, QUEUE
 from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from corral.errors import NotFound
+from corral.core.errors import NotFound
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play

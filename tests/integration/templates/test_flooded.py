@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.errors import GitFailed
+from corral.core.errors import GitFailed
 from corral.git.remote import reading, store
 from corral.git.remote.address import parse
 from corral.git.remote.store import TemplateStore

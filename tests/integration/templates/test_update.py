@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from corral import __version__
-from corral.cli.templates import shipped
 from corral.config.paths import find_project
-from corral.config.templates.project.lock import checksums, lock_file, read_lock
-from corral.config.templates.project.parts import Part
 from corral.git.remote.cache import Policy, TemplateCache, cache_folder
+from corral.git.remote.parts import Part
 from corral.git.remote.versions import LATEST
+from corral.work.templates.cli import shipped
+from corral.work.templates.project.lock import checksums, lock_file, read_lock
 from tests.conftest import commit, git
 from tests.coordinated import Coordinated
 from tests.integration.templates.answering import answered

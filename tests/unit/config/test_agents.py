@@ -12,7 +12,7 @@ from corral.config.agents import read_definition
 from corral.config.paths import find_project
 from corral.config.roster import Agent, Roster
 from corral.config.teams import TeamAgent
-from corral.errors import ConfigInvalid, NotFound
+from corral.core.errors import ConfigInvalid, NotFound
 
 HEAD = "name: scribe\ndescription: Use it.\n"
 

@@ -11,7 +11,7 @@ import pytest
 from corral.config.load import Loaded, load
 from corral.config.model import Settings, all_settings
 from corral.config.paths import Project
-from corral.errors import ConfigInvalid
+from corral.core.errors import ConfigInvalid
 
 Loading = Callable[..., Loaded]
 

@@ -16,7 +16,7 @@ from corral.config import ownership
 from corral.config.load import load as load_settings
 from corral.config.paths import find_project
 from corral.config.teams import read_team, teams_file
-from corral.errors import ConfigInvalid, DubiousOwnership, NotAProject
+from corral.core.errors import ConfigInvalid, DubiousOwnership, NotAProject
 from tests.conftest import git
 
 STRANGER = 65534

@@ -10,7 +10,7 @@ import pytest
 
 from corral.config import paths
 from corral.config.paths import find_project
-from corral.errors import NotAProject
+from corral.core.errors import NotAProject
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from corral.config.teams import read_team
-from corral.coordination.sessions.teams import Teams
-from corral.errors import ConfigInvalid
+from corral.coordination.teams.teams import Teams
+from corral.core.errors import ConfigInvalid
 
 GOOD = """\
 team: batch

@@ -10,7 +10,7 @@ import pytest
 
 from corral.config.paths import Project
 from corral.config.trust import Claim, TrustStore, of_file, trust_file
-from corral.errors import NotTrusted
+from corral.core.errors import NotTrusted
 from tests.conftest import WITHOUT_ROOTS_RIGHTS
 
 VERIFY = Claim("landing.verify", ["pytest -q"], ".corral/config.yaml")

@@ -14,7 +14,7 @@ import pytest
 
 from corral.config.paths import Project
 from corral.config.worktree_root import MARKER, Place, WorktreeRoot, beside, choose, prove
-from corral.errors import PathReplaced, Unsupported
+from corral.core.errors import PathReplaced, Unsupported
 from tests.conftest import NEEDS_RIGHTS_DROPPED, WITHOUT_ROOTS_RIGHTS
 
 ID = "0a1b2c3d-0000-0000-0000-000000000000"

@@ -9,19 +9,19 @@ from datetime import datetime, timezone
 import pytest
 from sqlalchemy import Connection
 
-from corral.coordination import hook_events
 from corral.coordination.edits import verdicts
 from corral.coordination.edits.verdicts import Policy, Target
 from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import literal_key, parse_key
+from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.shell import danger
-from corral.errors import InvalidInput, LimitReached
-from corral.models.instants import iso
-from corral.models.tasks import TaskSubmission
-from corral.store.sessions import locks as lock_rows
+from corral.core.errors import InvalidInput, LimitReached
+from corral.core.instants import iso
+from corral.faces.hooks import payloads as hook_events
+from corral.work.tasks.wire import TaskSubmission
 from tests.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)

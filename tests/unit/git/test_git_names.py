@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.errors import InvalidInput
+from corral.core.errors import InvalidInput
 from corral.git.commits import message_with
 from corral.git.process.command import Outcome, classify
 from corral.git.refs import branch_ref, full_ref, oid

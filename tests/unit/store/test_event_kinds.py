@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 from sqlalchemy import Connection
 
-from corral.models.events import EventKind, payload
+from corral.core.events import EventKind, payload
 from corral.store import events
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from corral.models.events import EventKind
-from corral.models.instants import iso
+from corral.core.events import EventKind
+from corral.core.instants import iso
 from corral.store import events
 from corral.store.engine import database as engine
 from corral.store.engine import log

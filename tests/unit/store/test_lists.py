@@ -9,10 +9,10 @@ from sqlalchemy import Connection
 from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
-from corral.models.tasks import read_submissions
-from corral.store.sessions import sessions as session_rows
-from corral.store.tasks import tasks as task_rows
+from corral.coordination.sessions.store import sessions as session_rows
 from corral.work.tasks import tasks, views
+from corral.work.tasks.store import tasks as task_rows
+from corral.work.tasks.wire import read_submissions
 
 NOW = datetime(2026, 11, 22, 8, 0, tzinfo=timezone.utc)
 

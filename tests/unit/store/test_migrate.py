@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.exc import IntegrityError
 
-from corral.errors import DatabaseUnavailable
+from corral.core.errors import DatabaseUnavailable
 from corral.store import events, schema_coordination, schema_project
 from corral.store.engine import search
 from corral.store.engine.database import Database

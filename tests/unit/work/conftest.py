@@ -12,11 +12,11 @@ import pytest
 from sqlalchemy import Connection
 
 from corral.config.sections.work import Tasks as TaskRules
-from corral.models.tasks import read_submissions
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.work.tasks import attempts, scheduling, tasks, views
 from corral.work.tasks.attempts import CollectedWork, Ending
+from corral.work.tasks.wire import read_submissions
 
 T = TypeVar("T")
 Row = dict[str, Any]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from corral.models.loops.spec import LoopSpec, ThresholdCriterion, Verdict
 from corral.runners.messages.api import Answer
 from corral.runners.messages.judge import read_vote
 from corral.store.rows.loops import IterationRow, LoopRow
@@ -18,6 +17,7 @@ from corral.work.loops.criteria.suite import read_junit
 from corral.work.loops.criteria.threshold import as_number, at_path
 from corral.work.loops.evaluating import together
 from corral.work.loops.history import Bounds, Past, feedback, models
+from corral.work.loops.spec import LoopSpec, ThresholdCriterion, Verdict
 
 YES, NO, UNSURE, FAILED = Verdict.CONVERGED, Verdict.NOT_CONVERGED, Verdict.INCONCLUSIVE, Verdict.FAILED
 MEASURED = {"until": [{"kind": "threshold", "command": "x", "target": ">=9", "plateau": 2}]}

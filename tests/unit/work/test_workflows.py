@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from corral.errors import Conflict, InvalidInput
-from corral.models.states import MergeState, TaskStatus
-from corral.store.tasks import family
+from corral.core.errors import Conflict, InvalidInput
+from corral.core.states import MergeState, TaskStatus
 from corral.work.tasks import combining, followers, tasks, views
+from corral.work.tasks.store import family
 from corral.work.workflows import results
 from corral.work.worktrees.allocation import WorktreeContext
 from tests.unit.work.conftest import START, Board, Row

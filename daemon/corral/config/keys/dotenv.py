@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from corral.config.ownership import is_own
-from corral.errors import ApiKeyUnavailable
+from corral.core.errors import ApiKeyUnavailable
 
 _LARGEST = 1_000_000
 

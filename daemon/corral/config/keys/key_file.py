@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from corral.config.keys.kinds import API_KEY, KeyKind
 from corral.config.ownership import is_own
-from corral.errors import ApiKeyUnavailable
+from corral.core.errors import ApiKeyUnavailable
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

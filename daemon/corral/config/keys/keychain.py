@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from corral.config.keys.kinds import API_KEY, KeyKind
-from corral.errors import ApiKeyUnavailable
+from corral.core.errors import ApiKeyUnavailable
 
 TIMEOUT_S = 10.0
 """Seconds that a keychain has to answer a program."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from corral.errors import InvalidInput
+from corral.core.errors import InvalidInput
 
 _SHORTEST, _LONGEST = 8, 1000
 

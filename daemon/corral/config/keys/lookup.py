@@ -17,7 +17,7 @@ from corral.config.keys.key_file import KeyFile, config_folder
 from corral.config.keys.keychain import TIMEOUT_S, Keychain, NoKeychain
 from corral.config.keys.kinds import API_KEY
 from corral.config.paths import Project
-from corral.errors import ApiKeyUnavailable, InvalidInput
+from corral.core.errors import ApiKeyUnavailable, InvalidInput
 
 VARIABLE = "ANTHROPIC_API_KEY"
 _SHOWN = 4

@@ -6,14 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from corral.config.sections.values import (
-    Branch,
-    Commands,
-    Globs,
-    Pause,
-    Seconds,
-    Section,
-)
+from corral.config.sections.values import Branch, Commands, Globs, Pause, Seconds, Section
 
 
 class Landing(Section):

@@ -6,12 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from corral.config.sections.values import (
-    Days,
-    Section,
-    expanded,
-    upper,
-)
+from corral.config.sections.values import Days, Section, expanded, upper
 
 
 class Logs(Section):

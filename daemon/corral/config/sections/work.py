@@ -6,15 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from corral.config.sections.values import (
-    Command,
-    Commands,
-    Pause,
-    Seconds,
-    Section,
-    expanded,
-    runnable,
-)
+from corral.config.sections.values import Command, Commands, Pause, Seconds, Section, expanded, runnable
 
 DEFAULT_RETRIES = 3
 

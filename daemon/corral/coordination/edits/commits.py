@@ -8,11 +8,11 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from corral.coordination.locks.keys import ancestors, keys_overlap, literal_key, stored_key
-from corral.models.instants import iso
-from corral.models.payload import Payload
+from corral.coordination.locks.store import locks as lock_rows
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.instants import iso
+from corral.core.payload import Payload
 from corral.store.rows.sessions import HeldLock
-from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import sessions as session_rows
 
 
 def held_by_others(

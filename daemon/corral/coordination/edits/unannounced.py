@@ -16,18 +16,18 @@ from sqlalchemy import Connection
 from corral.coordination.edits import verdicts
 from corral.coordination.edits.verdicts import Policy, Target
 from corral.coordination.locks import table as lock_table
+from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions.registry import IDLE_LOCKS_S
-from corral.models.events import EventKind
-from corral.models.instants import after, iso
-from corral.models.states import SessionStatus
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.events import EventKind
+from corral.core.instants import after, iso
+from corral.core.states import SessionStatus
 from corral.store import events
 from corral.store.rows.sessions import HeldLock, SessionRow
-from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import sessions as session_rows
 
 if TYPE_CHECKING:
-    from corral.models.event_payloads import ChangeAttributed
+    from corral.core.event_payloads import ChangeAttributed
 
 EDIT_TOOL, SHELL_COMMAND, OWN_WORKTREE = "edit tool", "shell command", "own worktree"
 """The kinds of evidence, as events name them."""

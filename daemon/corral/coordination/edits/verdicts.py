@@ -16,16 +16,16 @@ from sqlalchemy import Connection
 from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import LockKey
 from corral.coordination.locks.queue import conflict
+from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
+from corral.coordination.sessions.store import sessions as session_rows
 from corral.coordination.shell.danger import Danger
-from corral.models.events import EventKind
-from corral.models.instants import iso, parse
-from corral.models.states import SessionStatus
-from corral.models.visible import embedded
+from corral.core.events import EventKind
+from corral.core.instants import iso, parse
+from corral.core.states import SessionStatus
+from corral.core.visible import embedded
 from corral.store import events
 from corral.store.rows.sessions import HeldLock
-from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import sessions as session_rows
 
 
 @dataclass(frozen=True)

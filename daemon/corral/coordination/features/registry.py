@@ -14,17 +14,17 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from corral.coordination.features import store as feature_rows
 from corral.coordination.features.feasibility import ClaimIndex, Feasibility, Meeting
 from corral.coordination.locks.keys import LockKey
-from corral.errors import InvalidInput, NotFound
-from corral.models.events import EventKind
-from corral.models.instants import iso
-from corral.models.payload import Payload
-from corral.models.states import FeatureStatus
+from corral.coordination.sessions.store import sessions
+from corral.core.errors import InvalidInput, NotFound
+from corral.core.events import EventKind
+from corral.core.instants import iso
+from corral.core.payload import Payload
+from corral.core.states import FeatureStatus
 from corral.store import events
 from corral.store.rows.records import FeatureClaimRow, FeatureRow, NewFeatureClaim
-from corral.store.sessions import features as feature_rows
-from corral.store.sessions import sessions
 
 MAX_CLAIMS = 1000
 MAX_ID = 128

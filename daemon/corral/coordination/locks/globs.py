@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-from corral.errors import InvalidInput
+from corral.core.errors import InvalidInput
 
 MAX_CHARACTERS = 512
 MAX_STARS = 16

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corral.coordination.locks import glob_search, globs
-from corral.errors import InvalidInput, NotPermitted
+from corral.core.errors import InvalidInput, NotPermitted
 from corral.store.rows.sessions import StoredKey
 
 NAMESPACES = ("api", "db", "event", "flag", "env", "contract", "feature")

@@ -23,10 +23,10 @@ from corral.coordination.locks.keys import (
     reach,
     stored_key,
 )
-from corral.errors import InvalidInput
-from corral.models.instants import iso
+from corral.coordination.locks.store import locks as lock_rows
+from corral.core.errors import InvalidInput
+from corral.core.instants import iso
 from corral.store.rows.sessions import HeldLock
-from corral.store.sessions import locks as lock_rows
 
 MOST_COMPARED = 10_000_000
 """Characters of the keys of locks that the globs of one call are compared with, if those may be anywhere."""

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from corral.coordination.locks.keys import LockKey, key_covers, keys_overlap, stored_key
-from corral.models.instants import iso, parse
-from corral.models.payload import Payload
+from corral.coordination.locks.store import locks as lock_rows
+from corral.coordination.locks.store import waits as lock_wait_rows
+from corral.core.instants import iso, parse
+from corral.core.payload import Payload
 from corral.store.rows.sessions import HeldLock
-from corral.store.sessions import lock_waits as lock_wait_rows
-from corral.store.sessions import locks as lock_rows
 
 if TYPE_CHECKING:
-    from corral.models.event_payloads import LockConflict
+    from corral.core.event_payloads import LockConflict
 
 
 def conflict(row: HeldLock, key: LockKey, now: datetime) -> LockConflict:

@@ -10,17 +10,17 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from corral.coordination.locks.keys import LockKey, spellings
+from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder, wire
-from corral.errors import LockHeld
-from corral.models.events import EventKind
-from corral.models.instants import iso, parse
-from corral.models.payload import Payload
-from corral.models.states import SessionStatus
-from corral.models.visible import embedded
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.errors import LockHeld
+from corral.core.events import EventKind
+from corral.core.instants import iso, parse
+from corral.core.payload import Payload
+from corral.core.states import SessionStatus
+from corral.core.visible import embedded
 from corral.store import events
 from corral.store.rows.sessions import LockOfHolder
-from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import sessions as session_rows
 
 INACTIVE_S = 1800.0
 """After so long without a heartbeat a session may be thought gone."""

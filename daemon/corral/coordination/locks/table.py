@@ -18,17 +18,17 @@ from sqlalchemy import Connection
 from corral.coordination.locks.keys import LockKey, spellings
 from corral.coordination.locks.overlaps import Overlaps
 from corral.coordination.locks.queue import Ahead, conflict
-from corral.errors import Conflict, InvalidInput, LimitReached, LockHeld, NotFound
-from corral.models.events import EventKind
-from corral.models.identifiers import ordered_id
-from corral.models.instants import after, iso, parse
-from corral.models.payload import Payload
+from corral.coordination.locks.store import locks as lock_rows
+from corral.core.errors import Conflict, InvalidInput, LimitReached, LockHeld, NotFound
+from corral.core.events import EventKind
+from corral.core.identifiers import ordered_id
+from corral.core.instants import after, iso, parse
+from corral.core.payload import Payload
 from corral.store import events
 from corral.store.rows.sessions import HeldLock, LockRow, LockTerms, NamedLock, RenewedLock
-from corral.store.sessions import locks as lock_rows
 
 if TYPE_CHECKING:
-    from corral.models.event_payloads import LockReleased
+    from corral.core.event_payloads import LockReleased
 
 EVERYWHERE = ""
 """The checkout of a reservation."""

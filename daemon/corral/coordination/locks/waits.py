@@ -15,17 +15,17 @@ from sqlalchemy import Connection
 from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import LockKey, reach, stored_key
 from corral.coordination.locks.queue import find_deadlock
+from corral.coordination.locks.store import waits as lock_wait_rows
 from corral.coordination.locks.table import Holder
-from corral.errors import Conflict, InvalidInput, LockHeld
-from corral.models.events import EventKind
-from corral.models.identifiers import new_id
-from corral.models.instants import after, iso, parse
-from corral.models.payload import Payload
-from corral.models.visible import embedded
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.errors import Conflict, InvalidInput, LockHeld
+from corral.core.events import EventKind
+from corral.core.identifiers import new_id
+from corral.core.instants import after, iso, parse
+from corral.core.payload import Payload
+from corral.core.visible import embedded
 from corral.store import events
 from corral.store.rows.sessions import LockRow, WaitingSession
-from corral.store.sessions import lock_waits as lock_wait_rows
-from corral.store.sessions import sessions as session_rows
 
 PLACE_S = 60.0
 """How long a place in the queue is kept without a word: those of a daemon that was killed are soon in nobody's way."""

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from sqlalchemy import Connection
 
 from corral.coordination.mail import agent_mailboxes
+from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.sessions.names import agent_name, check_agent_name
-from corral.errors import Conflict, InvalidInput, NotFound, NotPermitted
-from corral.models.events import EventKind
-from corral.models.identifiers import new_id
-from corral.models.instants import iso
-from corral.models.states import RecipientRole, SessionStatus
+from corral.coordination.sessions.store import names as name_rows
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.errors import Conflict, InvalidInput, NotFound, NotPermitted
+from corral.core.events import EventKind
+from corral.core.identifiers import new_id
+from corral.core.instants import iso
+from corral.core.states import RecipientRole, SessionStatus
 from corral.store import events
 from corral.store.rows.sessions import CalledSession, NameRow, SessionRow
-from corral.store.sessions import messages as message_rows
-from corral.store.sessions import names as name_rows
-from corral.store.sessions import sessions as session_rows
 
 if TYPE_CHECKING:
-    from corral.models.event_payloads import IdentityRefused
+    from corral.core.event_payloads import IdentityRefused
 
 Roles = Callable[[str], "Sequence[str] | None"]
 """The names of the members of the team who have a role, or of the one who is called so; None: there is neither."""

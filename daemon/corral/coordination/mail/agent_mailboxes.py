@@ -10,13 +10,13 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.models.identifiers import new_id
-from corral.models.instants import iso
-from corral.models.states import SessionStatus
+from corral.coordination.mail.store import messages as message_rows
+from corral.coordination.sessions.store import names
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.identifiers import new_id
+from corral.core.instants import iso
+from corral.core.states import SessionStatus
 from corral.store.rows.sessions import CalledSession
-from corral.store.sessions import messages as message_rows
-from corral.store.sessions import names
-from corral.store.sessions import sessions as session_rows
 
 SEAT = "seat"
 """The ``agent_type`` of the session that nobody is."""

@@ -10,12 +10,12 @@ from sqlalchemy import Connection
 
 from corral.coordination.mail import addresses
 from corral.coordination.mail.addresses import Identity
-from corral.errors import InvalidInput
-from corral.models.instants import after
-from corral.models.payload import Payload
-from corral.models.states import SessionStatus
-from corral.store.sessions import messages as message_rows
-from corral.store.sessions import sessions
+from corral.coordination.mail.store import messages as message_rows
+from corral.coordination.sessions.store import sessions
+from corral.core.errors import InvalidInput
+from corral.core.instants import after
+from corral.core.payload import Payload
+from corral.core.states import SessionStatus
 
 Policy = Literal["open", "auto", "contacts_only", "block_all"]
 POLICIES: tuple[str, ...] = get_args(Policy)

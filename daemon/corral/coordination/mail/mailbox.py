@@ -7,13 +7,13 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.errors import InvalidInput, NotFound
-from corral.models.instants import UTC, iso
-from corral.models.states import Importance
+from corral.coordination.mail.store import mailbox as mailbox_rows
+from corral.coordination.mail.store import messages
+from corral.core.errors import InvalidInput, NotFound
+from corral.core.instants import UTC, iso
+from corral.core.states import Importance
 from corral.store.engine import search
 from corral.store.rows.mail import InboxMessage, MessageRow, WrittenMessage
-from corral.store.sessions import mailbox as mailbox_rows
-from corral.store.sessions import messages
 
 MOST_AT_ONCE = 1000
 """Messages in one answer."""

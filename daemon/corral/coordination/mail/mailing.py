@@ -12,12 +12,12 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.models.instants import iso
-from corral.models.payload import Payload
-from corral.models.states import RecipientRole
-from corral.models.visible import embedded, visible
+from corral.coordination.mail.store import messages as message_rows
+from corral.core.instants import iso
+from corral.core.payload import Payload
+from corral.core.states import RecipientRole
+from corral.core.visible import embedded, visible
 from corral.store.rows.mail import RecipientState, WaitingMessage
-from corral.store.sessions import messages as message_rows
 
 AT_ONCE = 6000
 """Characters of mail in one answer of a hook; what is left over comes with the next one."""

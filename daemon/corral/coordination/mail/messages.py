@@ -20,15 +20,15 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from corral.coordination.mail.addresses import SYSTEM, Addressee, Identity, Roles, heir, no_roles, recipients
-from corral.errors import Conflict, IdempotencyKeyConflict, InvalidInput, NotFound
-from corral.models.events import EventKind
-from corral.models.identifiers import ordered_id
-from corral.models.instants import iso
-from corral.models.payload import Payload
-from corral.models.states import Importance, RecipientRole, SessionStatus
+from corral.coordination.mail.store import messages as message_rows
+from corral.core.errors import Conflict, IdempotencyKeyConflict, InvalidInput, NotFound
+from corral.core.events import EventKind
+from corral.core.identifiers import ordered_id
+from corral.core.instants import iso
+from corral.core.payload import Payload
+from corral.core.states import Importance, RecipientRole, SessionStatus
 from corral.store import events
 from corral.store.rows.mail import MessageRow, NewRecipient, RecipientState
-from corral.store.sessions import messages as message_rows
 
 BODY_LIMIT = 64 * 1024
 """Bytes of a body, as UTF-8."""

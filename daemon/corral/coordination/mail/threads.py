@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from corral.models.payload import Payload
-from corral.store.sessions import mailbox
+from corral.coordination.mail.store import mailbox
+from corral.core.payload import Payload
 
 EXAMPLES = 3
 """Messages of a thread that a session that joins it sees whole."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corral.models.visible import embedded
+from corral.coordination.sessions.store.sessions import shown_status
+from corral.core.visible import embedded
 from corral.store.rows.sessions import HeldLock, SessionRow
-from corral.store.sessions.sessions import shown_status
 
 LIMIT = 1500
 """Characters; about 400 tokens. Only what waited for the session may be longer: it is told once."""
@@ -38,7 +38,7 @@ def briefing(
         target: The branch where work lands.
         behind: Commits that the session's branch lacks of the target; None if that is not known.
         notices: Notices that waited for this session, the most important first.
-        handoff: The handoff of an earlier session (:func:`corral.coordination.sessions.handoffs.for_newcomer`).
+        handoff: The handoff of an earlier session (:func:`corral.coordination.handoffs.handoffs.for_newcomer`).
     """
     first = [f"You are {me['agent_name']} in a repository that several sessions share through Corral."]
     told = list(notices)

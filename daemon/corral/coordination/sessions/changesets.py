@@ -6,11 +6,11 @@ from typing import TypedDict
 
 from sqlalchemy import Connection
 
-from corral.models.events import EventKind, payload
-from corral.models.payload import Payload
+from corral.coordination.sessions.store import sessions, traces
+from corral.core.events import EventKind, payload
+from corral.core.payload import Payload
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
-from corral.store.sessions import sessions, traces
 
 
 class Changesets(TypedDict):

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sqlalchemy import Connection
 
-from corral.errors import InvalidInput
-from corral.models.payload import Payload
-from corral.models.states import ShownStatus
+from corral.coordination.sessions.store import names
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.errors import InvalidInput
+from corral.core.payload import Payload
+from corral.core.states import ShownStatus
 from corral.store.rows.sessions import SessionRow
-from corral.store.sessions import names
-from corral.store.sessions import sessions as session_rows
 
 Capabilities = Callable[[str], Sequence[str]]
 MAX_CAPABILITIES = 64

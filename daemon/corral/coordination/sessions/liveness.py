@@ -13,13 +13,13 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.sessions.registry import PERSON, SILENT
-from corral.errors import Conflict
-from corral.models.instants import iso, parse
-from corral.models.states import SessionStatus
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.errors import Conflict
+from corral.core.instants import iso, parse
+from corral.core.states import SessionStatus
 from corral.store.rows.sessions import SessionLife
-from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import sessions as session_rows
 
 LARGE_FLEET = 8
 

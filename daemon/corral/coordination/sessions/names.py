@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Callable
 
-from corral.errors import InvalidInput
+from corral.core.errors import InvalidInput
 
 _ADJECTIVES = """
     Amber Ancient Autumn Azure Bold Brass Brave Bright Brisk Bronze Calm Cedar Chestnut Clear Clever Cobalt Cool Copper Coral

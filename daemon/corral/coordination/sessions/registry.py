@@ -1,7 +1,7 @@
 """Sessions: arrival, heartbeat, end.
 
 A session is known by Claude Code's own ``session_id`` (a subagent by its ``agent_id``). Its end (its own goodbye, the
-death of its process, silence) goes through :mod:`corral.work.workers.session_end`, which also takes its tasks from it.
+death of its process, silence) goes through :mod:`corral.coordination.sessions.session_end`, which also takes its tasks from it.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
+from corral.coordination.handoffs import automatic as automatic_handoffs
+from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.mail import addresses
-from corral.coordination.sessions import automatic_handoffs
 from corral.coordination.sessions.names import agent_name
-from corral.errors import Conflict, InvalidInput, LimitReached, NotFound
-from corral.models.events import EventKind
-from corral.models.identifiers import check_session_id, new_id
-from corral.models.instants import after, iso
-from corral.models.payload import Payload, picked
-from corral.models.states import SessionStatus
-from corral.observe.redaction import redact
+from corral.coordination.sessions.store import names
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.errors import Conflict, InvalidInput, LimitReached, NotFound
+from corral.core.events import EventKind
+from corral.core.identifiers import check_session_id, new_id
+from corral.core.instants import after, iso
+from corral.core.payload import Payload, picked
+from corral.core.redaction import redact
+from corral.core.states import SessionStatus
 from corral.store import events
 from corral.store.rows import Columns
 from corral.store.rows.sessions import SessionRow
-from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import names
-from corral.store.sessions import sessions as session_rows
 
 if TYPE_CHECKING:
-    from corral.models.event_payloads import SessionEnded
+    from corral.core.event_payloads import SessionEnded
 
 CONNECTION = "mcp"
 """The ``agent_type`` of a session that is nothing but the connection of an MCP client."""
@@ -260,8 +260,8 @@ def find(conn: Connection, who: str) -> SessionRow:
 
 
 def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: str | None = None) -> EndedSession | None:
-    """The part of :mod:`corral.work.workers.session_end` that this package knows: the session and its subagents end, their locks
-    come free, and its automatic handoff is written.
+    """The part of :mod:`corral.coordination.sessions.session_end` that this package knows: the session and its subagents end,
+    their locks come free, and its automatic handoff is written.
 
     Args:
         by: The session that asked for it, if another (or the person's); for the record.

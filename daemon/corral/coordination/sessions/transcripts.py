@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from corral.models.instants import UTC
+from corral.core.instants import UTC
 
 TAIL_BYTES = 256 * 1024
 """Of the file's end that are read."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from corral.config.inodes import folder_id
 from corral.config.links import make_own_folder, refuse_links
-from corral.errors import Conflict, CorralError, NotAProject, PathReplaced
+from corral.core.errors import Conflict, CorralError, NotAProject, PathReplaced
 from corral.git import refs
 from corral.git.checkouts.listing import folder_of
 from corral.git.process.command import Git, open_checkout

@@ -14,9 +14,9 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from corral.core.identifiers import new_id
+from corral.core.instants import UTC
 from corral.git.process.command import Git
-from corral.models.identifiers import new_id
-from corral.models.instants import UTC
 
 _OWN = "corral.landing.lock"
 _ASIDE = "corral.landing.index-"

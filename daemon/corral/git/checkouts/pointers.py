@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from corral.errors import Conflict
+from corral.core.crash import crash_point
+from corral.core.errors import Conflict
 from corral.git.checkouts.listing import admin_dirs, folder_of, list_lock, named_entry
 from corral.git.process.command import Git
-from corral.models.crash import crash_point
 
 
 def reanchor(repo: Git, path: Path, *, was_at: Path, old_common_dir: Path) -> bool:

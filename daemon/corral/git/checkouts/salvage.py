@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from corral.errors import Conflict, NotFound
+from corral.core.errors import Conflict, NotFound
+from corral.core.identifiers import check_name
+from corral.core.instants import UTC
 from corral.git import commits, refs
 from corral.git.checkouts import staging, status, worktrees
 from corral.git.identity import CORRAL
 from corral.git.process import scratch
 from corral.git.process.command import Git
-from corral.models.identifiers import check_name
-from corral.models.instants import UTC
 
 PREFIX = "refs/corral/salvage/"
 MOST_KEPT = 200

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from corral.errors import NotAProject
+from corral.core.errors import NotAProject
 from corral.git.checkouts.status import Change
 from corral.git.process.command import OID, Git, open_checkout
 

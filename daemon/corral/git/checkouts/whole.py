@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corral.errors import GitFailed
+from corral.core.errors import GitFailed
 from corral.git.checkouts import repointing, status
 from corral.git.checkouts.repointing import CHECKOUT_S, PARALLEL, PLAIN_INDEX, Prove
 from corral.git.process.command import Git

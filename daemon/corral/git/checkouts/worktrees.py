@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corral.config.inodes import folder_id
-from corral.errors import Conflict, CorralError, GitFailed, NotFound, Unsupported, WorkAtRisk
+from corral.core.errors import Conflict, CorralError, GitFailed, NotFound, Unsupported, WorkAtRisk
 from corral.git import refs
 from corral.git.checkouts import head_log, staging, status, submodules, whole
 from corral.git.checkouts.identity import OwnWorktree, prove, real_place
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from corral.git.checkouts.salvage import Snapshot
 
 Check = Callable[[], object]
-"""Raises :class:`~corral.errors.PathReplaced` if the folder is not Corral's any more; called right before each effect."""
+"""Raises :class:`~corral.core.errors.PathReplaced` if the folder is not Corral's any more; called right before each effect."""
 
 Remake = Callable[[Path], object]
 """Creates the folder again after a failing git has removed it."""

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from corral.errors import GitFailed, Unsupported
+from corral.core.errors import GitFailed, Unsupported
+from corral.core.identifiers import check_name
 from corral.git import commits, refs
 from corral.git.process import scratch
 from corral.git.process.command import Git, Identity, Outcome, Result
-from corral.models.identifiers import check_name
 
 _KINDS = {
     "contents": "content",

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from shlex import quote
 
-from corral.errors import CorralError, GitFailed
+from corral.core.crash import crash_point
+from corral.core.errors import CorralError, GitFailed
 from corral.git import refs
 from corral.git.checkouts import index_lock
 from corral.git.checkouts import listing as worktree_list
 from corral.git.land import halfway, landed
 from corral.git.process import running, stale
 from corral.git.process.command import Git, Result
-from corral.models.crash import crash_point
 
 DRAIN_S = 2.0
 """Seconds to wait for git processes that may still write, over a landing, what they read before it."""

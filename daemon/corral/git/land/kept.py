@@ -13,11 +13,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from corral.errors import GitFailed
+from corral.core.errors import GitFailed
+from corral.core.instants import UTC
 from corral.git import refs
 from corral.git.process.command import Git
 from corral.git.refs import Change
-from corral.models.instants import UTC
 
 PREFIX = "refs/corral/landed/"
 TIPS, LOST, KEPT = "tips", "lost", "kept"

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from corral.core.instants import UTC
 from corral.git import refs
 from corral.git.checkouts import index_lock
 from corral.git.land import halfway
 from corral.git.land.halfway import ABSENT, Note
 from corral.git.process.command import Git
-from corral.models.instants import UTC
 
 _NOTHING = (ABSENT, "0" * 40)
 _LEFT = "corral.landed"

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from shlex import quote
 
-from corral.errors import InvalidInput
+from corral.core.errors import InvalidInput
 from corral.git import refs
 from corral.git.checkouts import index_lock
 from corral.git.checkouts import listing as worktree_list

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from corral.errors import GitFailed, NotAProject
+from corral.core.errors import GitFailed, NotAProject
 from corral.git.process import process
 from corral.git.process.bounds import Bounds
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import IO, TYPE_CHECKING
 
-from corral.errors import GitFailed
+from corral.core.errors import GitFailed
 from corral.git.process.bounds import LOOK_S, Bounds
 
 if TYPE_CHECKING:

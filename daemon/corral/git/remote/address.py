@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from corral.errors import InvalidInput, NotFound
+from corral.core.errors import InvalidInput, NotFound
 
 TRANSPORTS = ("https", "http", "ssh", "git", "file")
 ARCHIVES = (".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar", ".zip")

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from corral.config.templates.project.parts import MOST_BYTES, MOST_FILES, Part, unsafe_path
-from corral.errors import GitFailed, InvalidInput
+from corral.core.errors import GitFailed, InvalidInput
+from corral.git.remote.parts import MOST_BYTES, MOST_FILES, Part, unsafe_path
 
 MOST_MEMBERS = 20_000
 MOST_ARCHIVE_BYTES = 100_000_000

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corral import __version__
-from corral.config.templates.project.parts import Part, Parts
-from corral.errors import CorralError, GitFailed, InvalidInput, NotTrusted, Unsupported
+from corral.core.errors import CorralError, GitFailed, InvalidInput, NotTrusted, Unsupported
+from corral.core.instants import iso, parse
 from corral.git.remote import archive, reading, versions
 from corral.git.remote.address import Address
+from corral.git.remote.parts import Part, Parts
 from corral.git.remote.store import TemplateStore
 from corral.git.remote.versions import LATEST, Choice
-from corral.models.instants import iso, parse
 
 MOST_LOOKED_AT = 20
 """Releases that are looked at for one that suits this version of Corral."""

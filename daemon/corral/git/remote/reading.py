@@ -13,12 +13,12 @@ import tempfile
 from pathlib import Path
 
 import corral
-from corral.config.templates.project.parts import MOST_BYTES, Part
-from corral.errors import CorralError, GitFailed, from_wire
+from corral.core.errors import CorralError, GitFailed, from_wire
 from corral.git.process import process
 from corral.git.process.bounds import Bounds
 from corral.git.remote import archive
 from corral.git.remote.address import Address
+from corral.git.remote.parts import MOST_BYTES, Part
 from corral.git.remote.store import FETCH_S
 
 _INHERITED = (

@@ -9,7 +9,7 @@ import os
 import re
 from pathlib import Path
 
-from corral.errors import NotTrusted
+from corral.core.errors import NotTrusted
 from corral.git.process.command import Git
 
 _SSH = "-----BEGIN SSH SIGNATURE-----"

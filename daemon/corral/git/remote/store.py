@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from corral.config.templates.project.parts import MOST_BYTES, MOST_FILES, Part, Parts, is_part
-from corral.errors import GitFailed, InvalidInput, NotFound, NotTrusted
+from corral.core.errors import GitFailed, InvalidInput, NotFound, NotTrusted
 from corral.git.process.bounds import Bounds
 from corral.git.process.command import Git, Result, with_credentials
 from corral.git.remote.address import Address
+from corral.git.remote.parts import MOST_BYTES, MOST_FILES, Part, Parts, is_part
 from corral.git.remote.signatures import require_signer
 from corral.git.remote.versions import Choice
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from corral.errors import InvalidInput, NotFound
+from corral.core.errors import InvalidInput, NotFound
 from corral.git.process.command import OID
 
 LATEST = "latest"

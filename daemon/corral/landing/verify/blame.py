@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
 
-from corral.errors import CorralError, GitFailed
-from corral.models.instants import after, iso, parse
-from corral.models.states import ReceiptStatus
-from corral.observe.redaction import redact
+from corral.core.errors import CorralError, GitFailed
+from corral.core.instants import after, iso, parse
+from corral.core.redaction import redact
+from corral.core.states import ReceiptStatus
 
 FIRST_WAIT_S = 5.0
 LONGEST_WAIT_S = 300.0

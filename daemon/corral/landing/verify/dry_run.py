@@ -19,14 +19,14 @@ from typing import Any
 
 from corral.config.links import make_own_folder
 from corral.config.sections.sharing import Landing
-from corral.errors import CorralError, PathReplaced
+from corral.core.errors import CorralError, PathReplaced
+from corral.core.log_files import DRY_RUN_LOG
+from corral.core.states import ReceiptStatus
 from corral.git.process.command import Git, open_checkout
 from corral.landing.verify import blame
 from corral.landing.verify.verification import Verification, end_marked, marks
 from corral.landing.verify.verification_run import RunContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
-from corral.models.states import ReceiptStatus
-from corral.observe.retention import DRY_RUN_LOG
 
 SLOT = "dry-run"
 """Its verification worktree's folder, and the end of that one's name."""

@@ -6,12 +6,12 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from corral.core.inputs import taken_from_checkout
+from corral.core.instants import in_words, parse
+from corral.core.states import ReceiptStatus
 from corral.landing.verify.blame import Run, Step, is_control, weigh
-from corral.models.inputs import taken_from_checkout
-from corral.models.instants import in_words, parse
-from corral.models.states import ReceiptStatus
-from corral.store.merges import receipts
 from corral.store.rows.merges import MergeRow, ReceiptRow
+from corral.work.merges.store import receipts
 
 
 def of_candidate(

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from corral.observe.redaction import redact
+from corral.core.redaction import redact
 from corral.runners.process import signal_each, survivors
 from corral.runners.tags import PROJECT_MARK, VERIFICATION_MARK, tagging
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from corral.config.links import make_own_folder
 from corral.config.paths import Project
-from corral.models.instants import iso
-from corral.models.states import ReceiptRole
+from corral.core.instants import iso
+from corral.core.states import ReceiptRole
 from corral.runners.process import open_private
 
 _HEADING = re.compile(rb"# (candidate|control) ([0-9a-f]{40,64}), started at ([0-9T:.Z-]{24})\n")

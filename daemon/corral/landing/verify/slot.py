@@ -11,19 +11,20 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from corral.config.sections.sharing import Landing
-from corral.errors import CorralError, DatabaseUnavailable
+from corral.core.crash import crash_point
+from corral.core.errors import CorralError, DatabaseUnavailable
+from corral.core.events import EventKind
+from corral.core.states import MergeState, ReceiptRole, ReceiptStatus
 from corral.git.process.command import Git
 from corral.landing import land, pauses
 from corral.landing.verify import blame, evidence, run_logs, verification_receipts
 from corral.landing.verify.verification import Verdict, end_marked, marks
 from corral.landing.verify.verification_run import RunContext, RunSpec, VerificationRun
 from corral.landing.verify.verification_worktree import VerificationWorktree
-from corral.models.crash import crash_point
-from corral.models.events import EventKind
-from corral.models.states import MergeState, ReceiptRole, ReceiptStatus
 from corral.store import events
-from corral.store.merges import merges
 from corral.store.rows.merges import MergeRow
+from corral.work.merges.settling import OnSettled
+from corral.work.merges.store import merges
 
 
 class VerificationSlot:
@@ -32,7 +33,7 @@ class VerificationSlot:
     All but :meth:`stop` are for the thread that steps.
     """
 
-    def __init__(self, room: RunContext, on_settled: land.OnSettled, watch_exit: Callable[[int], None]) -> None:
+    def __init__(self, room: RunContext, on_settled: OnSettled, watch_exit: Callable[[int], None]) -> None:
         self._room = room
         self._db = room.db
         self._on_settled = on_settled

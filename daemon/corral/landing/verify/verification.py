@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from corral.errors import RunnerUnavailable
+from corral.core.awake import AwakeClock
+from corral.core.errors import RunnerUnavailable
+from corral.core.redaction import redact
+from corral.core.states import ReceiptStatus
 from corral.landing.verify import blame, test_counts
 from corral.landing.verify.verification_worktree import LaidOut
-from corral.models.awake import AwakeClock
-from corral.models.states import ReceiptStatus
-from corral.observe.redaction import redact
 from corral.runners.process import LogTail, Marks, open_private, signal_each, spawn, survivors
 from corral.runners.tags import PROJECT_MARK, VERIFICATION_MARK
 

@@ -11,15 +11,15 @@ from sqlalchemy import Connection
 
 from corral.config.sections.sharing import Landing
 from corral.config.sections.work import Worktrees
+from corral.core.inputs import taken_from_checkout
+from corral.core.redaction import redact
+from corral.core.states import ReceiptStatus
 from corral.landing.verify import programs
 from corral.landing.verify.verification import Verdict
 from corral.landing.verify.verification_run import Basis, RunContext, VerificationRun
-from corral.models.inputs import taken_from_checkout
-from corral.models.states import ReceiptStatus
-from corral.observe.redaction import redact
 from corral.runners.environment import lasting_environment
-from corral.store.merges import receipts
 from corral.store.rows.merges import MergeRow, ReceiptRow
+from corral.work.merges.store import receipts
 
 NOT_GREEN = (ReceiptStatus.FAILED.value, ReceiptStatus.ERROR.value)
 """Of a request's own receipt: its candidate ran and was not found green, so the target without it is looked at."""

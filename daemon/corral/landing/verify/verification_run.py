@@ -19,16 +19,16 @@ from typing import Any
 from corral.config.paths import Project
 from corral.config.sections.sharing import Landing
 from corral.config.worktree_root import WorktreeRoot, upward_finds
-from corral.errors import CorralError, PathReplaced, RunnerUnavailable
+from corral.core.errors import CorralError, PathReplaced, RunnerUnavailable
+from corral.core.inputs import Prepared
+from corral.core.redaction import redact
+from corral.core.sealing import put_off
+from corral.core.states import ReceiptRole, ReceiptStatus
 from corral.git.process.command import Git
 from corral.landing.verify import blame, run_logs
 from corral.landing.verify.programs import Programs
 from corral.landing.verify.verification import POLL_S, Verdict, Verification, end_marked, marks
 from corral.landing.verify.verification_worktree import LaidOut, VerificationWorktree
-from corral.models.inputs import Prepared
-from corral.models.states import ReceiptRole, ReceiptStatus
-from corral.observe.redaction import redact
-from corral.observe.sealing import put_off
 from corral.runners.environment import verification_environment
 from corral.store.protocol import Store
 
@@ -80,7 +80,7 @@ class RunContext:
         environ: The daemon's environment; what is no credential of it is passed on.
         spawn: Runs a function that may take minutes (checkout, setup) where no step waits for it; by default at once.
         ready: Told from there that it is done.
-        unsealed: Told that a log waits for :mod:`corral.observe.sealing`.
+        unsealed: Told that a log waits for :mod:`corral.core.sealing`.
         recipes: The content of the recipes that apply to a commit, each with its ``setup`` command or None.
         programs: What is known of the programs that the commands name.
     """

@@ -21,23 +21,23 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.config.worktree_root import WorktreeRoot
-from corral.errors import CorralError, FolderLinked, NotFound, PathReplaced
+from corral.core.crash import crash_point
+from corral.core.errors import CorralError, FolderLinked, NotFound, PathReplaced
+from corral.core.events import EventKind
+from corral.core.identifiers import new_id
+from corral.core.instants import iso
+from corral.core.states import LIVE_WORKTREES, WorktreePurpose, WorktreeState
 from corral.git.checkouts import discarding, whole, worktrees
 from corral.git.checkouts import identity as worktree_identity
 from corral.git.checkouts.identity import OwnWorktree
 from corral.git.checkouts.whole import Whole
 from corral.git.process.command import Git
 from corral.landing.verify import blame
-from corral.models.crash import crash_point
-from corral.models.events import EventKind
-from corral.models.identifiers import new_id
-from corral.models.instants import iso
-from corral.models.states import LIVE_WORKTREES, WorktreePurpose, WorktreeState
 from corral.store import events
 from corral.store.protocol import Store
 from corral.store.rows import Columns, required
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import worktrees as worktree_rows
+from corral.work.worktrees import store as worktree_rows
 
 
 @dataclass(frozen=True)

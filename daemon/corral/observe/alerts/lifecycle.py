@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import TypedDict
 
 from corral.config.sections.alerts import Alerts
-from corral.models.instants import parse
+from corral.core.instants import parse
 from corral.observe.alerts.rules import Finding
 
 HOUR = timedelta(hours=1)

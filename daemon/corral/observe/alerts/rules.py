@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from corral.config.sections.alerts import Alerts
-from corral.models.visible import one_line
+from corral.core.visible import one_line
 
 MOST_OF_A_TITLE = 80
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import anthropic
 
-from corral.models.instants import UTC, after
+from corral.core.instants import UTC, after
 
 TRIES = 4
 FIRST_WAIT_S = 1.0

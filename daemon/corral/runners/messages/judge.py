@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from corral.observe.redaction import redact, remember_secret
+from corral.core.redaction import redact, remember_secret
 from corral.runners.messages.api import Answer, Api, RequestFailed
 from corral.runners.messages.usage import Spent
 

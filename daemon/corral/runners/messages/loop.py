@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from corral.observe.redaction import redact, remember_secret
+from corral.core.redaction import redact, remember_secret
 from corral.runners.messages.api import Answer, Api, Event, RequestFailed
 from corral.runners.messages.kept import Messages
 from corral.runners.messages.tools import Toolbox

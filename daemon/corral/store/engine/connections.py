@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
-from corral.errors import DatabaseDamaged, DatabaseUnavailable
+from corral.core.errors import DatabaseDamaged, DatabaseUnavailable
 
 DRIVER_ERRORS = (DBAPIError, sqlite3.DatabaseError)
 """Errors of the driver: by SQLAlchemy's name, and by the driver's own where it is called directly."""

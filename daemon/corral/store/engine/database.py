@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from corral.errors import CorralError, DatabaseDamaged, DatabaseUnavailable
+from corral.core.errors import CorralError, DatabaseDamaged, DatabaseUnavailable
 from corral.store.engine.connections import (
     BUSY_MS,
     DRIVER_ERRORS,

@@ -14,7 +14,7 @@ class AttemptEnd(TypedDict):
 
 
 class EventRow(AttemptEnd):
-    """Something that happened; :func:`corral.models.events.payload` reads its ``data``."""
+    """Something that happened; :func:`corral.core.events.payload` reads its ``data``."""
 
     event_id: int
     task_id: str | None

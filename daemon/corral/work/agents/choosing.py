@@ -14,12 +14,12 @@ from sqlalchemy import Connection
 from corral.config.agents import AgentDefinition, parse_definition
 from corral.config.roster import OWN, Roster, Stored
 from corral.config.trust import Claim, of_definition
-from corral.errors import ConfigInvalid, NotFound
-from corral.models.payload import Payload
-from corral.store.agents import choices, versions
+from corral.core.errors import ConfigInvalid, NotFound
+from corral.core.payload import Payload
 from corral.store.protocol import Store
 from corral.store.rows.agents import AgentVersionRow, RunningChoice
 from corral.store.rows.tasks import TaskDoer
+from corral.work.agents.store import choices, versions
 
 Find = Callable[[str, str], AgentVersionRow | None]
 """Finds the version of an agent by its hash."""

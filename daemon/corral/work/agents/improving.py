@@ -16,11 +16,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from corral.config.agents import ANTHROPIC, CLAUDE, MAX_BYTES, AgentDefinition
-from corral.models.payload import Payload
-from corral.models.tasks import IMPROVEMENT, TaskSubmission
+from corral.core.payload import Payload
 from corral.work.agents.judging import Judged, key_of
 from corral.work.agents.record import median, rate
 from corral.work.agents.rollouts import Arm, by_chance
+from corral.work.tasks.wire import IMPROVEMENT, TaskSubmission
 
 PROPOSALS = 3
 """Answers that may be asked for until one is usable."""

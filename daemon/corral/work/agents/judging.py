@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from corral.models.payload import Payload
-from corral.models.tasks import IMPROVEMENT, TaskSubmission
+from corral.core.payload import Payload
 from corral.runners.messages.usage import LATEST
+from corral.work.tasks.wire import IMPROVEMENT, TaskSubmission
 
 KEY = "improve:"
 """Begins the idempotency keys of the tasks of an improvement."""

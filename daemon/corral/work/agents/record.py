@@ -14,19 +14,19 @@ from enum import Enum
 
 from sqlalchemy import Connection
 
-from corral.errors import InvalidInput
-from corral.models.instants import iso
-from corral.models.payload import Payload
-from corral.models.states import AttemptOutcome, MergeState
-from corral.models.tasks import IMPROVEMENT
-from corral.observe.redaction import redact
-from corral.store.agents import runs
-from corral.store.agents import versions as version_rows
+from corral.core.errors import InvalidInput
+from corral.core.instants import iso
+from corral.core.payload import Payload
+from corral.core.redaction import redact
+from corral.core.states import AttemptOutcome, MergeState
 from corral.store.rows.agents import AgentMerge, AgentWork, FeedbackRow
 from corral.store.rows.tasks import TaskRow
 from corral.work.agents import versions
 from corral.work.agents.choosing import of_rollout
+from corral.work.agents.store import runs
+from corral.work.agents.store import versions as version_rows
 from corral.work.tasks import tasks
+from corral.work.tasks.wire import IMPROVEMENT
 
 COMMENTS = 10
 """How many comments the figures show, the newest."""

@@ -17,15 +17,15 @@ from enum import Enum
 from sqlalchemy import Connection
 
 from corral.config.sections.agents import Rollout as Rules
-from corral.models.events import EventKind
-from corral.models.instants import iso
-from corral.models.payload import Payload
-from corral.models.states import AttemptOutcome, MergeState
+from corral.core.events import EventKind
+from corral.core.instants import iso
+from corral.core.payload import Payload
+from corral.core.states import AttemptOutcome, MergeState
 from corral.store import events
-from corral.store.agents import choices
 from corral.store.rows.agents import ArmTask, RunningChoice
 from corral.work.agents.choosing import definition_of
 from corral.work.agents.record import rate
+from corral.work.agents.store import choices
 
 CAME_BACK = (MergeState.FAILED, MergeState.CONFLICT)
 _OPEN = (MergeState.QUEUED, MergeState.VERIFYING)

@@ -16,14 +16,14 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from corral.config.agents import AgentDefinition
-from corral.errors import InvalidInput, NotFound
+from corral.core.errors import InvalidInput, NotFound
+from corral.core.instants import iso
+from corral.core.payload import Payload
+from corral.core.redaction import redact
 from corral.git.history import Written, last_written
 from corral.git.process.command import Git
-from corral.models.instants import iso
-from corral.models.payload import Payload
-from corral.observe.redaction import redact
-from corral.store.agents import versions
 from corral.store.rows.agents import AgentVersionRow
+from corral.work.agents.store import versions
 
 FIRST = "1.0.0"
 SHORTEST_HASH = 6

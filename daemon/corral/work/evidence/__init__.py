@@ -1,1 +1,1 @@
-"""The supervisor's exports: what its files say of tasks that a runner executes, made from the event log."""
+"""The evidence of a task: what it was, what it did, and what became of it."""

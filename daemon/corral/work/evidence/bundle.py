@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from corral.models import tasks as task_shapes
-from corral.models.inputs import note
-from corral.models.instants import parse
-from corral.models.states import OPEN_MERGES, TERMINAL_TASKS
-from corral.observe.redaction import redact
+from corral.core.inputs import note
+from corral.core.instants import parse
+from corral.core.redaction import redact
+from corral.core.states import OPEN_MERGES, TERMINAL_TASKS
 from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.store.rows.records import EventRow
 from corral.store.rows.tasks import AttemptRow, ExportedTask, TaskRow
 from corral.work.evidence import lines
+from corral.work.tasks import wire as task_shapes
 
 PHASES = ("STRATEGIZE", "SPEC", "PLAN", "THINK", "IMPLEMENT", "VERIFY", "REVIEW", "MONITOR")
 """The phases of an agent's work; it may write a Markdown file of each."""

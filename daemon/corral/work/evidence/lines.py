@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from corral.models.blame import DAEMON_DIED, WORKER_LOST
-from corral.models.events import EventKind
-from corral.models.payload import Payload
-from corral.observe.redaction import is_secret_name, redact
+from corral.core.events import EventKind
+from corral.core.payload import Payload
+from corral.core.redaction import is_secret_name, redact
+from corral.runners.blame import DAEMON_DIED, WORKER_LOST
 from corral.store.rows.records import EventRow
 from corral.store.rows.tasks import ExportedTask
-from corral.store.tasks.dependencies import DEPENDENCY_FAILED
+from corral.work.tasks.store.dependencies import DEPENDENCY_FAILED
 
 if TYPE_CHECKING:
-    from corral.models.event_payloads import TaskClaimed
+    from corral.core.event_payloads import TaskClaimed
 
 SUPERVISOR = "supervisor"
 """The ``agent_id`` of what happens to a task that no agent has had yet."""

@@ -11,17 +11,17 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from corral.errors import GitFailed
+from corral.core.errors import GitFailed
+from corral.core.logs import logger
+from corral.core.states import RETURNED_MERGES, MergeState
 from corral.git import refs
 from corral.git.land import candidates
-from corral.models.states import RETURNED_MERGES, MergeState
-from corral.observe.logs import logger
-from corral.store.merges import of_tasks
 from corral.store.rows import required
 from corral.store.rows.loops import IterationRow
 from corral.store.rows.tasks import TaskRow
-from corral.store.tasks import loops as loop_rows
+from corral.work.loops import store as loop_rows
 from corral.work.loops.history import Past, read_record
+from corral.work.merges.store import of_tasks
 from corral.work.workers.collect import committer
 from corral.work.worktrees.allocation import WorktreeContext
 

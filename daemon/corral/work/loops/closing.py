@@ -12,27 +12,27 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from corral.config.links import make_own_folder
+from corral.core.crash import crash_point
+from corral.core.identifiers import new_id
+from corral.core.instants import iso
+from corral.core.payload import Payload
+from corral.core.redaction import redact
 from corral.git import diffs, refs
 from corral.git.land import candidates
-from corral.models.crash import crash_point
-from corral.models.identifiers import new_id
-from corral.models.instants import iso
-from corral.models.loops.spec import CONDITION_FAILED, Verdict
-from corral.models.payload import Payload
-from corral.observe.redaction import redact
 from corral.runners.protocol import Finished, HasApiAccess
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
 from corral.store.rows import required
 from corral.store.rows.loops import IterationRow
 from corral.store.rows.tasks import TaskRow, WorktreeRow
-from corral.store.tasks import attempts as attempt_rows
 from corral.work.loops import checkpoints, continuing, conversations, evaluating
 from corral.work.loops.checkpoints import pin, start_sha
 from corral.work.loops.criteria.place import SLICE_S, Evaluation, Place, Unwanted
 from corral.work.loops.evaluating import READ_NO_FILES
 from corral.work.loops.history import OWN_KINDS, Past, bounds, feedback, models, read_record
 from corral.work.loops.judging import JudgingCheckout
+from corral.work.loops.spec import CONDITION_FAILED, Verdict
 from corral.work.tasks.attempts import INTERRUPTED, CollectedWork, Ending
+from corral.work.tasks.store import attempts as attempt_rows
 from corral.work.workers.collect import settle
 from corral.work.worktrees.allocation import WorktreeContext
 

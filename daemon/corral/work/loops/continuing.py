@@ -8,20 +8,20 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from corral.config.links import make_own_folder
-from corral.errors import CorralError, GitFailed
+from corral.core.errors import CorralError, GitFailed
+from corral.core.logs import logger
+from corral.core.states import TERMINAL_TASKS, WorktreePurpose, WorktreeState
 from corral.git.checkouts import staging, status
 from corral.git.process.command import Git
-from corral.models.states import TERMINAL_TASKS, WorktreePurpose, WorktreeState
-from corral.observe.logs import logger
 from corral.runners.process import open_private
 from corral.store.rows.tasks import TaskRow, WorktreeRow
-from corral.store.tasks import attempts as attempt_rows
-from corral.store.tasks import tasks
-from corral.store.tasks import worktrees as worktree_rows
 from corral.work.loops import conversations
 from corral.work.loops.conversations import Thread
 from corral.work.loops.history import Past, bounds, feedback
+from corral.work.tasks.store import attempts as attempt_rows
+from corral.work.tasks.store import tasks
 from corral.work.worktrees import ownership
+from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.allocation import WorktreeContext, roll_back
 from corral.work.worktrees.provision import Provisioned
 

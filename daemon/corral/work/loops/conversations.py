@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from corral.models.blame import CONVERSATION_LOST
-from corral.models.states import RunnerName
-from corral.observe.redaction import redact
+from corral.core.redaction import redact
+from corral.core.states import RunnerName
+from corral.runners.blame import CONVERSATION_LOST
 from corral.runners.protocol import PastConversation, Usage
 from corral.runners.stream import readable
 from corral.store.rows.tasks import AttemptRow

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from corral.errors import CorralError
-from corral.models.loops.spec import LoopSpec, Verdict
-from corral.observe.logs import logger
-from corral.observe.redaction import redact
+from corral.core.errors import CorralError
+from corral.core.logs import logger
+from corral.core.redaction import redact
 from corral.work.loops.criteria import custom, judge, suite, threshold
 from corral.work.loops.criteria.place import Evaluation, Place
+from corral.work.loops.spec import LoopSpec, Verdict
 
 log = logger("loops")
 

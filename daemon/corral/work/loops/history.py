@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from corral.config.sections.work import Loops
-from corral.models.loops.spec import (
+from corral.store.rows.loops import IterationRow, LoopRow
+from corral.store.rows.merges import MergeRow
+from corral.work.loops.spec import (
     CRITERIA_INCONCLUSIVE,
     MAX_ITERATIONS_EXCEEDED,
     PLATEAU,
@@ -18,8 +20,6 @@ from corral.models.loops.spec import (
     ThresholdCriterion,
     Verdict,
 )
-from corral.store.rows.loops import IterationRow, LoopRow
-from corral.store.rows.merges import MergeRow
 
 OWN_KINDS = ("work", "landing")
 """The kinds of the evaluations that no criterion of the user made."""

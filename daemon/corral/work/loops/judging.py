@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from corral.errors import CorralError
+from corral.core.crash import crash_point
+from corral.core.errors import CorralError
+from corral.core.states import WorktreePurpose
 from corral.git.checkouts import status
-from corral.models.crash import crash_point
-from corral.models.states import WorktreePurpose
 from corral.store.rows.tasks import TaskRow, WorktreeRow
 from corral.work.loops.criteria.place import Unwanted
 from corral.work.worktrees import ownership

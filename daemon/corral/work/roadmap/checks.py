@@ -7,12 +7,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from corral.config.trust import Claim
-from corral.errors import InvalidInput
-from corral.models.payload import Payload
-from corral.models.states import RunnerName
-from corral.models.tasks import TaskSubmission, read_submissions
+from corral.core.errors import InvalidInput
+from corral.core.payload import Payload
+from corral.core.states import RunnerName
 from corral.work.evidence.bundle import OF_ROADMAP, name_of_folder
 from corral.work.roadmap.document import DONE, Problem, Roadmap, RoadmapTask, read_tasks
+from corral.work.tasks.wire import TaskSubmission, read_submissions
 
 KEY = OF_ROADMAP[0]
 """Before the id of a roadmap task, in the idempotency key of its queue task."""

@@ -15,7 +15,7 @@ import yaml
 from corral.config import document
 from corral.config.document import DocumentError
 from corral.config.trust import Claim
-from corral.models.payload import Payload
+from corral.core.payload import Payload
 
 PENDING, IN_PROGRESS, BLOCKED, DONE = STATUSES = ("pending", "in_progress", "blocked", "done")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from corral.config.trust import Claim
-from corral.errors import InvalidInput
-from corral.models.merges import needs_approval
-from corral.models.states import TaskStatus
+from corral.core.errors import InvalidInput
+from corral.core.states import TaskStatus
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
 from corral.store.rows.tasks import RoadmapTaskRow
+from corral.work.merges.wire import needs_approval
 from corral.work.roadmap import sync
 from corral.work.roadmap.checks import WORK, submission_of
 from corral.work.roadmap.document import BLOCKED, DONE, IN_PROGRESS, PENDING, Problem, Roadmap, RoadmapTask

@@ -21,21 +21,21 @@ from corral.config.document import DocumentError
 from corral.config.model import Settings
 from corral.config.paths import Project
 from corral.config.trust import Claim
-from corral.errors import Conflict, CorralError
-from corral.models.payload import Payload
-from corral.models.states import MergeState, TaskStatus
-from corral.models.tasks import TaskSubmission
-from corral.observe.logs import logger
-from corral.store.merges import merges
+from corral.core.errors import Conflict, CorralError
+from corral.core.logs import logger
+from corral.core.payload import Payload
+from corral.core.states import MergeState, TaskStatus
 from corral.store.protocol import Store
 from corral.store.rows.tasks import RoadmapTaskRow
-from corral.store.tasks import roadmap as rows_of
 from corral.work.evidence.bundle import OF_ROADMAP
+from corral.work.merges.store import merges
 from corral.work.roadmap import file, sync
+from corral.work.roadmap import store as rows_of
 from corral.work.roadmap.checks import KEY, PRIORITY, WORK, read_roadmap, submission_of
 from corral.work.roadmap.document import DONE, PENDING, STATUSES, Problem, Roadmap, RoadmapTask, with_statuses
 from corral.work.roadmap.notes import notes
 from corral.work.tasks import dismissal, tasks
+from corral.work.tasks.wire import TaskSubmission
 
 NAME = "roadmap.yaml"
 

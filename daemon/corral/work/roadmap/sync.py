@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from corral.models.states import OPEN_MERGES, MergeState, TaskStatus
+from corral.core.states import OPEN_MERGES, MergeState, TaskStatus
 from corral.store.rows.tasks import RoadmapTaskRow
-from corral.store.tasks.dependencies import DEPENDENCY_FAILED
 from corral.work.roadmap.checks import PRIORITY, WORK
 from corral.work.roadmap.document import BLOCKED, DONE, IN_PROGRESS, PENDING, Roadmap, RoadmapTask
 from corral.work.roadmap.planning import plan_next, with_done_dependencies
+from corral.work.tasks.store.dependencies import DEPENDENCY_FAILED
 
 TOLD = "roadmap_status"
 """The key of the metadata."""

@@ -13,13 +13,13 @@ from typing import Any
 
 from corral.config.agents import AgentDefinition
 from corral.config.roster import Agent, Check, Roster
-from corral.errors import ConfigInvalid, CorralError, InvalidInput, RunnerUnavailable
-from corral.models import tasks as task_shapes
-from corral.models.states import RunnerName
-from corral.models.tasks import TaskSubmission
+from corral.core.errors import ConfigInvalid, CorralError, InvalidInput, RunnerUnavailable
+from corral.core.states import RunnerName
 from corral.runners.protocol import Runner
 from corral.store.rows.tasks import TaskDoer
 from corral.work.agents.choosing import Choosing
+from corral.work.tasks import wire as task_shapes
+from corral.work.tasks.wire import TaskSubmission
 
 
 @dataclass(frozen=True)

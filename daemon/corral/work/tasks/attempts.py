@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from corral.config.sections.work import Tasks as TaskRules
-from corral.errors import LeaseLost
-from corral.models.blame import CONVERSATION_LOST, DAEMON_DIED, LIMIT_REACHED, WORKER_LOST
-from corral.models.events import TASK_SETBACKS, Event, EventKind
-from corral.models.instants import after, iso
-from corral.models.payload import Payload
-from corral.models.states import TERMINAL_TASKS, AttemptOutcome, TaskStatus
+from corral.core.errors import LeaseLost
+from corral.core.events import TASK_SETBACKS, Event, EventKind
+from corral.core.instants import after, iso
+from corral.core.payload import Payload
+from corral.core.states import TERMINAL_TASKS, AttemptOutcome, TaskStatus
+from corral.runners.blame import CONVERSATION_LOST, DAEMON_DIED, LIMIT_REACHED, WORKER_LOST
 from corral.store import events
-from corral.store.merges import merges
-from corral.store.merges import of_tasks as merge_tasks
 from corral.store.rows import Columns
 from corral.store.rows.loops import IterationRow
 from corral.store.rows.tasks import TaskRow
-from corral.store.tasks import attempts as attempt_rows
-from corral.store.tasks import tasks
-from corral.work import performance
+from corral.work.merges.store import merges
+from corral.work.merges.store import of_tasks as merge_tasks
+from corral.work.swarm import performance
 from corral.work.tasks import combining
 from corral.work.tasks.dependencies import reconsider
 from corral.work.tasks.retry import Backoff, judge, judge_crash, judge_fault
+from corral.work.tasks.store import attempts as attempt_rows
+from corral.work.tasks.store import tasks
 
 if TYPE_CHECKING:
-    from corral.models.event_payloads import TaskSetback
+    from corral.core.event_payloads import TaskSetback
 
 
 @dataclass(frozen=True)

@@ -15,17 +15,17 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from corral.config.sections.work import Tasks as TaskRules
-from corral.models.events import EventKind
-from corral.models.instants import iso
-from corral.models.payload import Payload
-from corral.models.states import RETURNED_MERGES, TERMINAL_TASKS, Combine, MergeState, TaskStatus
+from corral.core.events import EventKind
+from corral.core.instants import iso
+from corral.core.payload import Payload
+from corral.core.states import RETURNED_MERGES, TERMINAL_TASKS, Combine, MergeState, TaskStatus
 from corral.store import events
-from corral.store.merges import merges
-from corral.store.merges import of_tasks as merge_tasks
 from corral.store.rows import Columns
 from corral.store.rows.tasks import TaskRow
-from corral.store.tasks import family, tasks
+from corral.work.merges.store import merges
+from corral.work.merges.store import of_tasks as merge_tasks
 from corral.work.tasks.dependencies import reconsider
+from corral.work.tasks.store import family, tasks
 
 CHOOSES_ONE = (Combine.FIRST, Combine.VOTE, Combine.SYNTHESIZE)
 """Rules by which members do not land by themselves."""

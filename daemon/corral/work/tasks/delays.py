@@ -8,23 +8,24 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from corral.models.blame import DAEMON_DIED
-from corral.models.dependencies.outlook import Outlook, outlook
-from corral.models.instants import iso, parse
-from corral.models.outcomes import of_task
-from corral.models.payload import Payload
-from corral.models.states import RunnerName, TaskStatus
-from corral.models.visible import one_line
+from corral.core.instants import iso, parse
+from corral.core.outcomes import of_task
+from corral.core.payload import Payload
+from corral.core.states import RunnerName, TaskStatus
+from corral.core.visible import one_line
+from corral.runners.blame import DAEMON_DIED
 from corral.store.rows.tasks import TaskRow
-from corral.store.tasks import dependencies, family, loops, tasks, work_pause
-from corral.work import limits
-from corral.work.limits import Hold
+from corral.work.loops import store as loops
 from corral.work.loops.history import is_judged
 from corral.work.tasks import leases, scheduling
 from corral.work.tasks.leases import Claimant
+from corral.work.tasks.outlook import Outlook, outlook
 from corral.work.tasks.scheduling import Ready
-from corral.work.tasks.trust import TrustGate
+from corral.work.tasks.store import dependencies, family, tasks, work_pause
+from corral.work.trust.trust import TrustGate
+from corral.work.workers import limits
 from corral.work.workers.claim_pause import Pause
+from corral.work.workers.limits import Hold
 
 FOR_SESSIONS = (
     "It has no command and no prompt, so no worker does it: it waits until a session{capable} takes it (`corral task claim`, or "

@@ -13,14 +13,14 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.models.dependencies.outlook import Outlook, outlook
-from corral.models.events import EventKind
-from corral.models.instants import iso
-from corral.models.states import TaskStatus
+from corral.core.events import EventKind
+from corral.core.instants import iso
+from corral.core.states import TaskStatus
 from corral.store import events
 from corral.store.rows import Columns
 from corral.store.rows.tasks import ChildTask, ParentTask
-from corral.store.tasks import dependencies, tasks
+from corral.work.tasks.outlook import Outlook, outlook
+from corral.work.tasks.store import dependencies, tasks
 from corral.work.workflows import standing as workflows
 
 _NOT_LOST = {

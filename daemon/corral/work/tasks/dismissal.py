@@ -7,18 +7,18 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.errors import Conflict, NotFound
-from corral.models.events import EventKind
-from corral.models.instants import iso
-from corral.models.payload import Payload
-from corral.models.states import OPEN_MERGES, RETURNED_MERGES
+from corral.core.errors import Conflict, NotFound
+from corral.core.events import EventKind
+from corral.core.instants import iso
+from corral.core.payload import Payload
+from corral.core.states import OPEN_MERGES, RETURNED_MERGES
 from corral.store import events
-from corral.store.merges import merges
-from corral.store.merges import of_tasks as merge_tasks
 from corral.store.rows.merges import MergeRow
 from corral.store.rows.tasks import TaskRow
-from corral.store.tasks import outcomes
+from corral.work.merges.store import merges
+from corral.work.merges.store import of_tasks as merge_tasks
 from corral.work.tasks import tasks
+from corral.work.tasks.store import outcomes
 
 
 def dismiss(conn: Connection, named: str, now: datetime) -> Payload:

@@ -11,12 +11,12 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from corral.config.sections.work import Tasks as TaskRules
-from corral.errors import Conflict, InvalidInput
-from corral.models.states import TERMINAL_TASKS
+from corral.core.errors import Conflict, InvalidInput
+from corral.core.states import TERMINAL_TASKS
 from corral.store.rows.tasks import StoredTask
-from corral.store.tasks import family
-from corral.store.tasks import tasks as task_rows
 from corral.work.tasks import tasks
+from corral.work.tasks.store import family
+from corral.work.tasks.store import tasks as task_rows
 
 
 def task_of(conn: Connection, session_id: str | None) -> str:

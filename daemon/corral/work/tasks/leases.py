@@ -1,8 +1,8 @@
 """Work that no runner executes: sessions claim it, hold it under a lease, and complete it.
 
 The lease is as good as its holder: it lasts while the session lives, however long a machine slept or a daemon was away, and
-when the session ends the task is on offer again (:mod:`corral.work.workers.session_end`). A person's session falls silent
-while they work, so their lease lasts for its time.
+when the session ends the task is on offer again (:mod:`corral.coordination.sessions.session_end`). A person's session falls
+silent while they work, so their lease lasts for its time.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from corral.config.model import Settings
 from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination.sessions.discovery import Capabilities
 from corral.coordination.sessions.registry import PERSON, SILENT
-from corral.errors import LeaseLost
-from corral.models.events import TASK_SETBACKS, EventKind
-from corral.models.instants import after, iso, parse
-from corral.models.payload import Payload, picked
-from corral.models.states import AttemptOutcome, SessionStatus, TaskStatus
-from corral.observe.redaction import redact
+from corral.coordination.sessions.session_end import Offer
+from corral.coordination.sessions.store import names, sessions
+from corral.core.errors import LeaseLost
+from corral.core.events import TASK_SETBACKS, EventKind
+from corral.core.instants import after, iso, parse
+from corral.core.payload import Payload, picked
+from corral.core.redaction import redact
+from corral.core.states import AttemptOutcome, SessionStatus, TaskStatus
 from corral.store import events
 from corral.store.rows import Columns, required
 from corral.store.rows.sessions import SessionRow
 from corral.store.rows.tasks import ReadyTask, TaskRow
-from corral.store.sessions import names, sessions
-from corral.store.tasks import attempts as attempt_rows
-from corral.store.tasks import tasks, work_pause
 from corral.work.tasks import attempts, scheduling
 from corral.work.tasks.attempts import Ending
 from corral.work.tasks.dependencies import reconsider
 from corral.work.tasks.retry import judge
+from corral.work.tasks.store import attempts as attempt_rows
+from corral.work.tasks.store import tasks, work_pause
 from corral.work.tasks.tasks import find
 
 HOLDER_GONE = "holder_gone"
@@ -107,7 +108,7 @@ def claim(
 def offered_to(
     conn: Connection, now: str, *, who: Claimant, task_types: Sequence[str] = (), priority: int | None = None
 ) -> Iterator[ReadyTask]:
-    """The tasks that a session could claim, as :func:`corral.store.tasks.tasks.ready` tells them."""
+    """The tasks that a session could claim, as :func:`corral.work.tasks.store.tasks.ready` tells them."""
     offered = tasks.ready(conn, now, priority=priority, offered=True, task_types=task_types)
     return (row for row in offered if who.can_do(row))
 
@@ -219,6 +220,11 @@ def give_back(conn: Connection, session_id: str, reason: str, now: datetime, rul
     if not mine or _outlasts(sessions.get(conn, session_id), reason):
         return []
     return [_give_back(conn, row, now, rules) for row in mine]
+
+
+def offering(rules: TaskRules) -> Offer:
+    """What the end of a session does with its tasks."""
+    return partial(give_back, rules=rules)
 
 
 def _outlasts(holder: SessionRow | None, reason: str | None) -> bool:

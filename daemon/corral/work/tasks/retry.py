@@ -1,6 +1,6 @@
 """When an attempt that ended badly is followed by another, and when the task is given up. Pure.
 
-Three counts, for three kinds of bad ends (:mod:`corral.models.blame`): ``attempts`` for what the task did wrong; ``faults``
+Three counts, for three kinds of bad ends (:mod:`corral.runners.blame`): ``attempts`` for what the task did wrong; ``faults``
 for starts that the machine prevented, which are tried again for ever; ``crashes`` for ends by violence, of the daemon or of
 the worker while the task ran, where the task may be the cause: bounded by ``tasks.max_crashes``.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 from zlib import crc32
 
-from corral.models.states import TaskStatus
+from corral.core.states import TaskStatus
 
 JITTER = 0.1
 """The largest share of a wait by which it is changed, so that tasks that failed together are not all tried at once."""

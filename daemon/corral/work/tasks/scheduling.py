@@ -30,20 +30,20 @@ from sqlalchemy import Connection
 from corral.coordination.features.feasibility import ClaimIndex, Feasibility, Judgement
 from corral.coordination.locks.keys import LockKey, parse_key
 from corral.coordination.sessions.names import agent_name
-from corral.models.events import EventKind
-from corral.models.instants import after, iso, parse
-from corral.models.states import TaskStatus
+from corral.coordination.sessions.store import names
+from corral.core.events import EventKind
+from corral.core.instants import after, iso, parse
+from corral.core.states import TaskStatus
 from corral.store import events
 from corral.store.rows import required
 from corral.store.rows.tasks import ReadyTask, TaskRow
-from corral.store.sessions import names
-from corral.store.tasks import family, tasks
+from corral.work.tasks.store import family, tasks
 
 if TYPE_CHECKING:
-    from corral.models.event_payloads import TaskClaimed
+    from corral.core.event_payloads import TaskClaimed
 
 Ready = Callable[..., Iterator[ReadyTask]]
-"""The tasks on offer, as :func:`corral.store.tasks.tasks.ready` tells it: ``(conn, now, priority=…)``."""
+"""The tasks on offer, as :func:`corral.work.tasks.store.tasks.ready` tells it: ``(conn, now, priority=…)``."""
 
 HIGHEST = 10
 
@@ -195,7 +195,7 @@ def claim(
         ready: The tasks on offer; by default what a runner could start (:func:`startable`).
         fold: Whether the file system ignores case, so that claims are compared like that.
         started: Whether the work begins with the claim: no worker's process has to be started first.
-        key: Kept with the claim, by which it can be found again (:func:`corral.store.tasks.tasks.claimed_with`).
+        key: Kept with the claim, by which it can be found again (:func:`corral.work.tasks.store.tasks.claimed_with`).
 
     Returns:
         The leased row, with its new ``fencing_token``; None if nothing can start now.
@@ -227,7 +227,7 @@ def claim(
 def startable(
     conn: Connection, now: str, *, priority: int | None = None, without: Iterable[str] = ()
 ) -> Iterator[ReadyTask]:
-    """Tasks that a runner could start now: as :func:`corral.store.tasks.tasks.ready`, but only one suspected task at a time.
+    """Tasks that a runner could start now: as :func:`corral.work.tasks.store.tasks.ready`, but only one suspected task at a time.
 
     Tasks that were running when a daemon died are suspected of having killed it. Where only one of them runs, the next death
     shows which; those that did nothing then are cleared by running to their end. Followers run beside their leader all the

@@ -11,26 +11,27 @@ from sqlalchemy import Connection
 
 from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination.locks.keys import parse_key
-from corral.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound
-from corral.models import tasks as task_shapes
-from corral.models.dependencies.cycles import blocking_cycle
-from corral.models.events import EventKind
-from corral.models.identifiers import new_id
-from corral.models.instants import iso
-from corral.models.payload import Payload, picked
-from corral.models.states import TaskStatus
-from corral.models.tasks import TaskSubmission
-from corral.observe.logs import logger
-from corral.observe.redaction import redact
+from corral.coordination.sessions.store import sessions
+from corral.core.cycles import blocking_cycle
+from corral.core.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound
+from corral.core.events import EventKind
+from corral.core.identifiers import new_id
+from corral.core.instants import iso
+from corral.core.logs import logger
+from corral.core.payload import Payload, picked
+from corral.core.redaction import redact
+from corral.core.states import TaskStatus
 from corral.store import events
-from corral.store.agents import runs
-from corral.store.merges import of_tasks as merge_tasks
 from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
-from corral.store.sessions import sessions
-from corral.store.tasks import dependencies, family, loops, tasks
+from corral.work.agents.store import runs
+from corral.work.loops import store as loops
+from corral.work.merges.store import of_tasks as merge_tasks
 from corral.work.tasks import attempts, combining
+from corral.work.tasks import wire as task_shapes
 from corral.work.tasks.dependencies import reconsider, settle
+from corral.work.tasks.store import dependencies, family, tasks
+from corral.work.tasks.wire import TaskSubmission
 
 log = logger("queue")
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")

@@ -6,18 +6,20 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from corral.errors import InvalidInput
-from corral.models import merges as merge_shapes
-from corral.models import tasks as task_shapes
-from corral.models.payload import Payload
-from corral.models.states import RunnerName, TaskSort, TaskStatus
+from corral.core.errors import InvalidInput
+from corral.core.payload import Payload
+from corral.core.states import RunnerName, TaskSort, TaskStatus
 from corral.store import events
-from corral.store.merges import of_tasks as merge_tasks
-from corral.store.merges import receipts
 from corral.store.rows.tasks import TaskRow
-from corral.store.tasks import attempts as attempt_rows
-from corral.store.tasks import dependencies, family, lists, outcomes, shared_state, tasks, worktrees
+from corral.work.merges import wire as merge_shapes
+from corral.work.merges.store import of_tasks as merge_tasks
+from corral.work.merges.store import receipts
+from corral.work.state import store as shared_state
+from corral.work.tasks import wire as task_shapes
+from corral.work.tasks.store import attempts as attempt_rows
+from corral.work.tasks.store import dependencies, family, lists, outcomes, tasks
 from corral.work.tasks.tasks import find
+from corral.work.worktrees import store as worktrees
 
 _PAGE = 500
 STREAMING = (RunnerName.CLAUDE, RunnerName.ANTHROPIC)
@@ -35,12 +37,12 @@ def listing(
     after: str | None = None,
     limit: int | None = None,
 ) -> list[Payload]:
-    """Tasks as a list shows them, with their ``outcome`` (:mod:`corral.models.outcomes`).
+    """Tasks as a list shows them, with their ``outcome`` (:mod:`corral.core.outcomes`).
 
     Args:
         only: The value that each of these must have: ``agent``, ``task_type``, ``template``, ``thread_id``.
         ids: Only the tasks with these whole ids; none: all.
-        sort: A :class:`corral.models.states.TaskSort`.
+        sort: A :class:`corral.core.states.TaskSort`.
         after: Only those behind this :func:`cursor`.
 
     Raises:
@@ -78,7 +80,7 @@ def _read_cursor(text: str) -> tuple[int, str]:
 
 
 def read(conn: Connection, task_id: str) -> Payload:
-    """A task as the task document shows it (:func:`corral.models.tasks.read`).
+    """A task as the task document shows it (:func:`corral.work.tasks.wire.read`).
 
     Raises:
         NotFound: No such task.

@@ -8,8 +8,8 @@ from corral.config.links import make_own_folder
 from corral.config.model import Settings
 from corral.config.paths import bundle_dir
 from corral.config.sections.work import AnthropicRunner, ClaudeRunner
+from corral.core.states import RunnerName
 from corral.git.process.command import as_env
-from corral.models.states import RunnerName
 from corral.runners.protocol import Assignment, Limits
 from corral.store.rows import required
 from corral.store.rows.tasks import TaskRow, WorktreeRow

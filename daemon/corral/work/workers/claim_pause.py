@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from corral.config.sections.work import Tasks as TaskRules
-from corral.models.blame import TARGET_GONE
+from corral.runners.blame import TARGET_GONE
 from corral.work.tasks.attempts import Ending
 from corral.work.tasks.retry import backoff_s
 
@@ -28,7 +28,7 @@ class Pause:
     """Why nothing is claimed.
 
     Attributes:
-        error_code: Of the fault, see :mod:`corral.models.blame`.
+        error_code: Of the fault, see :mod:`corral.runners.blame`.
         reason: What happened, for a person.
         remedy: The action that a person can take.
         since: When it was noticed.

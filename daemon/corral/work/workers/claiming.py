@@ -11,22 +11,23 @@ from sqlalchemy import Connection
 
 from corral.config.model import Settings
 from corral.config.sections.work import Tasks as TaskRules
-from corral.models.events import EventKind
-from corral.models.identifiers import new_id
-from corral.models.instants import after, iso, parse
-from corral.models.states import RunnerName
+from corral.core.events import EventKind
+from corral.core.identifiers import new_id
+from corral.core.instants import after, iso, parse
+from corral.core.states import RunnerName
 from corral.runners.process import available_mb
 from corral.runners.protocol import Finished
 from corral.store import events
 from corral.store.protocol import Store
 from corral.store.rows.tasks import ReadyTask, TaskRow
-from corral.store.tasks import loops, tasks, work_pause
-from corral.work import limits
-from corral.work.limits import Full, Hold, Parked, Reserved, Throttle, Use
+from corral.work.loops import store as loops
 from corral.work.loops.history import is_judged
 from corral.work.tasks import scheduling
-from corral.work.tasks.trust import TrustGate
+from corral.work.tasks.store import tasks, work_pause
+from corral.work.trust.trust import TrustGate
+from corral.work.workers import limits
 from corral.work.workers.claim_pause import ClaimPause
+from corral.work.workers.limits import Full, Hold, Parked, Reserved, Throttle, Use
 from corral.work.workers.meter import FreeMemory, Key, Meter
 
 RUNNERS = frozenset(one.value for one in RunnerName)

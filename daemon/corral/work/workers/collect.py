@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from corral.errors import GitFailed
+from corral.core.errors import GitFailed
+from corral.core.identifiers import new_id
+from corral.core.payload import Payload
 from corral.git import refs
 from corral.git.checkouts import head_log
 from corral.git.checkouts.salvage import PREFIX
@@ -14,8 +16,6 @@ from corral.git.commits import commit_leftovers, create, message_with
 from corral.git.identity import effective
 from corral.git.land import candidates
 from corral.git.process.command import Git, Identity
-from corral.models.identifiers import new_id
-from corral.models.payload import Payload
 from corral.store.rows import required
 from corral.store.rows.tasks import TaskRow, WorktreeRow
 from corral.work.tasks.attempts import CollectedWork, Ending

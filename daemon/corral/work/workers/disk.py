@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from corral.errors import CorralError
+from corral.core.errors import CorralError
 
 FULL_BYTES = 1 << 20
 """A volume with less room than this for a user is full: what wrote last met the end of it."""

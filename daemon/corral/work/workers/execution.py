@@ -18,46 +18,41 @@ from corral.config.roster import Roster
 from corral.config.trust import not_trusted
 from corral.coordination.mail import agent_mailboxes
 from corral.coordination.sessions import registry as session_registry
-from corral.errors import CorralError, LeaseLost, PathReplaced
-from corral.models.awake import AwakeClock
-from corral.models.blame import BY_ITSELF, DISK_FULL, Blame, blame_of, blame_of_error
-from corral.models.crash import crash_point
-from corral.models.events import EventKind
-from corral.models.instants import iso
-from corral.models.payload import Payload
-from corral.models.remedies import with_remedy
-from corral.models.states import RunnerName, TaskStatus, WorktreePurpose, WorktreeState
-from corral.observe.redaction import redact
-from corral.observe.sealing import seal_where_possible
+from corral.coordination.sessions import session_end
+from corral.core.awake import AwakeClock
+from corral.core.crash import crash_point
+from corral.core.errors import CorralError, LeaseLost, PathReplaced
+from corral.core.events import EventKind
+from corral.core.instants import iso
+from corral.core.payload import Payload
+from corral.core.redaction import redact
+from corral.core.remedies import with_remedy
+from corral.core.sealing import seal_where_possible
+from corral.core.states import RunnerName, TaskStatus, WorktreePurpose, WorktreeState
+from corral.runners.blame import BY_ITSELF, DISK_FULL, Blame, blame_of, blame_of_error
 from corral.runners.process import end_leftovers
 from corral.runners.protocol import Finished, HasApiAccess, Runner, Running
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
 from corral.store import events
 from corral.store.rows import required
 from corral.store.rows.tasks import TaskRow, WorktreeRow
-from corral.store.tasks import loops, tasks
-from corral.store.tasks import worktrees as worktree_rows
 from corral.work.agents import record
 from corral.work.agents.choosing import choosing
 from corral.work.agents.versions import Origin, origin_of
 from corral.work.loops import checkpoints, closing, continuing
+from corral.work.loops import store as loops
 from corral.work.loops.history import Past
-from corral.work.tasks import attempts
+from corral.work.tasks import attempts, leases
 from corral.work.tasks.agents import ResolvedAgent, checked, resolve_agent
 from corral.work.tasks.attempts import INTERRUPTED, Ending
-from corral.work.tasks.trust import TrustGate
-from corral.work.workers import session_end
+from corral.work.tasks.store import tasks
+from corral.work.trust.trust import TrustGate
 from corral.work.workers.assigning import assignment, model_of
 from corral.work.workers.collect import collect
 from corral.work.workers.disk import is_full, met_the_end
 from corral.work.worktrees import ownership
-from corral.work.worktrees.allocation import (
-    Plan,
-    WorktreeContext,
-    allocate,
-    mark_ready,
-    reclaim,
-)
+from corral.work.worktrees import store as worktree_rows
+from corral.work.worktrees.allocation import Plan, WorktreeContext, allocate, mark_ready, reclaim
 from corral.work.worktrees.provision import Provisioned
 from corral.work.worktrees.targets import landing_target
 
@@ -270,7 +265,7 @@ def _close(conn: Connection, site: AttemptContext, task: TaskRow, worktree: Work
             loops.record(conn, ending.iteration)
     except LeaseLost:
         status = "lost"
-    session_end.end_attempt(conn, required(task["session_id"]), status, now, rules)
+    session_end.end_attempt(conn, required(task["session_id"]), status, now, leases.offering(rules))
     if worktree is not None and not (ending.goes_on and status == TaskStatus.PENDING):
         from_states = (WorktreeState.ALLOCATING, WorktreeState.READY)
         worktree_rows.transition(conn, worktree["worktree_id"], from_states, {"state": WorktreeState.RECLAIMING})

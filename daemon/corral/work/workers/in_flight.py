@@ -10,16 +10,16 @@ from functools import partial
 from sqlalchemy import Connection
 
 from corral.coordination.mail import mailing
-from corral.models.instants import after, iso
-from corral.models.payload import Payload
-from corral.observe.logs import logger
+from corral.coordination.mail.store import messages as message_rows
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.instants import after, iso
+from corral.core.logs import logger
+from corral.core.payload import Payload
 from corral.runners.protocol import Observation, Running
 from corral.store.protocol import Store
 from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
-from corral.store.sessions import messages as message_rows
-from corral.store.sessions import sessions as session_rows
-from corral.store.tasks import attempts as attempt_rows
+from corral.work.tasks.store import attempts as attempt_rows
 from corral.work.workers.execution import Started
 
 log = logger("supervisor")

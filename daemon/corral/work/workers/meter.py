@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from corral.config.sections.work import Limits
-from corral.models.instants import after
-from corral.models.states import RunnerName
+from corral.core.instants import after
+from corral.core.states import RunnerName
 from corral.runners.protocol import Observation
 from corral.store.protocol import Store
 from corral.store.rows.tasks import DayUse
-from corral.store.tasks import attempts
-from corral.work.limits import Full, Reserved, Use, full, reserved
+from corral.work.tasks.store import attempts
+from corral.work.workers.limits import Full, Reserved, Use, full, reserved
 
 _MINUTE = timedelta(seconds=60)
 _DAY_S = 86_400

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from corral.models.blame import LIMIT_REACHED, WORKER_LOST
+from corral.runners.blame import LIMIT_REACHED, WORKER_LOST
 from corral.store.rows.tasks import TaskRow
-from corral.work.limits import MEMORY, Throttle
 from corral.work.tasks.attempts import INTERRUPTED
 from corral.work.workers.in_flight import Attempt
+from corral.work.workers.limits import MEMORY, Throttle
 
 Reason = tuple[str, str]
 """An error code, and a line for a person."""

@@ -18,27 +18,27 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from corral.config.roster import Check
-from corral.models.blame import WORKER_LOST
-from corral.models.crash import crash_point
-from corral.models.events import EventKind
-from corral.models.instants import iso, parse
-from corral.models.states import TaskStatus
+from corral.coordination.sessions import session_end
+from corral.core.crash import crash_point
+from corral.core.events import EventKind
+from corral.core.instants import iso, parse
+from corral.core.states import TaskStatus
+from corral.runners.blame import WORKER_LOST
 from corral.runners.process import end_leftovers
 from corral.runners.protocol import Observation, Runner, ToolCall
 from corral.store import events
 from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
-from corral.store.tasks import tasks
-from corral.work.limits import MEMORY, Hold, Use
 from corral.work.tasks import attempts, combining, followers, leases
 from corral.work.tasks.agents import checked
 from corral.work.tasks.attempts import Ending
-from corral.work.tasks.trust import TrustGate
-from corral.work.workers import session_end
+from corral.work.tasks.store import tasks
+from corral.work.trust.trust import TrustGate
 from corral.work.workers.claim_pause import Pause
 from corral.work.workers.claiming import Claiming
 from corral.work.workers.execution import AttemptContext, Started, finish, launch, seal, task_marks
 from corral.work.workers.in_flight import Attempt, AttemptView, bring_mail, record
+from corral.work.workers.limits import MEMORY, Hold, Use
 from corral.work.workers.recovery import interrupt_all, mark_crashed
 from corral.work.workers.stopping import over_limits, reason_to_stop
 from corral.work.workers.sweeping import Sweeper
@@ -283,7 +283,7 @@ class Supervisor:
 
         def requeue(conn: Connection) -> None:
             attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, rules)
-            session_end.end_attempt(conn, required(row["session_id"]), WORKER_LOST, now, rules)
+            session_end.end_attempt(conn, required(row["session_id"]), WORKER_LOST, now, leases.offering(rules))
 
         self._db.write(requeue)
         for worktree in self._sweeper.of_task(row["task_id"]):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 
-from corral.models.states import WorktreePurpose, WorktreeState
-from corral.observe.sealing import seal_where_possible
+from corral.core.sealing import seal_where_possible
+from corral.core.states import WorktreePurpose, WorktreeState
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import worktrees as worktree_rows
 from corral.work.loops import continuing
 from corral.work.worktrees import ownership
+from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.allocation import WorktreeContext, roll_back, trim_pool
 from corral.work.worktrees.pool import state
 from corral.work.worktrees.removal import tidy_branches

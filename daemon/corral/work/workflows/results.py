@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from corral.config.links import make_own_folder
-from corral.models.payload import Payload
-from corral.models.states import TaskStatus
+from corral.core.payload import Payload
+from corral.core.states import TaskStatus
 from corral.runners.process import open_private
 from corral.store.rows.tasks import ParentResult, TaskRow
-from corral.store.tasks import dependencies
+from corral.work.tasks.store import dependencies
 from corral.work.worktrees.allocation import WorktreeContext
 
 VARIABLE = "CORRAL_RESULTS_FILE"

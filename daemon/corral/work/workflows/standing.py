@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from corral.models.dependencies.outlook import Outlook, outlook
-from corral.models.payload import Payload
-from corral.models.states import TaskStatus
+from corral.core.payload import Payload
+from corral.core.states import TaskStatus
 from corral.store.rows.tasks import ParentTask
-from corral.store.tasks import dependencies
+from corral.work.tasks.outlook import Outlook, outlook
+from corral.work.tasks.store import dependencies
 
 MOST_OF_RESULTS = 200_000
 """Characters of the results of the last steps together; each task has its own whole."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from corral.models.tasks import TaskSubmission
+from corral.work.tasks.wire import TaskSubmission
 
 
 def flat(batch: Sequence[TaskSubmission]) -> list[TaskSubmission]:

@@ -24,27 +24,20 @@ from corral.config.model import Settings
 from corral.config.paths import Project, bundle_dir
 from corral.config.trust import SETUP, Claim, refuse
 from corral.config.worktree_root import WorktreeRoot
-from corral.coordination.sessions.teams import Teams
-from corral.errors import (
-    Conflict,
-    CorralError,
-    GitFailed,
-    InvalidInput,
-    NotFound,
-    PathReplaced,
-)
+from corral.coordination.teams.teams import Teams
+from corral.core.crash import crash_point
+from corral.core.errors import Conflict, CorralError, GitFailed, InvalidInput, NotFound, PathReplaced
+from corral.core.identifiers import check_name, new_id
+from corral.core.instants import iso
+from corral.core.states import WorktreePurpose, WorktreeState
 from corral.git.checkouts import whole, worktrees
 from corral.git.process.command import Git
-from corral.models.crash import crash_point
-from corral.models.identifiers import check_name, new_id
-from corral.models.instants import iso
-from corral.models.states import WorktreePurpose, WorktreeState
 from corral.runners.environment import verification_environment
 from corral.runners.tags import PROJECT_MARK, TASK_MARK, WORKTREE_MARK
 from corral.store.protocol import Store
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import moving, ownership
+from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.pool import keeping, state, taking
 from corral.work.worktrees.ports import bindable, choose_block
 from corral.work.worktrees.provision import Provisioned, provision, run_setup

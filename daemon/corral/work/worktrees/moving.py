@@ -9,12 +9,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from corral.core.crash import crash_point
+from corral.core.states import LIVE_WORKTREES
 from corral.git.checkouts import pointers
-from corral.models.crash import crash_point
-from corral.models.states import LIVE_WORKTREES
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import ownership
+from corral.work.worktrees import store as worktree_rows
 
 if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext

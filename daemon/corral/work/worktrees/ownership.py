@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corral.config.inodes import folder_id
-from corral.errors import CorralError, PathReplaced
+from corral.core.crash import crash_point
+from corral.core.errors import CorralError, PathReplaced
+from corral.core.instants import iso
+from corral.core.states import LIVE_WORKTREES, WorktreePurpose, WorktreeState
 from corral.git.checkouts import discarding
 from corral.git.checkouts import identity as worktree_identity
 from corral.git.checkouts.identity import OwnWorktree
 from corral.git.process.command import Git
-from corral.models.crash import crash_point
-from corral.models.instants import iso
-from corral.models.states import LIVE_WORKTREES, WorktreePurpose, WorktreeState
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import worktrees as worktree_rows
+from corral.work.worktrees import store as worktree_rows
 
 if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext

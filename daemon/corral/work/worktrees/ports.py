@@ -9,7 +9,7 @@ import errno
 import socket
 from collections.abc import Callable
 
-from corral.errors import Conflict
+from corral.core.errors import Conflict
 
 LAST_PORT = 65535
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from corral.errors import ConfigInvalid, CorralError, SetupFailed
-from corral.observe.sealing import seal_where_possible
+from corral.core.errors import ConfigInvalid, CorralError, SetupFailed
+from corral.core.sealing import seal_where_possible
 from corral.runners.process import end, open_private, spawn
 from corral.runners.tags import PROJECT_MARK, TASK_MARK, VERIFICATION_MARK, WORKTREE_MARK
 from corral.work.worktrees import folders

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from corral.errors import ConfigInvalid
+from corral.core.errors import ConfigInvalid
 
 PLACEHOLDERS = frozenset({"worktree", "name", "port", "ports"})
 """Names that a value of ``env`` may have in braces; a folder's values may name ``{folder}`` as well: its absolute path."""

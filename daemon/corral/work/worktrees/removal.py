@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from corral.errors import WorkAtRisk
+from corral.core.crash import crash_point
+from corral.core.errors import WorkAtRisk
+from corral.core.events import EventKind
+from corral.core.states import LIVE_WORKTREES, WorktreePurpose
 from corral.git import refs
 from corral.git.checkouts import salvage, worktrees
-from corral.models.crash import crash_point
-from corral.models.events import EventKind
-from corral.models.states import LIVE_WORKTREES, WorktreePurpose
 from corral.store import events
 from corral.store.rows import required
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import worktrees as worktree_rows
 from corral.work.workers.heads import reattach_head
 from corral.work.worktrees import ownership
+from corral.work.worktrees import store as worktree_rows
 
 if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext

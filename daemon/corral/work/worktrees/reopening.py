@@ -10,15 +10,16 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from corral.errors import Conflict, InvalidInput
+from corral.coordination.sessions.store import sessions
+from corral.core.errors import Conflict, InvalidInput
+from corral.core.states import RunnerName, SessionStatus, TaskStatus, WorktreeState
 from corral.git import refs
 from corral.git.process.command import Git
-from corral.models.states import RunnerName, SessionStatus, TaskStatus, WorktreeState
 from corral.store.protocol import Store
 from corral.store.rows.tasks import AttemptRow, WorktreeRow
-from corral.store.sessions import sessions
-from corral.store.tasks import attempts, worktrees
 from corral.work.tasks import tasks
+from corral.work.tasks.store import attempts
+from corral.work.worktrees import store as worktrees
 from corral.work.worktrees.worktrees import Worktrees
 
 

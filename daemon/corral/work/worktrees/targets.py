@@ -5,9 +5,9 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from corral.errors import NotFound, TargetGone
+from corral.core.errors import NotFound, TargetGone
 from corral.git import refs
-from corral.store.merges import landed
+from corral.work.merges.store import landed
 
 if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext

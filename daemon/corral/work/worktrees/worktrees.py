@@ -10,18 +10,18 @@ from itertools import chain, count
 from pathlib import Path
 
 from corral.config.paths import find_checkout
-from corral.errors import Conflict, LimitReached, NotFound, NotPermitted, PathReplaced, WorkAtRisk
+from corral.coordination.sessions.store import sessions
+from corral.core.errors import Conflict, LimitReached, NotFound, NotPermitted, PathReplaced, WorkAtRisk
+from corral.core.identifiers import check_name
+from corral.core.payload import Payload, picked
+from corral.core.states import WorktreePurpose, WorktreeState
 from corral.git import refs
 from corral.git.checkouts import salvage
 from corral.git.checkouts.identity import real_place
 from corral.git.process.command import Git
-from corral.models.identifiers import check_name
-from corral.models.payload import Payload, picked
-from corral.models.states import WorktreePurpose, WorktreeState
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.sessions import sessions
-from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import ownership
+from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.allocation import Plan, WorktreeContext, allocate, give_up, mark_ready
 from corral.work.worktrees.pool import state
 from corral.work.worktrees.targets import landing_target

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.config.custom.aliases import Alias, aliases_of, expand, must_be_approved
-from corral.errors import InvalidInput
+from corral.core.errors import InvalidInput
 
 COMMANDS = frozenset({"task", "merge", "config", "trust", "message", "status"})
 

@@ -10,7 +10,7 @@ import pytest
 from corral.config.custom.profiles import chosen_profile, remember_profile
 from corral.config.load import COMMITTED_FILE, LOCAL_FILE, TEAM_FILE, USER_FILE, Layer, Loaded, load, parse_file
 from corral.config.paths import Project, find_project
-from corral.errors import ConfigInvalid
+from corral.core.errors import ConfigInvalid
 
 TEAM = """
 tasks: {max_retries: 1, ageing_s: 1}

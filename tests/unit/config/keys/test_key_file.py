@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from corral.config.keys.key_file import KeyFile, config_folder
-from corral.errors import ApiKeyUnavailable
+from corral.core.errors import ApiKeyUnavailable
 
 KEY = "sk-ant-api03-0123456789abcdefghij-WXYZ"
 

@@ -11,7 +11,7 @@ from corral.config.keys.key_file import KeyFile
 from corral.config.keys.keychain import NoKeychain
 from corral.config.keys.kinds import API_KEY
 from corral.config.keys.lookup import ApiKey, Places, Source
-from corral.errors import ApiKeyUnavailable, InvalidInput
+from corral.core.errors import ApiKeyUnavailable, InvalidInput
 
 PLACES = ("environment", "keychain", "encrypted_file", "dotenv")
 

@@ -9,14 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.coordination.locks.keys import (
-    LockKey,
-    keys_overlap,
-    literal_key,
-    parse_key,
-    relative_target,
-)
-from corral.errors import CorralError, InvalidInput, NotPermitted
+from corral.coordination.locks.keys import LockKey, keys_overlap, literal_key, parse_key, relative_target
+from corral.core.errors import CorralError, InvalidInput, NotPermitted
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.coordination.locks import globs
-from corral.coordination.locks.keys import (
-    LockKey,
-    ancestors,
-    keys_overlap,
-    literal_key,
-    parse_key,
-)
-from corral.errors import CorralError, InvalidInput, NotPermitted
+from corral.coordination.locks.keys import LockKey, ancestors, keys_overlap, literal_key, parse_key
+from corral.core.errors import CorralError, InvalidInput, NotPermitted
 
 
 @pytest.mark.req("LOCKKEY-5")

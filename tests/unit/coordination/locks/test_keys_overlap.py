@@ -6,15 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.coordination.locks.keys import (
-    PathIndex,
-    ancestors,
-    key_covers,
-    keys_overlap,
-    literal_key,
-    parse_key,
-    reach,
-)
+from corral.coordination.locks.keys import PathIndex, ancestors, key_covers, keys_overlap, literal_key, parse_key, reach
 
 pytestmark = pytest.mark.one_python
 

@@ -15,15 +15,15 @@ from corral.coordination.locks import overlaps as lock_overlaps
 from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import LockKey, keys_overlap, parse_key
 from corral.coordination.locks.overlaps import Overlaps
+from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
-from corral.errors import Conflict, InvalidInput, LockHeld
-from corral.models.identifiers import new_id
-from corral.models.instants import after, iso
+from corral.core.errors import Conflict, InvalidInput, LockHeld
+from corral.core.identifiers import new_id
+from corral.core.instants import after, iso
 from corral.store import schema
 from corral.store.schema import file_locks
-from corral.store.sessions import locks as lock_rows
 from tests.locking import acquire
 from tests.steps import only_sqlite, steps
 

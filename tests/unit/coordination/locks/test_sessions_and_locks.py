@@ -12,16 +12,16 @@ from corral.coordination.edits import verdicts
 from corral.coordination.edits.verdicts import Policy, Target
 from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.keys import literal_key, parse_key
+from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import liveness
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.liveness import Seen
 from corral.coordination.sessions.registry import Arrival
-from corral.errors import Conflict, InvalidInput, LockHeld
-from corral.models.instants import iso
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.errors import Conflict, InvalidInput, LockHeld
+from corral.core.instants import iso
 from corral.store import events, schema
-from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import sessions as session_rows
 from tests.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)

@@ -13,9 +13,9 @@ from corral.coordination.locks.stale_holders import Activity, force_release, jud
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
-from corral.models.instants import iso
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.instants import iso
 from corral.store import schema
-from corral.store.sessions import sessions as session_rows
 from tests.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)

@@ -13,14 +13,14 @@ from corral.coordination.locks import table as lock_table
 from corral.coordination.locks import waits as lock_waits
 from corral.coordination.locks.keys import parse_key
 from corral.coordination.locks.queue import find_deadlock
+from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
 from corral.coordination.locks.waits import LockRequest, Wait
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
-from corral.errors import Conflict, InvalidInput, LockHeld
-from corral.models.instants import iso
-from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import sessions as session_rows
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.errors import Conflict, InvalidInput, LockHeld
+from corral.core.instants import iso
 from tests.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)

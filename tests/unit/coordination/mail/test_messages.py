@@ -10,15 +10,15 @@ from sqlalchemy import Connection, func, select
 from corral.coordination.mail import addresses, mailbox, mailing, messages
 from corral.coordination.mail.addresses import Identity, RecipientNotFound
 from corral.coordination.mail.messages import Letter, QuotaExceeded
+from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.names import agent_name
 from corral.coordination.sessions.registry import Arrival
-from corral.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound, NotPermitted
-from corral.models.instants import after, iso
+from corral.coordination.sessions.store import names, traces
+from corral.core.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound, NotPermitted
+from corral.core.instants import after, iso
 from corral.store import events, schema_coordination
 from corral.store.engine import search
-from corral.store.sessions import messages as message_rows
-from corral.store.sessions import names, traces
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 ANN, BEN = Identity("a", "Ann"), Identity("b", "Ben")

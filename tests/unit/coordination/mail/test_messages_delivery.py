@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 from corral.coordination.mail import mailbox, mailing, messages
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.mail.messages import Letter
+from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
-from corral.store.sessions import messages as message_rows
 from tests.steps import only_sqlite, steps
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)

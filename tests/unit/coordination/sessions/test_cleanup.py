@@ -16,29 +16,29 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from corral.app.audit.trail import AuditTrail
-from corral.app.session_sweep import end_silent
 from corral.config.model import Settings
 from corral.coordination.edits.runtime_state import RuntimeState
+from corral.coordination.handoffs import store as handoff_rows
 from corral.coordination.locks.keys import parse_key
+from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import registry as session_registry
+from corral.coordination.sessions import session_end
+from corral.coordination.sessions.operations import Cleanup, cleanup
 from corral.coordination.sessions.registry import Arrival, Cleaned
-from corral.errors import Conflict
-from corral.models.instants import iso
-from corral.models.tasks import read_submissions
-from corral.server.http.routes.sessions.sessions import Cleanup, cleanup
-from corral.server.mcp.calls import Call, current
-from corral.server.mcp.replays import Replays
-from corral.server.mcp.tools.sessions import cleanup_dead_agents
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.coordination.sessions.sweep import end_silent
+from corral.coordination.sessions.tools import cleanup_dead_agents
+from corral.core.errors import Conflict
+from corral.core.instants import iso
+from corral.faces.mcp.calls import Call, current
+from corral.faces.mcp.replays import Replays
+from corral.observe.audit.trail import AuditTrail
 from corral.store import events
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
-from corral.store.sessions import handoffs as handoff_rows
-from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import sessions as session_rows
 from corral.work.tasks import leases, tasks
-from corral.work.workers import session_end
+from corral.work.tasks.wire import read_submissions
 from tests.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -58,6 +58,9 @@ class Fleet:
 
     def now(self) -> datetime:
         return self.time
+
+    def offer_again(self, conn: Connection, session_id: str, reason: str, now: datetime) -> None:
+        leases.give_back(conn, session_id, reason, now, Settings().tasks)
 
     def nudge(self, _name: str) -> None: ...
 
@@ -203,7 +206,10 @@ def test_a_crowd_that_dies_beside_those_who_claim_leaves_every_task_to_one(fleet
         tasks.submit_batch(conn, read_submissions([{"description": f"t{n}"} for n in range(crowd)]), NOW, rules)
         for number in range(crowd):
             session_end.arrive(
-                conn, Arrival(f"s{number}", client_pid=2**22 - 1 - number, client_started=1.0), NOW, rules
+                conn,
+                Arrival(f"s{number}", client_pid=2**22 - 1 - number, client_started=1.0),
+                NOW,
+                leases.offering(rules),
             )
             assert leases.claim(conn, leases.Claimant(f"s{number}"), NOW, Settings()) is not None
 

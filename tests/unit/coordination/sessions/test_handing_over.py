@@ -10,12 +10,12 @@ from sqlalchemy import Connection
 from corral.coordination.mail import mailing, messages
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.mail.messages import Letter
+from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
-from corral.models.instants import iso
-from corral.models.states import SessionStatus
-from corral.store.sessions import messages as message_rows
-from corral.store.sessions import sessions as session_rows
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.instants import iso
+from corral.core.states import SessionStatus
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 LATER = NOW + timedelta(seconds=5)

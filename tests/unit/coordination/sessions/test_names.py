@@ -7,7 +7,7 @@ import re
 import pytest
 
 from corral.coordination.sessions.names import ADJECTIVES, NOUNS, TRIES, agent_name, check_agent_name
-from corral.errors import InvalidInput
+from corral.core.errors import InvalidInput
 
 
 def test_a_name_is_two_plain_words_and_always_the_same() -> None:

@@ -7,7 +7,9 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from corral.errors import GitFailed, NotAProject
+from corral.core.errors import GitFailed, NotAProject
+from corral.core.instants import after, iso
+from corral.core.states import ReceiptStatus
 from corral.landing.verify.blame import (
     LONGEST_WAIT_S,
     Run,
@@ -19,8 +21,6 @@ from corral.landing.verify.blame import (
     wait_s,
     weigh,
 )
-from corral.models.instants import after, iso
-from corral.models.states import ReceiptStatus
 
 RED, ERROR, GREEN = ReceiptStatus.FAILED, ReceiptStatus.ERROR, ReceiptStatus.PASSED
 

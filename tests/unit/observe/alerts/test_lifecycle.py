@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from corral.config.sections.alerts import Alerts
-from corral.models.instants import iso
+from corral.core.instants import iso
 from corral.observe.alerts.lifecycle import Decision, Known, decide
 from corral.observe.alerts.rules import Finding
 

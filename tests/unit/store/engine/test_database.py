@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, func, insert, select, text
 
-from corral.errors import DatabaseDamaged, DatabaseUnavailable, InvalidInput
+from corral.core.errors import DatabaseDamaged, DatabaseUnavailable, InvalidInput
 from corral.store import schema
 from corral.store.engine import database as engine
 from corral.store.engine.database import Database

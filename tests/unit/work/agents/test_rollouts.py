@@ -7,7 +7,7 @@ from itertools import zip_longest
 import pytest
 
 from corral.config.sections.agents import Rollout
-from corral.models.states import AttemptOutcome, MergeState
+from corral.core.states import AttemptOutcome, MergeState
 from corral.store.rows.agents import ArmTask
 from corral.work.agents.rollouts import Arm, Finding, by_chance, compare, is_good, sentence
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from corral.models.events import EventKind
+from corral.core.events import EventKind
 from corral.store.rows.records import EventRow
 from corral.store.rows.tasks import ExportedTask
 from corral.work.evidence import lines

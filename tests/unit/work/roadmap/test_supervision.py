@@ -14,7 +14,7 @@ from corral.config.sections.work import Queue, Tasks
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.rows.tasks import RoadmapTaskRow
-from corral.store.tasks import roadmap as rows_of
+from corral.work.roadmap import store as rows_of
 from corral.work.roadmap.supervision import AT_REST_S, RoadmapSupervision
 from corral.work.tasks import tasks
 

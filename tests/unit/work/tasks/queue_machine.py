@@ -23,12 +23,12 @@ from corral.config.model import Settings
 from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination.sessions import registry
 from corral.coordination.sessions.registry import Arrival
-from corral.errors import Conflict, InvalidInput
-from corral.models.states import MergeState, ReceiptStatus, TaskStatus
-from corral.store.merges import merges, receipts
-from corral.store.tasks import tasks as rows
+from corral.core.errors import Conflict, InvalidInput
+from corral.core.states import MergeState, ReceiptStatus, TaskStatus
+from corral.work.merges.store import merges, receipts
 from corral.work.tasks import attempts, leases, tasks
 from corral.work.tasks.leases import Claimant
+from corral.work.tasks.store import tasks as rows
 from tests.unit.work.conftest import Board, at
 from tests.unit.work.tasks.queue_model import OPEN_MERGE, TERMINAL, ModelTask, QueueModel, Rules
 

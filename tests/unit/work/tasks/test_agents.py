@@ -11,10 +11,10 @@ import pytest
 from corral.config.paths import find_project
 from corral.config.roster import Roster
 from corral.config.teams import TeamAgent
-from corral.errors import ConfigInvalid, InvalidInput, NotFound, RunnerUnavailable
-from corral.models.states import RunnerName
-from corral.models.tasks import read_submissions
+from corral.core.errors import ConfigInvalid, InvalidInput, NotFound, RunnerUnavailable
+from corral.core.states import RunnerName
 from corral.work.tasks.agents import ResolvedAgent, resolve_agent, settle
+from corral.work.tasks.wire import read_submissions
 
 Make = Callable[..., Roster]
 PYTHON = {"capabilities": ["python"]}

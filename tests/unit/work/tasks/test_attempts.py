@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from corral.models.blame import DISK_FULL
-from corral.store.tasks import attempts as attempt_rows
-from corral.store.tasks import tasks as task_rows
+from corral.runners.blame import DISK_FULL
 from corral.work.tasks import attempts
+from corral.work.tasks.store import attempts as attempt_rows
+from corral.work.tasks.store import tasks as task_rows
 from tests.unit.work.conftest import Board, Row, at
 
 MADE = {"input_tokens": 5, "output_tokens": 2, "cost_usd": 0.5, "turns": 1}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from corral.errors import Conflict, InvalidInput
-from corral.models.states import MergeState
-from corral.store.merges import merges
+from corral.core.errors import Conflict, InvalidInput
+from corral.core.states import MergeState
+from corral.work.merges.store import merges
 from corral.work.tasks import combining, followers
 from corral.work.tasks.attempts import CollectedWork
 from tests.unit.work.conftest import Board, Row, at

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corral.models.dependencies.cycles import blocking_cycle
-from corral.models.dependencies.outlook import Outlook, outlook
-from corral.models.states import MergeState, ReceiptStatus
-from corral.store.merges import merges, receipts
+from corral.core.cycles import blocking_cycle
+from corral.core.states import MergeState, ReceiptStatus
+from corral.work.merges.store import merges, receipts
 from corral.work.tasks import tasks, views
+from corral.work.tasks.outlook import Outlook, outlook
 from tests.unit.work.conftest import Board, at
 
 
@@ -188,7 +188,7 @@ def test_two_lost_parents_must_both_be_retried(board: Board) -> None:
 
 @pytest.mark.req("FR-QUEUE-008")
 def test_a_circle_is_refused_and_shown(board: Board) -> None:
-    from corral.errors import InvalidInput
+    from corral.core.errors import InvalidInput
 
     with pytest.raises(InvalidInput, match="circular dependency: a → b → c → a"):
         board.submit(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from corral.errors import (
+from corral.core.errors import (
     Conflict,
     CorralError,
     DatabaseUnavailable,
@@ -20,12 +20,12 @@ from corral.errors import (
     RunnerUnavailable,
     SetupFailed,
 )
-from corral.models.blame import BLAME, Blame, blame_of, blame_of_error
-from corral.models.states import TaskStatus
-from corral.store.tasks import tasks as task_rows
+from corral.core.states import TaskStatus
+from corral.runners.blame import BLAME, Blame, blame_of, blame_of_error
 from corral.work.tasks import attempts, delays
 from corral.work.tasks.attempts import Ending
 from corral.work.tasks.retry import judge_crash, judge_fault
+from corral.work.tasks.store import tasks as task_rows
 from corral.work.workers.claim_pause import PROBE_AT_MOST_S, ClaimPause
 from tests.unit.work.conftest import Board, at
 

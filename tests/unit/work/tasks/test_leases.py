@@ -6,13 +6,13 @@ import pytest
 
 from corral.config.model import Settings
 from corral.coordination.sessions import registry as session_registry
+from corral.coordination.sessions import session_end
 from corral.coordination.sessions.registry import Arrival
-from corral.errors import Conflict, LeaseLost
-from corral.models.instants import iso
-from corral.store.sessions import sessions as session_rows
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.errors import Conflict, LeaseLost
+from corral.core.instants import iso
 from corral.work.tasks import attempts, leases, tasks, views
 from corral.work.tasks.leases import Claimant
-from corral.work.workers import session_end
 from tests.unit.work.conftest import START, Board, at
 
 SETTINGS = Settings()
@@ -252,7 +252,7 @@ def test_a_claim_whose_answer_was_lost_is_answered_again_and_a_new_one_is_anothe
     assert [ask("a", "k"), ask("a", "k"), ask("b", "k"), ask("a", "l")] == [first, first, second, third]
     yard.complete(first, "a")
     assert ask("a", "k") is None, "what is over is not handed out again"
-    yard.do(lambda conn: session_end.end(conn, "a", "closed", at(1), yard.rules))
+    yard.do(lambda conn: session_end.end(conn, "a", "closed", at(1), leases.offering(yard.rules)))
     yard.arrive("a", at(2))
     assert [ask("b", "m"), ask("a", "l")] == [third, None], "another's by now"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.models.states import TaskStatus
+from corral.core.states import TaskStatus
 from corral.work.tasks.retry import backoff_s, judge
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from corral.store.tasks import tasks as rows
 from corral.work.tasks import scheduling
 from corral.work.tasks.scheduling import lifted
+from corral.work.tasks.store import tasks as rows
 from tests.unit.work.conftest import Board, Row, at
 
 
@@ -144,7 +144,7 @@ def why_not(board: Board, task_id: str) -> str | None:
 
 
 def test_a_task_without_a_runner_is_left_to_sessions(board: Board) -> None:
-    from corral.store.tasks import tasks as rows
+    from corral.work.tasks.store import tasks as rows
 
     task_id = board.one()
     board.do(lambda conn: rows.transition(conn, task_id, ("pending",), {"runner": None}))

@@ -16,9 +16,9 @@ from corral.config.model import Settings
 from corral.coordination.sessions import registry
 from corral.coordination.sessions.registry import Arrival
 from corral.store.schema import tasks as tasks_table
-from corral.store.tasks import tasks as rows
 from corral.work.tasks import delays, leases, scheduling
 from corral.work.tasks.leases import Claimant
+from corral.work.tasks.store import tasks as rows
 from tests.unit.work.conftest import Board, Row, at
 from tests.unit.work.tasks.queue_machine import Memory
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from corral.errors import Conflict, IdempotencyKeyConflict, InvalidInput, LeaseLost, NotFound
-from corral.models.states import MergeState
-from corral.models.tasks import read_submissions
-from corral.store.merges import merges
+from corral.core.errors import Conflict, IdempotencyKeyConflict, InvalidInput, LeaseLost, NotFound
+from corral.core.states import MergeState
+from corral.work.merges.store import merges
 from corral.work.tasks import attempts, tasks, views
+from corral.work.tasks.wire import read_submissions
 from tests.unit.work.conftest import START, Board, at
 
 
@@ -225,7 +225,7 @@ def test_a_full_queue_refuses_and_a_repeated_submission_still_gets_its_answer(bo
 
 
 def test_ids_may_be_shortened_as_long_as_they_are_unique(board: Board) -> None:
-    from corral.store.tasks import tasks as task_rows
+    from corral.work.tasks.store import tasks as task_rows
 
     task_id = board.one()
 

@@ -12,10 +12,11 @@ from corral.coordination.mail.addresses import Identity, RecipientNotFound, iden
 from corral.coordination.mail.agent_mailboxes import take
 from corral.coordination.mail.messages import Letter
 from corral.coordination.sessions import registry as session_registry
+from corral.coordination.sessions import session_end
 from corral.coordination.sessions.registry import Arrival
-from corral.coordination.sessions.teams import Teams
-from corral.store import announcements
-from corral.work.workers import session_end
+from corral.coordination.teams.teams import Teams
+from corral.observe.announcements import store as announcements
+from corral.work.tasks import leases
 from tests.unit.work.conftest import START, Board, at
 
 Row = dict[str, Any]
@@ -45,7 +46,7 @@ class Office(Board):
         return [part.partition('"')[0] for part in text.split(' subject="')[1:]]
 
     def end(self, worker: str, status: str) -> None:  # type: ignore[override]
-        self.do(lambda conn: session_end.end_attempt(conn, worker, status, at(2), self.rules))
+        self.do(lambda conn: session_end.end_attempt(conn, worker, status, at(2), leases.offering(self.rules)))
 
     def undelivered(self, worker: str) -> list[str]:
         """What its senders are going to hear of."""
@@ -100,7 +101,9 @@ def test_what_a_worker_has_not_seen_waits_for_the_next_and_what_it_was_told_too_
     assert own == ["w1"] and office.told("w1") == ["told", "told by name"]
     office.write("unseen", "Boulder")
     office.write("unseen by name", "w1")
-    office.do(lambda conn: session_end.end(conn, "w1", "other", at(2), office.rules))  # its client says so first
+    office.do(
+        lambda conn: session_end.end(conn, "w1", "other", at(2), leases.offering(office.rules))
+    )  # its client says so first
     office.end("w1", status)
     lost = status not in ("completed", "cancelled")
     assert office.undelivered("w1") == ["told by name"] * lost + ["unseen by name"]

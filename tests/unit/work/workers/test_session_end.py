@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from corral.config.model import Settings
+from corral.coordination.handoffs import store as handoff_rows
 from corral.coordination.locks.keys import parse_key
+from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import registry as session_registry
+from corral.coordination.sessions import session_end
 from corral.coordination.sessions.registry import SILENT, Arrival
-from corral.models.instants import iso
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.instants import iso
 from corral.store import events
-from corral.store.sessions import handoffs as handoff_rows
-from corral.store.sessions import locks as lock_rows
-from corral.store.sessions import sessions as session_rows
 from corral.work.tasks import leases
-from corral.work.workers import session_end
 from tests.locking import acquire
 from tests.unit.work.conftest import START, Board, at
 
@@ -31,7 +31,9 @@ class Inn(Board):
     """The queue, and sessions that come, take work, and go."""
 
     def arrive(self, who: str, **about: Any) -> None:
-        self.do(lambda conn: session_end.arrive(conn, Arrival(session_id=who, **about), START, self.rules))
+        self.do(
+            lambda conn: session_end.arrive(conn, Arrival(session_id=who, **about), START, leases.offering(self.rules))
+        )
 
     def take(self, who: str, **work: Any) -> str:
         task_id = self.submit({"title": None, "command": None, "description": f"for {who}", **work})[0]
@@ -41,7 +43,7 @@ class Inn(Board):
         return task_id
 
     def leave(self, who: str, reason: str = "ended", seconds: float = 1) -> Row | None:
-        return self.do(lambda conn: session_end.end(conn, who, reason, at(seconds), self.rules))
+        return self.do(lambda conn: session_end.end(conn, who, reason, at(seconds), leases.offering(self.rules)))
 
     def session(self, who: str) -> Row:
         row = self.db.read(lambda conn: session_rows.get(conn, who))

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from corral.errors import Conflict
+from corral.core.errors import Conflict
 from corral.work.worktrees.ports import bindable, choose_block
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from corral.config.paths import bundle_dir
-from corral.errors import ConfigInvalid
+from corral.core.errors import ConfigInvalid
 from corral.work.worktrees.recipes import Recipe, load_recipes, matching
 
 

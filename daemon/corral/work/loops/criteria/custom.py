@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
-from corral.models.loops.spec import CustomCriterion, Verdict
 from corral.work.loops.criteria.place import Evaluation, Place, Ran, last_lines
+from corral.work.loops.spec import CustomCriterion, Verdict
 
 _VERDICTS = {0: Verdict.NOT_CONVERGED, 1: Verdict.CONVERGED, 2: Verdict.FAILED}
 _RAISED = 70

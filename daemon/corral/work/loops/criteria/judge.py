@@ -6,9 +6,9 @@ import json
 import sys
 from typing import Any
 
-from corral.models.loops.spec import JudgeCriterion, Verdict
 from corral.runners.messages.usage import LATEST, plain_name
 from corral.work.loops.criteria.place import Evaluation, Place, last_lines
+from corral.work.loops.spec import JudgeCriterion, Verdict
 
 MODELS = (LATEST["opus"], LATEST["sonnet"])
 """The judges, where neither the criterion nor the settings name one: the first that did not do the work."""

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from corral.errors import RunnerUnavailable
-from corral.models.loops.spec import Verdict
+from corral.core.errors import RunnerUnavailable
 from corral.runners.environment import verification_environment
 from corral.runners.process import Feed, end, spawn
 from corral.runners.protocol import ApiAccess
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
+from corral.work.loops.spec import Verdict
 
 SLICE_S = 0.1
 MOST_OUTPUT = 16 * 2**20

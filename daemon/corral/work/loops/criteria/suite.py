@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from corral.models.loops.spec import TestsCriterion, Verdict
 from corral.work.loops.criteria.place import Evaluation, Place, last_lines
+from corral.work.loops.spec import TestsCriterion, Verdict
 
 MOST_REPORT = 16 * 2**20
 """Bytes of a JUnit report that is read."""

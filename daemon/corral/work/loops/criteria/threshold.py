@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from corral.models.loops.spec import ThresholdCriterion, Verdict
 from corral.work.loops.criteria.place import Evaluation, Place, last_lines
+from corral.work.loops.spec import ThresholdCriterion, Verdict
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\bnan\b", re.IGNORECASE)
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")

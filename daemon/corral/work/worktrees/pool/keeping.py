@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from corral.errors import CorralError
+from corral.core.crash import crash_point
+from corral.core.errors import CorralError
+from corral.core.identifiers import new_id
+from corral.core.instants import iso
+from corral.core.payload import Payload
+from corral.core.states import WorktreePurpose, WorktreeState
 from corral.git import refs
 from corral.git.checkouts import repointing, status, worktrees
-from corral.models.crash import crash_point
-from corral.models.identifiers import new_id
-from corral.models.instants import iso
-from corral.models.payload import Payload
-from corral.models.states import WorktreePurpose, WorktreeState
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import ownership
+from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.moving import rename
 from corral.work.worktrees.pool import contents
 from corral.work.worktrees.pool.state import (

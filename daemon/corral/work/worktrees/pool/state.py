@@ -10,15 +10,15 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from corral.errors import GitFailed, PathReplaced
+from corral.coordination.sessions.store import sessions
+from corral.core.errors import GitFailed, PathReplaced
+from corral.core.payload import Payload
+from corral.core.states import WorktreeState
 from corral.git.checkouts import repointing
 from corral.git.process.command import Git
-from corral.models.payload import Payload
-from corral.models.states import WorktreeState
 from corral.runners.process import survivors, working_in
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.sessions import sessions
-from corral.store.tasks import worktrees as worktree_rows
+from corral.work.worktrees import store as worktree_rows
 
 if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext

@@ -9,16 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corral.errors import Conflict, CorralError
+from corral.core.crash import crash_point
+from corral.core.errors import Conflict, CorralError
+from corral.core.states import LIVE_WORKTREES, WorktreeState
 from corral.git import refs
 from corral.git.checkouts import repointing, worktrees
 from corral.git.process.command import Git
-from corral.models.crash import crash_point
-from corral.models.states import LIVE_WORKTREES, WorktreeState
 from corral.store.rows import required
 from corral.store.rows.tasks import WorktreeRow
-from corral.store.tasks import worktrees as worktree_rows
 from corral.work.worktrees import ownership
+from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.moving import rename
 from corral.work.worktrees.pool import contents
 from corral.work.worktrees.pool.state import (

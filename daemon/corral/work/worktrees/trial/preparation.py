@@ -13,9 +13,9 @@ from typing import Any
 
 from corral.config.links import make_own_folder
 from corral.config.trust import SETUP, refuse
-from corral.errors import CorralError, SetupFailed
+from corral.core.errors import CorralError, SetupFailed
+from corral.core.inputs import CACHED, COPIED, INSTALLED, Prepared
 from corral.git.process.command import Git
-from corral.models.inputs import CACHED, COPIED, INSTALLED, Prepared
 from corral.runners.environment import verification_environment
 from corral.runners.tags import PROJECT_MARK, WORKTREE_MARK
 from corral.work.worktrees import folders, residue

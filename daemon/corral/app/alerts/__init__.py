@@ -1,1 +1,0 @@
-"""Alerts: the state that their rules judge, and the operations on them."""

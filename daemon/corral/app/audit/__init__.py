@@ -1,1 +1,0 @@
-"""The audit: who did what, with which parameters and result; noted by every edge, written behind the answer, checked by hash."""

@@ -1,1 +1,0 @@
-"""Figures about the work: of finished tasks, landings and verifications, and of the daemon itself."""

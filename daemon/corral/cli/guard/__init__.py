@@ -1,1 +1,0 @@
-"""`corral guard`: a git hook that tells a commit whose files it would take along."""

@@ -1,1 +1,0 @@
-"""Commands about the program: daemon, settings, plugin, hook, bridge and version."""

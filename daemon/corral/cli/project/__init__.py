@@ -1,1 +1,0 @@
-"""Commands that prepare, check and restore a repository: init, uninstall, trust, doctor, demo."""

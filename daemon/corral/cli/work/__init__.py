@@ -1,1 +1,0 @@
-"""Commands about the queue beside the tasks themselves: shared state, the dead-letter queue."""

@@ -1,0 +1,128 @@
+"""``corral feature``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from corral.client.connection import segment
+from corral.core.visible import one_line
+from corral.faces.cli.help import Grouped
+from corral.faces.cli.terminal.keys import to_lock_keys
+from corral.faces.cli.terminal.options import Json, argument, client, json_object, option, session_id
+from corral.faces.cli.terminal.output import echo, emit, report
+from corral.faces.cli.terminal.tables import Column, table
+
+app = typer.Typer(cls=Grouped, help="Features: lines of work, their claims and conflicts.", no_args_is_help=True)
+SEQUENTIAL = 4
+_SHOWN = (
+    "feature_id", "title", "status", "registered_by", "branch_name", "merge_priority", "registered_at", "completed_at",
+)  # fmt: skip
+FeatureId = Annotated[str, argument("The feature's name, such as FEAT-123.", "ID", of="feature")]
+CLAIM_HELP = "A path, a glob, or a logical key such as 'api:GET /v1/users'; repeatable."
+
+
+@app.command()
+def register(
+    feature_id: FeatureId,
+    claim: Annotated[list[str], option("--claim", CLAIM_HELP, "KEY")],
+    title: Annotated[str | None, option("--title", "A short title.", "TEXT")] = None,
+    branch: Annotated[str | None, option("--branch", "The branch of the feature.", "NAME", of="branch")] = None,
+    priority: Annotated[
+        int | None,
+        typer.Option("--priority", help="Priority for ordering merges (default: 5).", min=-1000, max=1000),
+    ] = None,
+    metadata: Annotated[str | None, option("--metadata", "Further data: a JSON object.", "JSON")] = None,
+    as_json: Json = False,
+) -> None:
+    """Register a feature, or replace the claims of an active one."""
+    body = {
+        "feature_id": feature_id,
+        "resource_claims": to_lock_keys(claim),
+        "title": title,
+        "branch_name": branch,
+        "metadata": json_object("--metadata", metadata) or {},
+        "session_id": session_id(),
+        **({"merge_priority": priority} if priority is not None else {}),
+    }
+    answer = client().request("POST", "/features", body)
+    report(
+        answer,
+        one_line(f"{answer['feature_id']}: {answer['action']}, {', '.join(answer['resource_claims'])}"),
+        as_json=as_json,
+    )
+
+
+@app.command("list")
+def listing(as_json: Json = False) -> None:
+    """List the active features."""
+    rows = client().listing("/features")
+    columns: list[Column] = [
+        ("FEATURE", "feature_id", 32),
+        ("TITLE", "title", 40),
+        ("BY", "registered_by", 24),
+        ("CLAIMS", lambda row: ", ".join(row["resource_claims"]), 80),
+    ]
+    table(rows, columns, empty="No feature is registered.", as_json=as_json)
+
+
+@app.command()
+def show(feature_id: FeatureId, as_json: Json = False) -> None:
+    """Show one feature, active or ended."""
+    row = client().request("GET", f"/features/{segment(feature_id)}")
+    if as_json:
+        emit(row)
+        return
+    for name in _SHOWN:
+        if row[name] is not None:
+            echo(f"{name.replace('_', ' ')}: {one_line(str(row[name]))}")
+    if row["metadata"]:
+        echo(f"metadata: {one_line(json.dumps(row['metadata'], ensure_ascii=False))}")
+    for claim in row["resource_claims"]:
+        echo(f"claims: {one_line(claim)}")
+
+
+@app.command()
+def analyze(
+    feature_id: Annotated[str | None, argument("A registered feature.", "ID", show_default=False, of="feature")] = None,
+    claim: Annotated[list[str] | None, option("--claim", CLAIM_HELP, "KEY")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check claims against active features; exits with 4 if they must run one after the other."""
+    answer = client().request(
+        "POST", "/features/analyze", {"feature_id": feature_id, "claims": to_lock_keys(claim) if claim else None}
+    )
+    if as_json:
+        emit(answer)
+    else:
+        _explain(answer)
+    if answer["feasibility"] == "SEQUENTIAL":
+        raise typer.Exit(SEQUENTIAL)
+
+
+def _explain(answer: dict[str, Any]) -> None:
+    contended, total = answer["total_conflicting_claims"], answer["total_candidate_claims"]
+    echo(f"{answer['feasibility']}: {contended} of {total} claims overlap with active features.")
+    for conflict in answer["conflicts"]:
+        for mine, theirs in conflict["claims"]:
+            same = mine if mine == theirs else f"{mine} meets {theirs}"
+            echo(one_line(f"  {conflict['feature_id']} ({conflict['feasibility']}): {same}"))
+        if "left_out" in conflict:
+            echo(one_line(f"  {conflict['feature_id']}: and {conflict['left_out']} more"))
+    if "left_out" in answer:
+        echo(f"  and {answer['left_out']} more features")
+
+
+@app.command()
+def deregister(
+    feature_id: FeatureId,
+    cancelled: Annotated[bool, typer.Option("--cancelled", help="The feature was abandoned, not completed.")] = False,
+    as_json: Json = False,
+) -> None:
+    """End a feature: its claims no longer count."""
+    status = "cancelled" if cancelled else "completed"
+    body = {"feature_id": feature_id, "status": status, "session_id": session_id()}
+    answer = client().request("POST", "/features/deregister", body)
+    report(answer, one_line(f"{answer['feature_id']}: {answer['status']}"), as_json=as_json)

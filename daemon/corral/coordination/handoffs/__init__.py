@@ -1,0 +1,1 @@
+"""Handoffs: notes that a session leaves for the next one."""

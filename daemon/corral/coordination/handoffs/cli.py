@@ -1,0 +1,92 @@
+"""``corral handoff``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from corral.client.connection import segment
+from corral.core.visible import one_line
+from corral.faces.cli.help import Grouped
+from corral.faces.cli.terminal.options import Json, argument, client, option, session_id
+from corral.faces.cli.terminal.output import echo, emit, fact, moment, paint, report
+from corral.faces.cli.terminal.tables import Column, table
+
+app = typer.Typer(cls=Grouped, help="Handoffs: notes that a session leaves for the next one.", no_args_is_help=True)
+_PARTS = (
+    ("done", "completed_work"),
+    ("doing", "in_progress"),
+    ("decided", "decisions"),
+    ("next", "next_steps"),
+    ("files", "relevant_files"),
+)
+
+
+def _items(what: str) -> Any:
+    return typer.Option(help=f"{what}; repeatable.", metavar="TEXT")
+
+
+@app.command("list")
+def listing(
+    agent: Annotated[str | None, option("--agent", "Only handoffs of this agent.", "NAME", of="session")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="Maximum number of rows.", min=1, max=100)] = 20,
+    as_json: Json = False,
+) -> None:
+    """List handoffs, newest first."""
+    rows = client().request("GET", "/handoffs", query={"agent_name": agent, "limit": limit})["handoffs"]
+    columns: list[Column] = [
+        ("ID", lambda row: row["handoff_id"][:8], 8),
+        ("WHEN (UTC)", lambda row: moment(row["created_at"]), 19),
+        ("OF", "agent_name", 24),
+        ("BY", lambda row: "Corral" if row["automatic"] else "itself", 6),
+        ("SUMMARY", "summary", 80),
+    ]
+    empty = "No handoffs. Corral writes one when a session that changed something ends."
+    table(rows, columns, empty=empty, as_json=as_json)
+
+
+@app.command()
+def show(
+    handoff_id: Annotated[str, argument("A handoff's id, or its first characters.", "ID", of="handoff")],
+    as_json: Json = False,
+) -> None:
+    """Show a handoff."""
+    row = client().request("GET", f"/handoffs/{segment(handoff_id)}")
+    if as_json:
+        emit(row)
+        return
+    by = ", written by Corral when the session ended" if row["automatic"] else ""
+    echo(f"{paint(one_line(row['agent_name']), 'bold')}  {moment(row['created_at'])} UTC{by}")
+    where = " on ".join(part for part in (row["worktree"], row["branch"]) if part)
+    if where:
+        echo(f"  {'in':<8} {one_line(where)}")
+    fact("", row["summary"], 0)
+    for label, name in _PARTS:
+        for item in row[name]:
+            echo(f"  {label:<8} {one_line(item)}")
+
+
+@app.command()
+def write(
+    summary: Annotated[str, argument("State of the work; '-' reads it from standard input.", "TEXT")],
+    done: Annotated[list[str] | None, _items("Completed work")] = None,
+    doing: Annotated[list[str] | None, _items("Work in progress")] = None,
+    decided: Annotated[list[str] | None, _items("A decision and its reason")] = None,
+    next_step: Annotated[list[str] | None, typer.Option("--next", help="The next step; repeatable.")] = None,
+    file: Annotated[list[str] | None, _items("A relevant file")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a handoff for the next session."""
+    body = {
+        "summary": sys.stdin.read() if summary == "-" else summary,
+        "completed_work": done,
+        "in_progress": doing,
+        "decisions": decided,
+        "next_steps": next_step,
+        "relevant_files": file,
+        "session_id": session_id(),
+    }
+    answer = client().request("POST", "/handoffs", body)
+    report(answer, f"{answer['handoff_id']}  written", as_json=as_json)

@@ -1,0 +1,266 @@
+"""``corral message``."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from typing import Annotated, Any
+
+import typer
+
+from corral.client.connection import Client, segment
+from corral.core.errors import InvalidInput
+from corral.core.states import Importance
+from corral.core.visible import one_line, visible
+from corral.faces.cli.help import Grouped
+from corral.faces.cli.terminal.options import Json, argument, client, option, session_id
+from corral.faces.cli.terminal.output import echo, emit, moment, paint, report, state
+from corral.faces.cli.terminal.tables import Column, table
+
+app = typer.Typer(cls=Grouped, help="Mail between sessions, and with you.", no_args_is_help=True)
+ROUND_S = 20.0
+"""Duration of one long poll for new mail, seconds."""
+Row = dict[str, Any]
+Message = Annotated[str, argument("A message number or id.", "MESSAGE", of="message")]
+Body = Annotated[str | None, argument("The text; `-` or nothing reads it from stdin.", "TEXT")]
+Cc = Annotated[list[str] | None, option("--cc", "Add a recipient in copy; repeatable.", "AGENT")]
+Bcc = Annotated[list[str] | None, option("--bcc", "Add a blind-copy recipient; repeatable.", "AGENT")]
+Attach = Annotated[list[str] | None, option("--attach", "A path in the repository; repeatable.", "PATH")]
+Key = Annotated[
+    str | None,
+    option("--idempotency-key", "Idempotency key: the message is sent once per key.", "KEY"),
+]
+
+
+@app.command()
+def send(
+    to: Annotated[str, argument("Recipients: agents, roles or `all`, separated by commas.", "AGENT", of="recipient")],
+    subject: Annotated[str, argument("Subject.", "SUBJECT")],
+    text: Body = None,
+    cc: Cc = None,
+    bcc: Bcc = None,
+    importance: Annotated[
+        Importance,
+        option("--importance", "Importance: low, normal, high or urgent (holds the reader's next Stop once).", "HOW"),
+    ] = Importance.NORMAL,
+    acknowledge: Annotated[bool, typer.Option("--ack", help="Request an acknowledgement.")] = False,
+    thread: Annotated[str | None, option("--thread", "Thread of the message.", "ID", of="thread")] = None,
+    attach: Attach = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Send a message. A session reads it at its next step."""
+    names = [name.strip() for name in to.split(",") if name.strip()]
+    how = {"subject": subject, "importance": importance.value, "ack_required": acknowledge, "thread_id": thread}
+    _send("/messages", {**_letter(names, text, cc, bcc, attach, key), **how}, as_json)
+
+
+@app.command()
+def reply(
+    message: Message,
+    text: Body = None,
+    to: Annotated[
+        list[str] | None,
+        option("--to", "Send to this recipient instead of the sender; repeatable.", "AGENT", of="recipient"),
+    ] = None,
+    cc: Cc = None,
+    bcc: Bcc = None,
+    attach: Attach = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Reply to a message, in its thread."""
+    _send(f"/messages/{segment(message)}/reply", _letter(to or [], text, cc, bcc, attach, key), as_json)
+
+
+def _letter(
+    to: list[str],
+    text: str | None,
+    cc: list[str] | None,
+    bcc: list[str] | None,
+    attach: list[str] | None,
+    key: str | None,
+) -> dict[str, Any]:
+    return {
+        "session_id": session_id(),
+        "to": to,
+        "cc": cc or [],
+        "bcc": bcc or [],
+        "body": _said(text),
+        "attachments": attach or [],
+        "idempotency_key": key or str(uuid.uuid4()),  # the client repeats the call when an answer is lost
+    }
+
+
+def _said(text: str | None) -> str:
+    if text not in (None, "-"):
+        return str(text)
+    if sys.stdin.isatty():
+        raise InvalidInput("The message has no text.", remedy="Pass the text as an argument or on standard input.")
+    return sys.stdin.read()
+
+
+def _send(path: str, letter: dict[str, Any], as_json: bool) -> None:
+    answer = client().request("POST", path, letter)
+    if as_json:
+        emit(answer)
+        return
+    names = ", ".join(one["name"] for one in answer["recipients"])
+    echo(f"sent {answer['id']} to {one_line(names)}")
+    if answer["bounced"]:
+        echo(f"offline, delivered when they return: {one_line(', '.join(answer['bounced']))}")
+
+
+@app.command()
+def inbox(
+    agent: Annotated[
+        str | None, option("--agent", "Agent whose mail to show (default: you).", "AGENT", of="session")
+    ] = None,
+    everyone: Annotated[bool, typer.Option("--all", help="Show the mail of the whole project.")] = False,
+    urgent: Annotated[bool, typer.Option("--urgent", help="Only high and urgent messages.")] = False,
+    unread: Annotated[bool, typer.Option("--unread", help="Only unread messages.")] = False,
+    overdue: Annotated[
+        bool, typer.Option("--overdue", help="Only messages whose acknowledgement is over 30 minutes late.")
+    ] = False,
+    since: Annotated[str | None, option("--since", "Only messages after this instant.", "TIME")] = None,
+    limit: Annotated[int, option("--limit", "Maximum number of messages.", "N", min=1, max=1000)] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new messages until interrupted.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show an inbox, newest first. With --follow: oldest first, then new messages as they arrive."""
+    query = {
+        "session_id": session_id(),
+        "agent": agent,
+        "everyone": everyone or None,
+        "urgent_only": urgent or None,
+        "unread_only": unread or None,
+        "ack_overdue_only": overdue or None,
+        "since_ts": since,
+        "limit": limit,
+    }
+    speaker = client()
+    rows = _mail(speaker, query)
+    if follow:
+        _follow(speaker, query, rows, as_json)
+    columns: list[Column] = [
+        ("ID", "id", 8), ("SENT (UTC)", _instant, 19), ("FROM", "from", 24), ("TO", "to", 24),
+        ("HOW", "importance", 8), ("STATE", "state", 12), ("SUBJECT", "subject", 60),
+    ]  # fmt: skip
+    table(rows, columns, empty="No mail.", as_json=as_json)
+
+
+def _mail(speaker: Client, query: Row, timeout_s: float = 30) -> list[Row]:
+    """Fetch up to ``limit`` messages, page by page."""
+    rows: list[Row] = []
+    while page := speaker.request("GET", "/messages", query=query, timeout_s=timeout_s, is_poll="wait_s" in query):
+        rows += page
+        if len(rows) >= query["limit"]:
+            break
+        query = {**query, "before": rows[-1]["id"], "before_to": rows[-1]["to"], "wait_s": None}
+    return rows[: query["limit"]]
+
+
+def _follow(speaker: Client, query: Row, rows: list[Row], as_json: bool) -> None:
+    """Long-poll for new messages."""
+    last = 0
+    while True:
+        for row in reversed(rows):
+            last = max(last, row["id"])
+            emit(row, indent=None) if as_json else _show(row)
+            sys.stdout.flush()
+        news = {**query, "after": last, "limit": 1000, "wait_s": ROUND_S}
+        rows = _mail(speaker, news, ROUND_S + 15)
+
+
+@app.command()
+def show(message: Message, as_json: Json = False) -> None:
+    """Show a message and its delivery state at each recipient."""
+    row = client().request("GET", f"/messages/{segment(message)}")
+    emit(row) if as_json else _show(row)
+
+
+@app.command()
+def thread(
+    identifier: Annotated[str, argument("A thread, or one of its messages.", "THREAD", of="thread")],
+    as_json: Json = False,
+) -> None:
+    """Show a thread, oldest message first."""
+    parts = [*client().parts(f"/messages/threads/{segment(identifier)}")]  # the API returns the newest first
+    rows = [row for part in parts[::-1] for row in part]
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        _show(row)
+
+
+@app.command()
+def read(message: Message, as_json: Json = False) -> None:
+    """Mark a message to you as read."""
+    _marked("read", message, as_json)
+
+
+@app.command()
+def ack(message: Message, as_json: Json = False) -> None:
+    """Acknowledge a message to you and mark it as read."""
+    _marked("acknowledge", message, as_json)
+
+
+def _marked(verb: str, message: str, as_json: bool) -> None:
+    answer = client().request("POST", f"/messages/{segment(message)}/{verb}", {"session_id": session_id()})
+    report(answer, f"{answer['id']}: {state(answer['state'])}", as_json=as_json)
+
+
+@app.command()
+def contacts(
+    agent: Annotated[
+        str | None, option("--agent", "Agent whose contacts to show (default: you).", "AGENT", of="session")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List mail contacts, latest first. Anybody may write to anybody."""
+    rows = client().listing("/contacts", {"session_id": session_id(), "agent": agent})
+    columns: list[Column] = [
+        ("AGENT", "to", 24),
+        ("HERE", lambda row: "yes" if row["active"] else "no", 4),
+        ("LAST (UTC)", lambda row: moment(row["updated_at"]), 19),
+    ]
+    table(rows, columns, empty="No contacts.", as_json=as_json)
+
+
+@app.command()
+def search(
+    words: Annotated[list[str], argument("Words to search for; all must occur.", "WORD")],
+    agent: Annotated[
+        str | None, option("--agent", "Only messages from or to this agent.", "AGENT", of="session")
+    ] = None,
+    limit: Annotated[int, option("--limit", "Maximum number of messages.", "N", min=1, max=200)] = 20,
+    as_json: Json = False,
+) -> None:
+    """Search messages by words."""
+    query = {"q": " ".join(words), "agent": agent, "limit": limit}
+    rows = client().request("GET", "/messages/search", query=query)
+    columns: list[Column] = [
+        ("ID", "id", 8), ("SENT (UTC)", _instant, 19), ("FROM", "from", 24), ("THREAD", "thread_id", 36),
+        ("SUBJECT", "subject", 60),
+    ]  # fmt: skip
+    table(rows, columns, empty="No message contains all these words.", as_json=as_json)
+
+
+def _instant(row: Row) -> str:
+    return moment(str(row["created_at"]))
+
+
+def _show(row: Row) -> None:
+    """Print a message; every line of its text is indented, so that none looks like output of Corral."""
+    to = row.get("recipients") or [{"name": row.get("to", ""), "state": row.get("state", "")}]
+    marks = [] if row["importance"] == Importance.NORMAL else [row["importance"]]
+    marks += ["acknowledge"] if row["ack_required"] else []
+    echo(paint(f"{row['id']}  {one_line(row['subject'])}" + (f"  [{', '.join(marks)}]" if marks else ""), "bold"))
+    echo(f"  {one_line(row['from'])}, {_instant(row)} UTC, thread {row['thread_id']}")
+    echo("  to " + ", ".join(f"{one_line(one['name'])} ({state(one['state'])})" for one in to))
+    if row["attachments"]:
+        echo(f"  with {one_line(', '.join(row['attachments']))}")
+    for line in visible(row["body"]).split("\n"):
+        echo(f"    {line}")
+    echo("")

@@ -1,0 +1,163 @@
+"""Projects, agents and contacts as Agent Mail names them.
+
+The project is the one that the daemon serves. A name is bound to the session of the connection; over plain HTTP, which has no
+connections, it is a session of its own. Inside a repository mail needs no handshake.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.mail import contacts
+from corral.coordination.mail.addresses import Identity
+from corral.coordination.projects import check_project, project_of
+from corral.coordination.sessions import changesets
+from corral.core.pages import SHOWN_BYTES, Page, page
+from corral.core.payload import Payload
+from corral.faces.mcp.acting import Text, act, listed, look
+from corral.faces.mcp.calls import current, raised
+from corral.faces.mcp.registration import profile, registered
+
+MOST_COMMITS = 100
+
+
+@raised
+async def health_check() -> Payload:
+    """Whether the server is there, and where."""
+    services = current.get().services
+    said = json.loads(services.project.daemon_json.read_text(encoding="utf-8"))
+    return {
+        "status": "ok",
+        "environment": "local",
+        "http_host": "127.0.0.1",
+        "http_port": said["port"],
+        "database_url": f"sqlite:///{services.project.database}",
+    }
+
+
+@raised
+async def ensure_project(human_key: str) -> Payload:
+    """The project that this server serves, named by the path of any of its worktrees."""
+    services = current.get().services
+    await services.work(lambda: check_project(services, human_key))
+    return project_of(services)
+
+
+@raised
+async def register_agent(
+    program: str,
+    model: str,
+    name: Text = "",
+    task_description: Text = "",
+    project_key: Text = "",
+) -> Payload:
+    """Make yourself known, under a name of your choice beside your own, or under the one that you have or are given."""
+    return await registered(project_key, program, model, name, task_description)
+
+
+@raised
+async def create_agent_identity(
+    program: str,
+    model: str,
+    name_hint: Text = "",
+    task_description: Text = "",
+    project_key: Text = "",
+) -> Payload:
+    """Take a new name: the one hinted at if it is free, else one that is found for you."""
+    return await registered(project_key, program, model, name_hint, task_description, new=True)
+
+
+@raised
+async def whois(
+    agent_name: str,
+    project_key: Text = "",
+    include_recent_commits: bool = True,
+    commit_limit: int = 5,
+) -> Payload:
+    """The agent with a name: program, task, last heartbeat, what it submitted for landing."""
+
+    def find(conn: Connection) -> Payload:
+        found = profile(conn, agent_name)
+        if include_recent_commits:
+            theirs = changesets.of(conn, found["id"])["merges"]
+            found["recent_commits"] = [
+                {"hexsha": row["head_sha"], "summary": row["title"], "authored_ts": row["created_at"]}
+                for row in theirs[::-1][: max(0, min(commit_limit, MOST_COMMITS))]
+            ]
+        return found
+
+    return await look(project_key, find)
+
+
+# -- contacts: inside a repository everybody may write to everybody
+
+
+@raised
+async def request_contact(
+    from_agent: Text = "",
+    to_agent: Text = "",
+    project_key: Text = "",
+    to_project: Text = "",
+    reason: Text = "",
+    ttl_seconds: int = contacts.REQUEST_S,
+) -> Payload:
+    """Ask to write to somebody. Inside a repository that is always granted: just send."""
+    services = current.get().services
+    if to_project:
+        await services.work(lambda: check_project(services, to_project))
+
+    def ask(conn: Connection, me: Identity, now: datetime) -> Payload:
+        return _ts(contacts.request(conn, me, to_agent, now, ttl_seconds))
+
+    return await act(project_key, from_agent, ask)
+
+
+@raised
+async def respond_contact(
+    to_agent: Text = "",
+    from_agent: Text = "",
+    accept: bool = True,
+    project_key: Text = "",
+    from_project: Text = "",
+    ttl_seconds: int = contacts.CONTACT_S,
+) -> Payload:
+    """Answer a request for contact. Inside a repository mail is open to everybody: approved stays true."""
+
+    def answer(conn: Connection, me: Identity, now: datetime) -> Payload:
+        return {**_ts(contacts.respond(conn, me, from_agent, now, ttl_seconds)), "updated": 0}
+
+    return await act(project_key, to_agent, answer)
+
+
+@raised
+async def list_contacts(
+    agent_name: Text = "",
+    project_key: Text = "",
+) -> Any:
+    """With whom you have exchanged mail, the latest first."""
+
+    def known(conn: Connection, me: Identity, now: datetime) -> Page:
+        found = contacts.listing(conn, me.session_id)
+        return page(({**_ts(one), "reason": "", "expires_ts": None} for one in found), size=SHOWN_BYTES)
+
+    found = await act(project_key, agent_name, known)
+    return listed(found.rows, "GET /api/v1/contacts tells the rest" if found.cut else None)
+
+
+def _ts(row: Payload) -> Payload:
+    """With instants as Agent Mail calls them."""
+    return {key.removesuffix("_at") + "_ts" if key.endswith("_at") else key: value for key, value in row.items()}
+
+
+@raised
+async def set_contact_policy(
+    policy: str,
+    agent_name: Text = "",
+    project_key: Text = "",
+) -> Payload:
+    """Choose who may write to you. Inside a repository that is everybody, whatever is chosen."""
+    return await act(project_key, agent_name, lambda conn, me, now: contacts.choose(me, policy))

@@ -1,0 +1,206 @@
+"""Messages over HTTP. ``session_id`` names the session that asks; none named: the person at the keyboard."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
+
+from corral.coordination.mail import addresses, mailbox, mailing, messages
+from corral.coordination.mail.messages import Letter, Sent
+from corral.coordination.mail.store import messages as message_rows
+from corral.coordination.services import Services
+from corral.coordination.sessions.actor import person
+from corral.coordination.sessions.callers import Caller, act
+from corral.core import instants
+from corral.core.pages import Page, listed, page
+from corral.core.paging import answer
+from corral.core.payload import picked
+from corral.core.routing import Routes
+from corral.core.states import Importance
+from corral.store.rows.mail import MessageRow
+
+router = Routes("messages", "/messages")
+
+
+Before = Annotated[int | None, Field(ge=0, le=2**53, description="Only messages with a lower number.")]
+
+
+class Answering(Caller):
+    """An answer to a message; without recipients it goes to the sender."""
+
+    body: str = Field(examples=["Yes, it is yours in a minute."])
+    to: list[str] = Field(default_factory=list, max_length=1000)
+    cc: list[str] = Field(default_factory=list, max_length=1000)
+    bcc: list[str] = Field(default_factory=list, max_length=1000)
+    attachments: list[str] = Field(default_factory=list, max_length=100, examples=[["docs/plan.md"]])
+    idempotency_key: str | None = Field(None, max_length=128)
+
+
+class Sending(Answering):
+    """A message: to agents by name, to roles of the team, or to ``all``."""
+
+    to: list[str] = Field(default_factory=list, max_length=1000, examples=[["GreenLake"]])
+    subject: str = Field(examples=["May I have src/a.py?"])
+    importance: Importance = Importance.NORMAL
+    ack_required: bool = False
+    thread_id: str | None = Field(None, max_length=128)
+
+
+def _sent(sent: Sent) -> dict[str, Any]:
+    return {
+        "success": True,
+        **mailing.wire(sent.message),
+        "recipients": mailing.receipts(sent.recipients, hidden=True),
+        "bounced": sent.bounced,
+        "replayed": sent.replayed,
+    }
+
+
+@router.post("", status_code=201, hot=True)
+async def send(services: Services, given: Sending) -> dict[str, Any]:
+    """Send a message to everybody it names, or to nobody; ``bounced`` are those who are gone."""
+    letter = Letter(
+        subject=given.subject,
+        importance=given.importance.value,
+        ack_required=given.ack_required,
+        thread_id=given.thread_id,
+        **_common(given),
+    )
+    roles = services.teams().members
+    return _sent(await act(services, given, lambda conn, me, now: messages.send(conn, me, letter, now, roles=roles)))
+
+
+def _common(given: Answering) -> dict[str, Any]:
+    return {
+        "body": given.body,
+        "to": tuple(given.to),
+        "cc": tuple(given.cc),
+        "bcc": tuple(given.bcc),
+        "attachments": tuple(given.attachments),
+        "idempotency_key": given.idempotency_key,
+    }
+
+
+class Inbox(BaseModel):
+    """Which mail is asked for."""
+
+    session_id: str | None = Field(None, max_length=128, description="Whose inbox; none named: the person's.")
+    agent: str | None = Field(None, max_length=128, description="Whose inbox, by name; without blind copies.")
+    everyone: bool = Field(False, description="The mail of the whole project.")
+    urgent_only: bool = False
+    unread_only: bool = False
+    ack_overdue_only: bool = Field(
+        False, description="Only what asks for an acknowledgement and got none in half an hour."
+    )
+    since_ts: str | None = Field(None, max_length=64)
+    after: int | None = Field(None, ge=0, description="Only messages with a higher number.")
+    before: int | None = Field(None, ge=0, le=2**53, description="Only messages with a lower number.")
+    before_to: str = Field(
+        mailbox.LAST, max_length=128, description="Of `before` itself, only recipients behind this name."
+    )
+    limit: int = Field(20, ge=1, le=mailbox.MOST_AT_ONCE)
+    wait_s: float = Field(0, ge=0, le=25, description="Wait so long for the first one.")
+
+
+@router.get("", response_model=list[dict[str, Any]], hot=True)
+async def inbox(services: Services, request: Request, asked: Inbox) -> Response:
+    """An inbox, the newest first; reading it changes nothing."""
+
+    def fetch(conn: Connection) -> Page:
+        whose = addresses.known(conn, asked.agent)["session_id"] if asked.agent else asked.session_id or person()
+        found = mailbox.inbox(
+            conn,
+            None if asked.everyone else whose,
+            blind=not asked.agent,
+            urgent_only=asked.urgent_only,
+            unread_only=asked.unread_only,
+            overdue_at=instants.after(services.now(), -mailing.ACK_WITHIN_S) if asked.ack_overdue_only else None,
+            since_ts=asked.since_ts,
+            after=asked.after,
+            before=None if asked.before is None else (asked.before, asked.before_to),
+            limit=asked.limit,
+            written=None if asked.everyone else mailing.ADDRESSED,
+        )
+        if asked.everyone:
+            return page(map(mailing.wire, found), asked.limit)
+        return page(map(dict, found), asked.limit, text=lambda row: row["text"].encode())
+
+    deadline = time.monotonic() + asked.wait_s
+    while True:
+        found = await services.store.read_inline(fetch)
+        left = deadline - time.monotonic()
+        if found.rows or left <= 0 or services.stopping:
+            return answer(request, found, lambda row: {"before": row["id"], "before_to": row["to"]})
+        await services.changes.next(left)
+
+
+@router.get("/search", response_model=list[dict[str, Any]])
+async def search(
+    services: Services,
+    q: Annotated[str, Field(max_length=1000)],
+    agent: Annotated[str | None, Field(max_length=128, description="Only what this one sent or got.")] = None,
+    limit: Annotated[int, Field(ge=1, le=200)] = 20,
+) -> Response:
+    """Messages that hold all the words, the best match first; of long ones as many as fit."""
+
+    def find(conn: Connection) -> Page:
+        whose = addresses.known(conn, agent)["session_id"] if agent else None
+        found = mailbox.find(conn, q, session_id=whose, limit=limit)
+        return page(map(mailing.wire, found), limit)
+
+    return Response(listed((await services.store.search("messages", find)).texts), media_type="application/json")
+
+
+@router.get("/threads/{thread_id}", response_model=list[dict[str, Any]])
+async def thread(
+    services: Services,
+    request: Request,
+    thread_id: str,
+    before: Before = None,
+    limit: Annotated[int, Field(ge=1, le=mailbox.MOST_AT_ONCE)] = mailbox.MOST_AT_ONCE,
+) -> Response:
+    """The last messages of a thread, the oldest first, each with its receipts."""
+
+    def look(conn: Connection) -> Page:
+        found = mailbox.thread(conn, thread_id, before=before, limit=limit)
+        return page((_detail(conn, row) for row in found), limit)
+
+    return answer(request, await services.store.read(look), lambda row: {"before": row["id"]}, backwards=True)
+
+
+@router.get("/{message_id}")
+async def show(services: Services, message_id: str) -> dict[str, Any]:
+    """One message, by its number or its id, with its receipts."""
+    return await services.store.read(lambda conn: _detail(conn, messages.get(conn, message_id)))
+
+
+def _detail(conn: Connection, row: MessageRow) -> dict[str, Any]:
+    return {**mailing.wire(row), "recipients": mailing.receipts(message_rows.recipients(conn, row["seq"]))}
+
+
+@router.post("/{message_id}/reply", status_code=201)
+async def reply(services: Services, message_id: str, given: Answering) -> dict[str, Any]:
+    """Answer a message, in its thread and with its importance."""
+    letter, roles = Letter(subject="Re:", **_common(given)), services.teams().members
+    return _sent(
+        await act(services, given, lambda conn, me, now: messages.reply(conn, me, message_id, letter, now, roles=roles))
+    )
+
+
+@router.post("/{message_id}/read")
+async def read(services: Services, message_id: str, who: Caller) -> dict[str, Any]:
+    """Mark a message of the caller's inbox as read; the first time counts."""
+    receipt = await act(services, who, lambda conn, me, now: messages.mark_read(conn, me.session_id, message_id, now))
+    return {"success": True, "id": receipt["seq"], **picked(receipt, ("state", "read_at"))}
+
+
+@router.post("/{message_id}/acknowledge")
+async def acknowledge(services: Services, message_id: str, who: Caller) -> dict[str, Any]:
+    """Acknowledge a message of the caller's inbox, which also marks it as read; the first time counts."""
+    receipt = await act(services, who, lambda conn, me, now: messages.acknowledge(conn, me.session_id, message_id, now))
+    return {"success": True, "id": receipt["seq"], **picked(receipt, ("state", "read_at", "acknowledged_at"))}

@@ -1,0 +1,260 @@
+"""SQL for messages and for what became of them at each recipient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, and_, bindparam, case, func, insert, or_, select, update
+
+from corral.core.states import Importance, RecipientRole, SessionStatus
+from corral.store.engine import search
+from corral.store.engine.fetch import fetch_all, fetch_first
+from corral.store.engine.prepared import Prepared
+from corral.store.rows.mail import (
+    AwaitedSession,
+    Correspondent,
+    MessageRow,
+    NewMessage,
+    NewRecipient,
+    RecipientState,
+    Seen,
+    SentAt,
+    WaitingMessage,
+)
+from corral.store.schema import agent_sessions, notices
+from corral.store.schema_coordination import message_recipients, messages
+
+_m, _r = messages.c, message_recipients.c
+_UNREAD = and_(_r.read_at.is_(None), _r.acknowledged_at.is_(None))
+QUEUED, BOUNCED = "queued", "bounced"
+STATE = case(
+    (_r.acknowledged_at.is_not(None), "acknowledged"),
+    (_r.read_at.is_not(None), "read"),
+    (_r.injected_at.is_not(None), "injected"),
+    (_r.bounced_at.is_not(None), BOUNCED),
+    else_=QUEUED,
+).label("state")
+"""Where a message stands at one recipient."""
+
+# Asked at every hook event: built once, since building a statement costs more than running it.
+AT_MOST = 50
+"""Messages that one answer of a hook looks at."""
+BEGINNING = 3001
+"""Characters of their bodies that are read."""
+_SHOWN = (
+    select(
+        _m.seq, _m.thread_id, _m.sender_name, _m.importance, _m.subject, _m.ack_required, _m.attachments,
+        _m.created_at, func.substr(_m.body, 1, BEGINNING).label("body"), _r.injected_at,
+    )
+    .join(message_recipients, _r.seq == _m.seq)
+    .order_by(_r.seq)
+    .limit(AT_MOST)
+)  # fmt: skip
+_WAITS = and_(_r.session_id == bindparam("which"), _r.injected_at.is_(None), _UNREAD)
+_WAITING = Prepared[WaitingMessage](_SHOWN.where(_WAITS))
+_ANY_WAITING = Prepared[object](select(_r.seq).where(_WAITS).limit(1))
+_HOW_MANY = (
+    select(func.count(), func.count().filter(_m.importance == Importance.URGENT))
+    .select_from(message_recipients)
+    .join(messages, _m.seq == _r.seq)
+    .where(_WAITS)
+)
+_NOTICES = Prepared[object](
+    select(notices.c.notice_id)
+    .where(notices.c.session_id == bindparam("which"), notices.c.injected_at.is_(None))
+    .limit(1)
+)
+_HOLDING = Prepared[WaitingMessage](
+    _SHOWN.where(_r.session_id == bindparam("which"), _r.held_at.is_(None), _UNREAD, _m.importance == Importance.URGENT)
+)
+
+
+_CREATE = Prepared[None](insert(messages), *(column.key for column in _m if column.key != "seq"))
+_ADDRESS = Prepared[None](insert(message_recipients), "seq", "session_id", "name", "role", "bounced_at")
+_SENT_AT = Prepared[SentAt](
+    select(_m.created_at)
+    .where(_m.sender_session_id == bindparam("sender"))
+    .order_by(_m.seq.desc())
+    .offset(bindparam("back"))
+    .limit(1)
+)
+_RECIPIENTS = Prepared[RecipientState](
+    select(message_recipients, STATE).where(_r.seq == bindparam("which")).order_by(_r.role.desc(), _r.name)
+)
+_AS_SENT: Seen = {"injected_at": None, "held_at": None, "read_at": None, "acknowledged_at": None}
+
+
+def create(
+    conn: Connection, message: NewMessage, recipients: Sequence[NewRecipient]
+) -> tuple[MessageRow, list[RecipientState]]:
+    """Store a message with its recipients, at least one.
+
+    Returns:
+        Both as they stand now, the recipients in the order of their roles.
+    """
+    number = _CREATE.add(conn, message)
+    for one in recipients:
+        _ADDRESS.change(conn, {**one, "seq": number})
+    if number % search.AT_ONCE == 0:
+        search.learn(conn, "messages")
+    named = sorted(recipients, key=lambda one: str(one["name"]))
+    return {"seq": number, **message}, [
+        {**_AS_SENT, **one, "seq": number, "state": QUEUED if one["bounced_at"] is None else BOUNCED}
+        for one in sorted(named, key=lambda one: str(one["role"]), reverse=True)
+    ]
+
+
+def find(conn: Connection, reference: str) -> MessageRow | None:
+    """One message by its number or its id."""
+    which = _m.seq == int(reference) if _is_number(reference) else _m.message_id == reference
+    return fetch_first(conn, select(messages).where(which), MessageRow)
+
+
+def _is_number(reference: str) -> bool:
+    return reference.isascii() and reference.isdigit() and len(reference) < 19
+
+
+def by_key(conn: Connection, sender_session_id: str | None, idempotency_key: str) -> MessageRow | None:
+    """The message that a sender sent with this key; None as the sender is Corral."""
+    query = select(messages).where(_m.sender_session_id == sender_session_id, _m.idempotency_key == idempotency_key)
+    return fetch_first(conn, query, MessageRow)
+
+
+def sent_at(conn: Connection, sender_session_id: str, back: int) -> str | None:
+    """When a sender sent the message that lies so many back; 0: the latest."""
+    found = _SENT_AT.first(conn, {"sender": sender_session_id, "back": back})
+    return found["created_at"] if found else None
+
+
+def recipients(conn: Connection, number: int) -> list[RecipientState]:
+    """The recipients of a message, in the order of their roles."""
+    return _RECIPIENTS.all(conn, {"which": number})
+
+
+def waiting(conn: Connection, session_id: str) -> list[WaitingMessage]:
+    """The first unread mail that has not entered the session's context yet, the oldest first, with how bodies begin."""
+    return _WAITING.all(conn, {"which": session_id})
+
+
+def how_many_wait(conn: Connection, session_id: str) -> tuple[int, int]:
+    """How much unread mail has not entered the session's context yet, and how much of it is urgent."""
+    everything, urgent = conn.execute(_HOW_MANY, {"which": session_id}).one()
+    return int(everything), int(urgent)
+
+
+def holding(conn: Connection, session_id: str) -> list[WaitingMessage]:
+    """The first unread urgent mail that has not held a Stop yet, the oldest first, with how bodies begin."""
+    return _HOLDING.all(conn, {"which": session_id})
+
+
+def anything_waits(conn: Connection, session_id: str) -> bool:
+    """Whether a session has mail or notices that have not entered its context yet."""
+    return any(query.first(conn, {"which": session_id}) is not None for query in (_NOTICES, _ANY_WAITING))
+
+
+def waited_for(
+    conn: Connection, clients: Sequence[int], session_ids: Sequence[str], importances: Sequence[str]
+) -> list[AwaitedSession]:
+    """Live sessions for which mail of these importances waits, the one last alive first.
+
+    Args:
+        clients: Only sessions of these client processes,
+        session_ids: or these, where nobody knows the process.
+    """
+    its = agent_sessions.c
+    live = its.status.in_((SessionStatus.ACTIVE, SessionStatus.IDLE))
+    query = (
+        select(its.session_id, its.client_pid, its.status, func.min(_m.created_at).label("since"))
+        .join(message_recipients, _r.session_id == its.session_id)
+        .join(messages, _m.seq == _r.seq)
+        .where(live, its.parent_session_id.is_(None), _r.injected_at.is_(None), _UNREAD)
+        .where(or_(its.client_pid.in_(clients), and_(its.client_pid.is_(None), its.session_id.in_(session_ids))))
+        .where(_m.importance.in_(importances))
+        .group_by(its.session_id)
+        .order_by(its.last_heartbeat.desc())
+    )
+    return fetch_all(conn, query, AwaitedSession)
+
+
+def kept_waiting(conn: Connection, session_ids: Sequence[str], since: str) -> list[str]:
+    """Those of some sessions for which mail has waited since an instant."""
+    query = select(_r.session_id).distinct().join(messages, _m.seq == _r.seq)
+    waits = and_(_r.session_id.in_(session_ids), _r.injected_at.is_(None), _UNREAD, _m.created_at <= since)
+    return list(conn.execute(query.where(waits)).scalars())
+
+
+def mark(conn: Connection, session_id: str, numbers: Sequence[int], columns: Sequence[str], at: str) -> None:
+    """Set instants of a session's receipts that are not set yet: the first one counts."""
+    for column in columns:
+        which = and_(_r.session_id == session_id, _r.seq.in_(list(numbers)), _r[column].is_(None))
+        conn.execute(update(message_recipients).where(which).values({column: at}))
+
+
+def put_back(conn: Connection, session_id: str, begin: str, end: str) -> None:
+    """Messages delivered to a session between two instants wait again, and may hold a Stop again: they did not arrive."""
+    for column in (_r.injected_at, _r.held_at, notices.c.injected_at):
+        whose = column.table.c.session_id == session_id
+        conn.execute(update(column.table).where(whose, column.between(begin, end)).values({column.name: None}))
+
+
+def receipt(conn: Connection, session_id: str, number: int) -> RecipientState | None:
+    """The state of a message at one recipient."""
+    which = and_(_r.session_id == session_id, _r.seq == number)
+    return fetch_first(conn, select(message_recipients, STATE).where(which), RecipientState)
+
+
+def addressed_to(conn: Connection, session_id: str, numbers: Sequence[int], asker: str | None) -> set[int]:
+    """Which of these messages a session sent or got, as far as another one may know."""
+    told = _r.role != RecipientRole.BCC
+    if asker is not None:
+        told = or_(told, _r.session_id == asker, _m.sender_session_id == asker)
+    got = (
+        select(_r.seq)
+        .join(messages, _m.seq == _r.seq)
+        .where(_r.session_id == session_id, _r.seq.in_(list(numbers)), told)
+    )
+    sent = select(_m.seq).where(_m.sender_session_id == session_id, _m.seq.in_(list(numbers)))
+    return {int(row[0]) for query in (got, sent) for row in conn.execute(query)}
+
+
+def move(conn: Connection, name: str, old_session_id: str, new_session_id: str) -> None:
+    """Unread mail to a name follows it to another session."""
+    has = select(_r.seq).where(_r.session_id == new_session_id)
+    which = and_(_r.session_id == old_session_id, func.lower(_r.name) == name.lower(), _UNREAD, _r.seq.not_in(has))
+    fresh = {"session_id": new_session_id, "bounced_at": None, "injected_at": None, "held_at": None}
+    conn.execute(update(message_recipients).where(which).values(fresh))
+
+
+def pass_on(conn: Connection, name: str, old_session_id: str, new_session_id: str, at: str) -> None:
+    """Mail to a name that a session has not seen is left to another one; what that one has already did not arrive here."""
+    has = select(_r.seq).where(_r.session_id == new_session_id)
+    unseen = and_(
+        _r.session_id == old_session_id, func.lower(_r.name) == name.lower(), _r.injected_at.is_(None), _UNREAD
+    )
+    fresh = {"session_id": new_session_id, "bounced_at": None, "held_at": None}
+    conn.execute(update(message_recipients).where(unseen, _r.seq.not_in(has)).values(fresh))
+    conn.execute(update(message_recipients).where(unseen, _r.bounced_at.is_(None)).values(bounced_at=at))
+
+
+def last_between(conn: Connection, session_id: str, *, blind: bool) -> list[Correspondent]:
+    """With whom a session has exchanged mail, each partner once, the latest first.
+
+    Args:
+        blind: Whether blind copies count.
+    """
+    mine = or_(_m.sender_session_id == session_id, _r.session_id == session_id)
+    if not blind:
+        mine = and_(mine, _r.role != RecipientRole.BCC)
+    query = (
+        select(_m.sender_session_id, _r.session_id, func.max(_m.created_at).label("at"))
+        .join(message_recipients, _r.seq == _m.seq)
+        .where(mine, _m.sender_session_id.is_not(None))
+        .group_by(_m.sender_session_id, _r.session_id)
+        .order_by(func.max(_m.created_at).desc())
+    )
+    partners: dict[str, str] = {}
+    for sender, recipient, at in conn.execute(query):
+        other = recipient if sender == session_id else sender
+        if other != session_id:
+            partners.setdefault(other, at)
+    return [{"session_id": partner, "at": at} for partner, at in partners.items()]

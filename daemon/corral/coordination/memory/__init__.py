@@ -1,0 +1,1 @@
+"""Memory: facts that sessions recorded for later ones."""

@@ -1,0 +1,232 @@
+"""Memory: lessons that agents record, and later sessions find.
+
+How relevant a memory is, from 0 to 1::
+
+    relevance = words × tags × e^(−0.1 · days)
+
+``words``: the share of the query's words that occur in summary or lessons (1 without a query); ``tags``: the share of the tags
+asked for that it has (1 if none were); ``days`` since it was last told. Without any of the words, or any of the tags, it is not
+found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.memory import store as memory_rows
+from corral.coordination.sessions.store import traces
+from corral.core.errors import InvalidInput
+from corral.core.events import EventKind
+from corral.core.identifiers import new_id
+from corral.core.instants import iso, parse
+from corral.core.payload import Payload, picked
+from corral.store import events
+from corral.store.rows import Columns
+from corral.store.rows.records import MemoryRow
+from corral.store.rows.sessions import SessionRow
+
+SAME_FOR_S = 3600.0
+"""A lesson repeated by its agent within this time is the same memory, recorded once more."""
+DECAY_PER_DAY = 0.1
+LIMIT = 32_000
+"""Characters of a whole memory."""
+MAX_LESSONS = 200
+MAX_TAGS, MAX_TAG = 32, 128
+"""How many, and how many characters of one."""
+MAX_WORDS = 16
+"""Words of a query that count, the longest ones."""
+MAX_SHOWN = 100
+_TYPE = re.compile(r"[a-z][a-z0-9_.-]{0,31}")
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A lesson to remember.
+
+    Attributes:
+        event_type: Its kind: ``discovery``, ``decision``, ``error``, …
+        details: Anything that JSON can hold.
+    """
+
+    summary: str
+    event_type: str = "discovery"
+    details: Any = None
+    outcome: str | None = None
+    lessons: Sequence[str] = field(default=())
+    tags: Sequence[str] = field(default=())
+
+
+@dataclass(frozen=True)
+class Question:
+    """A query; empty: the newest memories."""
+
+    query: str = ""
+    tags: Sequence[str] = ()
+    event_type: str | None = None
+    limit: int = 10
+    min_relevance: float = 0.0
+
+
+def remember(conn: Connection, session: SessionRow, told: Memory, now: datetime) -> tuple[MemoryRow, bool]:
+    """Keep a memory. The same summary of the same kind from the same agent within an hour is one memory: ``times`` counts.
+
+    Args:
+        session: The row of who tells it.
+
+    Returns:
+        The memory, and whether it is a new one.
+
+    Raises:
+        InvalidInput: No summary, too much of something, or details that are no JSON.
+    """
+    told = _checked(told)
+    name = traces.called(conn, session)
+    digest = hashlib.sha256("\0".join((name, told.event_type, " ".join(told.summary.split()))).encode()).hexdigest()
+    twin = memory_rows.recent_twin(conn, digest, iso(now - timedelta(seconds=SAME_FOR_S)))
+    if twin is not None:
+        again = memory_rows.tell_again(conn, twin["memory_id"], _merged(twin, told, now))
+        return _stored(conn, again, session, now), False
+    values = {
+        **vars(told),
+        "memory_id": new_id(),
+        "session_id": session["session_id"],
+        "agent_name": name,
+        "digest": digest,
+        "times": 1,
+        "created_at": iso(now),
+        "seen_at": iso(now),
+    }
+    return _stored(conn, memory_rows.create(conn, values), session, now), True
+
+
+def _stored(conn: Connection, row: MemoryRow, session: SessionRow, now: datetime) -> MemoryRow:
+    memory_id, author = row["memory_id"], row["agent_name"]
+    stored = EventKind.MEMORY_STORED(
+        {"memory_id": memory_id, "agent_name": author, "event_type": row["event_type"], "times": row["times"]}
+    )
+    events.record(conn, now, stored, session_id=session["session_id"])
+    return row
+
+
+def recall(conn: Connection, asked: Question, now: datetime) -> list[Payload]:
+    """Memories by their relevance, the most relevant first, the newest first among equals.
+
+    Raises:
+        InvalidInput: An impossible limit or threshold.
+    """
+    if not 1 <= asked.limit <= MAX_SHOWN or not 0 <= asked.min_relevance <= 1:
+        raise InvalidInput(
+            f"A limit of {asked.limit} and a relevance of {asked.min_relevance:g} are not possible together.",
+            remedy=f"The limit is 1 to {MAX_SHOWN}, the relevance 0 to 1.",
+        )
+    tags = _plain_tags(asked.tags)
+    shares = _shares(conn, asked.query) if asked.query.strip() else None
+    event_type = asked.event_type.strip().lower() if asked.event_type else None
+    limit = memory_rows.LOOKED_AT if tags[1:] or shares is not None else asked.limit
+    relevant: dict[int, float] = {}
+    alike: Counter[float] = Counter()
+    for seq, seen_at, had in memory_rows.candidates(conn, seqs=shares, tags=tags, event_type=event_type, limit=limit):
+        fits = (shares[seq] if shares is not None else 1.0) * (had / len(tags) if tags else 1.0)
+        alike[fits] += 1
+        if alike[fits] > asked.limit:
+            continue  # of those that fit alike the newest are the most relevant, and they came first
+        days = max(0.0, (now - parse(seen_at)).total_seconds() / 86_400)
+        relevance = fits * math.exp(-DECAY_PER_DAY * days)
+        if relevance >= asked.min_relevance:
+            relevant[seq] = relevance
+    best = sorted(relevant, key=lambda seq: relevant[seq], reverse=True)[: asked.limit]
+    whole = memory_rows.whole(conn, best)
+    return [wire({**whole[seq], "relevance": round(relevant[seq], 4)}) for seq in best]
+
+
+def wire(row: Mapping[str, Any]) -> Payload:
+    """A memory as every surface shows it."""
+    names = (
+        "memory_id", "agent_name", "session_id", "event_type", "summary", "details", "outcome", "lessons", "tags", "times",
+        "relevance", "created_at", "seen_at",
+    )  # fmt: skip
+    return picked(row, names)
+
+
+def _shares(conn: Connection, query: str) -> dict[int, float]:
+    """By ``seq``: the share of the query's words that occur in a memory."""
+    words = sorted(dict.fromkeys(_WORD.findall(query.lower())), key=len, reverse=True)[:MAX_WORDS]
+    found = Counter(seq for word in words for seq in memory_rows.with_words(conn, word))
+    # A memory with all of them may be older than the newest with one.
+    for seq in memory_rows.with_words(conn, " ".join(words)) if words[1:] else ():
+        found[seq] = len(words)
+    best = heapq.nlargest(memory_rows.LOOKED_AT, ((count, seq) for seq, count in found.items()))
+    return {seq: count / len(words) for count, seq in best}
+
+
+def _merged(twin: MemoryRow, told: Memory, now: datetime) -> Columns:
+    return {
+        "details": told.details if told.details is not None else twin["details"],
+        "outcome": told.outcome or twin["outcome"],
+        "lessons": _latest(twin["lessons"], told.lessons, MAX_LESSONS, LIMIT),
+        "tags": _latest(twin["tags"], told.tags, MAX_TAGS, MAX_TAGS * MAX_TAG),
+        "times": twin["times"] + 1,
+        "seen_at": iso(now),
+    }
+
+
+def _latest(before: Sequence[str], now: Sequence[str], most: int, characters: int) -> list[str]:
+    """The lessons, each once, the last ones if not all are kept."""
+    kept: list[str] = []
+    for text in reversed(dict.fromkeys([*(one for one in before if one not in now), *now])):
+        characters -= len(text)
+        if len(kept) == most or characters < 0:
+            break
+        kept.append(text)
+    return kept[::-1]
+
+
+def _checked(told: Memory) -> Memory:
+    kind = told.event_type.strip().lower()
+    if not told.summary.strip():
+        raise InvalidInput("A memory needs a summary.", remedy="Say in a sentence what is worth knowing.")
+    if not _TYPE.fullmatch(kind):
+        raise InvalidInput(
+            f"{told.event_type[:80]!r} cannot be the type of a memory.",
+            cause="A type is one word of at most 32 letters, digits, dots, dashes and underscores.",
+            remedy="Use `discovery`, `decision` or `error`, for example.",
+        )
+    lessons = [lesson.strip() for lesson in told.lessons if lesson.strip()]
+    size = len(told.summary) + len(told.outcome or "") + sum(map(len, lessons)) + len(_as_json(told.details))
+    if size > LIMIT:
+        raise InvalidInput(
+            f"A memory has at most {LIMIT} characters; this one has {size}.",
+            cause="Later sessions have to read it.",
+            remedy="Keep what was learnt, and name files for the rest.",
+        )
+    return Memory(told.summary.strip(), kind, told.details, told.outcome, lessons, _plain_tags(told.tags))
+
+
+def _as_json(details: Any) -> str:
+    try:
+        text = json.dumps(details, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidInput("The details cannot be kept.", cause=f"They are no plain JSON: {error}.") from error
+    return text
+
+
+def _plain_tags(tags: Iterable[str]) -> list[str]:
+    plain = list(dict.fromkeys(tag.strip().lower() for tag in tags if tag.strip()))
+    if len(plain) > MAX_TAGS or any(len(tag) > MAX_TAG for tag in plain):
+        raise InvalidInput(
+            "The tags cannot be used.", cause=f"There are at most {MAX_TAGS}, of {MAX_TAG} characters each."
+        )
+    return plain

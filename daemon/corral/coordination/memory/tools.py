@@ -1,0 +1,41 @@
+"""Memory as the coordinator's documents name it: ``remember``, ``recall``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from corral.coordination.memory import memory
+from corral.coordination.memory import recording as app_memory
+from corral.coordination.memory.memory import Memory, Question
+from corral.core.pages import SHOWN_BYTES, page
+from corral.core.payload import Payload
+from corral.faces.mcp.calls import current, told
+
+
+@told
+async def remember(
+    summary: str,
+    event_type: str = "discovery",
+    details: dict[str, Any] | None = None,
+    outcome: str | None = None,
+    lessons: list[str] | None = None,
+    tags: list[str] | None = None,
+) -> Payload:
+    """Keep for all later sessions what was found out, decided or went wrong."""
+    it = Memory(summary, event_type, details, outcome, lessons or (), tags or ())
+    return await app_memory.remember(current.get(), it)
+
+
+@told
+async def recall(
+    query: str | None = None,
+    tags: list[str] | None = None,
+    event_type: str | None = None,
+    limit: int = 10,
+    min_relevance: float = 0,
+) -> Payload:
+    """Lessons of earlier sessions, by words, tags and age; look before you start."""
+    services = current.get().services
+    asked, now = Question(query or "", tags or (), event_type, limit, min_relevance), services.now()
+    found = await services.store.read(lambda conn: page(memory.recall(conn, asked, now), size=SHOWN_BYTES))
+    return {"memories": found.rows, **({"left_out": "The less relevant; ask for less."} if found.cut else {})}

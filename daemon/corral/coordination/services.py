@@ -1,0 +1,108 @@
+"""The services that operations use: one object, built once by :mod:`corral.daemon.wiring`."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+from corral.config.paths import Project
+from corral.config.roster import Roster
+from corral.coordination.edits.runtime_state import RuntimeState
+from corral.coordination.edits.unannounced_files import Unannounced
+from corral.coordination.sessions.session_end import Offer
+from corral.coordination.sessions.waking import Waiters
+from corral.coordination.settings import SettingsHolder
+from corral.coordination.teams.holder import TeamsHolder
+from corral.core import clock
+from corral.core.changes import Changes
+from corral.core.needs import Need
+from corral.core.nudges import Nudgeable, Nudges
+from corral.git.process.command import Git
+from corral.runners.api_key import ApiKeyHolder
+from corral.store.access import StoreAccess
+from corral.store.engine.database import Database
+
+T = TypeVar("T")
+
+
+@dataclass
+class Services:
+    """What every operation may use. A part that a noun further up brings is asked for by its class (:meth:`of`).
+
+    Attributes:
+        db: The database, for what runs in a thread; what runs in the event loop uses ``store``.
+        pool: Threads for what touches disk or git.
+        fold: Whether the repository's file system ignores case.
+        jobs: The background jobs by name; they come after the services that they use.
+        reload: Asks for the settings to be read again, and returns what is set once they were; callable from any thread.
+        offer_again: Takes its tasks from a session that ends.
+    """
+
+    project: Project
+    db: Database
+    git: Git
+    settings: SettingsHolder
+    teams: TeamsHolder
+    pool: ThreadPoolExecutor
+    started_at: datetime
+    fold: bool
+    unannounced: Unannounced
+    api_key: ApiKeyHolder
+    jobs: Mapping[str, Nudgeable]
+    reload: Callable[[], threading.Event]
+    offer_again: Offer
+    witness: RuntimeState = field(default_factory=RuntimeState)
+    faults: dict[str, Need] = field(default_factory=dict)
+    """Conditions that need a person and are in no row, each under a key of the part that noticed it, which also removes it."""
+    stop_requested: Callable[[bool], None] = lambda _drain: None
+    stopping: bool = False
+    unwatched: bool = True
+    """Whether nobody looks at the sessions' processes, since there is no live session; who brings one asks for a look."""
+    creation_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    """Worktrees that are being made, by session and name: one request at a time for each."""
+    changes: Changes = field(default_factory=Changes)
+    store: StoreAccess = field(init=False)
+    nudges: Nudges = field(init=False)
+    waiters: Waiters = field(init=False)
+    _parts: dict[type, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.store = StoreAccess(self.db, self.changes)
+        self.nudges = Nudges(self.jobs, self.changes)
+        self.waiters = Waiters(self)
+
+    def bring(self, *parts: object) -> None:
+        """Add parts, each to be found by its class."""
+        self._parts.update({type(part): part for part in parts})
+
+    def of(self, kind: type[T]) -> T:
+        """The part of a class.
+
+        Raises:
+            KeyError: The wiring did not bring one.
+        """
+        part = self._parts[kind]
+        assert isinstance(part, kind)
+        return part
+
+    def now(self) -> datetime:
+        """The daemon's clock."""
+        return clock.now()
+
+    def nudge(self, name: str) -> None:
+        """Ask a job to look now, and wake the requests that wait for a change."""
+        self.nudges.now(name)
+
+    def roster(self) -> Roster:
+        """The agents that a task can name at this moment: the team and the definitions; what is asked of it reads files."""
+        return Roster(self.project, self.teams().agents)
+
+    async def work(self, function: Callable[[], T]) -> T:
+        """Run something that touches disk or git off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self.pool, function)

@@ -1,0 +1,194 @@
+"""``corral session``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from corral.client.connection import segment
+from corral.core.errors import InvalidInput
+from corral.core.states import ShownStatus
+from corral.core.visible import one_line
+from corral.faces.cli.help import Grouped
+from corral.faces.cli.terminal.options import Json, argument, client, option, project, session_id
+from corral.faces.cli.terminal.output import echo, emit, facts, paint, report, state, waiting
+from corral.faces.cli.terminal.tables import WIDTH, Column, age, table
+
+app = typer.Typer(cls=Grouped, help="Sessions: the agents working on this repository.", no_args_is_help=True)
+_STATES = f"Only these statuses; repeatable. One of: {', '.join(ShownStatus.values())}."
+
+
+@app.command("list")
+def listing(
+    status: Annotated[list[ShownStatus] | None, option("--status", _STATES, "STATE")] = None,
+    capability: Annotated[str | None, option("--capability", "Only sessions with this capability.", "WORD")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the sessions, including disconnected ones."""
+    rows = client().listing("/sessions", {"status": status or [], "capability": capability})
+    rows.sort(key=lambda row: str(row["last_heartbeat"]), reverse=True)
+    columns: list[Column] = [
+        ("NAME", "agent_name", 24),
+        ("STATUS", "status", 12),
+        ("SEEN", lambda row: age(row["last_heartbeat"]), 4),
+        *([("TYPE", "agent_type", 12)] if any(row["agent_type"] != "claude" for row in rows) else []),
+        ("PID", "pid", 7),
+        ("TERMINAL", lambda row: row["terminal"] or "", 8),
+        ("TASK", "current_task", 40),
+        ("WORKTREE", lambda row: shortened(row["worktree"]), 40),
+        *([("NOTES", _notes, 50)] if any(_notes(row) for row in rows) else []),
+    ]
+    empty = "No sessions yet. Start `claude` in this repository."
+    table(rows, columns, empty=empty, as_json=as_json, without_terminal=WIDTH)
+
+
+def shortened(worktree: str | None) -> str:
+    """The folder of a worktree from the project's root on; one elsewhere in whole."""
+    if worktree is None:
+        return ""
+    root = str(project().root)
+    return "." if worktree == root else worktree.removeprefix(f"{root}/")
+
+
+def _notes(row: dict[str, Any]) -> str:
+    marks = [f"also {', '.join(row['names'])}"] if row["names"] else []
+    marks += ["unguarded"] if row["unguarded"] else []
+    marks += [waiting(row["waiting_for"])] if row["waiting_for"] else []
+    return "; ".join(marks)
+
+
+@app.command()
+def show(
+    session: Annotated[str, argument("A session's name or id.", "NAME", of="session")],
+    as_json: Json = False,
+) -> None:
+    """Show a session with its commits and merge requests."""
+    row = client().request("GET", f"/sessions/{segment(session)}")
+    if as_json:
+        emit(row)
+        return
+    echo(f"{paint(one_line(row['agent_name']), 'bold')}  {state(row['status'])}")
+    about = {
+        "id": row["session_id"],
+        "also": ", ".join(row["names"]),
+        "runs": ", ".join(_runs(one) for one in row["registered"] if one["program"]),
+        "type": row["agent_type"],
+        "task": row["current_task"],
+        "can": ", ".join(row["capabilities"]),
+        "process": " in ".join(str(part) for part in (row["pid"], row["terminal"]) if part),
+        "in": " on ".join(part for part in (row["worktree"], row["branch"]) if part),
+        "ended": row["end_reason"],
+    }
+    facts(about)
+    for commit in row["changesets"]["commits"]:
+        echo(f"  {'commit':<8} {commit['sha'][:12]} {one_line(commit['subject'])}")
+    if "left_out" in row["changesets"]:
+        echo(f"  {'':<8} and {row['changesets']['left_out']} older commits and merges")
+    for merge in row["changesets"]["merges"]:
+        where = f"{one_line(merge['branch'])} → {merge['target']}"
+        echo(f"  {'merge':<8} {merge['merge_id']}  {state(merge['state'])}  {where}")
+
+
+def _runs(registered: dict[str, Any]) -> str:
+    """The program that a session runs under a name."""
+    model = f" with {registered['model']}" if registered["model"] else ""
+    return f"{registered['program']}{model} as {registered['name']}"
+
+
+@app.command()
+def register(
+    name: Annotated[str | None, option("--name", "Your name (default: generated).", "NAME")] = None,
+    capability: Annotated[list[str] | None, option("--capability", "A capability; repeatable.", "WORD")] = None,
+    task: Annotated[str | None, option("--task", "Your current task.", "TEXT")] = None,
+    program: Annotated[str | None, option("--program", "Program that the agent runs.", "NAME")] = None,
+    model: Annotated[str | None, option("--model", "Model that the agent uses.", "NAME")] = None,
+    as_json: Json = False,
+) -> None:
+    """Register a session, or update its capabilities and current task."""
+    mine = session_id()
+    body = {
+        "session_id": mine,
+        "agent_type": None if mine else "shell",
+        "agent_name": name,
+        "capabilities": capability or [],
+        "current_task": task,
+    }
+    speaker = client()
+    row = speaker.request("POST", "/sessions", body)
+    about = {"program": program, "model": model, "task_description": task}
+    if program is not None or model is not None:
+        row = {**row, **speaker.request("POST", f"/sessions/{segment(row['session_id'])}/names", about)}
+    if as_json:
+        emit(row)
+        return
+    echo(f"{paint(one_line(row['agent_name']), 'bold')}  {state(row['status'])}")
+    if mine is None:
+        echo(f"To act as this session: export CORRAL_SESSION_ID={row['session_id']}")
+
+
+@app.command()
+def name(
+    session: Annotated[str, argument("A session's name or id.", "SESSION", of="session")],
+    called: Annotated[
+        str | None, argument("The further name (default: the session's own).", "NAME", show_default=False)
+    ] = None,
+    new: Annotated[bool, typer.Option("--new", help="Use NAME if it is free, else generate one.")] = False,
+    program: Annotated[str | None, option("--program", "Program that the agent runs under that name.", "NAME")] = None,
+    model: Annotated[str | None, option("--model", "Model that the agent uses under that name.", "NAME")] = None,
+    task: Annotated[str | None, option("--task", "Current task under that name.", "TEXT")] = None,
+    as_json: Json = False,
+) -> None:
+    """Give a session a further name that mail can address, or update the details of a name."""
+    speaker = client()
+    found = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"]
+    about = {"name": called, "new": new, "program": program, "model": model, "task_description": task}
+    answer = speaker.request("POST", f"/sessions/{segment(found)}/names", about)
+    report(answer, f"{answer['session_id']} has the name {paint(one_line(answer['name']), 'bold')}", as_json=as_json)
+
+
+@app.command()
+def end(
+    session: Annotated[
+        str | None,
+        argument("A session's name or id (default: this session).", "SESSION", show_default=False, of="session"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """End a session and release its locks. A session can end only itself and its subagents; you can end any."""
+    mine, speaker = session_id(), client()
+    if session is None and mine is None:
+        raise InvalidInput("No session named.", remedy="Name a session; `corral session list` shows all.")
+    found = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"] if session is not None else str(mine)
+    answer = speaker.request("POST", f"/sessions/{segment(found)}/end", {"caller": mine})
+    report(answer, f"{answer['session_id']} {'has ended' if answer['ended'] else 'had ended before'}.", as_json=as_json)
+
+
+@app.command()
+def heartbeat(as_json: Json = False) -> None:
+    """Send a heartbeat. Every other call of a session counts as one too."""
+    mine = session_id()
+    if mine is None:
+        raise InvalidInput(
+            "Unknown session: cannot send a heartbeat.",
+            cause="Neither CORRAL_SESSION_ID nor CLAUDE_CODE_SESSION_ID is set.",
+            remedy="Run `corral session register` and export the variable that it prints.",
+        )
+    answer = client().request("POST", f"/sessions/{segment(mine)}/heartbeat")
+    report(answer, f"{answer['session_id']} is alive.", as_json=as_json)
+
+
+@app.command()
+def cleanup(
+    threshold: Annotated[
+        float, option("--silent-for", "End sessions that were silent for this long.", "MINUTES", min=1)
+    ] = 15,
+    as_json: Json = False,
+) -> None:
+    """End dead sessions and release their locks."""
+    answer = client().request("POST", "/sessions/cleanup", {"stale_threshold_minutes": threshold})
+    report(
+        answer,
+        f"{answer['agents_cleaned']} session(s) ended, {answer['locks_released']} lock(s) released.",
+        as_json=as_json,
+    )

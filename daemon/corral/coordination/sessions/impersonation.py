@@ -1,0 +1,21 @@
+"""A session speaks for itself only: who tries to act for another is refused, and that it tried is on record."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from corral.coordination.mail import addresses
+from corral.coordination.services import Services
+from corral.core.errors import NotPermitted
+
+
+@asynccontextmanager
+async def refusals(services: Services, who: str | None) -> AsyncIterator[None]:
+    """Put on record that a write was refused (NotPermitted), of which nothing else stays; ``who``: the session that asked."""
+    try:
+        yield
+    except NotPermitted as error:
+        kept, now = error, services.now()
+        await services.store.write(lambda conn: addresses.refused(conn, who, kept, now))
+        raise

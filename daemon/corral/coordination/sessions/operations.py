@@ -1,0 +1,207 @@
+"""Sessions over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
+
+from corral.coordination.mail import addresses
+from corral.coordination.services import Services
+from corral.coordination.sessions import discovery, session_end
+from corral.coordination.sessions import registry as session_registry
+from corral.coordination.sessions import sweep as session_sweep
+from corral.coordination.sessions.actor import person
+from corral.coordination.sessions.callers import SessionId
+from corral.coordination.sessions.impersonation import refusals
+from corral.coordination.sessions.processes import started_at, terminal_of
+from corral.coordination.sessions.registry import Arrival, EndedSession
+from corral.coordination.sessions.store import names
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.coordination.sessions.sweep import DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES
+from corral.core.errors import NotFound
+from corral.core.identifiers import LONGEST_SESSION_ID, new_id
+from corral.core.instants import iso
+from corral.core.pages import MOST, Page, page
+from corral.core.paging import answer
+from corral.core.payload import picked
+from corral.core.redaction import redact
+from corral.core.routing import Routes
+from corral.core.states import ShownStatus
+from corral.store.rows.sessions import NameRow, SessionRow
+
+router = Routes("sessions", "/sessions")
+
+
+class Registration(BaseModel):
+    """A session's description of itself."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"agent_name": "Sisyphus", "capabilities": ["python", "review"], "current_task": "Fix the login"}
+            ]
+        }
+    )
+    session_id: str | None = Field(None, min_length=1, max_length=LONGEST_SESSION_ID)
+    agent_name: str | None = Field(None, max_length=64)
+    agent_type: str | None = Field(None, max_length=64, description="Its kind, if that is new; at first `claude`.")
+    capabilities: list[str] = Field(default_factory=list, max_length=64)
+    current_task: str | None = Field(None, max_length=2000)
+    client_pid: int | None = Field(None, gt=1)
+    cwd: str | None = None
+
+
+@router.get("", response_model=list[dict[str, Any]])
+async def listing(
+    services: Services,
+    request: Request,
+    status: Sequence[ShownStatus] = (),
+    capability: Annotated[str | None, Field(max_length=64)] = None,
+    limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
+    after: Annotated[
+        str | None, Field(max_length=256, description="`started_at,session_id` of the last one known.")
+    ] = None,
+) -> Response:
+    """Every session of the project, the latest first, disconnected ones too unless filtered; ``names``: those it goes by beside
+    its own."""
+    of_team = services.teams().capabilities
+
+    def look(conn: Connection) -> Page:
+        found = discovery.everyone(conn, capability, [str(one) for one in status], of_team, after=after)
+        return page(({**_shown(row), "names": row["names"]} for row in found), limit)
+
+    return answer(request, await services.store.read(look), lambda row: {"after": discovery.cursor(row)})
+
+
+def whole(conn: Connection, row: SessionRow, of_team: discovery.Capabilities) -> dict[str, Any]:
+    """A session with the names that it goes by, and as what it registered them."""
+    (able,) = discovery.able(conn, [row], of_team)
+    registered = [_registration(one) for one in names.of_session(conn, row["session_id"])]
+    return {**_shown(able), "names": able["names"], "registered": registered}
+
+
+def _shown(row: SessionRow) -> dict[str, Any]:
+    """A session with the terminal in which its process runs."""
+    shown = session_registry.wire(row)
+    return {**shown, "terminal": terminal_of(shown["pid"])}
+
+
+class Cleanup(BaseModel):
+    """The silence after which a session counts as dead."""
+
+    stale_threshold_minutes: float = Field(DEFAULT_THRESHOLD_MINUTES, ge=1, le=MAX_THRESHOLD_MINUTES)
+
+
+@router.post("/cleanup")
+async def cleanup(services: Services, asked: Cleanup | None = None) -> dict[str, Any]:
+    """Give up the sessions whose process is gone or that were silent too long: what they hold comes free."""
+    return await session_sweep.clean_up(services, asked.stale_threshold_minutes if asked else DEFAULT_THRESHOLD_MINUTES)
+
+
+@router.post("", status_code=201, hot=True)
+async def register(services: Services, said: Registration) -> dict[str, Any]:
+    """Register a session, or update the one with that id."""
+    now = services.now()
+    newcomer = Arrival(
+        session_id=said.session_id or new_id(),
+        agent_name=said.agent_name,
+        capabilities=discovery.check_capabilities(said.capabilities),
+        current_task=said.current_task and redact(said.current_task),
+        client_pid=said.client_pid,
+        client_started=started_at(said.client_pid) if said.client_pid else None,
+        cwd=said.cwd,
+    )
+
+    def enter(conn: Connection) -> SessionRow:
+        known = session_rows.get(conn, newcomer.session_id) if said.agent_type is None else None
+        kind = said.agent_type or (known["agent_type"] if known else newcomer.agent_type)
+        return session_end.arrive(conn, replace(newcomer, agent_type=kind), now, services.offer_again)
+
+    row = await services.store.write(enter)
+    services.nudge("sessions")
+    if newcomer.client_pid is not None:  # another session of the same client is over: what it held has come free
+        services.nudge("supervisor")
+    return {"success": True, **session_registry.wire(row)}
+
+
+class Naming(BaseModel):
+    """A name that a session goes by, and its program; none: its own. Fields that are left out stay as they were."""
+
+    name: str | None = Field(None, min_length=1, max_length=64)
+    program: str | None = Field(None, min_length=1, max_length=200)
+    model: str | None = Field(None, max_length=200)
+    task_description: str | None = Field(None, max_length=2000)
+    new: bool = Field(False, description="A name that nobody has: `name` if it is free, else one that is found.")
+
+
+@router.post("/{session_id}/names", status_code=201)
+async def go_by(services: Services, session_id: SessionId, said: Naming) -> dict[str, Any]:
+    """Register a session under a further name, or with what it is under one; unread mail to the name comes with it."""
+    now = services.now()
+
+    def bind(conn: Connection) -> NameRow:
+        row = session_rows.beat(conn, session_id, iso(now))
+        if row is None:
+            raise NotFound(
+                f"There is no live session {session_id[:80]!r}.", remedy="`corral session register` makes one."
+            )
+        return give_name(conn, session_id, row["agent_name"], said, now)
+
+    bound = await services.store.write(bind)
+    services.changes.announce()
+    return {"success": True, "session_id": session_id, **_registration(bound)}
+
+
+def give_name(conn: Connection, session_id: str, own: str, said: Naming, now: datetime) -> NameRow:
+    """Give a session a name, or say what it is under one that it has; without one, under its ``own``."""
+    about = said.model_dump(include={"program", "model", "task_description"}, exclude_none=True)
+    if said.task_description:
+        session_registry.change(conn, session_id, {"current_task": redact(said.task_description)})
+    called = addresses.unused(conn, said.name) if said.new else said.name or own
+    return addresses.bind(conn, session_id, called, now, **about)
+
+
+def _registration(row: NameRow) -> dict[str, Any]:
+    return picked(row, ("name", "program", "model", "task_description", "registered_at"))
+
+
+@router.post("/{session_id}/heartbeat", hot=True, audited=False)
+async def heartbeat(services: Services, session_id: SessionId) -> dict[str, Any]:
+    """Record a heartbeat; a session that is unknown, or was given up, is registered again."""
+    now = services.now()
+
+    def beat(conn: Connection) -> None:
+        if session_rows.touch(conn, session_id, iso(now)) is None:
+            session_registry.register(conn, Arrival(session_id=session_id), now)
+
+    await services.store.write(beat)
+    return {"success": True, "session_id": session_id}
+
+
+class End(BaseModel):
+    """The session that ends another; none named: the person at the keyboard."""
+
+    caller: str | None = Field(None, max_length=128)
+
+
+@router.post("/{session_id}/end")
+async def end(services: Services, session_id: SessionId, asked: End | None = None) -> dict[str, Any]:
+    """End a session: what it holds comes free. Another session is refused, a person put on record."""
+    now = services.now()
+    caller = (asked.caller if asked else None) or person()
+
+    def over(conn: Connection) -> EndedSession | None:
+        by = addresses.acting_for(conn, session_id, caller, person())
+        return session_end.end(conn, session_id, "ended", now, services.offer_again, by=by)
+
+    async with refusals(services, caller):
+        row = await services.store.write(over)
+    services.nudge("supervisor")
+    return {"success": True, "session_id": session_id, "ended": row is not None}

@@ -1,0 +1,142 @@
+"""Waking the sessions that rest in a terminal: beside each a hook of the client waits here until mail for it comes.
+
+One look serves all that wait. It is taken when something was stored that may be mail, and where that happens all the time once
+in ``PAUSE_S``. While nothing happens it costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.mail import mailing
+from corral.coordination.mail.store import messages as message_rows
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.errors import CorralError
+from corral.core.instants import parse
+from corral.core.logs import logger
+from corral.core.states import Importance, SessionStatus
+from corral.store.rows.mail import AwaitedSession
+
+if TYPE_CHECKING:
+    from corral.coordination.services import Services
+
+PAUSE_S = 0.2
+"""Between two looks, seconds."""
+PATIENCE_S = 60.0
+"""How long mail to a session at work is left to its other hooks, seconds."""
+AWHILE_S = 300.0
+log = logger("waking")
+
+
+@dataclass(eq=False)
+class _Waiter:
+    client: int
+    session_id: str
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Waiters:
+    """The hooks that wait at one daemon, one for each client process."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._waiters: dict[int, _Waiter] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    async def mail(self, client: int, session_id: str, gone: asyncio.Future[Any]) -> list[str]:
+        """Wait for mail to the session that rests in a client, and hand it over: then the session is active.
+
+        Args:
+            client: The client's process id. Its session of the moment is served: after ``/clear`` that is another one.
+            session_id: The session that began to wait; served where nobody knows the process of it.
+            gone: Done when the waiting hook has gone.
+
+        Returns:
+            The text for the session; nothing if it is not to wait any longer: another hook waits in its place, or the
+            daemon stops.
+        """
+        me = _Waiter(client, session_id)
+        former, self._waiters[client] = self._waiters.get(client), me
+        if former is not None:
+            former.stirred.set()
+        gone.add_done_callback(lambda _gone: me.stirred.set())
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+        try:
+            while not gone.done() and not self._services.stopping and self._waiters.get(client) is me:
+                now, wanted = self._services.now(), self._wanted()
+                if told := await self._services.store.write(partial(_hand_over, waiter=me, wanted=wanted, now=now)):
+                    return told
+                await me.stirred.wait()
+                me.stirred.clear()
+            return []
+        finally:
+            if self._waiters.get(client) is me:
+                del self._waiters[client]
+            if not self._waiters and self._looking is not None:
+                self._looking.cancel()
+                self._looking = None
+
+    def _wanted(self) -> list[str]:
+        """The importances that wake."""
+        least, known = self._services.settings().messages.wake, Importance.values()
+        return list(known[known.index(least) :]) if least in known else []
+
+    async def _look(self) -> None:
+        """Stir those for whom mail has come, and all of them when the daemon stops."""
+        while not self._services.stopping:
+            change = asyncio.create_task(self._services.changes.next(AWHILE_S))
+            try:
+                again_s = await self._stir()
+                await asyncio.sleep(PAUSE_S)
+                await asyncio.wait({change}, timeout=again_s)
+            finally:
+                change.cancel()
+        for waiter in self._waiters.values():
+            waiter.stirred.set()
+
+    async def _stir(self) -> float | None:
+        """Look once; returns after how many seconds to look again even if nothing changes."""
+        waiting, wanted, now = list(self._waiters.values()), self._wanted(), self._services.now()
+        clients, session_ids = [one.client for one in waiting], [one.session_id for one in waiting]
+        try:
+            found = await self._services.store.read(
+                lambda conn: message_rows.waited_for(conn, clients, session_ids, wanted)
+            )
+        except CorralError as error:  # nobody is to lose its place because one query failed
+            log.warning("not_looked", reason=error.message)
+            return PAUSE_S
+        delays = {row["session_id"]: _delay_s(row, now) for row in found}
+        due = {row[key] for row in found for key in ("session_id", "client_pid") if not delays[row["session_id"]]}
+        for waiter in waiting:
+            if {waiter.client, waiter.session_id} & due:
+                waiter.stirred.set()
+        return min(filter(None, delays.values()), default=None)
+
+
+def _delay_s(row: AwaitedSession, now: datetime) -> float:
+    """Seconds until mail to a session is due: none at rest; at work its hooks have ``PATIENCE_S`` to bring it.
+
+    A turn that its person broke off, and a bridge that died, look like work that goes on. Where work does go on the client
+    tells the model in the midst of it.
+    """
+    if row["status"] == SessionStatus.IDLE:
+        return 0.0
+    return max(0.0, PATIENCE_S - (now - parse(row["since"])).total_seconds())
+
+
+def _hand_over(conn: Connection, waiter: _Waiter, wanted: Sequence[str], now: datetime) -> list[str]:
+    """Mark the mail as told and the session as at work, in one transaction: what woke it once does not wake it again."""
+    for row in message_rows.waited_for(conn, [waiter.client], [waiter.session_id], wanted):
+        if not _delay_s(row, now):
+            if row["status"] == SessionStatus.IDLE:
+                session_rows.change(conn, row["session_id"], {"status": SessionStatus.ACTIVE, "waiting_for": None})
+            return mailing.deliver(conn, row["session_id"], now)
+    return []

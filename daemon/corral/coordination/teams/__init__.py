@@ -1,0 +1,1 @@
+"""The team: roles, capabilities and who is at work."""

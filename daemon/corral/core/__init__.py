@@ -1,0 +1,1 @@
+"""What everything else is built of: errors, identifiers, instants, logs and redaction."""

@@ -1,0 +1,1 @@
+"""The daemon's process: its life, its wiring, its jobs."""

@@ -1,0 +1,125 @@
+"""``python -m corral.daemon --project ROOT``: start the daemon of one project and leave when it is ready.
+
+Nothing heavy is imported before this process has the lock: of twenty starters nineteen only wait for the winner, and end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from corral.config.paths import find_project
+from corral.core.errors import Conflict, CorralError, DaemonUnreachable
+from corral.core.log_files import shorten
+from corral.daemon.instance import Instance, claim
+from corral.runners import tags
+
+GARBAGE = 10_000
+"""New objects between two looks for garbage in cycles, of which a request leaves next to none."""
+
+
+def main() -> int:
+    """Start a daemon (or find the one that runs), and report."""
+    parser = argparse.ArgumentParser(prog="corral.daemon")
+    parser.add_argument("--project", type=Path, required=True)
+    parser.add_argument("--foreground", action="store_true")
+    parser.add_argument("--adopt", type=Path, metavar="DATABASE")
+    options = parser.parse_args()
+    tags.shed()  # a worker may start a daemon, which does not end with it
+    try:
+        project = find_project(options.project)
+        instance = claim(project)
+        if options.adopt is not None:
+            print(json.dumps(_adopt(instance, options.adopt)), flush=True)
+            return 0
+    except CorralError as error:
+        print(json.dumps(error.to_wire()), flush=True)
+        return 1
+    if instance is None:
+        return 0
+    if options.foreground:
+        return _serve(instance, None)
+    return _detach(instance)
+
+
+def _adopt(instance: Instance | None, source: Path) -> dict[str, str | None]:
+    """Take over a database while no daemon runs, under its lock; returns what ``corral daemon adopt`` prints.
+
+    Raises:
+        Conflict: A daemon runs.
+        CorralError: It cannot be taken over.
+    """
+    if instance is None:
+        raise Conflict("The daemon is running.", remedy="`corral daemon stop`, then again.")
+    from corral.core.clock import now
+    from corral.daemon.binding import adopt
+    from corral.git.process.command import open_repository
+
+    try:
+        before = adopt(instance.project, open_repository(instance.project.common_dir), source, now())
+    finally:
+        instance.release()
+    return {"adopted": str(source), "replaced": str(before) if before else None}
+
+
+def _detach(instance: Instance) -> int:
+    """Fork the daemon away; the parent lives until the child says ``ready`` or why it is not."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.close(reading)
+        os._exit(_serve(instance, writing))
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        said = pipe.read()
+    if said == b"ready":
+        return 0
+    if not said:
+        error = DaemonUnreachable("The daemon died while it started.", cause="It was killed, or it crashed.")
+        said = json.dumps(error.to_wire()).encode()
+    sys.stdout.buffer.write(said + b"\n")
+    sys.stdout.flush()
+    return 1
+
+
+def _serve(instance: Instance, pipe: int | None) -> int:
+    def report(message: bytes) -> None:
+        nonlocal pipe
+        if pipe is not None:
+            with suppress(BrokenPipeError):  # the command that started the daemon was killed meanwhile; others will ask
+                os.write(pipe, message)
+            os.close(pipe)
+            pipe = None
+
+    shorten(instance.project.logs_dir / "hook.log")  # hooks only append; only the holder of the lock shortens it
+    gc.disable()  # what is imported stays: looking through it for garbage would be a fifth of the start
+    try:
+        from corral.daemon.life import serve  # heavy: only the winner of the lock pays for it
+
+        gc.freeze()
+        gc.set_threshold(GARBAGE)
+        gc.enable()
+        if serve(instance, ready=lambda: report(b"ready")):
+            # Another command may start it meanwhile too: the lock decides, as for any two starters.
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    except CorralError as error:
+        if pipe is None:
+            raise
+        report(json.dumps(error.to_wire()).encode())
+        return 1
+    except Exception as error:  # noqa: BLE001 - the edge: whatever it was, the caller is told and the log has the rest
+        import traceback
+
+        traceback.print_exc()
+        wrapped = DaemonUnreachable("The daemon could not start.", cause=f"{type(error).__name__}: {error}")
+        report(json.dumps(wrapped.to_wire()).encode())
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,299 @@
+"""A database belongs to one repository: bound when it is made, compared at each start before anything of it is executed.
+
+The repository is known by the device and inode of its git common directory, which a move keeps and a copy changes. A
+database of a moved repository follows it. One that came with a copy, a backup or an archive names tasks, processes and
+folders of another repository: it is set aside, whole, until a person adopts it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection
+
+from corral.config import account, worktree_root
+from corral.config.inodes import folder_id, repository_has_left
+from corral.config.paths import SET_ASIDE, Project
+from corral.config.trust import TrustStore, trust_file
+from corral.core.errors import Conflict, DatabaseUnavailable, NotTrusted, Unsupported
+from corral.core.events import EventKind
+from corral.core.identifiers import new_id
+from corral.core.instants import iso
+from corral.core.logs import logger
+from corral.core.states import LIVE_WORKTREES, WorktreeState
+from corral.daemon import store as identity
+from corral.daemon.store import moved
+from corral.git.checkouts.pointers import reanchor
+from corral.git.process.command import Git
+from corral.store import events
+from corral.store.engine.database import Database
+from corral.store.migrate import move_aside, open_schema, take_over
+from corral.store.rows import Columns
+from corral.store.rows.records import Identity
+from corral.store.rows.tasks import WorktreeRow
+from corral.work.worktrees import store as worktree_rows
+
+if TYPE_CHECKING:
+    from corral.core.event_payloads import DatabaseSetAside
+
+log = logger("daemon")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The database of this repository.
+
+    Attributes:
+        project_id: Marks every process that this database's daemon starts.
+        common_dir: The repository's, and
+        folder_id: what it was at the start.
+    """
+
+    db: Database
+    project_id: str
+    common_dir: Path
+    folder_id: str
+
+    def has_left(self) -> bool:
+        """Whether the repository is not where it was at the start."""
+        return repository_has_left(self.common_dir, self.folder_id)
+
+
+@dataclass(frozen=True)
+class _Move:
+    """Where the repository was, and is."""
+
+    repo: Git
+    old_root: Path
+    old_common_dir: Path
+    new_root: Path
+    bare: bool
+    lost: list[str] = field(default_factory=list)
+
+
+def open_bound(project: Project, repo: Git, now: datetime) -> Bound:
+    """Open the project's database if it belongs to this very repository; else set it aside and begin with an empty one.
+
+    Raises:
+        DatabaseUnavailable: It cannot be opened, or not be set aside.
+        Unsupported: The git directory is gone.
+    """
+    try:
+        here = folder_id(project.common_dir)
+    except OSError as error:
+        raise Unsupported(f"{project.common_dir} does not exist any more.") from error
+    try:
+        return _open_bound(project, repo, here, now)
+    except DatabaseUnavailable as error:
+        if "locked" in error.cause and project.database.stat().st_nlink > 1:
+            raise _linked(project.database) from error
+        raise
+
+
+def _open_bound(project: Project, repo: Git, here: str, now: datetime) -> Bound:
+    db = _open(project, here)
+    try:
+        known: Identity | None = db.read(identity.get)
+        if known is None and db.read(lambda conn: _is_own(conn, project)):
+            fresh = known = _identity(project, here, now)
+            db.write(lambda conn: identity.bind(conn, fresh))
+        if known is not None and _is_same(known, project, here):
+            if known["common_dir"] != str(project.common_dir):
+                _take_approvals_along(Path(known["common_dir"]), project.common_dir)
+            return Bound(db, _settled(db, known, project, repo, here, now), project.common_dir, here)
+    except BaseException:
+        db.close()
+        raise
+    db.close()
+    return _begin_anew(project, known, here, now)
+
+
+def adopt(project: Project, repo: Git, source: Path, now: datetime) -> Path | None:
+    """Make a copy of another database this repository's own, under a new project id. No daemon may be running.
+
+    Worktrees that lie in this repository come along; of folders that are another repository's only the rows are closed. What
+    the user approved stays with the repository that it was approved in. A kill leaves the database that was here, or none.
+
+    Returns:
+        Where the database that was here is now; None: there was none.
+
+    Raises:
+        Conflict: It is this repository's database already.
+        DatabaseUnavailable: It is no database of Corral's, or the files cannot be written.
+    """
+    here = folder_id(project.common_dir)
+    present = project.database
+    if present.exists() and present.samefile(source):
+        raise Conflict(f"{source} is this repository's database already.")
+    before = _free(present.parent, f"{present.name}.replaced") if present.exists() else None
+    incoming = _free(present.parent, f"{present.name}.adopting")
+    take_over(source, incoming)
+    db = Database(incoming)
+    try:
+        former = db.read(identity.get)
+        root = former["root"] if former else str(db.read(_former_root) or project.root)
+        common_dir = former["common_dir"] if former else f"{root}/.git"
+        adopted: Identity = {**_identity(project, here, now), "root": root, "common_dir": common_dir}
+        db.write(lambda conn: identity.bind(conn, adopted))
+        if former:
+            worktree_root.hand_over(project, former["project_id"], adopted["project_id"])
+        _settled(db, adopted, project, repo, here, now)
+    finally:
+        db.close()
+    if before is not None:
+        move_aside(present, before)
+    move_aside(incoming, present)
+    if source.parent.samefile(present.parent) and source.name.startswith(SET_ASIDE):
+        move_aside(source, _free(source.parent, source.name.replace(SET_ASIDE, "corral.db.adopted-")))
+    log.info("database_adopted", source=str(source), former_root=root, replaced=str(before))
+    return before
+
+
+def _open(project: Project, here: str) -> Database:
+    project.database.parent.mkdir(parents=True, exist_ok=True)
+    open_schema(project.database)
+    return Database(project.database, has_left=lambda: repository_has_left(project.common_dir, here))
+
+
+def _linked(database: Path) -> DatabaseUnavailable:
+    return DatabaseUnavailable(
+        f"{database} is in use by another repository's daemon.",
+        cause="It is a hard link: one of the two repositories is a copy that was made of links (as by `cp -al`).",
+        remedy=f"In the copy: `rm {shlex.quote(str(database))}*`, to begin with an empty queue; the original keeps its own.",
+    )
+
+
+def _identity(project: Project, here: str, now: datetime) -> Identity:
+    return {
+        "project_id": new_id(),
+        "root": str(project.root),
+        "common_dir": str(project.common_dir),
+        "folder_id": here,
+        "created_at": iso(now),
+    }
+
+
+def _is_own(conn: Connection, project: Project) -> bool:
+    """Whether a database that does not say whose it is may be used: it holds nothing to do, or was at work here before."""
+    return identity.is_idle(conn) or any(path.is_relative_to(project.root) for path in identity.recorded_places(conn))
+
+
+def _is_same(known: Identity, project: Project, here: str) -> bool:
+    # Devices get other numbers at a boot: the same inode at the same path is the same folder.
+    is_here = known["common_dir"] == str(project.common_dir)
+    return known["folder_id"] == here or (is_here and _inode(known["folder_id"]) == _inode(here))
+
+
+def _inode(text: str) -> str:
+    return text.rpartition(":")[2]
+
+
+def _former_root(conn: Connection) -> Path | None:
+    """Where the repository of a database that does not say so kept its worktrees, in their usual place."""
+    places = (path for path in identity.recorded_places(conn) if path.parts[-3:-1] == (".corral", "worktrees"))
+    return next((path.parents[2] for path in places), None)
+
+
+# -- moved ----------------------------------------------------------------------------------------------------------
+
+
+def _settled(db: Database, known: Identity, project: Project, repo: Git, here: str, now: datetime) -> str:
+    """Take over a new place or device number; returns the project id. The stored place is the intent until all is done."""
+    place = _identity(project, here, now)
+    place["project_id"], place["created_at"] = known["project_id"], known["created_at"]
+    if place.items() <= known.items():
+        return str(known["project_id"])
+    move = _Move(repo, Path(known["root"]), Path(known["common_dir"]), project.root, project.bare)
+    rows = db.read(worktree_rows.listing) if known["common_dir"] != place["common_dir"] else []
+    changes = {row["worktree_id"]: _followed(move, row, now) for row in rows}
+
+    def settle(conn: Connection) -> None:
+        for worktree_id, values in changes.items():
+            worktree_rows.transition(conn, worktree_id, LIVE_WORKTREES, values)
+        identity.follow_move(conn, move.old_root, move.new_root)
+        identity.bind(conn, place)
+        if rows or known["root"] != place["root"]:
+            event = EventKind.PROJECT_MOVED({"from": known["root"], "to": place["root"], "left": move.lost})
+            events.record(conn, now, event)
+
+    db.write(settle)
+    log.warning("repository_moved", old=known["root"], new=place["root"], worktrees=len(rows), left=move.lost)
+    return str(known["project_id"])
+
+
+def _take_approvals_along(old_common_dir: Path, new_common_dir: Path) -> None:
+    """Keep the user's approvals at the repository's new place. Safe to run twice.
+
+    Where there is still a repository at the old place, this one is a copy, and its user is asked for it.
+    """
+    if old_common_dir.exists():
+        return
+    try:
+        TrustStore(trust_file(os.environ, account.home())).rebind(old_common_dir, new_common_dir)
+    except NotTrusted as error:
+        log.warning("approvals_not_moved", reason=f"{error.message} {error.cause}")
+
+
+def _followed(move: _Move, row: WorktreeRow, now: datetime) -> Columns:
+    """The columns of a worktree after the move, its folder corrected; one of another repository is not ours any more."""
+    path = Path(moved(row["path"], move.old_root, move.new_root))
+    if not os.path.lexists(path):  # the folder beside the repository may have come along
+        was, now_is = (worktree_root.beside_root(root, bare=move.bare) for root in (move.old_root, move.new_root))
+        path = Path(moved(row["path"], was, now_is))
+    if not reanchor(move.repo, path, was_at=Path(row["path"]), old_common_dir=move.old_common_dir):
+        move.lost.append(row["name"])
+        note = f"{path} is not a worktree of this repository; it was left alone."
+        return {"state": WorktreeState.REMOVED, "removed_at": iso(now), "note": note}
+    provision = _moved_within(row["provision"], move.old_root, move.new_root)
+    values = {"path": str(path), "provision": provision}
+    return {**values, "folder_id": folder_id(path) if path.exists() else None} if row["folder_id"] else values
+
+
+def _moved_within(value: Any, old: Path, new: Path) -> Any:
+    if isinstance(value, dict):
+        return {name: _moved_within(inner, old, new) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_moved_within(inner, old, new) for inner in value]
+    return moved(value, old, new) if isinstance(value, str) else value
+
+
+# -- another repository's -------------------------------------------------------------------------------------------
+
+
+def _begin_anew(project: Project, known: Identity | None, here: str, now: datetime) -> Bound:
+    """Set the database aside, and begin with an empty one. The database goes last: until then the next start does the rest.
+
+    The address files belong to the other daemon, and are removed.
+    """
+    for file in (project.token_file, project.daemon_json):
+        file.unlink(missing_ok=True)
+    owner = known["project_id"][:8] if known else "unknown"
+    aside = _free(project.database.parent, f"{SET_ASIDE}{owner}")
+    move_aside(project.database, aside)
+    db, fresh = _open(project, here), _identity(project, here, now)
+    data: DatabaseSetAside = {"file": str(aside), "owner": known["root"] if known else None}
+
+    def begin(conn: Connection) -> None:
+        identity.bind(conn, fresh)
+        events.record(conn, now, EventKind.PROJECT_DATABASE_SET_ASIDE(data))
+
+    try:
+        db.write(begin)
+    except BaseException:
+        db.close()
+        raise
+    log.warning("database_set_aside", **data)
+    return Bound(db, fresh["project_id"], project.common_dir, here)
+
+
+def _free(folder: Path, name: str) -> Path:
+    path, number = folder / name, 1
+    while path.exists() or path.is_symlink():
+        number += 1
+        path = folder / f"{name}-{number}"
+    return path

@@ -1,0 +1,105 @@
+"""Background jobs: each is one ``step(now)``; the runner here owns the thread, the clock, the errors and the shutdown.
+
+A job sleeps until the instant that its last step named, or until it is nudged; with nothing due it costs nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from corral.core.clock import now
+from corral.core.errors import CorralError, DatabaseDamaged
+from corral.core.instants import iso
+from corral.core.logs import logger
+from corral.core.needs import Need
+from corral.core.redaction import redact
+
+Step = Callable[[datetime], "datetime | None"]
+
+SHOWN_AFTER = 2
+"""Steps that failed one after the other, after which a job stands under what needs a person."""
+
+RETRY_S = 2.0
+"""How long a job whose step raised waits before it looks again."""
+
+log = logger("jobs")
+
+
+class Job:
+    """Runs one step function in a thread of its own.
+
+    Args:
+        name: For the log and the thread.
+        step: Re-reads the truth, does what is due, says when it wants to be called again (None: only when nudged).
+        pause_s: Least time between two steps, for one that much nudges and that nobody waits for to the millisecond; a step
+            that names a nearer instant, later than its own, gets that.
+        faults: Where it stands under what needs a person that step after step fails.
+    """
+
+    def __init__(self, name: str, step: Step, *, pause_s: float = 0.0, faults: dict[str, Need] | None = None) -> None:
+        self.name = name
+        self._faults = {} if faults is None else faults
+        self._failures = 0
+        self._step = step
+        self._pause_s = pause_s
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"job-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin with a first step at once."""
+        self._thread.start()
+
+    def nudge(self) -> None:
+        """Ask for a step soon. Cheap; any number of nudges before the step are one."""
+        if not self._wake.is_set():  # a step clears it before it looks: what was there at that moment is seen
+            self._wake.set()
+
+    def stop(self) -> None:
+        """Let the step that runs finish, and run no other. Call :meth:`join` to wait."""
+        self._stop.set()
+        self._wake.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end; False if it did not come in time."""
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.clear()
+            began, at = time.monotonic(), now()
+            try:
+                due = self._step(at)
+                self._succeeded()
+            except DatabaseDamaged:  # said once, where it was found; no later look will fare better
+                due = None
+            except Exception as error:  # the edge of a job: logged, and looked at again; rows still hold the truth
+                log.exception("step_failed", job=self.name)
+                self._failed(error)
+                began, at = time.monotonic(), now()
+                due = at + timedelta(seconds=RETRY_S)
+            if self._stop.is_set():
+                return
+            # Measured from the step's own instant: a clock that was set meanwhile makes nobody wait for hours.
+            took_s = time.monotonic() - began
+            self._wake.wait(None if due is None else max(0.0, (due - at).total_seconds() - took_s))
+            wanted_s = (due - at).total_seconds() if due is not None else 0.0
+            pause_s = min(self._pause_s, wanted_s) if wanted_s > 0 else self._pause_s
+            self._stop.wait(max(0.0, began + pause_s - time.monotonic()))
+
+    def _succeeded(self) -> None:
+        if self._failures:
+            self._failures = 0
+            self._faults.pop(f"job {self.name}", None)
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        if self._failures == SHOWN_AFTER:
+            said = error.message if isinstance(error, CorralError) else f"{type(error).__name__}: {error}"
+            what = f"A part of the daemon ({self.name}) fails and is tried again every {RETRY_S:g} s: {redact(said)}"
+            self._faults[f"job {self.name}"] = Need("failing_job", what, "corral daemon logs", iso(now()))

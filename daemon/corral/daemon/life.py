@@ -1,0 +1,222 @@
+"""The daemon of one project: put together, served, taken apart.
+
+The order matters. Start: database, recovery, jobs, then the sockets; only then is it ``ready``. Stop: no new work, workers
+ended and their tasks marked (or, when draining, finished), then the sockets, then the database, last the lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import uvicorn
+import uvloop
+
+from corral import __version__
+from corral.config.watch import ConfigWatcher
+from corral.core import logs
+from corral.core.clock import now
+from corral.core.errors import CorralError, Unsupported
+from corral.daemon import nouns
+from corral.daemon.instance import Instance
+from corral.daemon.jobs import Job
+from corral.daemon.leaving import Reason, leave
+from corral.daemon.listeners import Listeners
+from corral.daemon.self_heal import SelfHeal
+from corral.daemon.upgrade import Upgrade, is_idle
+from corral.daemon.wiring import Assembly, assemble
+from corral.faces.http.access import Access
+from corral.faces.http.connections import BoundedBodies, LimitedConnection
+from corral.faces.http.fast_path import FastPath
+from corral.faces.http.framework import Framework
+from corral.faces.mcp.mount import Mcp
+from corral.faces.web.listening import WebView
+from corral.landing.queue import Queue
+from corral.work.workers.supervisor import Supervisor
+
+STOP_S = 14.0
+"""Everything that a stop waits for is over after this many seconds."""
+
+THREADS = 8
+
+LAST_PAGES = 10
+"""Of the event record, written to the log when the daemon ends."""
+
+log = logs.logger("daemon")
+
+
+def serve(instance: Instance, ready: Callable[[], None]) -> bool:
+    """Be the daemon until told to stop; returns whether the version that was installed meanwhile is to follow.
+
+    Args:
+        instance: The right to be it; released at the end.
+        ready: Called once when requests are answered.
+
+    Raises:
+        CorralError: It cannot start: settings, database or folder are not usable.
+    """
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        del os.environ[name]
+    project = instance.project
+    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="work")
+    parts = assemble(project, pool)
+    try:
+        return uvloop.run(_run(instance, parts, ready))
+    finally:
+        parts.services.db.close()
+        pool.shutdown(wait=False, cancel_futures=True)
+        log.info("stopped", pid=os.getpid())
+        logs.close()
+        instance.release()
+
+
+async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -> bool:
+    """Serve until the end; returns whether the version that was installed meanwhile is to follow."""
+    services, jobs = parts.services, parts.jobs
+    project = services.project
+    loop = asyncio.get_running_loop()
+    services.changes.bind(loop)
+    stop = asyncio.Event()
+    how = {"drain": False}
+    left: list[Reason] = []
+    handed_over = False
+
+    def request_stop(drain: bool) -> None:
+        services.stopping = True
+        how["drain"] = drain
+        services.changes.announce()
+        stop.set()
+
+    def stop_requested(drain: bool) -> None:
+        loop.call_soon_threadsafe(request_stop, drain)
+
+    def hand_over() -> None:
+        nonlocal handed_over
+        handed_over = True
+        stop_requested(False)
+
+    def request_leave(reason: Reason) -> None:
+        left.append(reason)
+        loop.call_soon_threadsafe(request_stop, False)
+
+    services.stop_requested = stop_requested
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, request_stop, False)
+
+    door = Listeners(project, services.settings().daemon.port)
+    mcp = Mcp(FastPath(Framework(services, nouns.every), services, nouns.HOT), services)
+    web = WebView(Access(BoundedBodies(mcp), token=door.token, socket=door.path), services)
+    config = uvicorn.Config(
+        web.entry,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        loop="none",  # it runs in ours
+        http=LimitedConnection,
+        ws="none",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=2,
+    )
+    server = uvicorn.Server(config)
+    serving = loop.create_task(server._serve(door.sockets))  # the daemon's own handlers keep the signals
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.005)
+    await web.attach(server)
+    watcher = _watch_config(parts)
+
+    def reopen() -> None:
+        asyncio.run_coroutine_threadsafe(_serve_also(server, door), loop).result()
+
+    guard = SelfHeal(instance, services.db, door, reopen, parts.bound.has_left, request_leave)
+    jobs["guard"] = Job("guard", guard.step, faults=services.faults)
+    upgrade = Upgrade(services.faults, lambda: is_idle(services), hand_over)
+    jobs["upgrade"] = Job("upgrade", upgrade.step, faults=services.faults)
+    door.announce()
+    for job in jobs.values():
+        job.start()
+    log.info("started", pid=os.getpid(), version=__version__)
+    ready()
+    await stop.wait()
+    log.info("stopping", drain=how["drain"])
+    if watcher is not None:
+        watcher.stop()
+    if left:
+        await loop.run_in_executor(None, leave, services, jobs, parts.bound.project_id, left[0])
+    else:
+        await loop.run_in_executor(None, _end_work, parts, lambda: how["drain"])
+        project.daemon_json.unlink(missing_ok=True)
+    server.should_exit = True
+    await serving
+    await mcp.close()
+    if door.has_socket:
+        door.path.unlink(missing_ok=True)
+    return handed_over
+
+
+def _watch_config(parts: Assembly) -> ConfigWatcher | None:
+    """Take over changed files soon; on a system that has no watches left, only the next start does."""
+    watcher = ConfigWatcher(parts.services.project, parts.reloader.ask, on_loss=lambda: parts.services.nudge("guard"))
+    try:
+        watcher.start()
+    except Unsupported as error:
+        log.warning("config_not_watched", reason=error.message, remedy=error.remedy)
+        return None
+    return watcher
+
+
+async def _serve_also(server: uvicorn.Server, door: Listeners) -> None:
+    """Let clients in again: serve on a new socket like on the first one, if that is gone; put back the files beside it."""
+    if not door.has_socket:
+        made: Any = server.config.http_protocol_class
+        protocol = functools.partial(
+            made,
+            config=server.config,
+            server_state=server.server_state,
+            app_state=server.lifespan.state,
+        )
+        loop = asyncio.get_running_loop()
+        server.servers.append(await loop.create_server(protocol, sock=door.listen_again()))
+    door.announce()
+
+
+def _end_work(parts: Assembly, drains: Callable[[], bool]) -> None:
+    """End the workers and the jobs, in bounded time; the workers finish first as long as the latest stop wants it so."""
+    services = parts.services
+    supervisor = services.of(Supervisor)
+    supervisor.drain(now())
+    services.nudge("supervisor")
+    while drains() and supervisor.running_count():
+        time.sleep(0.1)
+    deadline = time.monotonic() + STOP_S
+    try:
+        services.of(Queue).stop(now())
+    except (
+        CorralError
+    ) as error:  # the verification has ended; its request is put back by the next start, if a row is left
+        log.warning("landing_not_put_back", reason=f"{error.message} {error.cause}")
+    supervisor.stop_all(now())
+    while supervisor.running_count() and time.monotonic() < deadline:
+        services.nudge("supervisor")
+        time.sleep(0.05)
+    for job in parts.jobs.values():
+        job.stop()
+    for job in parts.jobs.values():
+        if not job.join(max(0.1, deadline - time.monotonic())):
+            log.warning("job_still_running", job=job.name)
+    try:
+        supervisor.abandon(now())
+    except CorralError as error:  # the next start finds them, and holds the daemon for dead
+        log.warning("tasks_not_marked", reason=error.message)
+    try:
+        parts.audit.finish(now())
+        parts.event_log.finish(now(), LAST_PAGES)
+        parts.exports.finish(now(), LAST_PAGES)
+    except CorralError as error:  # the next start writes them
+        log.warning("events_not_logged", reason=error.message)

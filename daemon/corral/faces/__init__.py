@@ -1,0 +1,1 @@
+"""How the daemon is reached: HTTP, MCP, hooks, the web view, the screen, the command line."""

@@ -1,0 +1,1 @@
+"""``corral guard``: the git hook."""

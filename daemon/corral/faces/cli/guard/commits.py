@@ -1,0 +1,174 @@
+"""``corral guard``: a git hook that tells a commit whose file it is about to take along."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from corral.client.connection import Client
+from corral.config.paths import Project, find_checkout, find_project
+from corral.core.errors import Conflict, CorralError, NotAProject
+from corral.core.visible import one_line
+from corral.faces.cli.guard import hook
+from corral.faces.cli.help import Grouped
+from corral.faces.cli.project.own_files import give_back, replace_file
+from corral.faces.cli.terminal.options import Json, here, session_id
+from corral.faces.cli.terminal.output import echo, emit, paint, report
+from corral.faces.cli.terminal.person import confirm, refuse_agents
+from corral.git.process.command import Git
+
+app = typer.Typer(
+    cls=Grouped, help="Guard: a git hook that tells a commit whose files it would take along.", no_args_is_help=True
+)
+MOST_NAMED = 10
+MOST_COMMITTED = 20_000
+"""Files of a commit that are looked at, as the daemon takes them."""
+ANSWER_WITHIN_S = 5.0
+RECORD = "corral-guard.json"
+"""In the git common directory: the hooks that the guard was put into."""
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")]
+
+
+@app.command()
+def install(yes: Yes = False, as_json: Json = False) -> None:
+    """Put the guard into the pre-commit hook; a hook that is there stays and runs after it."""
+    refuse_agents("Installing the guard", "corral guard install")
+    project, checkout = find_project(here()), _checkout()
+    file = hook.hook_file(checkout)
+    scope = _scope(project, checkout, file)
+    if scope is not None and not hook.is_in(file):
+        if not as_json:
+            echo(f"{paint('will change', 'bold')} {file}: {scope}")
+        if not yes and not confirm("Change it?", default=False):
+            raise typer.Exit(1)
+    _remember(project, {*_remembered(project), str(file)})
+    hook.put_in(file)
+    report({"hook": str(file), "installed": True}, f"The guard is in {file}.", as_json=as_json)
+
+
+def _scope(project: Project, checkout: Git, file: Path) -> str | None:
+    """Whom a hook outside the repository's own folder concerns; None for one inside."""
+    folder, top = file.parent.resolve(), checkout.work_tree
+    if folder.is_relative_to(project.common_dir.resolve()):
+        return None
+    if top is None or not folder.is_relative_to(top.resolve()):
+        return "core.hooksPath leads there, so others may share it."
+    is_tracked = bool(checkout.check("ls-files", "-z", "--", f":(literal){file}").names)
+    tracked = " Git tracks the file, so `git status` will show the change." if is_tracked else ""
+    return (
+        "core.hooksPath is relative, so this is the hook of this checkout alone; in another worktree, "
+        f"`corral guard install` puts the guard into its own.{tracked}"
+    )
+
+
+@app.command()
+def remove(as_json: Json = False) -> None:
+    """Take the guard out of every hook that it was put into; the hooks are then as they were."""
+    refuse_agents("Removing the guard", "corral guard remove")
+    gone = take_out_everywhere(find_project(here(), initialised=False), hook.hook_file(_checkout()))
+    said = f"The guard is out of {', '.join(gone)}." if gone else "The guard is in no hook."
+    report({"removed": gone}, said, as_json=as_json)
+
+
+@app.command()
+def status(as_json: Json = False) -> None:
+    """Show whether commits in this checkout are checked, and by which hook."""
+    checkout = _checkout()
+    file = hook.hook_file(checkout)
+    found = {
+        "installed": hook.is_in(file),
+        "hook": str(file),
+        "hooks_path": hook.configured_folder(checkout),
+        "former_hook": str(saved) if os.path.lexists(saved := file.with_name(hook.SAVED)) else None,
+    }
+    if as_json:
+        emit(found)
+        return
+    echo(f"The guard is {'in' if found['installed'] else 'not in'} {file}.")
+    if found["former_hook"]:
+        echo(f"It then runs {found['former_hook']}.")
+
+
+@app.command()
+def check(as_json: Json = False) -> None:
+    """Check the commit that is being made; the hook runs this. Exits with 4 if it would take along another session's files."""
+    try:
+        answer = _asked()
+    except CorralError as error:  # the commit is nobody's to stop for that
+        answer = {"enforcement": "off", "held": []}
+        print(f"corral guard: this commit was not checked: {error.message}", file=sys.stderr)
+        if error.remedy:
+            print(f"  {error.remedy}", file=sys.stderr)
+    if as_json:
+        emit(answer)
+    else:
+        _tell(answer["held"])
+    if answer["held"] and answer["enforcement"] == "enforce":
+        raise typer.Exit(Conflict.exit_code)
+
+
+def _asked() -> dict[str, Any]:
+    checkout = _checkout()
+    given = os.environ.get("GIT_INDEX_FILE")  # `git commit -- FILE` commits an index of its own
+    index = Path(checkout.work_tree or here(), given) if given else None
+    staged = checkout.check("diff", "--cached", "--name-only", "--no-renames", "-z", index_file=index).names
+    nothing: dict[str, Any] = {"enforcement": "off", "held": []}
+    paths = [path for path in staged[:MOST_COMMITTED] if path.isprintable()]
+    if left := len(staged) - len(paths):
+        limits = f"their names have unprintable characters, or there are more than {MOST_COMMITTED:,}"
+        print(f"corral guard: files of this commit that were not checked: {left:,} ({limits})", file=sys.stderr)
+    if not paths:
+        return nothing
+    body = {"checkout": str(checkout.work_tree), "paths": paths, "session_id": session_id()}
+    with closing(Client(find_project(here()), autostart=False)) as client:
+        answer: dict[str, Any] = client.request("POST", "/locks/check-commit", body, timeout_s=ANSWER_WITHIN_S)
+    return answer
+
+
+def _tell(held: list[dict[str, Any]]) -> None:
+    if not held:
+        return
+    print("corral: this commit would take along files that other sessions hold in this checkout:", file=sys.stderr)
+    for one in held[:MOST_NAMED]:
+        task = f', for "{one_line(str(one["task"]))[:100]}"' if one["task"] else ""
+        print(f"  {one_line(one['path'])}: held by {one_line(one['held_by'])}{task}", file=sys.stderr)
+    if len(held) > MOST_NAMED:
+        print(f"  and {len(held) - MOST_NAMED} more", file=sys.stderr)
+    print("Commit your own files only: git commit -- FILE…   To commit all the same: --no-verify", file=sys.stderr)
+
+
+def take_out_everywhere(project: Project, *more: Path) -> list[str]:
+    """Take the guard out of the hooks that it was put into, and of these; returns those that had it.
+
+    Raises:
+        Conflict: One was changed since, so that it cannot be restored.
+    """
+    files = sorted({*_remembered(project), *map(str, more)})
+    gone = [file for file in files if hook.take_out(Path(file))]
+    give_back(project.common_dir / RECORD, None)
+    return gone
+
+
+def _checkout() -> Git:
+    found = find_checkout(here())
+    if found is None:
+        raise NotAProject(f"{here()} is in no checkout.", remedy="Change to a checkout of the repository.")
+    return Git(found.git_dir, found.top)
+
+
+def _remembered(project: Project) -> list[str]:
+    try:
+        said = json.loads((project.common_dir / RECORD).read_text(encoding="utf-8"))
+        return [one for one in said["hooks"] if isinstance(one, str)]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _remember(project: Project, hooks: set[str]) -> None:
+    replace_file(project.common_dir / RECORD, json.dumps({"hooks": sorted(hooks)}).encode())

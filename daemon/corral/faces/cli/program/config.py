@@ -1,0 +1,151 @@
+"""``corral config``: the settings in force, and whether the files are valid."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from corral.client.connection import Client
+from corral.config import account
+from corral.config.custom.profiles import DEFAULT, ProfileError, chosen_profile, declared
+from corral.config.load import load, read_layers
+from corral.config.paths import Project
+from corral.core.errors import ConfigInvalid, NotFound
+from corral.faces.cli.help import Grouped
+from corral.faces.cli.program import api_key, config_values
+from corral.faces.cli.terminal.options import Json, argument, client, project
+from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.tables import Column, table
+
+app = typer.Typer(
+    cls=Grouped, help="Settings: the values in force, and whether the files are valid.", no_args_is_help=True
+)
+app.command("set-key", context_settings=api_key.ANY_WORDS)(api_key.set_key)
+app.command("remove-key")(api_key.remove_key)
+app.command("key-status")(api_key.key_status)
+app.command("get")(config_values.get)
+app.command("set")(config_values.set_)
+app.command("unset")(config_values.unset)
+app.command("edit")(config_values.edit)
+app.command("explain")(config_values.explain)
+
+
+@app.command()
+def show(
+    key: Annotated[
+        str | None, argument("A setting or a section, such as landing.", "KEY", show_default=False, of="section")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the settings in force and their sources."""
+    answer = client().request("GET", "/config")
+    rows = [
+        {
+            "key": name,
+            "value": value,
+            "source": answer["sources"].get(name, "default"),
+            "profile": answer["profiles"].get(name),
+        }
+        for name, value in _leaves(answer["settings"], answer["sources"])
+        if key is None or name == key or name.startswith(f"{key}.")
+    ]
+    if not rows:
+        raise NotFound(f"There is no setting {key!r}.", remedy="`corral config show` lists all of them.")
+    if as_json:
+        emit({"profile": answer["profile"], "settings": rows, "warnings": answer["warnings"]})
+        return
+    for row in rows:
+        row["value"] = json.dumps(row["value"], ensure_ascii=False)
+    if answer["profile"] != DEFAULT:
+        echo(f"{paint('profile', 'bold')} {answer['profile']}")
+    table(rows, [("SETTING", "key", 40), ("VALUE", "value", 60), ("FROM", _from, 60)], empty="")
+    _warn(answer["warnings"])
+
+
+def _from(row: dict[str, Any]) -> str:
+    return f"{row['source']}, profile {row['profile']}" if row["profile"] else str(row["source"])
+
+
+@app.command()
+def profiles(as_json: Json = False) -> None:
+    """List the profiles of the configuration files, and the one that is in use."""
+    where = project()
+    with_settings = read_layers(where, account.home())
+    try:
+        known = declared(with_settings)
+    except ProfileError as error:
+        raise ConfigInvalid(f"{error.field}: {error}.", details={"errors": []}) from error
+    health = Client(where, autostart=False).health()
+    running = health.get("profile", DEFAULT) if health else None
+    active = running or chosen_profile(where, os.environ)
+    rows = [
+        {
+            "name": profile.name,
+            "active": profile.name == active,
+            "inherits": [*profile.inherits],
+            "files": [*profile.files],
+        }
+        for profile in known.values()
+    ]
+    columns: list[Column] = [
+        ("PROFILE", "name", 32),
+        ("IN USE", lambda row: "yes" if row["active"] else "", 6),
+        ("INHERITS", lambda row: ", ".join(row["inherits"]), 40),
+        ("FROM", lambda row: ", ".join(row["files"]), 60),
+    ]
+    table(rows, columns, empty="", as_json=as_json)
+    if not as_json:
+        echo("The daemon runs with it." if running else "No daemon runs; the next one starts with it.")
+
+
+def _leaves(section: dict[str, Any], known: dict[str, str], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in section.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict) and key not in known:
+            yield from _leaves(value, known, f"{key}.")
+        else:
+            yield key, value
+
+
+@app.command()
+def validate(as_json: Json = False) -> None:
+    """Check the files, this shell's variables and the target's committed settings. Needs no daemon."""
+    from corral.faces.cli.project.trust import COMMITTED, committed_config  # the schema is slow to import
+
+    where = project()
+    try:
+        for name in _profile_names(where):
+            load(where, environ=os.environ, home=account.home(), profile=name)
+        loaded = load(where, environ=os.environ, home=account.home())
+        target = loaded.settings.landing.target
+        committed = committed_config(where, target)
+        if committed is not None:
+            load(where, environ=os.environ, home=account.home(), committed=committed)
+    except ConfigInvalid as error:
+        if not as_json:
+            raise
+        emit({"valid": False, "errors": error.details["errors"], "warnings": []})
+        raise typer.Exit(error.exit_code) from error
+    if as_json:
+        emit({"valid": True, "errors": [], "warnings": loaded.warnings})
+        return
+    _warn(loaded.warnings)
+    echo(paint("The configuration is valid.", "green"))
+    if committed is None:
+        echo(f"{COMMITTED} is not committed on the target branch; until it is, landing uses the working copy.")
+
+
+def _profile_names(where: Project) -> list[str]:
+    try:
+        return [*declared(read_layers(where, account.home()))]
+    except (ProfileError, ConfigInvalid):
+        return []  # loading the settings reports it
+
+
+def _warn(warnings: list[str]) -> None:
+    for warning in warnings:
+        echo(paint(f"warning: {warning}", "yellow"))

@@ -1,0 +1,240 @@
+"""``corral config get``, ``set``, ``unset``, ``edit`` and ``explain``: one setting, its files and its reasons."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from corral.config.custom.edit import with_value, without_value
+from corral.config.custom.profiles import SECTION
+from corral.config.document import DocumentError
+from corral.config.load import interpret
+from corral.config.model import Setting, all_settings
+from corral.core.errors import ConfigInvalid, InvalidInput, NotFound
+from corral.core.visible import one_line, visible
+from corral.faces.cli.program.explanation import explained
+from corral.faces.cli.program.settings_file import (
+    PLACE_HELP,
+    Place,
+    approve_own,
+    change,
+    content_of,
+    file_of,
+    load_settings,
+    validate,
+    write,
+)
+from corral.faces.cli.terminal.context import Common
+from corral.faces.cli.terminal.options import Json, argument, client, project
+from corral.faces.cli.terminal.output import echo, emit, fact, paint, report
+from corral.faces.cli.terminal.person import confirm, is_terminal
+from corral.faces.cli.terminal.tables import table
+
+Key = Annotated[str, argument("A setting, such as landing.target.", "KEY", of="setting")]
+File = Annotated[Place | None, typer.Option("--file", help=f"{PLACE_HELP}.", show_default=False)]
+
+
+def setting_of(key: str) -> Setting:
+    """A setting by its key.
+
+    Raises:
+        NotFound: There is none.
+    """
+    known = {setting.key: setting for setting in all_settings()}
+    if key not in known:
+        near = difflib.get_close_matches(key, known) or [one for one in known if one.startswith(f"{key}.")][:5]
+        meant = f"Did you mean {' or '.join(near)}? " if near else ""
+        raise NotFound(f"There is no setting {key!r}.", remedy=f"{meant}`corral config show` lists all of them.")
+    return known[key]
+
+
+def get(key: Key, as_json: Json = False) -> None:
+    """Print the value of a setting that is in force."""
+    setting_of(key)
+    answer = client().request("GET", "/config")
+    value: Any = answer["settings"]
+    for name in key.split("."):
+        value = value[name]
+    if as_json:
+        emit({"key": key, "value": value, "source": answer["sources"][key], "profile": answer["profiles"].get(key)})
+    else:
+        echo(visible(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def set_(
+    key: Key,
+    value: Annotated[str, argument("The value; a list as YAML, such as '[a, b]'; null where it may be.", "VALUE")],
+    place: File = None,
+    as_json: Json = False,
+) -> None:
+    """Write a setting into a file, where comments stay. With --profile: into that profile.
+
+    Without --file: landing settings into the team's file, because only that counts once it is committed on the target;
+    all others into .corral/local.yaml.
+    """
+    setting, where = setting_of(key), project()
+    chosen = place or (Place.TEAM if key.startswith("landing.") else Place.LOCAL)
+    meant = _meant(setting, value)
+    changed = change(where, chosen, lambda content: with_value(content, _path(key), meant))
+    approve_own(where, key, chosen.source)
+    _told(where, key, chosen, changed, as_json)
+
+
+def _meant(setting: Setting, text: str) -> Any:
+    if text == "null" and "null" in setting.types:
+        return None
+    try:
+        return interpret(setting, text)
+    except DocumentError as error:
+        raise InvalidInput(f"{setting.key}: the value is not a YAML list: {error}.") from error
+
+
+def _path(key: str) -> list[str]:
+    return [*([SECTION, Common.profile] if Common.profile else []), *key.split(".")]
+
+
+def unset(key: Key, place: File = None, as_json: Json = False) -> None:
+    """Remove a setting from a file; without --file from the file that counts."""
+    setting_of(key)
+    where = project()
+    chosen = place or _deciding(where, key)
+
+    def removed(content: bytes) -> bytes:
+        try:
+            return without_value(content, _path(key))
+        except KeyError as error:
+            raise NotFound(f"{chosen.source} does not set {key}.", remedy=f"`corral config explain {key}`.") from error
+
+    _told(where, key, chosen, change(where, chosen, removed), as_json)
+
+
+def _deciding(where: Any, key: str) -> Place:
+    """The file that sets a key last.
+
+    Raises:
+        NotFound: None does.
+    """
+    for layer in reversed(load_settings(where).layers.get(key, [])):
+        for place in Place:
+            if layer.source == place.source and layer.profile == Common.profile:
+                return place
+    raise NotFound(f"No file sets {key}.", remedy=f"`corral config explain {key}` shows what counts.")
+
+
+def _told(where: Any, key: str, place: Place, changed: bool, as_json: bool) -> None:
+    """Say what was written, and whether it counts."""
+    found = explained(where, setting_of(key))
+    answer = {"key": key, "file": str(file_of(where, place)), "changed": changed, "value": found["value"]}
+    answer |= {"source": found["source"], "profile": found["profile"]}
+    line = f"{key} in force: {json.dumps(found['value'], ensure_ascii=False)}  ({found['source']})"
+    report(answer, line if changed else f"Nothing to change. {line}", as_json=as_json)
+    if not changed or as_json:
+        return
+    mine = next(
+        (row for row in found["layers"] if (row["source"], row["profile"]) == (place.source, Common.profile)), None
+    )
+    is_idle = mine is not None and not mine["counts"]
+    if place == Place.TEAM and is_idle and key.startswith("landing."):
+        echo(
+            f"Commit {place.source} on the target branch: of the settings of landing, only what is committed there counts."
+        )
+    elif place == Place.TEAM:
+        echo(f"Commit {place.source} to share it.")
+    if mine is not None and is_idle:
+        echo(paint(f"{place.source} does not decide this setting: {mine['why'].removeprefix('no: ')}.", "yellow"))
+
+
+def explain(key: Key, as_json: Json = False) -> None:
+    """Show where a setting comes from: each file and variable that sets it, and why the others do not count."""
+    found = explained(project(), setting_of(key))
+    if as_json:
+        emit(found)
+        return
+    echo(f"{paint(key, 'bold')} = {one_line(json.dumps(found['value'], ensure_ascii=False))}")
+    echo(f"  {visible(found['description'])}")
+    fact("type", found["type"], 9)
+    fact("default", json.dumps(found["default"], ensure_ascii=False), 9)
+    fact("variable", found["variable"], 9)
+    rows = [{**one, "value": json.dumps(one["value"], ensure_ascii=False)} for one in found["layers"]]
+    columns: Any = [("FROM", "source", 40), ("PROFILE", "profile", 20), ("VALUE", "value", 40), ("COUNTS", "why", 80)]
+    table(rows, columns, empty="No file and no variable sets it: the default counts.")
+    if found["daemon"] is not None and found["daemon"]["value"] != found["value"]:
+        said = json.dumps(found["daemon"]["value"], ensure_ascii=False)
+        echo(
+            paint(
+                f"The daemon has {said} ({found['daemon']['source']}): `corral daemon restart` loads it again.",
+                "yellow",
+            )
+        )
+
+
+def edit(
+    place: Annotated[Place, typer.Option("--file", help=f"{PLACE_HELP}.")] = Place.TEAM,
+    as_json: Json = False,
+) -> None:
+    """Edit a file in $EDITOR; an invalid one does not replace the file."""
+    where = project()
+    file, before = file_of(where, place), content_of(where, place)
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor:
+        raise InvalidInput(
+            "No editor is set.", cause="Neither VISUAL nor EDITOR is set.", remedy=f"Edit {file} yourself."
+        )
+    number, name = tempfile.mkstemp(prefix="corral-", suffix=".yaml")
+    copy = Path(name)
+    with os.fdopen(number, "wb") as stream:
+        stream.write(before)
+    while True:
+        try:
+            _run_editor(editor, copy)
+        except InvalidInput as error:
+            if copy.read_bytes() == before:
+                copy.unlink()
+            else:
+                error.remedy = f"{error.remedy} Your text is in {copy}."
+            raise
+        try:
+            after = copy.read_bytes()
+            if after != before:
+                validate(where, place, after)
+            break
+        except ConfigInvalid as error:
+            if not is_terminal() or as_json:
+                raise _not_kept(error, copy) from error
+            echo(paint(visible(f"{error.message}\n{error.cause}"), "red"))
+            if not confirm("Edit it again?", default=True):
+                raise _not_kept(error, copy) from error
+    if after != before:
+        write(file, after)
+    copy.unlink()
+    report(
+        {"file": str(file), "changed": after != before},
+        f"wrote {file}" if after != before else "Nothing was changed.",
+        as_json=as_json,
+    )
+
+
+def _run_editor(editor: str, file: Path) -> None:
+    try:
+        code = subprocess.run([*shlex.split(editor), str(file)], check=False).returncode
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"Cannot start the editor {editor!r}.", cause=str(error), remedy="Set EDITOR.") from error
+    if code:
+        raise InvalidInput(f"The editor ended with {code}; nothing was written.", cause=editor, remedy="Try again.")
+
+
+def _not_kept(error: ConfigInvalid, copy: Path) -> ConfigInvalid:
+    return ConfigInvalid(
+        "The file was not written: it would be invalid.",
+        cause=error.cause,
+        remedy=f"Your text is in {copy}.",
+        details=error.details,
+    )

@@ -1,0 +1,218 @@
+"""``corral daemon``."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from corral import __version__
+from corral.client.connection import Client, adopt_database
+from corral.config.paths import Project
+from corral.core.errors import Conflict, DaemonUnreachable, NotFound, OwnDaemon
+from corral.core.marks import started_by_work_of
+from corral.core.visible import one_line
+from corral.faces.cli.help import Grouped
+from corral.faces.cli.terminal.options import Json, argument, client, project
+from corral.faces.cli.terminal.output import echo, emit, report
+from corral.faces.cli.terminal.person import confirm, refuse_agents
+from corral.faces.cli.terminal.progress import progress
+
+app = typer.Typer(
+    cls=Grouped, help="The background process that owns the database and the worktrees.", no_args_is_help=True
+)
+
+STOP_S = 20.0
+"""The daemon itself stops within 15 seconds."""
+
+
+@app.command()
+def start(
+    as_json: Json = False,
+    detach: Annotated[bool, typer.Option("--detach", hidden=True, help="Accepted and ignored.")] = True,
+) -> None:
+    """Start the daemon, if it does not run."""
+    health = client().ensure_daemon()
+    report(_state(project(), health), _running(health), as_json=as_json)
+
+
+@app.command()
+def stop(
+    drain: Annotated[bool, typer.Option("--drain", help="Let running tasks finish first.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Stop the workers, mark their tasks interrupted, and wait for the daemon to exit."""
+    stopped = stop_and_wait(project(), drain=drain, until_asked=True)
+    line = "stopped" if stopped else "The daemon was not running."
+    report({"stopped": stopped, "running": False}, line, as_json=as_json)
+
+
+def stop_and_wait(where: Project, *, drain: bool = False, until_asked: bool = False) -> bool:
+    """Stop a project's daemon and wait for its exit; False if none ran.
+
+    Args:
+        drain: Let running tasks finish first.
+        until_asked: Read-only commands do not start it again (:attr:`Project.stopped_file`).
+
+    Raises:
+        OwnDaemon: This process is part of the work of that daemon.
+        DaemonUnreachable: The daemon did not stop in time.
+    """
+    refuse_own_work(where)
+    speaker = Client(where, autostart=False)
+    health = speaker.health()
+    if health is None:
+        return False
+    if until_asked:
+        where.stopped_file.touch(0o600)
+    with progress("stopping the daemon") as update:
+        speaker.request("POST", "/daemon/stop", {"drain": drain})
+        speaker.close()
+        began = time.monotonic()
+        while _holds_lock(where, int(health["pid"])) or _runs(int(health["pid"])):
+            if not drain and time.monotonic() - began > STOP_S:
+                raise DaemonUnreachable(
+                    "The daemon did not stop in time.",
+                    cause=f"Process {health['pid']} still holds {where.lock_file}.",
+                    remedy="Read `corral daemon logs`.",
+                )
+            update("stopping the daemon" + (", waiting for running tasks" if drain else ""))
+            time.sleep(0.05)
+    return True
+
+
+def refuse_own_work(where: Project) -> None:
+    """Raise :class:`OwnDaemon` if this process was started by the project's daemon."""
+    if who := started_by_work_of(os.environ, str(where.root)):
+        raise OwnDaemon(f"{who} may not stop the daemon that runs it.")
+
+
+def _holds_lock(where: Project, pid: int) -> bool:
+    """Whether that daemon still holds its lock; it releases the lock last."""
+    import portalocker  # of all commands only those that stop a daemon need it
+
+    try:
+        with where.lock_file.open() as handle:
+            portalocker.lock(handle, portalocker.LockFlags.SHARED | portalocker.LockFlags.NON_BLOCKING)
+    except FileNotFoundError:
+        return False
+    except portalocker.AlreadyLocked:
+        return _announced(where).get("pid") in (pid, None)
+    return False
+
+
+def _runs(pid: int) -> bool:
+    """Whether the process is alive; a zombie is not."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError):  # the second: another process has that id now
+        return False
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return not Path("/proc/self").exists()  # without /proc only the signal tells
+
+
+def _announced(where: Project) -> dict[str, Any]:
+    """The content of ``daemon.json``; empty if it cannot be read."""
+    try:
+        said = json.loads(where.daemon_json.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+@app.command()
+def restart(
+    drain: Annotated[bool, typer.Option("--drain", help="Let running tasks finish first.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Stop the daemon if it runs, and start it."""
+    where = project()
+    stop_and_wait(where, drain=drain)
+    health = Client(where).ensure_daemon()
+    report(_state(where, health), _running(health), as_json=as_json)
+
+
+@app.command()
+def status(as_json: Json = False) -> None:
+    """Show whether the daemon runs. Starts nothing; exits with 5 if it does not run."""
+    where = project()
+    answer = _state(where, Client(where, autostart=False).health())
+    line = f"{_running(answer)} at {answer['address'] or answer['socket']}" if answer["running"] else "not running"
+    report(answer, line, as_json=as_json)
+    if not answer["running"]:
+        raise typer.Exit(DaemonUnreachable.exit_code)
+
+
+def _running(health: dict[str, Any]) -> str:
+    return f"running (pid {health['pid']}, version {health['version']})"
+
+
+def _state(where: Project, health: dict[str, Any] | None) -> dict[str, Any]:
+    if health is None:
+        return {"running": False, "pid": None, "address": None, "version": __version__}
+    said = _announced(where)
+    return {
+        "running": True,
+        "pid": health["pid"],
+        "address": said.get("address"),
+        "socket": said.get("socket"),
+        "version": health["version"],
+        "started_at": health["started_at"],
+    }
+
+
+@app.command()
+def adopt(
+    file: Annotated[Path, argument("A database that Corral set aside, or one from a backup.", "FILE")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Take over the tasks of a copied or restored repository's database."""
+    where = project()
+    refuse_agents("Adopting a database", f"corral daemon adopt {shlex.quote(str(file))}")
+    if Client(where, autostart=False).health() is not None:
+        raise Conflict("The daemon is running.", remedy="Run `corral daemon stop`, then try again.")
+    question = (
+        f"Its open tasks will run in {where.root}. If another repository still uses this database, they run "
+        "there too. Adopt it?"
+    )
+    if not yes and not confirm(question, default=False):
+        raise typer.Exit(1)
+    with progress("adopting the database"):
+        answer = adopt_database(where, file.absolute())
+    kept = f" The previous database is now {answer['replaced']}." if answer["replaced"] else ""
+    report(answer, f"adopted {answer['adopted']}.{kept} `corral status` starts the daemon.", as_json=as_json)
+
+
+@app.command()
+def logs(
+    lines: Annotated[int, typer.Option("--lines", "-n", help="Number of lines.", min=1)] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the daemon's log (JSON, one event per line)."""
+    file = project().logs_dir / "corral.log"
+    if not file.exists():
+        raise NotFound(
+            "There is no log yet.", cause="The daemon has not run here.", remedy="Run `corral daemon start`."
+        )
+    with file.open(encoding="utf-8", errors="replace") as handle:
+        last = handle.readlines()[-lines:]
+        if as_json and not follow:
+            emit([json.loads(line) for line in last if line.endswith("}\n")])
+            return
+        for line in last:
+            echo(one_line(line.rstrip("\n")))
+        while follow:
+            line = handle.readline()
+            if line:
+                echo(one_line(line.rstrip("\n")))
+            else:
+                time.sleep(0.2)

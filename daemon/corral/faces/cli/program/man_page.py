@@ -1,0 +1,119 @@
+"""A command's manual page in roff: its help page with the sections that manuals have."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from corral import __version__
+from corral.faces.cli.help import CATEGORIES, PROGRAM, first_sentence, pages, reached
+
+MARK = '.\\" Written by corral man'
+"""The first line of each page: the installer removes no other files."""
+
+FILES = {
+    ".corral/config.yaml": "The settings that a team shares.",
+    ".corral/local.yaml": "The settings of this machine.",
+    "~/.corral/config.yaml": "The settings of a user.",
+    ".corral/logs/corral.log": "The daemon's log.",
+}
+VARIABLES = {
+    "CORRAL_SECTION_KEY": "A setting for one run: CORRAL_LANDING_TARGET is landing.target.",
+    "CORRAL_PROFILE": "The profile of settings.",
+    "NO_COLOR": "No colours.",
+}
+
+
+EXIT_CODES = {
+    "0": "Done.",
+    "1": "Failed.",
+    "2": "Wrong usage, or an invalid value.",
+    "3": "Not found.",
+    "4": "In conflict with the current state.",
+    "5": "The daemon cannot be reached.",
+    "130": "Interrupted.",
+}
+
+
+def title_of(name: str) -> str:
+    """The title of a command's page: ``corral-task-submit``."""
+    return "-".join(["corral", *name.split()])
+
+
+def page_of(program: Any, name: str) -> str:
+    """The page of a command.
+
+    Args:
+        program: The framework's command of ``corral`` itself.
+        name: Such as ``task submit``; empty for ``corral`` itself.
+    """
+    found = reached(program, name.split())
+    assert found is not None, "the pages are those of existing commands"
+    context, command = found
+    title = title_of(name)
+    summary = first_sentence(command).rstrip(".")
+    lines = [MARK, f'.TH "{title.upper()}" "1" "" "corral {__version__}" "Corral"']
+    lines += [".SH NAME", f"{_text(title)} \\- {_text(summary)}"]
+    lines += [".SH SYNOPSIS", f".B corral {_text(name)}".rstrip(), _text(_usage(context, command, name))]
+    lines += [".SH DESCRIPTION", *_paragraphs(inspect.cleandoc(command.help or ""))]
+    for heading, kind in (("ARGUMENTS", "argument"), ("OPTIONS", "option")):
+        records = [one.get_help_record(context) for one in command.get_params(context) if one.param_type_name == kind]
+        lines += _described(heading, dict(filter(None, records)))
+    if hasattr(command, "list_commands"):
+        lines += _commands(context, command, name)
+    page = pages().get(name)
+    examples, related = (page["examples"], page["related"]) if page else (PROGRAM[0], ())
+    if examples:
+        lines += [".SH EXAMPLES", ".nf", *(_line(f"corral {one}") for one in examples), ".fi"]
+    lines += _described("EXIT STATUS", EXIT_CODES)
+    if not name:
+        lines += [*_described("FILES", FILES), *_described("ENVIRONMENT", VARIABLES)]
+    others = ["", " ".join(name.split()[:-1]), *related] if name else [one for one in pages() if " " not in one]
+    also = [f".BR {_text(title_of(one))} (1)" for one in dict.fromkeys(others) if one != name or not name]
+    return "\n".join([*lines, ".SH SEE ALSO", " ,\n".join(also)]) + "\n"
+
+
+def _usage(context: Any, command: Any, name: str) -> str:
+    """The usage without the command's own words."""
+    words = context.get_usage().split()
+    return " ".join(words[2 + len(name.split()) :])
+
+
+def _commands(context: Any, command: Any, name: str) -> list[str]:
+    summaries: dict[str, str] = command.summaries(context)
+    sections = (
+        {"COMMANDS": [*summaries]}
+        if name
+        else {f"COMMANDS: {heading}": [*names] for heading, names in CATEGORIES.items()}
+    )
+    return [
+        line
+        for heading, names in sections.items()
+        for line in _described(heading, {one: summaries[one] for one in names})
+    ]
+
+
+def _described(heading: str, entries: dict[str, str]) -> list[str]:
+    """A section of terms with their descriptions; nothing without any."""
+    if not entries:
+        return []
+    lines = [f".SH {_text(heading)}"]
+    for term, about in entries.items():
+        lines += [".TP", f"\\fB{_text(term)}\\fR", _line(" ".join(about.split()))]
+    return lines
+
+
+def _paragraphs(text: str) -> list[str]:
+    parts = [" ".join(part.split()) for part in text.replace("\b", "").split("\n\n")]
+    return [line for part in parts if part for line in (".PP", _line(part))]
+
+
+def _line(text: str) -> str:
+    """A line of text that is no request, whatever it begins with."""
+    escaped = _text(text)
+    return f"\\&{escaped}" if escaped[:1] in (".", "'") else escaped
+
+
+def _text(text: str) -> str:
+    """A text without a meaning for roff; dashes stay dashes, so that an option can be copied."""
+    return text.replace("\\", "\\e").replace("-", "\\-")

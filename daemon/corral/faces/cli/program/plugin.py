@@ -1,0 +1,18 @@
+"""``corral plugin``."""
+
+from __future__ import annotations
+
+import typer
+
+from corral.config.paths import bundle_dir
+from corral.faces.cli.help import Grouped
+from corral.faces.cli.terminal.options import Json
+from corral.faces.cli.terminal.output import report
+
+app = typer.Typer(cls=Grouped, help="The Claude Code plugin.", no_args_is_help=True)
+
+
+@app.command()
+def path(as_json: Json = False) -> None:
+    """Print the plugin's folder, for `claude --plugin-dir`. Needs no repository."""
+    report({"path": str(bundle_dir())}, str(bundle_dir()), as_json=as_json)

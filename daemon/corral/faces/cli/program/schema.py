@@ -1,0 +1,35 @@
+"""``corral schema``: the JSON Schema of what commands print."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Annotated
+
+from corral.core.errors import NotFound
+from corral.faces.cli.schemas import ERROR, schemas
+from corral.faces.cli.terminal.options import Json, argument
+from corral.faces.cli.terminal.output import emit
+
+
+def schema(
+    command: Annotated[
+        list[str] | None, argument("A command, such as `task list` (default: all).", "COMMAND", of="command")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the JSON Schema of a command's JSON output. Needs no repository.
+
+    Fields may be added in later versions; none is removed or gets another type.
+    """
+    known, name = schemas(), " ".join(command or ())
+    if not name:
+        emit({"commands": known, "error": ERROR})
+        return
+    if name not in known:
+        below = [one for one in known if one.startswith(f"{name} ")]
+        near = below or difflib.get_close_matches(name, known)
+        meant = f"Did you mean {' or '.join(near)}? " if near else ""
+        raise NotFound(
+            f"No command {name!r} prints JSON.", remedy=f"{meant}`corral schema` prints the schemas of all commands."
+        )
+    emit(known[name])

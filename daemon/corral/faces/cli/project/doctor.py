@@ -1,0 +1,264 @@
+"""``corral doctor``: check this machine and this repository, and say how to fix each problem."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from corral import __version__
+from corral.client.connection import Client
+from corral.config.paths import Project, bundle_dir, find_project
+from corral.config.worktree_root import CLEANER
+from corral.core.errors import CorralError
+from corral.core.instants import UTC
+from corral.core.visible import one_line
+from corral.faces.cli.project import claude_settings, client_plugin, drift, init_record, verification
+from corral.faces.cli.terminal.options import Json, here
+from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.progress import progress
+
+_OF_THE_MACHINE = ("not_recovered", "failing_job", "paused_target", "outdated_daemon")
+"""Kinds of problems that need a person and belong to no task or merge."""
+
+Check = dict[str, str]
+_STYLE = {"ok": "green", "warning": "yellow", "error": "red"}
+
+
+def doctor(
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Also run the verification commands in a fresh worktree.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Check the machine and the repository. Repairs nothing; exits with 1 on a problem."""
+    checks: list[Check] = []
+    with progress("checking the machine") as update:
+        for check in itertools.chain(_all(), _dry_run() if verify else ()):
+            checks.append(check)
+            update(f"checked {check['check']}")
+    if as_json:
+        emit(checks)
+    else:
+        for check in checks:
+            echo(f"{paint(check['status'].ljust(7), _STYLE[check['status']])} {check['check']}: {check['message']}")
+            if check["remedy"]:
+                echo(f"        {check['remedy']}")
+    if any(check["status"] == "error" for check in checks):
+        raise typer.Exit(1)
+
+
+def _check(name: str, status: str, message: str, remedy: str = "") -> Check:
+    return {"check": name, "status": status, "message": message, "remedy": remedy}
+
+
+def _all() -> Iterator[Check]:
+    yield from _machine()
+    try:
+        project = find_project(here())
+    except CorralError as error:
+        yield _check("project", "error", error.message, error.remedy)
+        return
+    yield _check("project", "ok", str(project.root))
+    yield from _repository(project)
+    yield from _daemon(project)
+    yield from _claude(project)
+    yield from _drift(project)
+
+
+def _drift(project: Project) -> Iterator[Check]:
+    of_project = () if project.bare else drift.of_project(project, init_record.copies(project))
+    found = [*drift.of_package(), *drift.of_plugin(), *of_project]
+    for item in found:
+        yield _check("drift", "warning", item.what, item.remedy)
+    if not found:
+        yield _check("drift", "ok", "Corral's installed files are unchanged")
+
+
+def _machine() -> Iterator[Check]:
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    yield _check("python", "ok", python)
+    claude = shutil.which("claude")
+    if claude:
+        yield _check("claude", "ok", claude)
+    else:
+        yield _check(
+            "claude",
+            "warning",
+            "not on the PATH",
+            "Install Claude Code, or use --runner anthropic for tasks with --prompt.",
+        )
+
+
+def _repository(project: Project) -> Iterator[Check]:
+    from corral.git import doctor as repository
+    from corral.git.process.command import open_repository
+
+    problems = repository.problems(open_repository(project.common_dir), datetime.now(UTC))
+    if not problems:
+        yield _check("git", "ok", "no problems")
+    for problem in [*problems, *repository.holes()]:
+        yield _check(f"git.{problem.code}", "warning", problem.message, problem.remedy)
+    if not os.access(project.home, os.W_OK):
+        yield _check("writable", "error", f"{project.home} is read-only", "Make it writable.")
+
+
+def _daemon(project: Project) -> Iterator[Check]:
+    try:
+        client = Client(project)
+        if project.stopped_file.exists() and client.health() is None:
+            yield _check("daemon", "warning", "stopped with `corral daemon stop`", "Run `corral daemon start`.")
+            return
+        health = client.ensure_daemon()
+        is_ours = health["version"] == __version__
+        said = f"pid {health['pid']}, version {health['version']}" + (
+            "" if is_ours else f"; this command is {__version__}"
+        )
+        yield _check("daemon", "ok" if is_ours else "warning", said, "" if is_ours else "Run `corral daemon restart`.")
+        answer: dict[str, Any] = client.request("GET", "/status")
+        settings = client.request("GET", "/config")["settings"]
+    except CorralError as error:
+        yield _check("daemon", "error", f"{error.message} {error.cause}", error.remedy)
+        return
+    yield from _database(client)
+    yield from _worktrees(client)
+    yield from _workers(client)
+    for need in answer["needs_you"]:
+        if need["kind"] in ("retention", "saved_work"):
+            yield _check("retention", "warning", need["what"], need["remedy"])
+        if need["kind"] == "untrusted_commands":
+            yield _check("trust", "warning", need["what"], need["remedy"])
+    if answer["config_error"]:
+        broken = answer["config_error"]
+        yield _check("configuration", "error", f"{broken['message']} {broken['cause']}", broken["remedy"])
+    for need in answer["needs_you"]:
+        if need["kind"] in _OF_THE_MACHINE:
+            yield _check(need["kind"].replace("_", " "), "error", need["what"], need["remedy"])
+    for warning in answer["config_warnings"]:
+        yield _check("configuration", "warning", str(warning))
+    if not answer["verified"]:
+        yield _check(
+            "verification",
+            "warning",
+            "no landing.verify command: work lands unverified",
+            "Set landing.verify in .corral/config.yaml.",
+        )
+    if settings["landing"]["approve"] == "never":
+        said = "landing.approve is `never`: no person sees a merge that changes what agents obey, or what verifies it"
+        yield _check("approval", "warning", said, "Set landing.approve to `paths`, unless this is what you want.")
+    if settings["locks"]["on_daemon_down"] == "deny" and claude_settings.STRICT not in _claude_settings(project):
+        yield _check(
+            "denial",
+            "warning",
+            "locks.on_daemon_down is `deny`, but the hook that denies is missing",
+            "Run `corral init` again.",
+        )
+    for need in answer["needs_you"]:
+        if need["kind"] == "unguarded_session":
+            yield _check("guard", "error", need["what"], need["remedy"].partition(" `corral doctor`")[0])
+
+
+def _worktrees(client: Client) -> Iterator[Check]:
+    """Where worktrees stand, why there, and what tools find above them."""
+    try:
+        place = client.request("GET", "/worktrees/place")
+    except CorralError as error:
+        yield _check("worktrees", "error", f"{error.message} {error.cause}", error.remedy)
+        return
+    reasons = "; ".join(place["passed_over"])
+    yield _check("worktrees", "ok", f"in {place['path']}" + (f" ({reasons})" if reasons else ""))
+    if place["warning"]:
+        yield _check("worktrees", "warning", place["warning"], CLEANER)
+
+
+def _workers(client: Client) -> Iterator[Check]:
+    """Agents that cannot start here, once per reason; and the key of the Messages API, where something uses that."""
+    try:
+        agents, runners = client.request("GET", "/agents"), client.request("GET", "/runners")
+        sources = client.request("GET", "/config")["sources"]
+    except CorralError as error:
+        yield _check("agents", "error", f"{error.message} {error.cause}", error.remedy)
+        return
+    problems: dict[str, list[dict[str, Any]]] = {}
+    for agent in agents:
+        if agent["problem"]:
+            problems.setdefault(agent["problem"], []).append(agent)
+    for problem, held in problems.items():
+        is_broken = any("runner" not in agent for agent in held)  # its file is not valid
+        names = ", ".join(one_line(agent["name"]) for agent in held)
+        remedy = (
+            "Correct its file; `corral agent list` shows all."
+            if is_broken
+            else "`corral agent show NAME` shows its runner."
+        )
+        said = f"{names} cannot start here: {one_line(problem)}"
+        yield _check("agents", "error" if is_broken else "warning", said, remedy)
+    if not problems:
+        yield _check("agents", "ok", f"{len(agents)} can start")
+    uses = [agent["name"] for agent in agents if agent.get("runner") == "anthropic"]
+    uses += [name for name, file in sources.items() if name.startswith("runners.anthropic.") and file != "default"]
+    (runner,) = (one for one in runners if one["name"] == "anthropic")
+    if uses:
+        by = f"used by {one_line(', '.join(uses[:3]))}"
+        if runner["problem"]:
+            yield _check("anthropic", "error", f"{runner['problem']} It is {by}.", runner["remedy"])
+        else:
+            yield _check("anthropic", "ok", f"the daemon has a key; {by}")
+
+
+def _dry_run() -> Iterator[Check]:
+    try:
+        client = Client(find_project(here()))
+        limit_s = client.request("GET", "/config")["settings"]["landing"]["timeout_s"]
+        found = verification.dry_run(client, limit_s)
+    except CorralError as error:
+        yield _check("verification", "error", f"{error.message} {error.cause}", error.remedy)
+        return
+    if found["status"] == "passed" and not found["needed"]:
+        yield _check("verification", "ok", "the commands pass in a fresh worktree")
+        if found["note"]:
+            yield _check("dependencies", "warning", f"it runs with {found['note']}", verification.DECLARED_ONLY)
+        return
+    said = f"the commands fail in a fresh worktree, so nothing lands: {found['reason']}"
+    yield _check("verification", "error", said, verification.remedy(found))
+
+
+def _database(client: Client) -> Iterator[Check]:
+    try:
+        database = client.request("GET", "/database", timeout_s=120)
+    except CorralError as error:
+        yield _check("database", "error", f"{error.message} {error.cause}", error.remedy)
+        return
+    yield _check("database", "ok", f"integrity {database['integrity']}, schema {database['schema']}")
+    library = database["library"]
+    if library["wal_fault"]:
+        note = "this SQLite has the WAL-reset bug; harmless while only the daemon opens the database"
+        yield _check(
+            "sqlite", "warning", f"{library['version']} {note}", "Never open .corral/corral.db with another program."
+        )
+    else:
+        yield _check("sqlite", "ok", library["version"])
+
+
+def _claude(project: Project) -> Iterator[Check]:
+    manifest = bundle_dir() / ".claude-plugin" / "plugin.json"
+    if manifest.is_file():
+        yield _check("plugin", *client_plugin.status_of(project.root))
+    else:
+        yield _check("plugin", "error", f"{manifest} is missing", "Install Corral again.")
+    if not project.bare:
+        if claude_settings.MARK in _claude_settings(project):
+            yield _check("worktree hook", "ok", "claude --worktree gets its worktree from Corral")
+        else:
+            yield _check("worktree hook", "warning", "not in .claude/settings.json", "Run `corral init` again.")
+
+
+def _claude_settings(project: Project) -> str:
+    file = project.root / ".claude" / "settings.json"
+    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""

@@ -1,0 +1,122 @@
+"""``corral uninstall``: remove everything that ``corral init`` and the daemon made in a repository."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from corral.client.connection import Client
+from corral.config.links import refuse_links
+from corral.config.paths import Project, find_project
+from corral.core.errors import CorralError, NotFound, WorkAtRisk
+from corral.core.visible import one_line
+from corral.faces.cli.guard import commits
+from corral.faces.cli.program.daemon import refuse_own_work, stop_and_wait
+from corral.faces.cli.project import claude_settings, init_record, project_copies
+from corral.faces.cli.project import trust as project_trust
+from corral.faces.cli.project.own_files import clear_home, give_back, is_cleared, kept_at_home
+from corral.faces.cli.terminal.options import Json, argument, here
+from corral.faces.cli.terminal.output import echo, paint, report
+from corral.faces.cli.terminal.person import confirm
+from corral.faces.cli.terminal.progress import progress
+from corral.work.templates.project import removal
+from corral.work.templates.project.lock import Lock, lock_file, read_lock
+
+MOST_NAMED = 5
+
+
+def uninstall(
+    path: Annotated[Path | None, argument("The repository (default: this one).", "PATH")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Stop the daemon, remove .corral/ and restore .claude/. Saved work and the files that you changed stay."""
+    project = find_project(path or here(), initialised=False)
+    if not project.home.is_dir() or is_cleared(project):
+        raise NotFound(f"Corral is not in {project.root}.", remedy="Nothing to do.")
+    refuse_links(project.home, project.root)
+    refuse_own_work(project)
+    _refuse_if_at_risk(project)
+    if not as_json:
+        echo(
+            f"{paint('will remove', 'bold')} {project.home} with its database, logs and worktrees; refs/corral/ and "
+            "files that you changed stay."
+        )
+    if not yes and not confirm("Remove this?", default=True):
+        raise typer.Exit(1)
+    left: list[str] = []
+    if project.initialised:
+        with progress("removing the worktrees"):
+            answer = Client(project).request("POST", "/worktrees/retire", timeout_s=600)
+        if answer["at_risk"]:
+            raise WorkAtRisk("Some worktrees could not be removed.", details={"at_risk": answer["at_risk"]})
+        left = answer["left"]
+    stop_and_wait(project)
+    commits.take_out_everywhere(project)
+    lock, kept = _lock(project)
+    settings = project.root / ".claude" / "settings.json"
+    if not project.bare:
+        contents = {settings: claude_settings.undo(settings, init_record.settings(project))}
+        if (line := init_record.local_settings(project)) is not None:
+            local = settings.with_name("settings.local.json")
+            contents[local] = claude_settings.undo(local, line)
+        contents |= dict.fromkeys(project_copies.unchanged(project.root, init_record.copies(project)))
+        if lock is not None:
+            found = removal.plan(project, lock, contents)
+            contents |= found.contents
+            kept |= found.kept
+        for file, content in contents.items():
+            give_back(file, content)
+    project_trust.store().revoke(project.common_dir)
+    kept |= dict.fromkeys(left, "something is in it that Corral did not make")
+    kept = clear_home(project, {**kept, **kept_at_home(project, lock)})
+    if project.database.parent != project.home:
+        shutil.rmtree(project.database.parent, ignore_errors=True)
+    notes = ("corral.worktrees", "corral.landed")  # the lock of the worktree list, and the state after the last landing
+    for file in (project.lock_file, *(project.common_dir / name for name in notes)):
+        file.unlink(missing_ok=True)
+    shutil.rmtree(project.common_dir / "corral-tmp", ignore_errors=True)
+    gone = f"Removed Corral from {project.root}. Commit the deletions. `git for-each-ref refs/corral` lists saved work."
+    report({"removed": str(project.home), "kept": kept}, gone, as_json=as_json)
+    for name, reason in kept.items() if not as_json else ():
+        echo(paint(f"{one_line(name)} stays: {one_line(reason)}.", "yellow"))
+
+
+def _lock(project: Project) -> tuple[Lock | None, dict[str, str]]:
+    """The lock of the project's template; and, if it cannot be read, that its files stay."""
+    try:
+        return read_lock(project), {}
+    except CorralError as error:
+        path = lock_file(project).relative_to(project.root).as_posix()
+        return None, {path: f"its files are unknown: {error.message}"}
+
+
+def _refuse_if_at_risk(project: Project) -> None:
+    if not project.initialised:
+        return
+    client = Client(project)
+    client.ensure_daemon()  # this query needs the daemon, even if a person has stopped it
+    with progress("looking for work that is not saved"):
+        risks = client.request("GET", "/worktrees/at-risk", timeout_s=120)
+    if risks:
+        named = "; ".join(f"{risk['what']}: {risk['why']}" for risk in risks[:MOST_NAMED])
+        raise WorkAtRisk(
+            f"There is work that is neither landed nor salvaged ({named}).",
+            remedy="Wait for it (`corral wait --all`), or give it up: " + "; ".join(_settling_commands(risks)),
+            details={"at_risk": risks},
+        )
+
+
+def _settling_commands(risks: list[dict[str, str]]) -> list[str]:
+    """The commands that settle each item; removing a worktree saves its work."""
+    commands = {"task": "corral task cancel", "merge": "corral merge cancel", "worktree": "corral worktree remove"}
+    found = []
+    for what, _, which in (risk["what"].partition(" ") for risk in risks[:MOST_NAMED]):
+        found.append(f"{commands[what]} {shlex.quote(which)}" if what in commands else f"move away {which}")
+    if len(risks) > MOST_NAMED:
+        found.append(f"and {len(risks) - MOST_NAMED} more")
+    return found

@@ -1,0 +1,142 @@
+"""The folder, project and session that a command acts on. Loads no framework: some commands run without it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from enum import Enum
+from pathlib import Path
+from typing import ClassVar
+
+from corral.client.connection import Client
+from corral.config import account
+from corral.config.paths import Project, find_project
+from corral.core.errors import InvalidInput, NotFound
+
+VARIABLE = "CORRAL_PROFILE"
+"""The chosen profile; the same name as in :mod:`corral.config.custom.profiles`, which most commands need not load."""
+
+
+class Format(str, Enum):
+    """The form of a command's output."""
+
+    HUMAN = "human"
+    JSON = "json"
+    TABLE = "table"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Common:
+    """The options that every command has; once per process."""
+
+    directory: ClassVar[str] = ""
+    output: ClassVar[Format | None] = None
+    quiet: ClassVar[bool] = False
+    verbose: ClassVar[bool] = False
+    debug: ClassVar[bool] = False
+    profile: ClassVar[str | None] = None
+
+    @classmethod
+    def update(
+        cls,
+        *,
+        directory: str = "",
+        output: Format | None = None,
+        quiet: bool = False,
+        verbose: bool = False,
+        debug: bool = False,
+        profile: str | None = None,
+    ) -> None:
+        """Add options of the command line to those that were given before."""
+        if profile:
+            cls.profile = os.environ[VARIABLE] = (
+                profile  # for what this command reads itself, and for a daemon it starts
+            )
+        cls.directory = directory or cls.directory
+        cls.output = output or cls.output
+        cls.quiet |= quiet
+        cls.debug |= debug
+        cls.verbose |= verbose or debug
+        if cls.verbose:
+            from corral.faces.cli.terminal.trace import start_trace
+
+            start_trace(in_full=cls.debug)
+
+
+def wants_json(arguments: list[str]) -> bool:
+    """Whether a command line asks for JSON, and so for its errors as JSON too."""
+    pairs = itertools.pairwise(arguments)
+    return bool({"--json", "--output=json"} & {*arguments}) or ("--output", "json") in pairs
+
+
+def here() -> Path:
+    """The folder that the command acts in."""
+    try:
+        folder = Path(Common.directory or Path.cwd())
+    except FileNotFoundError as error:
+        raise InvalidInput(
+            "The current folder does not exist any more.", remedy="Change to an existing folder."
+        ) from error
+    if not folder.is_dir():
+        raise InvalidInput(f"{folder} is not a folder.")
+    return folder
+
+
+def project() -> Project:
+    """The project that the command acts on."""
+    return find_project(here())
+
+
+def client(*, autostart: bool = True) -> Client:
+    """A client of that project's daemon.
+
+    Raises:
+        NotFound: The chosen profile does not exist.
+        Conflict: The daemon runs with another profile.
+    """
+    where = project()
+    wanted = os.environ.get(VARIABLE)
+    if not wanted:
+        return Client(where, autostart=autostart)
+    require_profile(where, wanted)
+    made = Client(where, autostart=autostart, profile=wanted)
+    made.health()
+    return made
+
+
+def require_profile(where: Project, name: str) -> None:
+    """Refuse a profile that no configuration file has.
+
+    Raises:
+        NotFound: There is no such profile.
+        InvalidInput: The profiles of a file are not usable.
+    """
+    from corral.config.custom.profiles import ProfileError, declared, named
+    from corral.config.load import read_layers
+
+    try:
+        known = declared(read_layers(where, account.home()))
+    except ProfileError as error:
+        raise InvalidInput(
+            f"{error.field}: {error}.", remedy="Correct it; `corral config validate` checks it."
+        ) from error
+    if name not in known:
+        raise NotFound(
+            f"There is no profile {name!r}.",
+            cause=f"In the configuration files {named(known)}.",
+            remedy="Name one of them, or add it below `profiles:`; `corral config profiles` lists them.",
+        )
+
+
+def session_id() -> str | None:
+    """The Claude Code session that runs this command, if any."""
+    return os.environ.get("CORRAL_SESSION_ID") or os.environ.get("CLAUDE_CODE_SESSION_ID") or None
+
+
+def author() -> dict[str, str]:
+    """The author of commits made for the caller where git's configuration has no identity."""
+    name = os.environ.get("GIT_AUTHOR_NAME") or os.environ.get("GIT_COMMITTER_NAME")
+    email = os.environ.get("GIT_AUTHOR_EMAIL") or os.environ.get("GIT_COMMITTER_EMAIL")
+    return {"author_name": name, "author_email": email} if name and email else {}

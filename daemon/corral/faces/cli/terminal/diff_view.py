@@ -1,0 +1,70 @@
+"""The changes of a task or a merge request, as text."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from corral.core.errors import CorralError
+from corral.core.visible import one_line, visible
+from corral.faces.cli.terminal.options import client
+from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.tables import WIDTH, Column, table
+
+Stat = Annotated[bool, typer.Option("--stat", help="Show only how many lines of each file changed.")]
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def show_diff(path: str, *, stat: bool, as_json: bool, **query: Any) -> None:
+    """Print the changes that a path of the daemon ending in ``/diff`` names."""
+    answer = client().request("GET", path, query={**query, "patch": "false" if stat else None}, timeout_s=130)
+    if as_json:
+        emit(answer)
+        return
+    if not stat:
+        show_patch(answer["patch"])
+    else:
+        _show_stat(answer)
+    if answer["truncated"]:
+        echo(paint("This is not all: the change is larger than shown here.", "yellow"))
+    if any(file["added"] is None for file in answer["files"]):
+        echo(paint("The lines of binary files, and of files over 1 MiB, are not shown or counted.", "dim"))
+    if answer["note"] or not answer["files"]:
+        echo(answer["note"] or "No changes.")
+    elif answer["uncommitted"] and stat:
+        echo(paint("The state of its worktree; not all of it is committed yet.", "dim"))
+
+
+def show_patch(patch: str) -> None:
+    """Print a patch; on a terminal lines that came and went have their colours."""
+    in_hunk = False
+    for line in patch.removesuffix("\n").split("\n") if patch else ():
+        in_hunk = (in_hunk or line.startswith("@@")) and not line.startswith("diff --git ")
+        echo(paint(visible(line), _COLOURS.get(line[:1], "") if in_hunk else "bold"))
+
+
+def stat_line(path: str) -> str | None:
+    """How much changed, in one line; None where that is nothing or cannot be told any more."""
+    try:
+        answer = client().request("GET", path, query={"patch": "false"}, timeout_s=130)
+    except CorralError:  # it is an extra: the command `diff` tells why
+        return None
+    return _totals(answer) if answer["files"] else None
+
+
+def _totals(answer: dict[str, Any]) -> str:
+    count = answer["files_changed"]
+    files = f"{count} file{'' if count == 1 else 's'}"
+    return f"{files}, {answer['lines_added']} lines added, {answer['lines_removed']} removed"
+
+
+def _show_stat(answer: dict[str, Any]) -> None:
+    columns: list[Column] = [
+        ("FILE", lambda row: one_line(row["path"]), 120),
+        ("ADDED", lambda row: "binary" if row["added"] is None else str(row["added"]), 7),
+        ("REMOVED", lambda row: "" if row["removed"] is None else str(row["removed"]), 7),
+    ]
+    if answer["files"]:
+        table(answer["files"], columns, empty="", without_terminal=WIDTH)
+        echo(_totals(answer))

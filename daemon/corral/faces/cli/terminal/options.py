@@ -1,0 +1,75 @@
+"""The options that commands share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from corral.core.errors import InvalidInput
+from corral.faces.cli.terminal.candidates import completer
+from corral.faces.cli.terminal.context import Common, author, client, here, project, session_id
+
+__all__ = [
+    "Common", "Json", "argument", "author", "client", "here", "json_object", "option", "project", "session_id",
+]  # fmt: skip
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def option(flag: str, about: str, metavar: str, *, short: str | None = None, of: str = "", **more: Any) -> Any:
+    """An option that has a value, for ``Annotated``.
+
+    Args:
+        of: The kind of its values, a key of :data:`corral.faces.cli.terminal.candidates.KINDS`: shells complete it, and an
+            unknown one is answered with similar ones.
+    """
+    names = filter(None, (flag, short))
+    return typer.Option(*names, help=about, metavar=metavar, autocompletion=_completion(of), **more)
+
+
+def argument(about: str, metavar: str, *, of: str = "", **more: Any) -> Any:
+    """An argument, for ``Annotated``; ``of`` as in :func:`option`."""
+    return typer.Argument(help=about, metavar=metavar, autocompletion=_completion(of), **more)
+
+
+def _completion(kind: str) -> Any:
+    return completer(kind) if kind else None
+
+
+def content(option: str, file: str, kind: str = "text") -> str:
+    """Read the file that an option names.
+
+    Raises:
+        InvalidInput: It cannot be read, or is not UTF-8.
+    """
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        remedy = f"Name a readable file with {kind}."
+        raise InvalidInput(f"Cannot read the file {file!r} of {option}.", cause=str(error), remedy=remedy) from error
+
+
+def json_object(option: str, text: str | None, *, or_file: bool = False) -> dict[str, Any] | None:
+    """Parse an option as a JSON object; None if it was not given.
+
+    Args:
+        or_file: Whether the option may also name a file with the object: it does unless it begins like JSON.
+
+    Raises:
+        InvalidInput: It is not a JSON object, or the file cannot be read.
+    """
+    if text is None:
+        return None
+    remedy = f"Write {option} '{{\"key\": 1}}'{', or name a file with such an object' if or_file else ''}."
+    if or_file and not text.lstrip().startswith(("{", "[")):
+        option, text = f"The file {text!r} of {option}", content(option, text, "a JSON object")
+    try:
+        value = json.loads(text)
+    except ValueError as mistake:
+        raise InvalidInput(f"{option} is not JSON.", cause=str(mistake), remedy=remedy) from mistake
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{option} is not a JSON object.", remedy=remedy)
+    return value

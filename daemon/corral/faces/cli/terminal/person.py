@@ -1,0 +1,53 @@
+"""Decisions of a person: ask on a terminal, and refuse agents."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from corral.core.errors import InvalidInput, NotPermitted
+
+MARKS = (
+    "CORRAL_TASK_ID", "CORRAL_SESSION_ID", "CORRAL_MERGE_ID", "CORRAL_VERIFICATION", "CLAUDECODE",
+    "CLAUDE_CODE_SESSION_ID",
+)  # fmt: skip
+"""Variables set in a worker, a verification or an agent session. A process of the same user can remove them."""
+
+
+def refuse_agents(act: str, command: str) -> None:
+    """Refuse to run in a worker or an agent session.
+
+    Args:
+        act: The refused action, as a gerund: "Approving a merge".
+        command: The command that a person types instead.
+
+    Raises:
+        NotPermitted: The environment marks a worker or an agent session.
+    """
+    mark = next((name for name in MARKS if os.environ.get(name)), None)
+    if mark is not None:
+        raise NotPermitted(
+            f"{act} needs a person.",
+            cause=f"This command runs in a worker or an agent session ({mark} is set).",
+            remedy=f"Run it in a terminal of your own: {command}",
+        )
+
+
+def is_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty()
+
+
+def confirm(question: str, *, default: bool) -> bool:
+    """Ask a person on the terminal.
+
+    Raises:
+        InvalidInput: There is no terminal.
+    """
+    if not is_terminal():
+        raise InvalidInput(
+            "Not a terminal: cannot prompt.", cause="Standard input is not a terminal.", remedy="Use --yes to agree."
+        )
+    return typer.confirm(question, default=default)

@@ -1,0 +1,201 @@
+"""Tables: aligned columns for people, and bordered ASCII tables of every field."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from corral.core.instants import UTC, parse
+from corral.core.visible import one_line, visible
+from corral.faces.cli.terminal.output import echo, emit, paint, state
+from corral.faces.cli.terminal.stdio import can_write
+
+Row = Mapping[str, Any]
+Column = tuple[str, "str | Callable[[Any], str]", int]
+"""A heading, the key of its values or how a row's value is made, and the maximum width."""
+WIDTH = 80
+"""The width of the lists that people look at most, without a terminal."""
+NARROWEST = 4
+"""Cells below which no column is cut: where that does not suffice, each row becomes lines of its own."""
+
+
+def table(
+    rows: Sequence[Row],
+    columns: Sequence[Column],
+    *,
+    empty: str,
+    as_json: bool = False,
+    without_terminal: int | None = None,
+) -> None:
+    """Print rows: for programs in whole, else in aligned columns that fit the terminal. States are coloured.
+
+    Args:
+        empty: The text for no rows.
+        without_terminal: The width where there is no terminal, in cells; None: unlimited.
+    """
+    if as_json:
+        emit(rows, empty=empty)
+        return
+    if not rows:
+        echo(empty)
+        return
+    headings = [heading for heading, _, _ in columns]
+    cells = [[_cut(_cell(row, of), most) for _, of, most in columns] for row in rows]
+    widths = _fitted([headings, *cells], between=2, room=_room(without_terminal))
+    if widths is None:
+        _stacked(headings, cells)
+        return
+    echo(paint(_line(headings, widths), "bold"))
+    for line in cells:
+        echo(_line(line, widths, state))
+
+
+def _line(texts: Sequence[str], widths: Sequence[int], style: Callable[[str], str] = str) -> str:
+    shown = [_cut(text, width) for text, width in zip(texts, widths, strict=True)]
+    padded = [style(text) + " " * (width - cells_of(text)) for text, width in zip(shown, widths, strict=True)]
+    return "  ".join(padded).rstrip()
+
+
+def _stacked(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """Each row as lines of ``HEADING value``, for a terminal that is too narrow for columns."""
+    for line in cells:
+        for heading, text in zip(headings, line, strict=True):
+            if text:
+                echo(f"{heading} {state(text)}")
+        echo("")
+
+
+def show_fields(value: Any, empty: str = "") -> None:
+    """Print a JSON value as ASCII tables: a list as rows, an object as fields; a list of objects in it as a further table."""
+    if isinstance(value, list):
+        _grid(_rows(value), empty or "(none)")
+        return
+    if not isinstance(value, dict):
+        echo(_text(value))
+        return
+    lists: dict[str, list[Any]] = {}
+    fields = [[name, text] for name, text in _flat(value, lists)]
+    if fields:
+        _grid([["FIELD", "VALUE"], *fields], "")
+    for name, rows in lists.items():
+        echo(f"\n{name}")
+        _grid(_rows(rows), "(none)")
+
+
+def _flat(value: Mapping[str, Any], lists: dict[str, list[Any]], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The fields of an object by dotted name; lists of objects are set aside."""
+    for name, inner in value.items():
+        key = f"{prefix}{one_line(str(name))}"
+        if isinstance(inner, dict) and inner:
+            yield from _flat(inner, lists, f"{key}.")
+        elif isinstance(inner, list) and any(isinstance(one, dict) for one in inner):
+            lists[key] = inner
+        else:
+            yield key, _text(inner)
+
+
+def _rows(values: Sequence[Any]) -> list[list[str]]:
+    """A heading and the rows of a list; a value that is no object has one column."""
+    if not values:
+        return []
+    if not all(isinstance(one, dict) for one in values):
+        return [["VALUE"], *([_text(one)] for one in values)]
+    names = list(dict.fromkeys(name for one in values for name in one))
+    return [
+        [one_line(str(name)).upper() for name in names],
+        *([_text(one.get(name)) for name in names] for one in values),
+    ]
+
+
+def _text(value: Any) -> str:
+    """A value in one cell: nothing for null, JSON for an object, commas between the texts of a list."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return one_line(value)
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return one_line(", ".join(value))
+    return one_line(json.dumps(value, ensure_ascii=False))
+
+
+def _grid(lines: Sequence[Sequence[str]], empty: str) -> None:
+    if not lines:
+        echo(empty)
+        return
+    widths = _fitted(lines, between=3, room=_room(None, around=4))
+    if widths is None:
+        _stacked(lines[0], lines[1:])
+        return
+    rule = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
+    echo(rule)
+    for number, line in enumerate(lines):
+        shown = [_cut(text, width) for text, width in zip(line, widths, strict=True)]
+        padded = (text + " " * (width - cells_of(text)) for text, width in zip(shown, widths, strict=True))
+        echo("| " + " | ".join(padded) + " |")
+        if number == 0:
+            echo(rule)
+    echo(rule)
+
+
+def _room(without_terminal: int | None, around: int = 0) -> int | None:
+    """The cells of a line; None: unlimited, as in a pipe."""
+    if sys.stdout.isatty():
+        return max(1, shutil.get_terminal_size().columns - around)
+    return None if without_terminal is None else shutil.get_terminal_size((without_terminal, 24)).columns
+
+
+def _fitted(lines: Sequence[Sequence[str]], *, between: int, room: int | None) -> list[int] | None:
+    """The widths of columns; the widest are cut until a line fits. None: they cannot fit."""
+    widths = [max(cells_of(text) for text in column) for column in zip(*lines, strict=True)]
+    if room is None:
+        return widths
+    room -= between * (len(widths) - 1)
+    while sum(widths) > room:
+        widest = max(widths)
+        if widest <= NARROWEST:
+            return None
+        widths[widths.index(widest)] -= 1
+    return widths
+
+
+def age(instant: str) -> str:
+    """The time since an instant in its largest unit: ``5s``, ``12m``, ``3h``, ``8d``."""
+    seconds = max(0, int((datetime.now(UTC) - parse(instant)).total_seconds()))
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def _cell(row: Row, of: str | Callable[[Any], str]) -> str:
+    value = row.get(of) if isinstance(of, str) else of(row)
+    return "" if value is None else visible(str(value)).replace("\n", " ").replace("\t", " ")
+
+
+def cells_of(text: str) -> int:
+    """The number of cells that a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _cut(text: str, most: int) -> str:
+    """The text in at most that many cells; one that was cut ends in an ellipsis."""
+    if cells_of(text) <= most:
+        return text
+    mark = "…" if can_write(sys.stdout, "…") else "..."
+    kept, room = text[: max(0, most - len(mark))], most - len(mark)
+    if not text.isascii():
+        kept = ""
+        for character in text:  # one may take two cells, or none
+            room -= cells_of(character)
+            if room < 0:
+                break
+            kept += character
+    return (kept + mark)[:most] if most <= len(mark) else kept + mark

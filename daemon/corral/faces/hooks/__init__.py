@@ -1,0 +1,1 @@
+"""Claude Code's hook events: from the payload to the answer."""

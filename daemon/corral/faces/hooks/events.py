@@ -1,0 +1,394 @@
+"""Claude Code's hook events: from the payload to the answer.
+
+Every event is a heartbeat. Events may come twice (two copies of the plugin, a retried call): each handler may run twice.
+Deliveries (mail, notices, a held Stop) go only with an answer that comes in time, and are repeated when
+the bridge reports that it lost the answer. An event of a folder that is not this project's is answered with nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+
+from corral.coordination.edits import verdicts
+from corral.coordination.edits.verdicts import Policy
+from corral.coordination.handoffs.handoffs import for_newcomer
+from corral.coordination.locks.store import locks as lock_rows
+from corral.coordination.locks.table import Holder
+from corral.coordination.mail import mailing
+from corral.coordination.mail.store import messages as message_rows
+from corral.coordination.services import Services
+from corral.coordination.sessions import registry as session_registry
+from corral.coordination.sessions import session_end, transcripts
+from corral.coordination.sessions.briefing import briefing
+from corral.coordination.sessions.registry import Arrival
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.crash import crash_point
+from corral.core.instants import after, iso
+from corral.core.payload import Payload
+from corral.core.redaction import redact
+from corral.core.states import SessionStatus, WorktreeState
+from corral.faces.hooks import on_screen, shell_watch, unannounced
+from corral.faces.hooks import payloads as hook_events
+from corral.faces.hooks.payloads import HookEvent
+from corral.faces.hooks.presence import arrival, await_bridge, presence
+from corral.faces.hooks.questions import waits_for_person
+from corral.faces.hooks.tool_targets import target_of
+from corral.git import refs
+from corral.observe.audit import tool_calls
+from corral.observe.audit.trail import AuditTrail
+from corral.store.rows import required
+from corral.work.worktrees import store as worktree_rows
+from corral.work.worktrees.worktrees import Worktrees
+
+OF_SUBAGENT = "agent-"
+"""The client calls a subagent's worktree so, with the subagent's id behind it."""
+HEARTBEAT_S = 60.0
+"""A session that uses no tool which is asked about is marked alive so often, seconds."""
+LATE = timedelta(seconds=3)
+"""An answer that took longer may reach nobody: the bridge waits for 4 s."""
+
+T = TypeVar("T")
+Handler = Callable[[Services, HookEvent], Awaitable[Payload]]
+
+
+async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> Payload:
+    """Handle one event; an unknown event is only a heartbeat.
+
+    Raises:
+        InvalidInput: It names no session that could be.
+    """
+    event = hook_events.read(name, payload, services.now())
+    if event.unheard is not None:
+        begin, end = map(iso, event.unheard)
+        await services.store.write(lambda conn: message_rows.put_back(conn, event.actor, begin, end))
+    if event.bridge and event.parent is None:
+        services.witness.serves(event.bridge, event.actor)
+    unannounced.note_heard(services, event)
+    if event.ends_turn:
+        services.witness.turn_ended(event.actor)
+    said = await _HANDLERS.get(name, _sign_of_life)(services, event)
+    denial = hook_events.reason_of_denial(said)
+    tool_calls.note_event(
+        services.of(AuditTrail), event.came_at, event.actor, {**payload, "hook_event_name": name}, denial
+    )
+    crash_point("hooks.handled")
+    if services.unwatched:
+        services.nudge("sessions")
+    return said
+
+
+def _policy(services: Services) -> Policy:
+    chosen = services.settings().locks
+    return Policy(enforcement=chosen.enforcement, ttl_s=chosen.ttl_s)
+
+
+async def _present(
+    services: Services, event: HookEvent, now: datetime, operation: Callable[[Connection, Holder], T]
+) -> T:
+    """Run a write in which the session of an event is alive."""
+    present = presence(services, event, now)
+    return await services.store.write(lambda conn: operation(conn, present(conn)))
+
+
+# -- before and after a tool
+
+
+async def _before_tool(services: Services, event: HookEvent) -> Payload:
+    services.witness.announced(event.actor, event.use_id)
+    if event.is_shell:
+        refused = await shell_watch.before(services, event, presence(services, event, services.now()))
+        return hook_events.denial(refused) if refused else {}
+    if not event.is_edit or not event.path:
+        return await _sign_of_life(services, event)
+    target = target_of(services, event)
+    if target is None:
+        return await _sign_of_life(services, event)
+    await unannounced.first_look(services)
+    now, policy = services.now(), _policy(services)
+
+    def guard(conn: Connection, holder: Holder) -> Payload:
+        verdict = verdicts.before_edit(conn, holder, target, policy, now)
+        if verdict.denial is not None:
+            return hook_events.denial(verdict.denial)
+        services.witness.edited(target.checkout, target.key.match_key, event.actor, None)
+        # Nothing that is told once: a model never sees what was said about a call that its person then refuses.
+        return hook_events.context("PreToolUse", [*verdict.remarks, *unannounced.remarks(services, target)])
+
+    return await _present(services, event, now, guard)
+
+
+async def _after_tool(services: Services, event: HookEvent) -> Payload:
+    unguarded = services.witness.came_unannounced(event.actor, event.use_id)
+    remarks: list[str] = []
+    if event.is_shell:
+        remarks = await shell_watch.after(services, event, _policy(services))
+    now = services.now()
+    if event.is_edit and event.path and (target := target_of(services, event)) is not None:
+        services.witness.edited(target.checkout, target.key.match_key, event.actor, now)
+
+    def finish(conn: Connection, _me: Holder) -> Payload:
+        _guarded(conn, event, unguarded, now)
+        return _delivery(services, conn, event, remarks)
+
+    return await _present(services, event, now, finish)
+
+
+async def _after_batch(services: Services, event: HookEvent) -> Payload:
+    """Deliver waiting mail and notices, at any tool. Nothing is written unless something waits, or it was long silent."""
+    now = services.now()
+
+    def is_due(conn: Connection) -> bool:
+        row = session_rows.get(conn, event.actor)
+        silent = row is None or row["last_heartbeat"] < after(now, -HEARTBEAT_S)
+        return silent or message_rows.anything_waits(conn, event.actor)
+
+    if not await services.store.read(is_due):
+        return {}
+    return await _present(services, event, now, lambda conn, _me: _delivery(services, conn, event))
+
+
+def _delivery(services: Services, conn: Connection, event: HookEvent, remarks: Sequence[str] = ()) -> Payload:
+    """Notices and mail that wait for the session of an event, each once, before the remarks; its person sees who wrote."""
+    if _is_late(services, event):
+        return hook_events.context(event.name, [*remarks])
+    at = event.came_at
+    notices = session_rows.take_notices(conn, event.actor, iso(at))
+    mail, heads = mailing.deliver_with_heads(conn, event.actor, at)
+    return on_screen.show(hook_events.context(event.name, [*notices, *mail, *remarks]), heads)
+
+
+def _is_late(services: Services, event: HookEvent) -> bool:
+    """Whether the bridge may have given up: what it does not hear must wait for the next answer."""
+    return services.now() - event.came_at > LATE
+
+
+def _guarded(conn: Connection, event: HookEvent, unguarded: bool, now: datetime) -> None:
+    session = event.parent or event.actor
+    row = session_rows.get(conn, session)
+    if row is None:
+        return
+    if unguarded and event.is_edit:
+        session_rows.change(conn, session, {"unguarded_since_at": row["unguarded_since_at"] or iso(now)})
+    elif row["unguarded_since_at"] is not None and not unguarded:
+        session_rows.change(conn, session, {"unguarded_since_at": None})
+
+
+# -- the life of a session
+
+
+async def _session_start(services: Services, event: HookEvent) -> Payload:
+    """Register and brief a session; its first prompt does it where the start was missed, by a daemon slow to come up."""
+    now = services.now()
+    newcomer = arrival(services, event)
+    behind = await services.work(lambda: services.of(Worktrees).commits_behind(newcomer.cwd))
+
+    def begin(conn: Connection) -> Payload:
+        me = session_end.arrive(conn, newcomer, now, services.offer_again)
+        _note_errand(conn, event, me["task_id"])
+        if event.begins_at_rest and me["task_id"] is None:
+            session_rows.change(conn, event.actor, {"status": SessionStatus.IDLE})
+        others = [row for row in session_rows.live(conn) if row["session_id"] != event.actor]
+        held = [row for row in lock_rows.listing(conn, iso(now)) if row["session_id"] != event.actor]
+        notices = [line] if (line := mailing.waits(conn, event.actor)) else []
+        if not _is_late(services, event):
+            notices += session_rows.take_notices(conn, event.actor, iso(event.came_at))
+        target = services.settings.target().removeprefix("refs/heads/")
+        text = briefing(me, others, held, target=target, behind=behind, notices=notices, handoff=for_newcomer(conn, me))
+        return on_screen.show(hook_events.context(event.name, [text]), on_screen.greeting(event, me, others))
+
+    said = await services.store.write(begin)
+    await_bridge(services, event, now)
+    services.nudge("supervisor")  # what a session before it in the same process held has come free
+    return said
+
+
+async def _session_end(services: Services, event: HookEvent) -> Payload:
+    now = services.now()
+    said = await services.work(lambda: transcripts.last_words(event.transcript_path or None))
+
+    def over(conn: Connection) -> None:
+        if said:
+            session_rows.change(conn, event.actor, {"last_words": redact(said)})
+        session_end.end(conn, event.actor, event.reason or "ended", now, services.offer_again)
+
+    await services.store.write(over)
+    services.nudge("supervisor")
+    return {}
+
+
+async def _prompt(services: Services, event: HookEvent) -> Payload:
+    if event.parent is None and await services.store.read(lambda conn: session_rows.get(conn, event.actor)) is None:
+        return await _session_start(services, event)
+
+    def begin(conn: Connection, me: Holder) -> Payload:
+        _note_errand(conn, event, me.task_id)
+        return _delivery(services, conn, event)
+
+    return await _present(services, event, services.now(), begin)
+
+
+def _note_errand(conn: Connection, event: HookEvent, task_id: str | None) -> None:
+    if task_id is None and (asked := session_registry.prompt_summary(event.prompt)):
+        session_rows.change(conn, event.actor, {"current_task": asked})
+
+
+async def _stop(services: Services, event: HookEvent) -> Payload:
+    """The session rests, unless urgent mail holds it: once for each message, and never twice in a row."""
+    now = services.now()
+
+    def rest(conn: Connection, _me: Holder) -> tuple[Payload, bool]:
+        if (urgent := _holding(services, conn, event)) is not None:
+            return urgent, False
+        session_registry.rest(conn, event.actor, now, last_words=event.last_words[:4000] or None)
+        return {}, message_rows.anything_waits(conn, event.actor)
+
+    said, something_waits = await _present(services, event, now, rest)
+    if something_waits:  # who waits beside the session may have looked when it was not at rest yet
+        services.changes.announce()
+    return said
+
+
+async def _stop_failure(services: Services, event: HookEvent) -> Payload:
+    """The turn broke off with an error of the API: the session rests as after a Stop, and no answer of ours is heard."""
+    now = services.now()
+
+    def rest(conn: Connection) -> bool:
+        if session_rows.beat(conn, event.actor, iso(now)) is None:  # its end may have come first, and stands
+            return False
+        session_registry.rest(conn, event.actor, now)
+        return message_rows.anything_waits(conn, event.actor)
+
+    if await services.store.write(rest):
+        services.changes.announce()
+    return {}
+
+
+def _holding(services: Services, conn: Connection, event: HookEvent) -> Payload | None:
+    """The answer that keeps a session from stopping, for urgent mail; its person sees who wrote."""
+    if event.held_before or _is_late(services, event):
+        return None
+    held = mailing.hold(conn, event.actor, event.came_at)
+    return on_screen.show(hook_events.hold(held[0]), held[1]) if held is not None else None
+
+
+async def _waiting(services: Services, event: HookEvent) -> Payload:
+    """The session waits for its person: for a permission, or for the next prompt."""
+    now = services.now()
+    present = presence(services, event, now)
+
+    def wait(conn: Connection) -> Payload:
+        before = session_rows.get(conn, event.actor)
+        present(conn)
+        session_rows.change(conn, event.actor, waits_for_person(before, event, now))
+        return {}
+
+    return await services.store.write(wait)
+
+
+async def _subagent_start(services: Services, event: HookEvent) -> Payload:
+    now, newcomer = services.now(), arrival(services, event)
+
+    def begin(conn: Connection) -> Payload:
+        session_registry.register(conn, newcomer, now)
+        return _delivery(services, conn, event)
+
+    return await services.store.write(begin)
+
+
+async def _subagent_stop(services: Services, event: HookEvent) -> Payload:
+    """The subagent is over, unless urgent mail holds it: its worktree goes, and its parent is told where the work is."""
+    parent = event.parent
+    if parent is None:
+        return {}
+    now = services.now()
+
+    def finish(conn: Connection) -> Payload | None:
+        urgent = _holding(services, conn, event)
+        if urgent is None:
+            session_end.end(conn, event.actor, "finished", now, services.offer_again)
+        return urgent
+
+    if (urgent := await services.store.write(finish)) is not None:
+        return urgent
+    for text in await services.work(lambda: _given_back(services, event.actor)):
+        await services.store.write(partial(session_rows.notify, session_id=parent, text=text, at=iso(services.now())))
+    services.nudge("landing")
+    return {}
+
+
+def _given_back(services: Services, subagent: str) -> list[str]:
+    """Take back a subagent's worktrees; a line for each in which something was made."""
+    mine = [row for row in services.of(Worktrees).listing() if row["session_id"] == subagent]
+    services.of(Worktrees).release_subagent(subagent, services.now())
+    told = []
+    for before in mine:
+        row = services.db.read(partial(worktree_rows.get, worktree_id=before["worktree_id"])) or before
+        tip = refs.read(services.git, refs.branch_ref(required(row["branch"])))
+        committed = f" Its branch is {row['branch']}." if tip not in (None, row["base_sha"]) else ""
+        saved = f" Its state is saved: `corral worktree recover {row['name']}`." if row["salvage_ref"] else ""
+        if row["state"] != WorktreeState.REMOVED:
+            why = " ".join(str(row["note"] or "").splitlines())
+            told.append(f"Your subagent's worktree {row['path']} stays. {why}")
+        elif committed or saved:
+            told.append(f"Your subagent's worktree {row['path']} was taken back when it ended.{committed}{saved}")
+    return told
+
+
+async def _worktree_create(services: Services, event: HookEvent) -> Payload:
+    """Give the client a worktree of ours; the path is what it asked for. The same request twice is given the same one."""
+    now, name = services.now(), event.worktree_name
+    subagent = name.removeprefix(OF_SUBAGENT) if name.startswith(OF_SUBAGENT) else None
+    owner = subagent or event.actor
+
+    def arrive(conn: Connection, _me: Holder) -> None:
+        if subagent is not None:  # the client tells of it only after its worktree is there
+            session_registry.alive(conn, Arrival(subagent, "subagent", parent_session_id=event.actor), now)
+
+    await _present(services, event, now, arrive)
+    async with services.creation_locks.setdefault((owner, name), asyncio.Lock()):
+        made = await services.work(
+            lambda: services.of(Worktrees).create(name, session_id=owner, base=None, now=services.now())
+        )
+    return {"hookSpecificOutput": {"hookEventName": "WorktreeCreate", "worktreePath": made["path"]}}
+
+
+async def _worktree_remove(services: Services, event: HookEvent) -> Payload:
+    """Take a worktree back: salvaged first. The session is told of one that stays; the client shows no answer to this hook."""
+    stays = await services.work(lambda: services.of(Worktrees).give_back(Path(event.worktree_path), services.now()))
+    if stays is not None:
+        text = f"The worktree {event.worktree_path} was not removed. {' '.join(stays.splitlines())}"
+        at = iso(services.now())
+        await services.store.write(partial(session_rows.notify, session_id=event.actor, text=text, at=at))
+    services.nudge("landing")
+    return {"systemMessage": stays} if stays else {}
+
+
+async def _sign_of_life(services: Services, event: HookEvent) -> Payload:
+    await services.store.write(presence(services, event, services.now()))
+    return {}
+
+
+_HANDLERS: dict[str, Handler] = {
+    "SessionStart": _session_start,
+    "SessionEnd": _session_end,
+    "UserPromptSubmit": _prompt,
+    "PreToolUse": _before_tool,
+    "PostToolUse": _after_tool,
+    "PostToolUseFailure": _after_tool,
+    "PostToolBatch": _after_batch,
+    "SubagentStart": _subagent_start,
+    "SubagentStop": _subagent_stop,
+    "Stop": _stop,
+    "StopFailure": _stop_failure,
+    "Notification": _waiting,
+    "PermissionRequest": _waiting,
+    "WorktreeCreate": _worktree_create,
+    "WorktreeRemove": _worktree_remove,
+}

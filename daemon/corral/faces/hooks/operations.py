@@ -1,0 +1,135 @@
+"""Hook events over HTTP, and the connection that a bridge holds while it lives."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import BaseModel
+from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from corral.coordination.services import Services
+from corral.coordination.sessions import registry as session_registry
+from corral.coordination.sessions import session_end
+from corral.coordination.sessions.processes import is_running
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.errors import DaemonUnreachable
+from corral.core.routing import Routes
+from corral.faces.hooks import events as hooks
+from corral.faces.hooks import payloads as hook_events
+from corral.observe.metrics.latencies import Latencies
+
+PAUSE_S = 0.5
+LOST = timedelta(seconds=2)
+"""A session whose bridge went has so long to end, or to start another bridge, before it is shown as unguarded."""
+router = Routes("hooks")
+
+
+@router.post("/hooks/{event}", hot=True, audited=False)
+async def hook(services: Services, event: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """One event of a Claude Code session; the answer is what the hook prints."""
+    began = time.perf_counter()
+    answer = await hooks.answer(services, event, payload)
+    services.of(Latencies).count(time.perf_counter() - began)
+    return answer
+
+
+@router.post("/hooks/Stop/wait", hot=True, audited=False)
+async def wait(services: Services, request: Request, payload: dict[str, Any]) -> dict[str, str]:
+    """Held open beside a session of a terminal that stopped, until mail for it comes: ``{"text": …}`` to wake it with.
+
+    ``{}``: another one waits in its place; 503: the daemon stops.
+    """
+    event = hook_events.read("Stop", payload, services.now())
+    if event.client_pid is None:
+        return {}
+    gone = asyncio.create_task(_hung_up(request.receive))
+    try:
+        told = await services.waiters.mail(event.client_pid, event.actor, gone)
+    finally:
+        gone.cancel()
+    if services.stopping and not told:
+        raise DaemonUnreachable("The daemon stops.")
+    return {"text": "\n".join(told)} if told else {}
+
+
+class Held(Response):
+    """An answer that begins and does not end until the other side is gone, or the daemon stops.
+
+    A streaming response of the framework is of no use here: it is cancelled when the other side goes, and whatever
+    would have to be stored then is cancelled with it.
+    """
+
+    def __init__(self, services: Services, closed: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(media_type="application/octet-stream")
+        del self.headers["content-length"]
+        self._services = services
+        self._closed = closed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve it."""
+        gone = asyncio.create_task(_hung_up(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await send({"type": "http.response.body", "body": b"\n", "more_body": True})
+            while not gone.done() and not self._services.stopping:
+                change = asyncio.create_task(self._services.changes.next(300.0))
+                await asyncio.wait({gone, change}, return_when=asyncio.FIRST_COMPLETED)
+                change.cancel()
+                if not self._services.stopping:  # a daemon at work changes all the time: one look serves many changes
+                    await asyncio.wait({gone}, timeout=PAUSE_S)
+        finally:
+            gone.cancel()
+            await self._closed()
+
+
+async def _hung_up(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class Bridge(BaseModel):
+    """A bridge: its process and its client's, and the session that it was started for, as far as it knows."""
+
+    pid: str
+    client: int
+    session: str = ""
+
+
+@router.get("/bridge", hot=True)
+async def bridge(services: Services, told: Bridge) -> Held:
+    """Held open by a session's MCP bridge while it lives; its end tells that the session is unguarded, or gone."""
+    services.witness.bridge_opened(told.pid, told.session, told.client)
+
+    async def closed() -> None:
+        served = services.witness.bridge_closed(told.pid)
+        if served and not services.stopping:
+            await _bridge_lost(services, served, told.client)
+
+    return Held(services, closed)
+
+
+async def _bridge_lost(services: Services, session_id: str, client: int) -> None:
+    now = services.now()
+    if await services.store.write(lambda conn: _connection_ended(conn, session_id, now, services.offer_again)):
+        services.nudge("supervisor")
+        return
+    if is_running(client, None):  # a session that ends closes its bridge just before it says so
+        services.witness.await_bridge(session_id, client, now + LOST)
+    services.nudge("sessions")
+
+
+def _connection_ended(conn: Connection, session_id: str, now: datetime, offer: session_end.Offer) -> bool:
+    """End the session that was nothing but this connection; False if it was a client's."""
+    row = session_rows.get(conn, session_id)
+    return (
+        row is not None
+        and row["agent_type"] == session_registry.CONNECTION
+        and session_end.end(conn, session_id, "closed", now, offer) is not None
+    )

@@ -1,0 +1,186 @@
+"""The events of Claude Code's hooks as types, and the answers the client understands.
+
+Source: the payloads that client 2.1.197 and 2.1.330 send. A field that is missing is empty here; an event that is unknown is
+still an event, so that a newer client never breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from corral.coordination.locks.keys import MAX_PATH_BYTES
+from corral.core.identifiers import check_session_id
+from corral.core.instants import UTC
+
+LIMIT = 9_500
+"""Characters of an answer: the client puts what is longer than 10,000 into a file, and shows how it begins."""
+_LONGEST_COMMAND = 128 * 1024
+"""Characters of a shell command that are looked at: a longer one is no argument of any program on Linux."""
+_ENDS_TURN = frozenset({"Stop", "StopFailure", "SubagentStop", "SessionEnd", "SessionStart"})
+EDIT_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
+
+
+@dataclass(frozen=True)
+class HookEvent:
+    """One event.
+
+    Attributes:
+        actor: The session that acts: the subagent's id inside a subagent, else the session's.
+        parent: The session's id inside a subagent, else None.
+        path: The absolute path an edit tool writes to, or empty; also where it is too long to be one.
+        prompt: The session's prompt, or empty; a client cuts it.
+        held_before: Whether a Stop hook holds the session already: it stops for the second time.
+        came_at: When its bridge sent it; for a command hook, when it was read.
+        bridge: The process id of the MCP bridge that carried the event, or empty for a command hook.
+        transcript_path: Where the client writes down what the session says; empty inside a subagent.
+        unheard: From when to when answers to the actor got lost on their way; None if all arrived.
+    """
+
+    name: str
+    actor: str
+    parent: str | None
+    cwd: str
+    tool: str
+    path: str
+    command: str
+    use_id: str
+    agent_type: str
+    source: str
+    reason: str
+    worktree_name: str
+    worktree_path: str
+    message: str
+    notification: str
+    last_words: str
+    held_before: bool
+    prompt: str
+    came_at: datetime
+    bridge: str
+    unheard: tuple[datetime, datetime] | None
+    client_pid: int | None
+    entrypoint: str
+    transcript_path: str
+
+    @property
+    def is_edit(self) -> bool:
+        """Whether an edit tool is running."""
+        return self.tool in EDIT_TOOLS
+
+    @property
+    def begins_at_rest(self) -> bool:
+        """Whether a session starts that was asked nothing yet; one that compacts is in the middle of a turn."""
+        return self.source in ("startup", "resume", "clear", "fork")
+
+    @property
+    def is_shell(self) -> bool:
+        """Whether a shell command is."""
+        return self.tool == "Bash"
+
+    @property
+    def ends_turn(self) -> bool:
+        """Whether no tool of the actor is running any more."""
+        return self.name in _ENDS_TURN
+
+
+def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
+    """Read a payload.
+
+    Raises:
+        InvalidInput: It names no session, or one that cannot be.
+    """
+    session = check_session_id(_text(payload, "session_id"))
+    given = (payload.get("tool_input"), payload.get("_hook"))
+    tool_input, origin = (part if isinstance(part, Mapping) else {} for part in given)
+    agent = _text(payload, "agent_id") and check_session_id(_text(payload, "agent_id"))
+    pid = origin.get("pid")
+    path = _text(tool_input, "file_path") or _text(tool_input, "notebook_path")
+    return HookEvent(
+        name=name,
+        actor=agent or session,
+        parent=session if agent else None,
+        cwd=_text(payload, "cwd"),
+        tool=_text(payload, "tool_name"),
+        path=path if len(path) <= MAX_PATH_BYTES else "",
+        command=_text(tool_input, "command")[:_LONGEST_COMMAND],
+        use_id=_text(payload, "tool_use_id"),
+        agent_type=_text(payload, "agent_type"),
+        source=_text(payload, "source"),
+        reason=_text(payload, "reason"),
+        worktree_name=_text(payload, "name"),
+        worktree_path=_text(payload, "worktree_path"),
+        message=_text(payload, "message"),
+        notification=_text(payload, "notification_type"),
+        last_words=_text(payload, "last_assistant_message"),
+        held_before=payload.get("stop_hook_active") in (True, "true"),
+        prompt=_text(payload, "prompt"),
+        came_at=min(now, _instant(origin.get("sent")) or now),
+        bridge=str(origin.get("bridge") or ""),
+        unheard=_span(origin.get("unheard")),
+        client_pid=pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 else None,
+        entrypoint=_text(origin, "entrypoint"),
+        transcript_path="" if agent else _text(payload, "transcript_path"),
+    )
+
+
+def _text(mapping: Mapping[str, Any], key: str) -> str:
+    value = mapping.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _instant(given: object) -> datetime | None:
+    """A Unix time, if it is one."""
+    try:
+        return datetime.fromtimestamp(given, UTC) if isinstance(given, float) else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _span(given: object) -> tuple[datetime, datetime] | None:
+    """Two Unix times."""
+    begin, end = map(_instant, given) if isinstance(given, list) and len(given) == 2 else (None, None)
+    return (begin, end) if begin and end else None
+
+
+def denial(reason: str) -> dict[str, Any]:
+    """Refuse a tool call; the model reads ``reason``."""
+    return {
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "deny",
+            "permissionDecisionReason": reason,
+        }
+    }
+
+
+def reason_of_denial(answer: Mapping[str, Any]) -> str:
+    """Why an answer refuses a tool call; empty: it does not."""
+    return str(answer.get("hookSpecificOutput", {}).get("permissionDecisionReason", "")) if answer else ""
+
+
+_TAKES_CONTEXT = frozenset(
+    {
+        "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch",
+        "SubagentStart",
+    }
+)  # fmt: skip
+
+
+def hold(reason: str) -> dict[str, Any]:
+    """Keep a session from stopping; the model reads ``reason`` and goes on."""
+    return {"decision": "block", "reason": reason}
+
+
+def context(event: str, texts: list[str]) -> dict[str, Any]:
+    """Tell the model something beside an event; empty where there is nothing to say or the event cannot carry it.
+
+    Args:
+        texts: Texts that are told once come first; of the rest, as much as the client shows.
+    """
+    if not texts or event not in _TAKES_CONTEXT:
+        return {}
+    text = "\n".join(texts)
+    told = text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": told}}

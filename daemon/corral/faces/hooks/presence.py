@@ -1,0 +1,96 @@
+"""The session of an event: its identity, and that it is alive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.config.paths import find_checkout
+from corral.coordination.locks.table import Holder
+from corral.coordination.services import Services
+from corral.coordination.sessions import registry as session_registry
+from corral.coordination.sessions.processes import started_at
+from corral.coordination.sessions.registry import Arrival
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.states import SessionStatus
+from corral.faces.hooks.payloads import HookEvent
+
+BRIDGE_WITHIN = timedelta(seconds=10)
+"""So long after a session registered its bridge is expected; without one it is unguarded."""
+
+
+def arrival(services: Services, event: HookEvent) -> Arrival:
+    """The session that an event describes."""
+    checkout = find_checkout(Path(event.cwd)) if event.cwd else None
+    ours = checkout is not None and checkout.common_dir == services.project.common_dir
+    pid = event.client_pid
+    return Arrival(
+        session_id=event.actor,
+        agent_type=event.agent_type or ("subagent" if event.parent else "claude"),
+        parent_session_id=event.parent,
+        cwd=event.cwd or None,
+        worktree=str(checkout.top) if ours and checkout else None,
+        branch=_branch(checkout.git_dir) if ours and checkout else None,
+        client_pid=pid,
+        client_started=started_at(pid) if pid else None,
+        entrypoint=event.entrypoint or None,
+        transcript_path=event.transcript_path or None,
+    )
+
+
+def await_bridge(services: Services, event: HookEvent, now: datetime) -> None:
+    """Expect the bridge of a session that a client's own hook registered."""
+    if event.client_pid is not None and event.entrypoint and not event.bridge:
+        services.witness.await_bridge(event.actor, event.client_pid, now + BRIDGE_WITHIN)
+        services.nudge("sessions")
+
+
+def _branch(git_dir: Path) -> str | None:
+    """The branch that a checkout is on, as its HEAD says without git being asked; None: on none, or it does not say."""
+    try:
+        kind, _, name = (git_dir / "HEAD").read_text(encoding="utf-8").strip().partition("ref: refs/heads/")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return name if name and not kind and name != ".invalid" else None
+
+
+Present = Callable[[Connection], Holder]
+
+
+def presence(services: Services, event: HookEvent, now: datetime) -> Present:
+    """A function that marks the session (and in a subagent its parent) as alive and active, to be called in a write.
+
+    The details of the event are read from the disk here, before the write: the writer must not wait for files.
+    """
+    seen = arrival(services, event)
+
+    def present(conn: Connection) -> Holder:
+        if event.parent:
+            session_registry.alive(conn, Arrival(session_id=event.parent), now)
+        row = session_registry.alive(conn, seen, now)
+        news: dict[str, Any] = {}
+        if row["waiting_for"] is not None or row["status"] == SessionStatus.IDLE:
+            news = {"waiting_for": None, "status": SessionStatus.ACTIVE}
+        if seen.worktree not in (None, row["worktree"]):  # it went into another one, which must not go under its feet
+            news = {**news, "worktree": seen.worktree, "cwd": seen.cwd}
+        if seen.branch not in (None, row["branch"]):
+            news = {**news, "branch": seen.branch}
+        if row["unguarded_since_at"] is not None and _is_guarded(event):
+            news = {**news, "unguarded_since_at": None}
+        if news:
+            session_rows.change(conn, event.actor, news)
+        kin = (event.parent,) if event.parent else ()
+        return Holder(session_id=event.actor, task_id=row["task_id"], kin=kin)
+
+    return present
+
+
+def _is_guarded(event: HookEvent) -> bool:
+    """Whether the event shows that edits of its session are asked about: one did, or the bridge is there that will."""
+    return not event.parent and (
+        event.name == "PreToolUse" or (event.name == "UserPromptSubmit" and bool(event.bridge))
+    )

@@ -1,0 +1,77 @@
+"""The targets of a tool call: the file of an edit; the checkouts that a shell command runs in, or names."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from corral.config.paths import find_checkout
+from corral.coordination.edits.verdicts import Target
+from corral.coordination.locks.keys import literal_key, relative_target
+from corral.coordination.services import Services
+from corral.coordination.shell import danger
+from corral.core.states import WorktreeState
+from corral.faces.hooks.payloads import HookEvent
+from corral.work.worktrees.worktrees import Worktrees
+
+MOST_WORDS = 500
+"""Of a command's words so many are taken for paths: who names more checkouts names none."""
+_WORD = re.compile(r"[^\s'\"`;|&<>()=,]+")
+
+
+def target_of(services: Services, event: HookEvent) -> Target | None:
+    """The file of an edit, resolved through symlinks; None if it is not in this project."""
+    return target_at(services, Path(event.cwd, event.path))
+
+
+def target_at(services: Services, path: Path) -> Target | None:
+    """The same for an absolute path."""
+    checkout = find_checkout(Path(os.path.realpath(path)).parent)
+    if checkout is None or checkout.common_dir != services.project.common_dir:
+        return None
+    relative = relative_target(path, checkout.top)
+    if relative is None:
+        return None
+    return Target(literal_key(relative, fold=services.fold), str(checkout.top))
+
+
+def named_checkouts(services: Services, event: HookEvent) -> list[Path]:
+    """The checkouts of the project that a shell command might write to, by their top folders; the session's own first.
+
+    Another one is among them only if the text of the command names a path in it.
+    """
+    project, cwd = services.project, Path(event.cwd or services.project.root)
+    target = danger.target_directory(event.command, cwd)
+    found: list[Path] = []
+    for checkout in (find_checkout(cwd), find_checkout(target)):
+        if checkout is not None and checkout.common_dir == project.common_dir and checkout.top not in found:
+            found.append(checkout.top)
+    known = [*services.of(Worktrees).own_folders(WorktreeState.READY), *([] if project.bare else [project.root])]
+    for top in _named(event.command, {cwd, target}, known):
+        if top not in found:
+            found.append(top)
+    return found
+
+
+def _named(command: str, bases: Iterable[Path], known: list[Path]) -> list[Path]:
+    """Those of the known checkouts that a path in the command lies in; of two that lie in one another, the inner one."""
+    tops = sorted(((Path(os.path.realpath(top)), top) for top in known), key=lambda pair: -len(pair[0].parts))
+    found = [top for _, top in tops if " " in str(top) and str(top) in command]  # a name of several words
+    for word in _WORD.findall(command)[:MOST_WORDS]:
+        if "/" not in word and word != "..":
+            continue
+        for base in bases:
+            path = _resolved(base, word)
+            top = next((top for real, top in tops if path is not None and path.is_relative_to(real)), None)
+            if top is not None and top not in found:
+                found.append(top)
+    return found
+
+
+def _resolved(base: Path, word: str) -> Path | None:
+    try:
+        return Path(os.path.realpath(base / Path(word).expanduser()))
+    except (ValueError, RuntimeError):
+        return None  # a NUL byte, or the home of nobody

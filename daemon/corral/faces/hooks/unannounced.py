@@ -1,0 +1,306 @@
+"""Changes made while no daemon ran: examined after a start, and again with each session's first event after that.
+
+Memory only: what a daemon knows of it goes with it, and the next one looks again at what happened since it was last heard of.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from corral.config.paths import Checkout, Project, find_checkout
+from corral.coordination.edits import unannounced
+from corral.coordination.edits.unannounced import Claim, Command, Edit, Evidence
+from corral.coordination.edits.unannounced_files import Unannounced
+from corral.coordination.edits.verdicts import Policy, Target
+from corral.coordination.locks.keys import literal_key
+from corral.coordination.services import Services
+from corral.coordination.sessions.processes import is_running
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.coordination.shell.reading import is_read_only
+from corral.core.errors import GitFailed
+from corral.core.events import EventKind
+from corral.core.instants import UTC, iso, parse
+from corral.core.logs import logger
+from corral.core.states import WorktreePurpose
+from corral.core.visible import embedded
+from corral.faces.hooks.payloads import EDIT_TOOLS, HookEvent
+from corral.faces.hooks.tool_targets import target_at
+from corral.faces.hooks.transcript_tools import ToolCall, tool_calls
+from corral.git.checkouts import status
+from corral.git.checkouts.status import Signature
+from corral.git.process.command import open_checkout
+from corral.store import events
+from corral.store.rows.sessions import SessionLife, SessionRow
+from corral.work.worktrees import store as worktrees
+
+FIRST_LOOK_S = 2.5
+"""So long an edit waits at most until the look at the start is over, seconds."""
+LOOK_AGAIN = timedelta(seconds=10)
+"""Between two looks whether files that nobody announced are still as they were."""
+MOST_CHECKOUTS = 50
+MOST_FILES = 500
+"""Of a checkout; the last changed ones."""
+
+log = logger("unannounced")
+
+
+@dataclass(frozen=True)
+class _Changed:
+    """A file that differs from HEAD; ``at`` is None where it is gone."""
+
+    target: Target
+    path: str
+    signature: Signature
+    at: datetime | None
+
+
+class UnannouncedChanges:
+    """Step: look at what sessions did while they could not ask, and drop what was shown and is settled."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._indexes: dict[Path, Signature] = {}
+
+    def step(self, now: datetime) -> datetime | None:
+        """Look where that is due; again while there are files that nobody announced."""
+        memory = self._services.unannounced
+        heard = memory.take_due()
+        if heard is not None:
+            try:
+                if self._services.settings().locks.enforcement != "off":
+                    self._look(now)
+            except BaseException:
+                memory.put_back()
+                raise
+            finally:
+                memory.first_look.set()
+            memory.looked_at(heard)
+        for top, files in memory.files().items():
+            memory.keep_only(top, self._still_there(Path(top), files))
+        return now + LOOK_AGAIN if memory.files() else None
+
+    def _look(self, now: datetime) -> None:
+        services, memory = self._services, self._services.unannounced
+        living = services.db.read(session_rows.live)
+        known = [row for row in living if row["session_id"] in memory.silent_since and _lives(row)]
+        if not known:
+            return
+        evidence = self._evidence(known, living, now)
+        found: list[Claim] = []
+        loose: list[_Changed] = []
+        at_work = {row["worktree"] for row in known}
+        for checkout in self._checkouts(known, evidence):
+            for changed in self._changes(checkout):
+                claims = unannounced.claims(changed.target, changed.at, evidence)
+                found += [claim for claim in claims if memory.is_news(claim)]
+                if not claims and str(checkout.top) in at_work and self._while_away(checkout, changed):
+                    loose.append(changed)
+        chosen = services.settings().locks
+        policy = Policy(enforcement=chosen.enforcement, ttl_s=chosen.ttl_s)
+        services.db.write(partial(self._settle, found=found, loose=loose, policy=policy, now=now))
+        memory.settled(found)
+        if found or loose:
+            services.changes.announce()
+
+    def _settle(
+        self, conn: Connection, found: list[Claim], loose: list[_Changed], policy: Policy, now: datetime
+    ) -> None:
+        unannounced.settle(conn, found, policy, now)
+        if self._services.unannounced.is_shown:
+            return
+        nobodys: dict[str, list[_Changed]] = {}
+        for changed in loose:
+            if not unannounced.is_locked(conn, changed.target, now):
+                nobodys.setdefault(changed.target.checkout, []).append(changed)
+        for top, files in nobodys.items():
+            paths = [one.path for one in files][:50]
+            events.record(conn, iso(now), EventKind.CHANGE_UNANNOUNCED({"paths": paths, "checkout": top}))
+        self._services.unannounced.show(
+            {
+                top: {one.target.key.match_key: (one.path, one.signature) for one in files}
+                for top, files in nobodys.items()
+            }
+        )
+
+    # -- what changed
+
+    def _checkouts(self, known: list[SessionRow], evidence: Evidence) -> list[Checkout]:
+        project = self._services.project
+        tops = [] if project.bare else [str(project.root)]
+        tops += [row["worktree"] for row in known if row["worktree"]]
+        tops += [edit.target.checkout for edit in evidence.edits]
+        found = (find_checkout(Path(top)) for top in dict.fromkeys(tops))
+        return [one for one in found if one is not None and one.common_dir == project.common_dir][:MOST_CHECKOUTS]
+
+    def _changes(self, checkout: Checkout) -> list[_Changed]:
+        try:
+            seen = status.look(open_checkout(checkout.top))
+        except GitFailed as error:
+            log.warning("checkout_not_looked_at", checkout=str(checkout.top), reason=error.message)
+            return []
+        changed = []
+        for path, signature in seen.files.items():
+            if signature is not None and stat.S_ISDIR(signature[2]):  # a repository of its own
+                continue
+            key = literal_key(path, fold=self._services.fold)
+            # A transcript's instants have milliseconds.
+            at = datetime.fromtimestamp(signature[0] // 1_000_000 / 1000, UTC) if signature is not None else None
+            changed.append(_Changed(Target(key, str(checkout.top)), path, signature, at))
+        changed.sort(key=lambda one: one.at.timestamp() if one.at is not None else float("inf"), reverse=True)
+        return changed[:MOST_FILES]
+
+    def _while_away(self, checkout: Checkout, changed: _Changed) -> bool:
+        """Whether a file changed while no daemon ran; where it is gone, its folder tells."""
+        memory = self._services.unannounced
+        at = changed.at if changed.at is not None else _folder_changed_at(checkout.top / changed.path)
+        return at is not None and memory.away_since is not None and memory.away_since <= at <= memory.back_at
+
+    def _still_there(self, top: Path, files: Mapping[str, tuple[str, Signature]]) -> list[str]:
+        """The files that nobody touched since, and that still differ from HEAD: git is asked only after it did something."""
+        same = [key for key, (path, signature) in files.items() if status.signature(top, path) == signature]
+        checkout = find_checkout(top)
+        if checkout is None or not same:
+            return []
+        index = status.signature(checkout.git_dir, "index")
+        if self._indexes.get(top, ()) == index:
+            return same
+        try:
+            seen = status.look(open_checkout(top))
+        except GitFailed as error:
+            log.warning("checkout_not_looked_at", checkout=str(top), reason=error.message)
+            return same
+        self._indexes[top] = index
+        return [key for key in same if files[key][0] in seen.files]
+
+    # -- what is known of it
+
+    def _evidence(self, known: list[SessionRow], living: list[SessionRow], now: datetime) -> Evidence:
+        memory = self._services.unannounced
+        by_id = {row["session_id"]: row for row in living}
+        edited: list[Edit] = []
+        commands: list[Command] = []
+        unknown = False
+        for row in known:
+            session_id = row["session_id"]
+            since, heard_at = memory.silent_since[session_id], memory.heard_at(session_id)
+            path = _transcript(row, by_id)
+            below = row["parent_session_id"] is not None
+            read = tool_calls(path, since, of_subagent=below) if path is not None else None
+            unknown = unknown or read is None or not read.complete or (below and path is not None and not path.exists())
+            for call in read.calls if read is not None else ():
+                claims = heard_at is None or call.began <= heard_at
+                if call.tool in EDIT_TOOLS and claims:
+                    edited += self._edit(session_id, call)
+                    if call.ended is None:
+                        memory.look_again(session_id)
+                elif call.command and not is_read_only(call.command):
+                    commands.append(_command(session_id, call, claims, heard_at, now))
+        newcomers = any(row["session_id"] not in memory.silent_since and _lives(row) for row in living)
+        return Evidence(
+            edits=tuple(edited),
+            commands=tuple(commands),
+            unknown_commands=unknown or newcomers,
+            owners=self._owners(living),
+            silent_since=memory.silent_since,
+        )
+
+    def _edit(self, session_id: str, call: ToolCall) -> list[Edit]:
+        if call.failed or call.ended is None or not call.path:
+            return []
+        target = target_at(self._services, Path(call.cwd, call.path))
+        return [Edit(session_id, target, call.began)] if target is not None else []
+
+    def _owners(self, living: list[SessionRow]) -> dict[str, str]:
+        """The sessions that work alone in a worktree that was made for them."""
+        made = self._services.db.read(partial(worktrees.listing, purposes=(WorktreePurpose.SESSION,)))
+        known = self._services.unannounced.silent_since
+        owners = {}
+        for row in made:
+            there = [one["session_id"] for one in living if one["worktree"] == row["path"]]
+            if there == [row["session_id"]] and row["session_id"] in known:
+                owners[row["path"]] = row["session_id"]
+        return owners
+
+
+def _command(session_id: str, call: ToolCall, claims: bool, heard_at: datetime | None, now: datetime) -> Command:
+    checkout = find_checkout(Path(call.cwd)) if call.cwd else None
+    top = str(checkout.top) if checkout is not None else ""
+    over = call.ended or (heard_at if claims else None) or now
+    return Command(session_id, top, call.began, over, claims)
+
+
+def _transcript(row: SessionRow, by_id: Mapping[str, SessionRow]) -> Path | None:
+    """Where the client writes what a session does; of a subagent, beside its parent's."""
+    parent = by_id.get(row["parent_session_id"] or "")
+    path = (parent or row)["transcript_path"]
+    if not path or not Path(path).is_absolute():
+        return None
+    own = Path(path)
+    return own.with_suffix("") / "subagents" / f"agent-{row['session_id']}.jsonl" if parent is not None else own
+
+
+def _lives(row: SessionRow) -> bool:
+    """Whether a session has a client of its own, or its parent's, that runs."""
+    if row["client_pid"] is None:
+        return row["parent_session_id"] is not None
+    return is_running(row["client_pid"], row["client_started"])
+
+
+def _folder_changed_at(path: Path) -> datetime | None:
+    for folder in path.parents:
+        try:
+            return datetime.fromtimestamp(os.lstat(folder).st_mtime, UTC)
+        except OSError:
+            continue  # it went with what was in it
+    return None
+
+
+def at_start(project: Project, living: Iterable[SessionLife], now: datetime) -> Unannounced:
+    """The state before the first session is heard: the last time of each session, and of the last daemon."""
+    silent_since = {row["session_id"]: parse(row["last_heartbeat"]) for row in living}
+    try:
+        away_since: datetime | None = datetime.fromtimestamp(project.alive_file.stat().st_mtime, UTC)
+    except OSError:
+        away_since = max(silent_since.values(), default=None)
+    return Unannounced(silent_since, away_since, now)
+
+
+def note_alive(project: Project) -> None:
+    """Record that the daemon runs. If the disk refuses it, only a longer period is examined later."""
+    try:
+        project.alive_file.touch(mode=0o600)
+    except OSError as error:
+        log.debug("alive_file_not_written", reason=str(error))
+
+
+# -- for hook events
+
+
+def note_heard(services: Services, event: HookEvent) -> None:
+    """An event of a session came: what it did before, while it could not ask, is looked at."""
+    if services.unannounced.note_session(event.actor, event.came_at):
+        services.jobs["unannounced"].nudge()
+
+
+async def first_look(services: Services) -> None:
+    """Wait a moment for the examination of edits made while no daemon ran: their authors come first."""
+    look = services.unannounced.first_look
+    if not look.is_set():
+        await services.work(partial(look.wait, FIRST_LOOK_S))
+
+
+def remarks(services: Services, target: Target) -> list[str]:
+    """The notice for a session that is about to edit a file with an unannounced change."""
+    path = services.unannounced.path_of(target)
+    if path is None:
+        return []
+    text = f"{embedded(path)} changed while Corral's daemon was away, and nobody announced it. "
+    return [text + "Look at what is in it before you edit it, and keep what is not yours."]

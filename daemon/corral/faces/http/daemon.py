@@ -1,0 +1,127 @@
+"""The daemon itself: health, status, settings, stop."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+from starlette.requests import Request
+
+from corral import PROTOCOL, __version__
+from corral.coordination.own_work import refuse_own_work
+from corral.coordination.projects import check_project, project_of
+from corral.coordination.services import Services
+from corral.core.instants import iso
+from corral.core.routing import Routes
+from corral.observe.view.composing import view
+from corral.observe.view.shape import View
+from corral.store.engine.inspection import health_of, library_of, schema_of
+from corral.work.tasks.store import work_pause
+
+router = Routes("daemon")
+
+
+class Stop(BaseModel):
+    """How to stop."""
+
+    drain: bool = False
+
+
+@router.get("/health", hot=True)
+async def health(services: Services) -> dict[str, Any]:
+    """Version, protocol, process and project of the daemon that answers."""
+    return {
+        "version": __version__,
+        "protocol": PROTOCOL,
+        "pid": os.getpid(),
+        "project": str(services.project.root),
+        "profile": services.settings.loaded.profile,
+        "started_at": iso(services.started_at),
+        "stopping": services.stopping,
+    }
+
+
+@router.get("/status")
+async def status(services: Services) -> View:
+    """The view: what needs a person, what runs, the queue, counts, sessions and the latest events."""
+    return await view(services)
+
+
+class Project(BaseModel):
+    """The project as clients of Agent Mail know one."""
+
+    id: int
+    slug: str
+    human_key: str
+    created_at: str
+
+
+@router.get("/project")
+async def project(services: Services, human_key: Annotated[str, Field(max_length=4096)] = "") -> Project:
+    """The project that this daemon serves, if it is the one that is meant: by the path of any of its worktrees, or its slug."""
+    await services.work(lambda: check_project(services, human_key))
+    return Project.model_validate(await services.work(lambda: project_of(services)))
+
+
+@router.get("/config")
+async def config(services: Services) -> dict[str, Any]:
+    """The settings in force and where each came from."""
+    loaded = services.settings.loaded
+    return {
+        "settings": loaded.settings.model_dump(mode="json"),
+        "sources": loaded.sources,
+        "profile": loaded.profile,
+        "profiles": loaded.of_profiles,
+        "warnings": list(loaded.warnings),
+    }
+
+
+class PauseOfWork(BaseModel):
+    """Why nothing is to be claimed or landed."""
+
+    reason: str | None = Field(None, max_length=500)
+
+
+@router.post("/pause")
+async def pause(services: Services, wanted: PauseOfWork | None = None) -> dict[str, Any]:
+    """Claim and land nothing until told to go on; what runs goes on. Restarts keep it."""
+    now, reason = services.now(), wanted.reason if wanted else None
+    row = await services.store.write(lambda conn: work_pause.begin(conn, reason, now))
+    services.changes.announce()
+    return {"paused": True, **row}
+
+
+@router.post("/resume")
+async def resume(services: Services) -> dict[str, Any]:
+    """Claim and land again."""
+    now = services.now()
+    was_paused = await services.store.write(lambda conn: work_pause.end(conn, now))
+    services.nudge("supervisor")
+    services.nudge("landing")
+    return {"paused": False, "was_paused": was_paused}
+
+
+@router.post("/daemon/stop", hot=True, status_code=202)
+async def stop(services: Services, request: Request, how: Stop) -> dict[str, Any]:
+    """Begin to stop: workers are ended (or, with ``drain``, waited for), then the process leaves.
+
+    A request from a task or verification of this daemon is refused.
+    """
+    await services.work(lambda: refuse_own_work(services.project, request))
+    services.stop_requested(how.drain)
+    return {"stopping": True, "pid": os.getpid()}
+
+
+@router.get("/database")
+async def database(services: Services) -> dict[str, Any]:
+    """Whether the database is whole, which schema it has, and which version of which library reads it."""
+
+    def look(conn: Connection) -> dict[str, Any]:
+        return {"integrity": health_of(conn), "schema": schema_of(conn), "library": library_of(conn)}
+
+    answer = await services.store.read(look)
+    if answer["integrity"] != "ok":
+        raise services.db.found_damaged(answer["integrity"])
+    return answer

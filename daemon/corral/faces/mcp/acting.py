@@ -1,0 +1,149 @@
+"""Agent Mail's way to say who acts and where: by name, and by any word for the project.
+
+Over a bridge a session acts under its own names, and a connection that carries several agents acts as any of them. Plain HTTP
+has no connections: there each registered name is its own session. A caller that names another session is refused, and recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator
+from sqlalchemy import Connection
+
+from corral.coordination.mail import addresses
+from corral.coordination.mail.addresses import Identity
+from corral.coordination.projects import check_project
+from corral.coordination.sessions import registry as session_registry
+from corral.coordination.sessions.impersonation import refusals
+from corral.coordination.sessions.registry import Arrival
+from corral.coordination.sessions.store import names
+from corral.core.errors import NotPermitted
+from corral.core.json_text import utf8
+from corral.faces.mcp.calls import Call, current
+from corral.store.rows.sessions import CalledSession
+
+T = TypeVar("T")
+Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+"""A text that may be left out, in a definition that costs a model little."""
+Texts = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else () if value is None else value),
+]
+"""Texts; one alone is a list of one."""
+
+
+async def act(project_key: str, name: str, operation: Callable[[Connection, Identity, datetime], T]) -> T:
+    """Run a write as the session that calls, under one of its names, or as an agent of its connection; an empty name is its own.
+
+    Raises:
+        ProjectNotFound: Another project is meant.
+        NotPermitted: The name is another session's.
+    """
+    call = current.get()
+    services, now = call.services, call.services.now()
+    if project_key:
+        await services.work(lambda: check_project(services, project_key))
+    async with refusals(services, call.actor):
+        if call.actor is None and name:
+            done = await services.store.write(lambda conn: operation(conn, _by_name(conn, name, now), now))
+        else:
+            done = await call.write(
+                lambda conn, me: operation(conn, _speaking(conn, call, me.session_id, name, now), now)
+            )
+    services.changes.announce()
+    return done
+
+
+def is_agent_of(connection: str, row: CalledSession) -> bool:
+    """Whether a session is one of the further agents that a connection carries."""
+    return bool(row["parent_session_id"] == connection and row["agent_type"] == session_registry.CONNECTION)
+
+
+def _speaking(conn: Connection, call: Call, session_id: str, name: str, now: datetime) -> Identity:
+    """Whom a call speaks for: the session that makes it, or the agent of the same connection that it names."""
+    row = addresses.known(conn, name) if name and session_id == call.connection else None
+    if row is None or not is_agent_of(session_id, row):
+        return addresses.identity(conn, session_id, name or None)
+    session_registry.alive(conn, Arrival(row["session_id"]), now)
+    return Identity(row["session_id"], row["called"])
+
+
+def _by_name(conn: Connection, name: str, now: datetime) -> Identity:
+    """The session of plain HTTP that registered this name; a session of another kind speaks for itself."""
+    row = addresses.known(conn, name)
+    if row["agent_type"] != session_registry.BY_HTTP:
+        raise NotPermitted(
+            f"{name[:80]!r} is the name of a connected session; you cannot act for it.",
+            cause="It speaks through its own connection.",
+            remedy="Register a name of your own with register_agent.",
+            details={"agent_name": row["called"], "session_id": None},
+        )
+    session_registry.alive(conn, Arrival(session_id=row["session_id"], agent_type=session_registry.BY_HTTP), now)
+    return Identity(row["session_id"], row["called"])
+
+
+async def look(project_key: str, operation: Callable[[Connection], T], *, searched: str | None = None) -> T:
+    """Run a query that anybody in the project may.
+
+    Args:
+        searched: The table that is searched by words, if one is.
+
+    Raises:
+        ProjectNotFound: Another project is meant.
+    """
+    services = current.get().services
+    if project_key:
+        await services.work(lambda: check_project(services, project_key))
+    return await (services.store.read(operation) if searched is None else services.store.search(searched, operation))
+
+
+def known_as(conn: Connection, holders: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """By which name its own kind knows a session: its own, or where Claude Code gave it that, the first it registered.
+
+    Args:
+        holders: Sessions, each with its own name.
+    """
+    known: dict[str, str] = {}
+    for session_id, own in dict(holders).items():
+        registered = [row["name"] for row in names.of_session(conn, session_id)]
+        known[session_id] = own if own in registered or not registered else registered[0]
+    return known
+
+
+def contents(rows: list[dict[str, Any]], more: str | None = None) -> Any:
+    """A list as a resource: JSON; where it was cut, a second content says how to ask for the rest."""
+    if more is None:
+        return json.dumps(rows)
+    from fastmcp.resources import ResourceContent, ResourceResult
+
+    return ResourceResult(
+        [ResourceContent(json.dumps(rows), mime_type="application/json"), ResourceContent(_left_out(more))]
+    )
+
+
+def _left_out(more: str) -> str:
+    return f"More was left out: {more}."
+
+
+def listed(rows: list[dict[str, Any]], more: str | None = None) -> Any:
+    """A list as Agent Mail's server answers it: as text, and as ``{"result": [...]}``.
+
+    Args:
+        more: Where the list was cut, how to ask for the rest.
+    """
+    from fastmcp.tools import ToolResult  # costs a second where no MCP client ever came
+
+    rows = utf8(rows)
+    if more is None:
+        return ToolResult(content=[*rows] if rows else "[]", structured_content={"result": rows})
+    from mcp.types import TextContent
+
+    texts = (json.dumps(rows), note := _left_out(more))
+    return ToolResult(
+        content=[TextContent(type="text", text=text) for text in texts],
+        structured_content={"result": rows, "left_out": note},
+    )

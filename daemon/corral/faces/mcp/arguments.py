@@ -1,0 +1,58 @@
+"""Arguments of tool calls: ignored ones, invalid ones, and calls with too many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from corral.core.errors import InvalidInput
+
+IGNORED = frozenset({
+    "agent_token", "attachments_policy", "auto_accept",
+    "auto_contact_if_blocked", "convert_images", "delegated_from", "format", "identity_mode",
+    "llm_mode", "llm_model", "pane_id", "reaper_exempt", "register_if_missing",
+    "registration_proof", "registration_token", "sender_token", "topic", "window_id",
+})  # fmt: skip
+"""Arguments of Agent Mail's and the coordinator's clients that have no effect here: tokens, formats, handshakes, panes."""
+MOST_BYTES = 4 * 1024 * 1024
+"""Of a request, as the MCP library has it."""
+MOST_LOOKED_AT = 16 * 1024 * 1024
+"""Bytes of a request that is too large and still looked into, so that the answer can say what of it is."""
+_PLAIN = {"unexpected_keyword_argument": "is no parameter of this tool", "missing_argument": "is needed"}
+
+
+def meant(arguments: Mapping[str, Any], parameters: Iterable[str]) -> dict[str, Any]:
+    """The arguments that a tool has parameters for, and those that nobody knows."""
+    known = frozenset(parameters)
+    return {name: value for name, value in arguments.items() if name in known or name not in IGNORED}
+
+
+def wrong(problems: Iterable[Mapping[str, Any]], parameters: Iterable[str]) -> InvalidInput:
+    """The invalid arguments, each with its reason.
+
+    Args:
+        problems: As pydantic tells them.
+        parameters: The names that the tool knows.
+    """
+    told: dict[str, list[str]] = {}
+    for problem in problems:
+        kind, (field, *_) = problem["type"], problem["loc"] or ("arguments",)
+        told.setdefault(str(field)[:80], []).append(_PLAIN.get(kind, str(problem["msg"])))
+    errors = [{"field": field, "message": ", or: ".join(dict.fromkeys(said))} for field, said in told.items()]
+    return InvalidInput(
+        " ".join(f"{one['field']}: {one['message']}." for one in errors[:5]),
+        remedy=f"The parameters are: {', '.join(parameters)}.",
+        details={"errors": errors[:50]},
+    )
+
+
+def too_large(size: int, arguments: Mapping[str, Any]) -> InvalidInput:
+    """A call that no tool could take: which argument makes it so large."""
+    lengths = {name: len(str(value)) for name, value in arguments.items()}
+    longest = max(lengths, key=lambda name: lengths[name], default="arguments")
+    said = f"{longest[:80]}: {lengths.get(longest, size)} characters are too many"
+    return InvalidInput(
+        f"{said}; a call has at most {MOST_BYTES} bytes, this one has {size}.",
+        remedy="Write it to a file, and name the file.",
+        details={"errors": [{"field": longest[:80], "message": f"too long for a call of at most {MOST_BYTES} bytes"}]},
+    )

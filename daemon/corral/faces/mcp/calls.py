@@ -1,0 +1,181 @@
+"""One tool call: who made it, for which session it acts, and how what goes wrong is told.
+
+The caller is never asked for: it comes with the connection. A bridge inside Claude Code serves the session whose hooks came
+through it last; any other bridge is a session of its own, which ends with the connection; over plain HTTP it is the person's.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+
+from corral.config.paths import find_checkout
+from corral.coordination.sessions import registry as session_registry
+from corral.coordination.sessions import session_end
+from corral.coordination.sessions.actor import Actor, Speaker, speaker
+from corral.coordination.sessions.processes import started_at
+from corral.coordination.sessions.registry import Arrival
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.errors import CorralError, InvalidInput
+from corral.core.failures import failure
+from corral.core.json_text import utf8
+from corral.core.payload import Payload
+from corral.core.states import SessionStatus
+from corral.faces.mcp.replays import Replays
+from corral.observe.audit import requests as audit_requests
+
+T = TypeVar("T")
+Function = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call(Actor):
+    """Where a call comes from; empty where that is not said.
+
+    Attributes:
+        replays: Answers of earlier calls, by their idempotency key.
+        bridge: The bridge's process id.
+        session: The Claude Code session that the bridge's environment names: a first guess (stale after ``/clear``).
+        connection: The bridge connection's own id.
+        client: The process that started the bridge.
+        cwd: Where the bridge was started.
+        use_id: Claude Code's id of this tool call.
+    """
+
+    replays: Replays
+    bridge: str = ""
+    session: str = ""
+    connection: str = ""
+    client: int | None = None
+    cwd: str = ""
+    use_id: str = ""
+
+    @property
+    def actor(self) -> str | None:
+        """The session that acts; None: the person at the keyboard."""
+        known = self.services.witness.actor_of(self.use_id) or self.services.witness.served_by(self.bridge)
+        return known or self.session or self.connection or None
+
+    def speaker(self, conn: Connection, now: datetime) -> Speaker:
+        """Find, or register, the session that acts: in the transaction of what it does."""
+        who = self.actor
+        if who is not None and who == self.connection:
+            known = session_rows.get(conn, who)
+            if known is None or known["status"] == SessionStatus.DISCONNECTED:
+                session_end.arrive(conn, self.arrival(who), now, self.services.offer_again)
+        return speaker(conn, who, now)
+
+    def arrival(self, session_id: str) -> Arrival:
+        """The session of this connection, which lives as long as its bridge."""
+        pid = int(self.bridge) if self.bridge.isdigit() else None
+        checkout = find_checkout(Path(self.cwd)) if self.cwd else None
+        ours = checkout is not None and checkout.common_dir == self.services.project.common_dir
+        return Arrival(
+            session_id=session_id,
+            agent_type=session_registry.CONNECTION,
+            cwd=self.cwd or None,
+            worktree=str(checkout.top) if ours and checkout else None,
+            client_pid=pid,
+            client_started=started_at(pid) if pid else None,
+        )
+
+
+current: ContextVar[Call] = ContextVar("call")
+"""Set by :mod:`corral.faces.mcp.mount` for every request."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """How a family of tools tells what went wrong; ``fails``: as an MCP error, where the other's is an answer like any."""
+
+    tell: Callable[[CorralError], Payload]
+    fails: bool
+
+
+def refusal(error: CorralError) -> Payload:
+    """An error as the coordinator's tools tell it: ``{"success": false, "error": name, "message", "cause", …}``."""
+    wire: Mapping[str, Any] = error.to_wire()["error"]
+    return {
+        "success": False,
+        "error": wire["name"],
+        **{key: wire[key] for key in ("message", "cause", "remedy", "details")},
+    }
+
+
+def complaint(error: CorralError) -> Payload:
+    """An error as Agent Mail's tools tell it: ``{"error": {type, message, recoverable, data}}``."""
+    return {
+        "error": {
+            "type": "INVALID_ARGUMENT" if error.name == InvalidInput.name else error.name.upper(),
+            "message": f"{error.message} {error.cause} {error.remedy}",
+            "recoverable": error.status < 500,
+            "data": error.details,
+        }
+    }
+
+
+COORDINATOR = Family(refusal, fails=False)
+AGENT_MAIL = Family(complaint, fails=True)
+FAMILIES: dict[Function, Family] = {}
+"""The family of each tool, and of each resource that tells what went wrong like one."""
+
+
+def tools_in(module: str) -> list[Function]:
+    """The tools of a module, in its order."""
+    return [tool for tool in FAMILIES if tool.__module__ == module]
+
+
+def answered(family: Family, error: CorralError) -> Payload:
+    """Answer a call with what went wrong.
+
+    Raises:
+        ToolError: The family does it so.
+    """
+    said = family.tell(error)
+    if family.fails:
+        from fastmcp.exceptions import ToolError  # costs a second where no MCP client ever came
+
+        raise ToolError(json.dumps(said))
+    return said
+
+
+def _edge(family: Family, function: Function) -> Function:
+    is_tool = ".tools." in function.__module__
+
+    @functools.wraps(function)
+    async def run(*args: Any, **kw: Any) -> Any:
+        try:
+            answer = await function(*args, **kw)
+            if is_tool:
+                _note(function.__name__, kw, answer)
+            return utf8(answer) if isinstance(answer, dict) else answer
+        except CorralError as error:
+            known = error
+        except Exception as error:  # noqa: BLE001 - the edge of a tool: logged, and told
+            known = failure("MCP", function.__name__, error)
+        if is_tool:
+            _note(function.__name__, kw, known)
+        return answered(family, known)
+
+    FAMILIES[run] = family
+    return run
+
+
+def _note(tool: str, given: Mapping[str, Any], answer: Any) -> None:
+    """Note a tool call for the audit."""
+    call = current.get()
+    audit_requests.note_call(call.services, tool, given, answer, call.actor, call.use_id)
+
+
+told = functools.partial(_edge, COORDINATOR)
+"""A tool of the coordinator's."""
+raised = functools.partial(_edge, AGENT_MAIL)
+"""A tool of Agent Mail's."""

@@ -1,0 +1,135 @@
+"""Where MCP is reached: ``/mcp`` (``?profile=``), and ``/api/`` for clients of Agent Mail. Stateless: one POST, one answer.
+
+FastMCP is loaded when the first MCP client comes: a daemon without one stays small, and starts in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from corral.coordination.services import Services
+from corral.core.asgi import App, Receive, Scope, Send, replayed, respond, whole
+from corral.core.instructions import PROFILES
+from corral.faces.mcp import arguments
+from corral.faces.mcp.calls import FAMILIES, Call, current
+from corral.faces.mcp.replays import Replays
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+PATHS = {"/mcp": "core", "/mcp/": "core", "/api": "mail", "/api/": "mail"}
+"""Each with the profile that it serves where none is named."""
+
+
+class Mcp:
+    """ASGI middleware: MCP requests are served here, all others passed on.
+
+    Args:
+        app: Serves everything else.
+        services: The services that tools use.
+    """
+
+    def __init__(self, app: App, services: Services) -> None:
+        self._app = app
+        self._services = services
+        self._replays = Replays()
+        self._served: dict[str, asyncio.Task[Starlette]] = {}
+        self._living: list[asyncio.Task[None]] = []
+        self._over = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        usual = PATHS.get(scope.get("path", "")) if scope["type"] == "http" else None
+        if usual is None:
+            await self._app(scope, receive, send)
+            return
+        body = await whole(receive)
+        if len(body) > arguments.MOST_BYTES:
+            await respond(send, 200, await self._services.work(lambda: _too_large(body)))
+            return
+        asked = parse_qs(scope["query_string"].decode("latin-1")).get("profile", [usual])[0]
+        served = await asyncio.shield(self._profile(asked if asked in PROFILES else usual))
+        token = current.set(self._call(scope))
+        try:
+            await served({**scope, "path": "/mcp", "raw_path": b"/mcp"}, replayed(body, receive), send)
+        finally:
+            current.reset(token)
+
+    def _call(self, scope: Scope) -> Call:
+        headers = {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in scope["headers"]}
+        client = headers.get("x-corral-client", "")
+        return Call(
+            services=self._services,
+            replays=self._replays,
+            bridge=headers.get("x-corral-bridge", ""),
+            session=headers.get("x-corral-session", ""),
+            connection=headers.get("x-corral-connection", ""),
+            client=int(client) if client.isdigit() else None,
+            cwd=headers.get("x-corral-cwd", "").encode("latin-1").decode("utf-8", "surrogateescape"),
+            use_id=headers.get("x-corral-use", ""),
+        )
+
+    def _profile(self, name: str) -> asyncio.Task[Starlette]:
+        known = self._served.get(name)
+        if known is None or (known.done() and known.exception() is not None):  # what failed is tried again
+            known = self._served[name] = asyncio.create_task(self._start(name))
+        return known
+
+    async def _start(self, name: str) -> Starlette:
+        app = await self._services.work(lambda: _built(name))
+        started = asyncio.get_running_loop().create_future()
+        self._living.append(asyncio.create_task(self._live(app, started)))
+        await started
+        return app
+
+    async def _live(self, app: Starlette, started: asyncio.Future[None]) -> None:
+        """Hold the application's lifespan open; it must end in the task that began it."""
+        try:
+            async with app.router.lifespan_context(app):
+                started.set_result(None)
+                await self._over.wait()
+        except Exception as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    async def close(self) -> None:
+        """End what was started; the daemon stops."""
+        self._over.set()
+        with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*self._living, return_exceptions=True), 2)
+
+
+def _built(profile: str) -> Starlette:
+    from corral.faces.mcp.server import build  # FastMCP: a second, and tens of megabytes
+
+    return build(profile)
+
+
+def _too_large(body: bytes) -> bytes:
+    """The answer to a request that cannot be served: for a call in its tool's error format, else as a JSON-RPC error."""
+    from corral.faces.mcp.profiles import TOOLS
+
+    try:
+        asked = json.loads(body if len(body) <= arguments.MOST_LOOKED_AT else b"null")
+    except (ValueError, RecursionError):
+        asked = None
+    asked = _object(asked)
+    params = _object(asked.get("params"))
+    given, tool = _object(params.get("arguments")), TOOLS.get(str(params.get("name")))
+    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": asked.get("id")}
+    if tool is None or not given:
+        limit = f"Too large: a request has at most {arguments.MOST_BYTES} bytes."
+        return json.dumps({**answer, "error": {"code": -32600, "message": limit}}).encode()
+    family = FAMILIES[tool]
+    said = json.dumps(family.tell(arguments.too_large(len(body), given)))
+    result = {"content": [{"type": "text", "text": said}], "isError": family.fails}
+    return json.dumps({**answer, "result": result}).encode()
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,145 @@
+"""Registering: under which name somebody acts, and which session that is.
+
+One connection may carry several agents: a client of Agent Mail keeps one for itself and all its workers. The first that
+registers is the connection's own session; each further one is a session under it, with mail and reservations of its own, and
+ends with the connection. Inside Claude Code a name is one more of the session's; over plain HTTP each name is a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.mail import addresses
+from corral.coordination.projects import PROJECT_ID, check_project
+from corral.coordination.sessions import registry as session_registry
+from corral.coordination.sessions.registry import Arrival
+from corral.coordination.sessions.store import names as name_rows
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.errors import InvalidInput
+from corral.core.identifiers import new_id
+from corral.core.payload import Payload
+from corral.faces.mcp.acting import act, is_agent_of
+from corral.faces.mcp.calls import Call, current
+
+
+class EmptyProgram(InvalidInput):
+    """An agent that registers must name its program."""
+
+    name = "empty_program"
+
+
+class InvalidAgentName(InvalidInput):
+    """A text that cannot be a name."""
+
+    name = "invalid_agent_name"
+
+
+async def registered(
+    project_key: str, program: str, model: str, name: str, task_description: str, *, new: bool = False
+) -> Payload:
+    """Register the caller, and return the profile.
+
+    Args:
+        new: Take a name that nobody has; ``name`` is a wish.
+    """
+    if not program.strip():
+        raise EmptyProgram("No program was named.", remedy="Say what you are, such as claude-code.")
+    _check(name)
+    call = current.get()
+    services = call.services
+    about = {"program": program[:200], "model": model[:200], "task_description": task_description[:2000] or None}
+
+    def enter(conn: Connection, session_id: str | None, now: datetime) -> Payload:
+        wanted = addresses.unused(conn, name) if new else name
+        if session_id is None:
+            who = str(session_registry.over_http(conn, wanted, now)["session_id"])
+        elif session_id == call.connection:
+            who = _on_connection(conn, call, wanted, now)
+        else:
+            who = session_id
+        own = session_rows.get(conn, who)
+        assert own is not None
+        called = addresses.bind(conn, who, wanted or own["agent_name"], now, **about)["name"]
+        if task_description:
+            session_registry.change(conn, who, {"current_task": about["task_description"]})
+        return profile(conn, called)
+
+    if project_key:
+        await services.work(lambda: check_project(services, project_key))
+    if call.actor is None:
+        now = services.now()
+        done = await services.store.write(lambda conn: enter(conn, None, now))
+    else:
+        done = await act("", "", lambda conn, me, now: enter(conn, me.session_id, now))
+    services.nudge("sessions")
+    return done
+
+
+def _check(name: str) -> None:
+    if name:
+        try:
+            addresses.check_name(name)
+        except InvalidInput as error:
+            raise InvalidAgentName(error.message, cause=error.cause, remedy=error.remedy) from error
+
+
+def _on_connection(conn: Connection, call: Call, name: str, now: datetime) -> str:
+    """The session of the agent of a connection that has this name; without one, of the next agent.
+
+    Raises:
+        Conflict: Somebody else who lives has the name.
+    """
+    known = name_rows.resolve(conn, name) if name else None
+    if known is not None and known["session_id"] == call.connection:
+        return call.connection
+    if known is not None and is_agent_of(call.connection, known):
+        session_registry.alive(conn, Arrival(known["session_id"]), now)
+        return str(known["session_id"])
+    own = session_rows.get(conn, call.connection)
+    assert own is not None
+    if name_rows.of_session(conn, call.connection):
+        worker = replace(
+            call.arrival(f"{session_registry.CONNECTION}-{new_id()}"),
+            agent_name=name or None,
+            parent_session_id=call.connection,
+        )
+        return str(session_registry.register(conn, worker, now)["session_id"])
+    if name:
+        session_registry.register(conn, Arrival(call.connection, own["agent_type"], agent_name=name), now)
+        # Somebody may have read of the name that it had until now, and write to it.
+        former = {"name": own["agent_name"], "session_id": call.connection, "registered_at": own["started_at"]}
+        name_rows.bind(conn, former)
+    return call.connection
+
+
+def profile(conn: Connection, name: str) -> Payload:
+    """An agent as Agent Mail describes one.
+
+    Raises:
+        AgentNotFound: Nobody goes by that name.
+    """
+    meant = addresses.known(conn, name)
+    row = session_rows.get(conn, meant["session_id"])
+    assert row is not None
+    about: Mapping[str, Any] = name_rows.bound(conn, meant["called"]) or {}
+    return {
+        "id": row["session_id"],
+        "name": meant["called"],
+        "program": about.get("program") or row["agent_type"],
+        "model": about.get("model") or "",
+        "task_description": about.get("task_description") or row["current_task"] or "",
+        "inception_ts": about.get("registered_at") or row["started_at"],
+        "last_active_ts": row["last_heartbeat"],
+        "project_id": PROJECT_ID,
+        "attachments_policy": "auto",
+        "registration_token": None,
+        "contact_policy": "open",
+        "status": session_rows.shown_status(row),
+        "names": [row["agent_name"], *(one["name"] for one in name_rows.of_session(conn, row["session_id"])
+                                       if one["name"] != row["agent_name"])],
+    }  # fmt: skip

@@ -1,0 +1,45 @@
+"""Answers by the key that a client gave its call, so that a call that is made twice is done once.
+
+Memory only: what a restart forgets is done again, and a reservation that is made again is the same one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from datetime import datetime, timedelta
+from typing import Any
+
+from corral.core.errors import IdempotencyKeyConflict
+
+KEPT = timedelta(hours=24)
+MOST = 4096
+"""Answers that are kept; the oldest are forgotten first."""
+
+
+class Replays:
+    """For one thread, that of the event loop."""
+
+    def __init__(self) -> None:
+        self._said: OrderedDict[tuple[str, str], tuple[Any, datetime, dict[str, Any]]] = OrderedDict()
+
+    def find(self, session_id: str, key: str, asked: Any, now: datetime) -> dict[str, Any] | None:
+        """The answer that this session got for this key within a day.
+
+        Args:
+            asked: The request, comparable.
+
+        Raises:
+            IdempotencyKeyConflict: It asked for something else then.
+        """
+        before, at, answer = self._said.get((session_id, key), (None, now - KEPT, None))
+        if answer is None or at <= now - KEPT:
+            return None
+        if before != asked:
+            raise IdempotencyKeyConflict(f"The key {key[:80]!r} was used for another reservation.")
+        return answer
+
+    def keep(self, session_id: str, key: str, asked: Any, answer: dict[str, Any], now: datetime) -> None:
+        """Remember an answer."""
+        self._said[(session_id, key)] = (asked, now, answer)
+        while len(self._said) > MOST:
+            self._said.popitem(last=False)

@@ -1,0 +1,263 @@
+"""Doing something with a row: ask the person where that is due, ask the daemon, and say what came of it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from rich.text import Text
+from textual.screen import Screen
+
+from corral.client.connection import segment
+from corral.config.paths import Project
+from corral.core.errors import CorralError, DaemonUnreachable
+from corral.core.outcomes import need_name
+from corral.faces.cli.terminal.person import refuse_agents
+from corral.faces.screen import actions as acts
+from corral.faces.screen import lines, outside, panels
+from corral.faces.screen.actions import Action, Call, RowSubject, call_of, subject_of
+from corral.faces.screen.details import Details
+from corral.faces.screen.dialogs import AROUND, MOST_WIDE, Form, Page
+from corral.faces.screen.feed import describe
+from corral.faces.screen.log_view import Follower, LogView, OutputGrew
+from corral.faces.screen.requests import Requests
+from corral.faces.screen.text import Glyphs, Row, joined
+
+_QUESTIONS = {
+    "cancel": "Cancel this? A worker that runs is stopped, and its work is saved.",
+    "end": "End this session? Its locks are released, and its task is given back.",
+    "release": "Take this lock from its holder? They are told.",
+}
+
+
+class Acting(Screen[None]):
+    """The part of the screen that acts.
+
+    Args:
+        requests: Answers what the screen asks for.
+    """
+
+    panel: str
+    view: Row
+
+    def __init__(self, project: Project, requests: Requests, glyphs: Glyphs) -> None:
+        super().__init__()
+        self.project, self.requests, self.glyphs = project, requests, glyphs
+        self.following, self.followed_in = "", panels.NEEDS
+        self._follower: Follower | None = None
+        self._followed = 0
+
+    @property
+    @abstractmethod
+    def row(self) -> Row | None:
+        """The row that keys act on."""
+
+    @property
+    @abstractmethod
+    def actions(self) -> list[Action]:
+        """The actions for that row."""
+
+    @property
+    @abstractmethod
+    def log_view(self) -> LogView:
+        """The log."""
+
+    @abstractmethod
+    def action_show(self, name: str) -> None:
+        """Go to a panel."""
+
+    def tell(self, text: str, style: str = "plain") -> None:
+        """Show a message in one line until the next one; empty: none."""
+        line = self.query_one("#message", lines.Line)
+        line.set_class(bool(text), "current")
+        line.show_parts([(self.glyphs.cell(text, max(1, self.app.size.width - 2)), style)])
+
+    def begin(self, action: Action, *, in_editor: bool = False) -> None:
+        """Do something with the row; says so where that is not possible."""
+        row = self.row
+        if row is None or action not in self.actions:
+            if row is not None:
+                self.tell(f"{action.key}: a row like this has no {action.label!r}. ? shows all keys.", "wait")
+            return
+        self._run(self._act(action, self.panel, row, in_editor=in_editor))
+
+    def _run(self, work: Any) -> None:
+        self.run_worker(work, exclusive=False, exit_on_error=True)
+
+    async def _act(self, action: Action, panel: str, row: Row, *, in_editor: bool) -> None:
+        subject = subject_of(panel, row)
+        try:
+            if action is acts.APPROVE:
+                await self._approve(subject)
+            elif action is acts.FOLLOW:
+                self._follow(panel, subject, row)
+            elif action is acts.OPEN:
+                await self._open(subject, in_editor=in_editor)
+            elif action is acts.ATTACH:
+                await self._show_resume(subject)
+            elif action is acts.MESSAGE:
+                await self._write(subject)
+            elif not action.ends_work or await self._agreed(action, subject):
+                await self._call(call_of(action, panel, row))
+        except (OSError, CorralError) as error:
+            self._refused(error)
+
+    async def _call(self, call: Call) -> None:
+        await self.requests.ask("POST", call.path, call.body, timeout_s=120)
+        self.tell(call.done, "good")
+
+    def _refused(self, error: Exception) -> None:
+        if isinstance(error, CorralError) and not isinstance(error, DaemonUnreachable):
+            self.tell(f"{error.message} {error.remedy}", "bad")
+        else:
+            self.tell(describe(error), "bad")
+
+    async def _agreed(self, action: Action, subject: RowSubject) -> bool:
+        text = joined([(self.glyphs.lines(subject.title) + "\n\n", "bold"), (_QUESTIONS[action.label], "plain")])
+        page = Page(
+            f"{action.label.capitalize()}?", text, glyphs=self.glyphs, answers=[("y", action.label)], small=True
+        )
+        return await self.app.push_screen_wait(page) == "y"
+
+    # -- details ------------------------------------------------------------------------------------------------
+
+    def action_details(self) -> None:
+        """Show all about the row; its keys work there too."""
+        if self.row is not None:
+            self._run(self._show_details(self.panel, self.row))
+
+    async def _show_details(self, panel: str, row: Row) -> None:
+        offered = {f"{action.key}": action for action in self.actions}
+        try:
+            text = await self._text(lambda details: details.page(panel, row))
+        except (OSError, CorralError) as error:
+            self._refused(error)
+            return
+        answers = [(key, action.label) for key, action in offered.items()]
+        title = need_name(row).capitalize() if panel == panels.NEEDS else subject_of(panel, row).title
+        page = Page(title, text, glyphs=self.glyphs, answers=answers)
+        answer = await self.app.push_screen_wait(page)
+        if answer in offered:
+            await self._act(offered[answer], panel, row, in_editor=False)
+
+    async def _text(self, make: Callable[[Details], Any]) -> Any:
+        width = min(MOST_WIDE, self.app.size.width) - AROUND
+        return await self.requests.run_with(lambda client: make(Details(client, self.glyphs, width)))
+
+    async def _approve(self, subject: RowSubject) -> None:
+        name = subject.merge or ""
+        refuse_agents("Approving a merge", f"corral merge approve {name[:8]}")
+        review, text = await self._text(lambda details: details.approval(name))
+        page = Page(
+            "Approve this change?", text, glyphs=self.glyphs, answers=[("y", "approve, so that it lands once verified")]
+        )
+        if await self.app.push_screen_wait(page) == "y":
+            path = f"/merges/{segment(review['merge_id'])}/approve"
+            await self._call(Call(path, {"head_sha": review["head_sha"]}, "Approved: it lands once it is verified."))
+
+    # -- outputs ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_following(self) -> bool:
+        """Whether the log shows an output instead of the events."""
+        return self._follower is not None
+
+    def _follow(self, panel: str, subject: RowSubject, row: Row) -> None:
+        of_merge = panel == panels.MERGES or (
+            panel == panels.NEEDS and row["kind"] != "failed_task" and subject.merge_id
+        )
+        path = (
+            f"/merges/{segment(subject.merge or '')}/log"
+            if of_merge
+            else f"/tasks/{segment(subject.task_id or '')}/log"
+        )
+        self.stop_following()
+        self._followed += 1
+        self.following = self.glyphs.line(subject.title)[:40]
+        self._follower = Follower(self.project, path, self._followed, self.post_message, readable=not of_merge)
+        self.log_view.replace([])
+        self.followed_in = panel
+        self.action_show(panels.LOG)
+        self._follower.start()
+
+    def on_output_grew(self, message: OutputGrew) -> None:
+        """Append what the followed output says."""
+        if message.number == self._followed and self.is_following:
+            self.log_view.add(message.lines)
+        message.taken.set()
+
+    def stop_following(self) -> None:
+        """Show no output any more."""
+        if self._follower is not None:
+            self._follower.stop()
+            self._follower, self.following = None, ""
+
+    # -- outside ------------------------------------------------------------------------------------------------
+
+    async def _open(self, subject: RowSubject, *, in_editor: bool) -> None:
+        self.tell("Looking for its worktree …" if not self.glyphs.plain else "Looking for its worktree")
+        place = await self.requests.run_with(lambda client: outside.find_place(client, subject))
+        self.tell("")
+        before = outside.head_of(place.path)
+        with self.app.suspend():
+            outside.open_editor(place) if in_editor else outside.open_shell(place)
+        self.app.refresh()
+        request, after = place.request, outside.head_of(place.path)
+        if request is not None and place.branch and before != after and request["state"] in ("conflict", "failed"):
+            await self._submit_again(place.branch, request)
+        elif place.is_new:
+            self.tell(f"The worktree stays: corral worktree remove {place.path.rpartition('/')[2]}")
+
+    async def _submit_again(self, branch: str, request: Row) -> None:
+        """Offer to queue what was committed in a worktree, in the place of the request that came back."""
+        text = joined([(f"{self.glyphs.line(branch)} has a new commit. Submit it to {request['target']}?", "plain")])
+        page = Page("Submit again?", text, glyphs=self.glyphs, answers=[("y", "submit")], small=True)
+        if await self.app.push_screen_wait(page) != "y":
+            return
+        body = {"branch": branch, "target": request["target"], "title": request["title"], "task_id": request["task_id"]}
+        await self._call(Call("/merges", body, "Queued; it is merged and verified."))
+        if branch != request["branch"]:
+            await self._settle(request)
+
+    async def _settle(self, request: Row) -> None:
+        """Take the replaced request out of what needs a person, if it is still there."""
+        if any(
+            request["merge_id"] in need["ids"].values()
+            for need in (await self.requests.ask("GET", "/status"))["needs_you"]
+        ):
+            await self.requests.ask("POST", f"/merges/{segment(request['merge_id'])}/dismiss")
+
+    async def _show_resume(self, subject: RowSubject) -> None:
+        found = await self.requests.run_with(lambda client: outside.find_conversation(client, subject))
+        text = Text.assemble(joined([("To resume this conversation with Claude Code:\n\n", "plain")]))
+        text.append_text(joined([(self.glyphs.lines(found.line) + "\n", "bold")]))
+        if found.is_alive:
+            text.append_text(joined([("\nIt is alive: answer in its terminal, or end it first.", "wait")]))
+        answers = [("c", "copy"), *([] if found.is_alive else [("y", "run it here")])]
+        page = Page(found.agent_name, text, glyphs=self.glyphs, answers=answers, small=True)
+        answer = await self.app.push_screen_wait(page)
+        if answer == "c":
+            self.app.copy_to_clipboard(found.line)
+            self.tell("Copied, if the terminal allows it.")
+        elif answer == "y":
+            refuse_agents("Attaching to a conversation", found.line)
+            argv, folder = await self.requests.run_with(lambda client: outside.prepare_resume(client, found))
+            with self.app.suspend():
+                outside.resume(argv, folder)
+            self.app.refresh()
+
+    async def _write(self, subject: RowSubject) -> None:
+        if subject.message is not None:
+            form = Form(f"Reply to {subject.agent}: {subject.title}", [("Text", "")], glyphs=self.glyphs)
+        else:
+            to = subject.agent or ""
+            if subject.session_id is not None:
+                to = (await self.requests.ask("GET", f"/sessions/{segment(subject.session_id)}"))["agent_name"]
+            elif subject.task_id is not None:
+                to = next((one["agent"] for one in self.view["at_work"] if one["task_id"] == subject.task_id), to)
+            form = Form("Send a message", [("To", to), ("Subject", ""), ("Text", "")], glyphs=self.glyphs)
+        said = await self.app.push_screen_wait(form)
+        if said is not None:
+            to, about, text = said if len(said) == 3 else ("", "", said[0])
+            await self._call(acts.letter(to, about, text, subject.message))

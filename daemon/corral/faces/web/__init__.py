@@ -1,0 +1,1 @@
+"""The web view: pages, their live streams, and who is let in."""

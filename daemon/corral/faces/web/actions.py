@@ -1,0 +1,239 @@
+"""The actions of a person in the web view: the same operations that the command line has.
+
+An action that ends work is asked for first, on a page of its own; a form without that answer changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from starlette.responses import RedirectResponse, Response
+
+from corral.coordination.locks import operations as locks
+from corral.coordination.mail import operations as messages
+from corral.coordination.services import Services
+from corral.core.errors import InvalidInput, NotFound
+from corral.core.payload import Payload
+from corral.core.redaction import redact
+from corral.faces.web.patches import marked
+from corral.faces.web.visit import Visit
+from corral.landing import operations as merges
+from corral.observe.audit import requests as audit_requests
+from corral.work.tasks import operations as tasks
+
+Act = Callable[[Services, str, dict[str, str]], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action on one row.
+
+    Attributes:
+        label: Of its button.
+        asks: The effect, as its confirmation says it; empty: it is done at once.
+        sure: Label of the button that does it.
+        key: That presses it, the same as on the terminal screen; empty: none.
+    """
+
+    label: str
+    act: Act
+    asks: str = ""
+    sure: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class Button:
+    """A button of a page: a form where the action is done at once, else a link to its confirmation."""
+
+    label: str
+    address: str
+    is_link: bool
+    key: str = ""
+
+    @classmethod
+    def of(cls, noun: str, item: str, name: str) -> Button:
+        """The button of an action on a row."""
+        action = ACTIONS[noun, name]
+        return cls(action.label, f"/{noun}/{quote(item, safe='')}/{name}", bool(action.asks), action.key)
+
+
+async def _cancel_task(services: Services, item: str, form: dict[str, str]) -> Any:
+    said = form.get("reason", "").strip()[:2000]
+    return await tasks.cancel(services, item, tasks.Reason(reason=said) if said else tasks.Reason())
+
+
+async def _retry_task(services: Services, item: str, _form: dict[str, str]) -> Any:
+    return await tasks.retry(services, item)
+
+
+async def _reprioritize(services: Services, item: str, form: dict[str, str]) -> Any:
+    given = form.get("priority", "")
+    return await tasks.reprioritize(
+        services, item, {"priority": int(given) if given.isdecimal() and len(given) < 4 else None}
+    )
+
+
+async def _dismiss(services: Services, item: str, _form: dict[str, str]) -> Any:
+    return await merges.dismiss(services, item)
+
+
+async def _retry_merge(services: Services, item: str, _form: dict[str, str]) -> Any:
+    return await merges.retry(services, item)
+
+
+async def _cancel_merge(services: Services, item: str, _form: dict[str, str]) -> Any:
+    return await merges.cancel(services, item)
+
+
+async def _approve(services: Services, item: str, form: dict[str, str]) -> Any:
+    head = form.get("head_sha", "")
+    if len(head) not in (40, 64) or set(head) - set("0123456789abcdef"):
+        raise InvalidInput("The form names no head to approve.", remedy="Open the approval again.")
+    return await merges.approve(services, item, merges.Approval(head_sha=head, session_id=None, task_id=None))
+
+
+async def _release(services: Services, item: str, _form: dict[str, str]) -> None:
+    force = locks.Force(
+        file_path=None, lock_ids=[item], note="Released in the web view.", certain=True, session_id=None
+    )
+    if not (await locks.force_release(services, force))["released"]:
+        raise NotFound("There is no such lock any more.", remedy="Nothing to do.")
+
+
+async def _send(services: Services, item: str, form: dict[str, str]) -> None:
+    body, subject = form.get("body", "").strip(), form.get("subject", "").strip()
+    if not body:
+        raise InvalidInput("The message is empty.", remedy="Go back, and write it.")
+    subject = subject or body.splitlines()[0][:80]
+    key = form.get("key") or None
+    await messages.send(
+        services,
+        messages.Sending(
+            to=[item], subject=subject, body=body, thread_id=None, session_id=None, name=None, idempotency_key=key
+        ),
+    )
+
+
+ACTIONS: dict[tuple[str, str], Action] = {
+    ("tasks", "cancel"): Action(
+        "Cancel",
+        _cancel_task,
+        "The task is cancelled. If its worker runs, it is ended; what it wrote is saved first.",
+        "Cancel the task",
+        "c",
+    ),
+    ("tasks", "retry"): Action("Retry", _retry_task, key="r"),
+    ("tasks", "reprioritize"): Action("Set", _reprioritize),
+    ("tasks", "dismiss"): Action(
+        "Dismiss",
+        _dismiss,
+        "Nothing more is done about this task. Its branch and its log stay, and a retry takes this back.",
+        "Dismiss it",
+        "d",
+    ),
+    ("merges", "retry"): Action("Retry", _retry_merge, key="r"),
+    ("merges", "cancel"): Action(
+        "Take out of the queue",
+        _cancel_merge,
+        "The request leaves the queue, and a verification of it that runs is ended. Its branch stays.",
+        "Take it out",
+        "c",
+    ),
+    ("merges", "approve"): Action(
+        "Look and approve",
+        _approve,
+        "Once approved it is verified, and lands if that passes.",
+        "Approve this change",
+        "a",
+    ),
+    ("merges", "dismiss"): Action(
+        "Dismiss", _dismiss, "Nothing more is done about this request. Its branch stays.", "Dismiss it", "d"
+    ),
+    ("locks", "release"): Action(
+        "Release",
+        _release,
+        "The lock is taken from its holder, who is told. If the holder is writing the file, both may write it.",
+        "Release the lock",
+        "x",
+    ),
+    ("sessions", "message"): Action("Send", _send),
+}
+
+
+NAMES_IN_AUDIT = {"dismiss": "merge.dismiss", "release": "lock.force_release", "message": "message.send"}
+"""The actions that the audit knows by another name than their address."""
+
+
+async def ask(services: Services, visit: Visit, _item: str) -> dict[str, Any]:
+    """The confirmation of an action."""
+    noun, item, name, action = _named(visit)
+    if not action.asks:
+        raise NotFound("There is no such page.", remedy="Go to the first page.")
+    return await _confirmation(services, noun, item, name, action)
+
+
+async def act(services: Services, visit: Visit, _item: str) -> dict[str, Any] | Response:
+    """Do what a form says; one that ends work and was not confirmed is asked for."""
+    noun, item, name, action = _named(visit)
+    if action.asks and visit.form.get("confirmed") != "yes":
+        return await _confirmation(services, noun, item, name, action)
+    await _noted(services, noun, item, name, visit.form)
+    to = visit.form.get("back", "")
+    path = to if to.startswith("/") and not to.startswith("//") and "\\" not in to and to.isprintable() else "/"
+    return RedirectResponse(f"{quote(path, safe='/%')}?done={name}", 303)
+
+
+async def _noted(services: Services, noun: str, item: str, name: str, form: dict[str, str]) -> None:
+    """Do it, and note it for the audit under the name that the same request over HTTP has."""
+    deed = NAMES_IN_AUDIT.get(name, f"{noun.removesuffix('s')}.{name}")
+    said = {field: form[field] for field in ("reason", "priority", "head_sha") if form.get(field)}
+    given = {
+        "to" if noun == "sessions" else f"{noun.removesuffix('s')}_id": item,
+        **said,
+    }  # a session_id would be who did it
+    try:
+        answered = await ACTIONS[noun, name].act(services, item, form)
+    except Exception as error:  # the edge: noted, and answered by the page of errors
+        audit_requests.note(services, deed, given, error)
+        raise
+    audit_requests.note(services, deed, given, answered)
+
+
+def _named(visit: Visit) -> tuple[str, str, str, Action]:
+    _, noun, item, name = visit.path.split("/")
+    action = ACTIONS.get((noun, name))
+    if action is None:
+        raise NotFound("There is no such page.", remedy="Go to the first page.")
+    return noun, item, name, action
+
+
+async def _confirmation(services: Services, noun: str, item: str, name: str, action: Action) -> dict[str, Any]:
+    subject, back, review, lines = item, f"/{noun}/{quote(item, safe='')}", None, list[tuple[str, str]]()
+    if noun == "tasks":
+        subject = (await tasks.detail(services, item))["title"]
+    elif noun == "merges":
+        subject = (await merges.detail(services, item))["title"]
+        if name == "approve":
+            review = await merges.review(services, item)
+            text = review.diff
+            lines = await services.work(lambda: [*marked(redact(text))])
+    else:
+        lock = await _lock(services, item)
+        subject, back = f"{lock['file_path']} (held by {lock['locked_by']})", f"/sessions/{quote(lock['session_id'])}"
+    return {
+        "title": action.sure, "action": action, "address": f"/{noun}/{quote(item, safe='')}/{name}", "subject": subject,
+        "back": back, "review": review, "lines": lines, "asks_reason": (noun, name) == ("tasks", "cancel"),
+    }  # fmt: skip
+
+
+async def _lock(services: Services, item: str) -> Payload:
+    from corral.faces.web.pages.sessions import live_locks
+
+    found = next((lock for lock in await live_locks(services) if lock["lock_id"] == item), None)
+    if found is None:
+        raise NotFound("There is no such lock any more.", remedy="Nothing to do.")
+    return found

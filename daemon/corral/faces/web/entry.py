@@ -1,0 +1,155 @@
+"""The entry of the web view: what a request must show before anything of it is read.
+
+The pages have a port of their own, on which nothing else is served: a request there never reaches the API, and the API's token
+is of no use to it. Everything but the link itself needs the cookie of a browser session.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+from urllib.parse import parse_qsl
+
+from corral.coordination.services import Services
+from corral.core.asgi import App, Receive, Scope, Send, whole
+from corral.faces.web import entry_pages
+from corral.faces.web.peers import is_stranger
+from corral.faces.web.sessions import SESSION_S, BrowserSessions, form_token
+from corral.faces.web.visit import Visit
+
+MOST_FORM_BYTES = 256 * 1024
+HEADERS: tuple[tuple[bytes, bytes], ...] = (
+    (b"referrer-policy", b"same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+"""Of every answer. ``same-origin``: without a referrer, browsers send no ``Origin`` with a form."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "frame-ancestors 'none'; form-action 'self'; base-uri 'none'"
+)
+
+
+class Answerer(Protocol):
+    """Answers requests that were let in."""
+
+    async def answer(self, visit: Visit, receive: Receive, send: Send) -> None:
+        """Answer one."""
+
+
+class Entry:
+    """ASGI: serves the pages on their port, and passes on what comes by any other way.
+
+    Args:
+        app: Answers the rest.
+        load: Makes the pages, when the first one is asked for.
+    """
+
+    def __init__(
+        self, app: App, services: Services, sessions: BrowserSessions, load: Callable[[], Awaitable[Answerer]]
+    ) -> None:
+        self._app = app
+        self._services = services
+        self._sessions = sessions
+        self._load = load
+        self.port: int | None = None
+        """The port of the pages, while there is one."""
+        self.cookie = "corral_" + hashlib.sha256(str(services.project.root).encode()).hexdigest()[:12]
+        """The name of the cookie: browsers share cookies among all ports of a host, so each project has its own."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan" or self.port is None or (scope.get("server") or ("", 0))[1] != self.port:
+            await self._app(scope, receive, send)
+            return
+        await self._serve(scope, receive, _with_headers(send))
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {key.lower(): value.decode("latin-1") for key, value in scope["headers"]}
+        refusal = self._refusal(scope, headers)
+        if refusal is not None:
+            await entry_pages.send_page(send, refusal)
+            return
+        if await self._services.work(lambda: is_stranger(scope["client"], scope["server"])):
+            await entry_pages.send_page(send, entry_pages.STRANGER)
+            return
+        now = self._services.now()
+        secret = _cookie(headers.get(b"cookie", ""), self.cookie)
+        is_open = secret is not None and self._sessions.is_open(secret, now)
+        query = _pairs(scope["query_string"])
+        if scope["path"] == "/enter":
+            begun = self._sessions.enter(query.get("key", ""), now) if scope["method"] == "GET" else None
+            if begun is not None:
+                await entry_pages.send_redirect(send, "/", self._set_cookie(begun))
+            elif is_open:  # the link was opened a second time, by a browser that has come in
+                await entry_pages.send_redirect(send, "/")
+            else:
+                await entry_pages.send_page(send, entry_pages.LINK_IS_VOID)
+            return
+        if secret is None or not is_open:
+            await entry_pages.send_page(send, entry_pages.NO_SESSION)
+            return
+        visit = Visit(scope["method"], scope["path"], query, {}, headers, secret, form_token(secret))
+        if visit.method == "POST":
+            body = await whole(receive, MOST_FORM_BYTES)
+            if len(body) > MOST_FORM_BYTES:
+                await entry_pages.send_page(send, entry_pages.TOO_LARGE)
+                return
+            visit.form.update(_pairs(body))
+            if not hmac.compare_digest(visit.form.get("token", "").encode(), visit.token.encode()):
+                await entry_pages.send_page(send, entry_pages.NO_TOKEN)
+                return
+        pages = await self._load()
+        await pages.answer(visit, receive, send)
+
+    def _refusal(self, scope: Scope, headers: dict[bytes, str]) -> entry_pages.Refusal | None:
+        """Why a request is not let in, whatever its cookie: a browser that shows these pages would not send it so."""
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD", "POST"):
+            return entry_pages.WRONG_METHOD
+        own = f"127.0.0.1:{self.port}"
+        if headers.get(b"host") != own:
+            return entry_pages.WRONG_HOST
+        if headers.get(b"origin", f"http://{own}") != f"http://{own}":
+            return entry_pages.WRONG_ORIGIN
+        if headers.get(b"sec-fetch-site", "none") not in ("none", "same-origin"):
+            return entry_pages.WRONG_ORIGIN
+        if scope["method"] == "POST":
+            media = headers.get(b"content-type", "").partition(";")[0].strip().lower()
+            if media != "application/x-www-form-urlencoded" or b"origin" not in headers:
+                return entry_pages.WRONG_ORIGIN
+        return None
+
+    def _set_cookie(self, secret: str) -> tuple[bytes, bytes]:
+        said = f"{self.cookie}={secret}; Path=/; Max-Age={SESSION_S:.0f}; HttpOnly; SameSite=Strict"
+        return b"set-cookie", said.encode()
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: object) -> None:
+        assert isinstance(message, dict)
+        if message["type"] == "http.response.start":
+            given = list(message["headers"])
+            if not any(name == b"content-security-policy" for name, _ in given):
+                given.append((b"content-security-policy", POLICY.encode()))
+            message = {**message, "headers": [*(one for one in given if one[0] != b"cache-control"), *HEADERS]}
+        await send(message)
+
+    return sending
+
+
+def _cookie(text: str, name: str) -> str | None:
+    """The value of a cookie; others, which any program on this host may have set, are passed over whatever they hold."""
+    pairs = (part.strip().partition("=") for part in text.split(";"))
+    return next((value for key, _, value in pairs if key == name), None)
+
+
+def _pairs(text: bytes) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(text.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=64))
+    except ValueError:  # too many fields
+        return {}

@@ -1,0 +1,89 @@
+"""Templates of the pages, and what every page has in common. All text is escaped, and hidden characters are made visible."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from corral.core.instants import in_words, parse
+from corral.core.visible import visible
+
+FOLDER = Path(__file__).parent
+GOOD = frozenset({"landed", "passed", "completed", "active", "done"})
+BAD = frozenset({"failed", "dead", "conflict", "red", "error", "stalled", "unguarded", "faulted"})
+BUSY = frozenset({"running", "verifying", "spawning", "terminating"})
+ASKS = frozenset({"held", "interrupted", "unverified", "waits for approval"})
+
+
+@cache
+def environment() -> Environment:
+    """The templates; made once."""
+    made = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(lasted=lasted, ago=ago, tone=tone, number=number, first=first_line, sha=lambda text: text[:12])
+    made.globals.update(since=since)
+    return made
+
+
+def render(template: str, **values: Any) -> str:
+    """A page as text."""
+    return environment().get_template(template).render(**values)
+
+
+def shown(value: Any) -> Any:
+    """A value as it is written into a page: nothing for None, and no character that would hide or reorder others."""
+    if value is None:
+        return ""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def lasted(seconds: float | None) -> str:
+    """A duration in its largest unit: ``12 min``."""
+    return in_words(seconds) if seconds is not None else ""
+
+
+def since(now: datetime, instant: str) -> float:
+    """Seconds since an instant."""
+    return (now - parse(instant)).total_seconds()
+
+
+def ago(instant: str | None, now: datetime) -> Markup:
+    """How long ago an instant was, with the instant itself for who wants to know."""
+    if instant is None:
+        return Markup("")
+    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(instant, lasted(since(now, instant)))
+
+
+def tone(state: str) -> str:
+    """The class of a state: its colour stands beside its word, never alone."""
+    for name, states in (("good", GOOD), ("bad", BAD), ("busy", BUSY), ("asks", ASKS)):
+        if state in states:
+            return name
+    return "plain"
+
+
+def number(value: float | None) -> str:
+    """A number with separators; large ones shortened: ``1.2 M``."""
+    if value is None:
+        return ""
+    if value >= 1_000_000:
+        return f"{value / 1_000_000:.1f} M"
+    if value >= 10_000:
+        return f"{value / 1000:.0f} k"
+    return f"{value:,.10g}"
+
+
+def first_line(text: str | None) -> str:
+    """The first line of a text."""
+    return (text or "").split("\n", 1)[0]

@@ -1,0 +1,226 @@
+"""``corral merge``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from corral.client.connection import segment
+from corral.config.paths import find_checkout
+from corral.core.errors import InvalidInput
+from corral.core.states import MergeState
+from corral.core.visible import one_line
+from corral.faces.cli.help import Grouped
+from corral.faces.cli.terminal.diff_view import Stat, show_diff, show_patch
+from corral.faces.cli.terminal.options import Json, argument, client, here, option, session_id
+from corral.faces.cli.terminal.output import echo, emit, facts, paint, report, state, verification
+from corral.faces.cli.terminal.person import confirm, refuse_agents
+from corral.faces.cli.terminal.tables import WIDTH, Column, age, table
+from corral.work.tasks.cli.commands import print_log
+
+app = typer.Typer(cls=Grouped, help="Merge queue: merge, verify, land.", no_args_is_help=True)
+_STATES = f"Only these states; repeatable. One of: {', '.join(MergeState.values())}."
+Id = Annotated[str, argument("A merge id, its first characters, or its task's id or number.", "ID", of="merge")]
+
+
+@app.command("list")
+def listing(
+    status: Annotated[list[MergeState] | None, option("--state", _STATES, "STATE")] = None,
+    branch: Annotated[str | None, option("--branch", "Only requests for this branch.", "NAME", of="branch")] = None,
+    as_json: Json = False,
+) -> None:
+    """List merge requests in order of submission."""
+    rows = client().listing("/merges", {"state": status or [], "branch": branch})
+    columns: list[Column] = [
+        ("TASK", "number", 7),
+        ("STATE", "state", 10),
+        ("AGE", lambda row: age(row["created_at"]), 4),
+        ("TITLE", "title", 70),
+        *([("REASON", "reason", 70)] if any(row["reason"] for row in rows) else []),
+        ("BRANCH", "branch", 40),
+        *([("TARGET", "target", 20)] if len({row["target"] for row in rows}) > 1 else []),
+        ("ID", lambda row: row["merge_id"][:8], 8),
+    ]
+    empty = "No merge requests. `corral merge submit` queues this branch."
+    table(rows, columns, empty=empty, as_json=as_json, without_terminal=WIDTH)
+
+
+@app.command()
+def detail(merge_id: Id, as_json: Json = False) -> None:
+    """Show everything about a merge request."""
+    merge = client().request("GET", f"/merges/{segment(merge_id)}")
+    if as_json:
+        emit(merge)
+        return
+    echo(f"{paint(one_line(merge['title']), 'bold')}  {state(merge['state'])}")
+    about = {"id": merge["merge_id"], "branch": f"{merge['branch']} → {merge['target']}"}
+    about |= {"head": merge["head_sha"][:12], "reason": merge["reason"]}
+    facts({**about, "approved": merge["approved_sha"], "landed": merge["landed_sha"]})
+    for conflict in merge["conflicts"] or []:
+        echo(f"  {'':<8} {conflict['kind']}: {one_line(conflict['path'])}")
+    receipt = merge["receipt"]
+    if receipt:
+        echo(f"  {'verified':<8} {verification(receipt)}  tree {receipt['tree'][:12]}")
+        if receipt["log"]:
+            echo(f"  {'log':<8} {receipt['log']}")
+
+
+@app.command()
+def diff(merge_id: Id, stat: Stat = False, as_json: Json = False) -> None:
+    """Show what a merge request changes on its target."""
+    show_diff(f"/merges/{segment(merge_id)}/diff", stat=stat, as_json=as_json)
+
+
+@app.command()
+def submit(
+    branch: Annotated[
+        str | None, argument("Branch to land (default: the current branch).", "BRANCH", of="branch")
+    ] = None,
+    target: Annotated[
+        str | None, option("--target", "Land on this branch (default: landing.target).", "BRANCH", of="branch")
+    ] = None,
+    title: Annotated[str | None, option("--title", "Message of the merge commit.", "TEXT")] = None,
+    task: Annotated[
+        str | None,
+        option("--task", "Author's session (default: known from the branch or this session).", "ID", of="task"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Queue a branch for landing; its current head is pinned."""
+    if branch is None:
+        branch = _current_branch()
+    body = {"branch": branch, "target": target, "title": title, "session_id": session_id(), "task_id": task}
+    answer = client().request("POST", "/merges", body)
+    if as_json:
+        emit(answer)
+    elif answer["merge_id"] is None:
+        echo(f"Nothing to merge: the target already contains {branch}.")
+    else:
+        echo(f"{answer['merge_id']}  {state(answer['state'])}  {answer['branch']} → {answer['target']}")
+
+
+def _current_branch() -> str:
+    """The current branch, read from HEAD."""
+    checkout = find_checkout(here())
+    head = (checkout.git_dir / "HEAD").read_text(encoding="utf-8").strip() if checkout else ""
+    if not head.startswith("ref: refs/heads/"):
+        raise InvalidInput(
+            "No branch is checked out here.", remedy="Name the branch, or run `git switch -c NAME` first."
+        )
+    return head.removeprefix("ref: refs/heads/")
+
+
+@app.command()
+def retry(
+    merge_id: Id,
+    follow_branch: Annotated[
+        bool, typer.Option("--follow-branch", help="Use the branch's current head instead of the pinned one.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Queue a failed or conflicting merge request again."""
+    _acted("retry", merge_id, {"follow_branch": follow_branch}, as_json)
+
+
+@app.command()
+def cancel(merge_id: Id, as_json: Json = False) -> None:
+    """Remove a merge request from the queue; the branch stays."""
+    _acted("cancel", merge_id, None, as_json)
+
+
+@app.command()
+def dismiss(
+    merge_id: Annotated[
+        str, argument("A merge or task id, its first characters, or a task's number.", "ID", of="open")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Dismiss a failed merge request or task. The branch stays."""
+    answer = client().request("POST", f"/merges/{segment(merge_id)}/dismiss")
+    report(answer, f"{answer['merge_id'] or answer['task_id']}  {state(answer['outcome'])}", as_json=as_json)
+
+
+def _acted(verb: str, merge_id: str, body: dict[str, Any] | None, as_json: bool) -> None:
+    answer = client().request("POST", f"/merges/{segment(merge_id)}/{verb}", body)
+    report(answer, f"{answer['merge_id']}  {state(answer['state'])}", as_json=as_json)
+
+
+@app.command()
+def approve(
+    merge_id: Id,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what needs your approval in a merge request, and approve it."""
+    refuse_agents("Approving a merge", f"corral merge approve {merge_id}")
+    review = client().request("GET", f"/merges/{segment(merge_id)}/approval")
+    if not as_json:
+        _show_review(review)
+    if not yes and not confirm("Approve this change, so that it lands once verified?", default=False):
+        raise typer.Exit(1)
+    _acted("approve", review["merge_id"], {"head_sha": review["head_sha"]}, as_json)
+
+
+@app.command("accept-rewind")
+def accept_rewind(
+    target: Annotated[str, argument("A branch that was rewound.", "TARGET", of="branch")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Accept that a branch was rewound and lacks what had landed on it; what waits for that goes on."""
+    refuse_agents("Accepting that landed work is gone", f"corral merge accept-rewind {target}")
+    found = [row for row in client().request("GET", "/rewinds") if row["target"] == target]
+    if not as_json:
+        for row in found:
+            echo(one_line(row["what"]))
+            for request in row["requests"]:
+                echo(f"  {request['merge_id'][:8]}  {one_line(request['title'])}")
+            echo(paint(f"Its commits stay on a ref of Corral's: {row['lost_sha']}", "dim"))
+    if found and not yes and not confirm("Accept that this is gone? Tasks that wait for it then start.", default=False):
+        raise typer.Exit(1)
+    body = {"target": target, "lost": [row["lost_sha"] for row in found] or ["none"]}
+    answer = client().request("POST", "/rewinds/accept", body)
+    report(answer, f"Accepted: {target} stays as it is.", as_json=as_json)
+
+
+def _show_review(review: dict[str, Any]) -> None:
+    show_patch(review["diff"])
+    if review["truncated"]:
+        echo(paint("The list is incomplete: the change is larger than shown here.", "yellow"))
+    echo(f"{paint('head', 'bold')}  {review['head_sha'][:12]}")
+    for path in review["paths"]:
+        echo(f"{paint('path', 'bold')}  {one_line(path)}")
+    if not review["paths"]:
+        echo("No file that this merge request changes needs approval.")
+
+
+@app.command()
+def log(
+    merge_id: Id,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log.")] = False,
+    run: Annotated[
+        str | None,
+        option("--run", "Another run: its number, `candidate` or `control`; the last of its kind.", "RUN"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the output of the verification that decided a merge request."""
+    print_log(f"/merges/{segment(merge_id)}/log", follow=follow, run=run, as_json=as_json)
+
+
+@app.command()
+def runs(merge_id: Id, as_json: Json = False) -> None:
+    """List the verifications that ran for a merge request."""
+    rows = client().request("GET", f"/merges/{segment(merge_id)}/runs")
+    columns: list[Column] = [
+        ("RUN", "number", 4),
+        ("OF", "role", 10),
+        ("COMMIT", lambda row: (row["commit_sha"] or "")[:12], 12),
+        ("RESULT", "status", 10),
+        ("EXIT", "exit_code", 5),
+        ("AT", lambda row: (row["ended_at"] or row["started_at"] or "")[:19], 19),
+        ("DECIDED", lambda row: "yes" if row["decided"] else "", 7),
+        ("LOG", "log", 90),
+    ]
+    table(rows, columns, empty="No verification ran for it yet.", as_json=as_json, without_terminal=WIDTH)

@@ -1,0 +1,242 @@
+"""Merge requests over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
+
+from corral.config import account, trust
+from corral.config.paths import Project
+from corral.coordination.services import Services
+from corral.coordination.sessions.callers import SessionId
+from corral.coordination.settings import CONFIG_IN_TREE
+from corral.core.errors import CorralError, NotPermitted
+from corral.core.logs import logger
+from corral.core.pages import MOST, Page, page
+from corral.core.paging import answer
+from corral.core.routing import Routes
+from corral.core.states import MergeState
+from corral.git import refs
+from corral.landing import approval, pauses, requests, runs
+from corral.store.rows.merges import MergeRow
+from corral.work.logtail import FURTHEST, POLL_S, LogPart, Tail, offset_of_tail, read_part
+from corral.work.merges import diffs
+from corral.work.merges import settling as app_merges
+from corral.work.merges import wire as merge_shapes
+from corral.work.merges.settling import merge_settled
+from corral.work.merges.store import merges, of_tasks
+from corral.work.merges.wire import MergeRun
+from corral.work.tasks.dismissal import dismiss as settle
+
+router = Routes("merges", "/merges")
+
+_log = logger("merges")
+
+
+class Submission(BaseModel):
+    """A branch for its target."""
+
+    branch: str = Field(min_length=1, max_length=1024)
+    target: str | None = Field(None, min_length=1, max_length=1024)
+    title: str | None = Field(None, max_length=500)
+    session_id: SessionId | None = None
+    task_id: str | None = Field(
+        None, min_length=1, max_length=64, description="Whose work it is; else the branch or the session tells."
+    )
+
+
+class Again(BaseModel):
+    """How to try again."""
+
+    follow_branch: bool = False
+
+
+class Approval(BaseModel):
+    """A person's yes to what they have seen; a worker or a session that says who it is is refused."""
+
+    head_sha: str = Field(pattern="^([0-9a-f]{40}|[0-9a-f]{64})$", description="The head that was seen.")
+    session_id: str | None = Field(None, max_length=128, description="The agent session that asks, if one does.")
+    task_id: str | None = Field(None, max_length=64, description="The task whose worker asks, if one does.")
+
+
+class Review(BaseModel):
+    """The changes that an approval would let in."""
+
+    merge_id: str
+    head_sha: str
+    paths: list[str]
+    diff: str
+    truncated: bool
+
+
+@router.get("", response_model=list[dict[str, Any]])
+async def listing(
+    services: Services,
+    request: Request,
+    state: Sequence[MergeState] = (),
+    branch: Annotated[str | None, Field(max_length=1024, description="Only of this branch.")] = None,
+    limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
+    after: Annotated[str | None, Field(max_length=64, description="The id of the last one known.")] = None,
+) -> Response:
+    """Merge requests in order of submission."""
+
+    def look(conn: Connection) -> Page:
+        rows = merges.listing(conn, state, branch=branch, after=after, limit=limit)
+        numbers = of_tasks.numbers(conn, {row["task_id"] for row in rows if row["task_id"] is not None})
+        return page((merge_shapes.listed(row, numbers) for row in pauses.explained(conn, rows)), limit)
+
+    return answer(request, await services.store.read(look), lambda row: {"after": row["merge_id"]})
+
+
+@router.post("", status_code=201)
+async def submit(services: Services, wanted: Submission) -> dict[str, Any]:
+    """Put a branch into the queue; ``merge_id`` is null if the target has everything of it already."""
+    return await app_merges.submit(services, **wanted.model_dump())
+
+
+@router.get("/{merge_id}")
+async def detail(services: Services, merge_id: str) -> dict[str, Any]:
+    """Everything about one merge request."""
+    return await services.work(lambda: requests.detail(services.db, merge_id))
+
+
+@router.post("/{merge_id}/retry")
+async def retry(services: Services, merge_id: str, how: Again | None = None) -> dict[str, Any]:
+    """Queue again what came back."""
+    now, follow_branch = services.now(), how.follow_branch if how else False
+    reopened = merge_settled(services.settings)
+    row = await services.work(
+        lambda: requests.retry(
+            services.db, services.git, merge_id, now=now, follow_branch=follow_branch, on_reopened=reopened
+        )
+    )
+    services.nudge("landing")
+    return merge_shapes.summary(row)
+
+
+@router.get("/{merge_id}/approval")
+async def review(services: Services, merge_id: str) -> Review:
+    """The part of a request that needs a person's approval: the paths, and how they would change."""
+    return Review.model_validate(asdict(await services.work(lambda: _reviewed(services, merge_id))))
+
+
+@router.post("/{merge_id}/approve")
+async def approve(services: Services, merge_id: str, given: Approval) -> dict[str, Any]:
+    """Approve, as a person, what a request changes; holds for exactly the head that was seen."""
+    if given.session_id is not None or given.task_id is not None:
+        raise NotPermitted(
+            "Only a person approves a merge.",
+            cause=f"The request comes from {'a worker' if given.task_id else 'an agent session'}.",
+            remedy=f"In a terminal of your own: corral merge approve {merge_id[:8]}",
+        )
+    seen = await services.work(lambda: _reviewed(services, merge_id))
+    now = services.now()
+    row = await services.store.write(
+        lambda conn: approval.approve(conn, seen.merge_id, given.head_sha, seen.paths, now)
+    )
+    if CONFIG_IN_TREE in seen.paths:
+        await services.work(lambda: _trust_settings(services, row))
+    services.nudge("landing")
+    return merge_shapes.summary(row)
+
+
+def _trust_settings(services: Services, merge: MergeRow) -> None:
+    """An approval of changed settings covers the commands in them: no second approval is needed once it has landed."""
+    data = refs.show_file(services.git, merge["candidate_sha"] or merge["head_sha"], CONFIG_IN_TREE)
+    try:
+        claims = trust.of_file(services.project, data or b"", account.home())
+        services.settings.answers.approve(services.project.common_dir, claims)
+    except (CorralError, OSError) as error:  # the approval stands; `corral trust` asks for this once it has landed
+        _log.warning("approved_settings_not_trusted", merge_id=merge["merge_id"], reason=str(error))
+
+
+def _reviewed(services: Services, merge_id: str) -> approval.Review:
+    merge = services.db.read(lambda conn: of_tasks.named(conn, merge_id))
+    landing = services.settings.for_target(refs.branch_ref(merge["target"])).landing
+    return approval.review(services.git, landing, merge)
+
+
+@router.get("/{merge_id}/diff")
+async def diff(services: Services, merge_id: str, patch: bool = True) -> dict[str, Any]:
+    """The changes of a merge request on its target; without ``patch`` only the numbers of lines."""
+    most = diffs.MOST_SHOWN if patch else None
+    return await services.work(lambda: diffs.of_merge(services, merge_id, most=most))
+
+
+@router.post("/{merge_id}/cancel")
+async def cancel(services: Services, merge_id: str) -> dict[str, Any]:
+    """Take a request out of the queue; its branch stays."""
+    now, settled = services.now(), merge_settled(services.settings)
+    row = await services.work(lambda: requests.cancel(services.db, services.git, merge_id, on_settled=settled, now=now))
+    services.nudge("landing")
+    services.nudge("supervisor")
+    return merge_shapes.summary(row)
+
+
+@router.post("/{merge_id}/dismiss")
+async def dismiss(services: Services, merge_id: str) -> dict[str, Any]:
+    """Nothing more is to be done about a request that came back, or (by its id) about a task that failed."""
+    now = services.now()
+    answer = await services.store.write(lambda conn: settle(conn, merge_id, now))
+    services.changes.announce()
+    return answer
+
+
+class MergeLogPart(LogPart):
+    """A part of a run's log; ``run`` is the run, None while there is none. To go on, ask for its number and ``next_offset``."""
+
+    run: MergeRun | None = None
+
+
+@router.get("/{merge_id}/log")
+async def log(
+    services: Services,
+    merge_id: str,
+    offset: Annotated[int, Field(ge=0, le=FURTHEST)] = 0,
+    wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
+    tail: Tail = None,
+    run: str | None = None,
+) -> MergeLogPart:
+    """A part of the output of the verification that decided a request, or of the one that runs now.
+
+    ``run`` names another: its number, `candidate` or `control`. With ``wait_s`` it waits for more; a run that is over is then
+    followed by the next one.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        shown = await services.work(lambda: runs.show(services.db, services.project, merge_id, run))
+        is_over = shown.run is None or shown.run.status != runs.RUNNING  # asked before reading
+        text, following = await services.work(functools.partial(_read, services.project, shown.run, offset, tail))
+        if not text and is_over and wait_s and shown.following is not None:
+            return MergeLogPart(text="", next_offset=0, complete=False, run=shown.following)
+        is_all = not text and is_over and (not shown.is_open or (run is not None and not wait_s))
+        if text or is_all or time.monotonic() >= deadline:
+            return MergeLogPart(text=text, next_offset=following, complete=is_all, run=shown.run)
+        await asyncio.sleep(POLL_S)
+
+
+def _read(project: Project, run: MergeRun | None, offset: int, tail: int | None) -> tuple[str, int]:
+    file = runs.log_of(project, run) if run is not None else None
+    if run is None or file is None:
+        return "", offset
+    begin = max(offset if tail is None else offset_of_tail(file, tail), runs.begins_at(file))
+    return read_part(file, begin, growing=run.status == runs.RUNNING)
+
+
+@router.get("/{merge_id}/runs")
+async def listed_runs(services: Services, merge_id: str) -> list[MergeRun]:
+    """The verifications that ran for a request, oldest first."""
+
+    def read(conn: Connection) -> list[MergeRun]:
+        return runs.listing(conn, services.project, of_tasks.named(conn, merge_id))
+
+    return await services.work(lambda: services.db.read(read))

@@ -1,0 +1,72 @@
+"""The way onto the target branch: ``request_merge``, ``merge_status``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from corral.coordination.locks.table import Holder
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.errors import InvalidInput
+from corral.core.pages import MOST, SHOWN_BYTES, Page, page
+from corral.core.payload import Payload
+from corral.core.states import OPEN_MERGES
+from corral.faces.mcp.calls import current, told
+from corral.git.checkouts.status import changes
+from corral.git.process.command import open_checkout
+from corral.landing import requests
+from corral.work.merges import settling as app_merges
+from corral.work.merges import wire as merge_shapes
+from corral.work.merges.store import merges as merge_rows
+
+
+@told
+async def request_merge(branch: str | None = None, target: str | None = None, task_id: str | None = None) -> Payload:
+    """Queue a branch (default: that of your worktree) for its target; what is committed lands once it verifies green."""
+    call = current.get()
+    services = call.services
+    me, worktree = await call.write(_session_and_worktree)
+    chosen, uncommitted = (branch, []) if branch else await services.work(lambda: _checked_out(worktree))
+    answer = {"success": True, **await app_merges.submit(services, chosen, target, session_id=me, task_id=task_id)}
+    if answer["merge_id"] is None:
+        answer["message"] = f"{answer['target']} has everything of {chosen} already: there is nothing to merge."
+    if uncommitted:
+        answer["uncommitted"] = uncommitted[:20]
+        answer["warning"] = "Uncommitted changes do not land: commit them, then request the merge again."
+    return answer
+
+
+def _session_and_worktree(conn: Connection, me: Holder) -> tuple[str, str | None]:
+    row = session_rows.get(conn, me.session_id)
+    parent = session_rows.get(conn, row["parent_session_id"]) if row and row["parent_session_id"] else None
+    return me.session_id, (row and row["worktree"]) or (parent and parent["worktree"])
+
+
+def _checked_out(worktree: str | None) -> tuple[str, list[str]]:
+    """The branch of a worktree, and the paths in it that no commit has."""
+    if worktree is None:
+        raise InvalidInput("No worktree of yours is known, so that you have no branch here.", remedy="Name the branch.")
+    checkout = open_checkout(Path(worktree))
+    ref = checkout.branch()
+    if ref is None:
+        raise InvalidInput(
+            f"{worktree} has no branch checked out.", remedy="Make one of your commits: git switch -c NAME."
+        )
+    return ref.removeprefix("refs/heads/"), [change.path for change in changes(checkout)]
+
+
+@told
+async def merge_status(merge_id: str | None = None, branch: str | None = None) -> Payload:
+    """Where a merge request stands (the branch's newest), with its conflicts and receipt; without arguments, the open queue."""
+    services = current.get().services
+    if merge_id is None and branch is None:
+        queue = await services.store.read(_queue)
+        more = {"left_out": "The later ones in the queue."} if queue.more else {}
+        return {"success": True, "merges": queue.rows, **more}
+    newest = merge_id or (await services.store.read(lambda conn: merge_rows.newest_of(conn, str(branch))))["merge_id"]
+    return {"success": True, **await services.work(lambda: requests.detail(services.db, newest))}
+
+
+def _queue(conn: Connection) -> Page:
+    return page(map(merge_shapes.summary, merge_rows.listing(conn, OPEN_MERGES, limit=MOST)), size=SHOWN_BYTES)

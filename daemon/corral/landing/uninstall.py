@@ -1,0 +1,104 @@
+"""Before everything of Corral's is taken away: what would be lost, and giving back every worktree."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from corral.coordination.services import Services
+from corral.coordination.sessions.store import sessions
+from corral.core.errors import CorralError
+from corral.core.routing import Routes
+from corral.core.states import OPEN_MERGES
+from corral.git import refs
+from corral.git.checkouts.identity import describe
+from corral.git.checkouts.status import changes
+from corral.git.process.command import open_checkout
+from corral.landing.verify import verification_worktree
+from corral.work.merges.store import merges
+from corral.work.tasks.store import tasks
+from corral.work.worktrees import store as worktrees
+from corral.work.worktrees.allocation import WorktreeContext
+from corral.work.worktrees.worktrees import Worktrees
+
+router = Routes("worktrees")
+
+
+@router.get("/worktrees/at-risk")
+async def at_risk(services: Services) -> list[dict[str, str]]:
+    """Work that is neither landed nor salvaged: ``[{what, why}]``."""
+    return await services.work(lambda: find_at_risk(services))
+
+
+@router.post("/worktrees/retire")
+async def retire(services: Services) -> dict[str, Any]:
+    """Give every worktree back, salvaged; what could not be is named in ``at_risk``, and folders that stay in ``left``."""
+    stayed, left = await services.work(lambda: give_back(services))
+    return {"at_risk": stayed, "left": left}
+
+
+def find_at_risk(services: Services) -> list[dict[str, str]]:
+    """Open tasks and merges, and worktrees with changes that no commit holds: ``[{what, why}]``."""
+    risks = [
+        {"what": f"task {row['task_id']}", "why": f"it is {row['status']}"}
+        for row in services.db.read(lambda conn: tasks.standing(conn, only_open=True))
+    ]
+    risks += [
+        {"what": f"merge {row['merge_id']}", "why": f"it is {row['state']}"}
+        for row in services.db.read(lambda conn: merges.listing(conn, OPEN_MERGES))
+    ]
+    at_work = {row["worktree"]: row["agent_name"] for row in services.db.read(sessions.live) if row["worktree"]}
+    for row in services.of(Worktrees).listing():
+        path = Path(row["path"])
+        if not os.path.lexists(path):
+            continue
+        if not services.of(Worktrees).is_own(row["name"]):
+            why = f"it is {describe(path)}, which Corral did not make"
+        elif row["path"] in at_work:
+            why = f"{at_work[row['path']]} works in it"
+        elif changed := changes(open_checkout(path)):
+            why = f"{len(changed)} uncommitted change(s)"
+        else:
+            continue
+        risks.append({"what": f"worktree {row['name']}", "why": why})
+    return risks + _unknown_folders(services)
+
+
+def _unknown_folders(services: Services) -> list[dict[str, str]]:
+    """Content of ``.corral`` that Corral did not create: folders among worktrees there that no row names."""
+    home, configured = services.project.home, services.settings().worktrees.root
+    root = services.project.root / configured if configured is not None else home / "worktrees"
+    if not root.is_relative_to(home) or root.is_symlink() or not root.is_dir():
+        return []
+    names = {Path(row["path"]).name for row in services.db.read(worktrees.listing)}
+    found = (path for path in sorted(root.iterdir()) if path.name not in names and not path.is_symlink())
+    return [
+        {"what": f"folder {path}", "why": f"it is {describe(path)}, which Corral did not make"}
+        for path in found
+        if not path.is_dir() or any(path.iterdir())
+    ]
+
+
+def give_back(services: Services) -> tuple[list[dict[str, str]], list[str]]:
+    """Give every worktree back, salvaging what only it holds, and remove the folder that they were in.
+
+    Returns:
+        The worktrees that had to stay, and the folders that stay because something else is in them.
+    """
+    left: list[str] = []
+    stayed = []
+    for row in services.of(Worktrees).listing():
+        try:
+            after = services.of(Worktrees).remove(row["name"], services.now())
+        except CorralError as error:
+            stayed.append({"what": f"worktree {row['name']}", "why": error.message})
+            continue
+        if not after["removed"]:
+            stayed.append({"what": f"worktree {row['name']}", "why": after["note"] or "it could not be removed"})
+    tip = None if stayed else refs.read(services.git, services.settings.target())
+    if tip is not None:  # the verification worktree goes too: nothing in it is anybody's work, and git forgets it
+        own = verification_worktree.VerificationWorktree(services.db, services.of(WorktreeContext).places, services.git)
+        own.retire(services.now())
+        left = [str(folder) for folder in services.of(WorktreeContext).places.remove()]
+    return stayed, left

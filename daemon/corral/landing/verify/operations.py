@@ -1,0 +1,71 @@
+"""Trying the verification before anything depends on it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+
+from corral.coordination.own_work import refuse_own_work
+from corral.coordination.services import Services
+from corral.core.errors import Conflict, InvalidInput
+from corral.core.inputs import note
+from corral.core.routing import Routes
+from corral.git import refs
+from corral.landing.verify.dry_run import DryRun, Finding
+from corral.landing.verify.verification_run import RunContext
+
+router = Routes("verification", "/verification")
+POLL_S = 0.2
+_ONE = ("", "dry-run")
+"""The key of the lock that lets one dry run in."""
+
+
+class Wanted(BaseModel):
+    """How long a dry run may take."""
+
+    timeout_s: Annotated[float, Field(gt=0, le=86400)] = 900
+
+
+@router.post("/dry-run")
+async def dry_run(services: Services, request: Request, wanted: Wanted) -> dict[str, Any]:
+    """Run the target's verification on its tip in a fresh worktree, and name the files that it lacks there.
+
+    ``status`` is a receipt's; ``reason`` of the first run that was not green; ``needed``: with these files of the main checkout
+    the commands pass; ``suspected``: they fail still. Each is ``{path, ignored}``. ``inputs`` and ``note`` are a receipt's.
+    """
+    await services.work(lambda: refuse_own_work(services.project, request))
+    lock = services.creation_locks.setdefault(_ONE, asyncio.Lock())
+    if lock.locked():
+        raise Conflict("A dry run of the verification is in progress.", remedy="Wait for its end, then try again.")
+    async with lock:
+        trial = await services.work(lambda: _begin(services, wanted.timeout_s))
+        try:
+            finding = await _followed(services, request, trial)
+            return {**asdict(finding), "log": str(finding.log), "note": note(finding.inputs)}
+        finally:
+            await services.work(lambda: trial.close(services.now()))
+
+
+def _begin(services: Services, limit_s: float) -> DryRun:
+    target = services.settings.target()
+    landing = services.settings.for_target(target).landing
+    tip = refs.read(services.git, target)
+    if not landing.verify or tip is None:
+        raise InvalidInput(
+            "There is no verification command to try.",
+            cause="landing.verify is empty.",
+            remedy="Name your test command in .corral/config.yaml: landing: {verify: ['…']}.",
+        )
+    return DryRun(services.git, services.of(RunContext), landing, tip, limit_s, services.now())
+
+
+async def _followed(services: Services, request: Request, trial: DryRun) -> Finding:
+    while (finding := await services.work(lambda: trial.step(services.now()))) is None:
+        if services.stopping or await request.is_disconnected():
+            raise Conflict("The dry run was broken off.", cause="The daemon stops, or nobody waits for it any more.")
+        await asyncio.sleep(POLL_S)
+    return finding

@@ -1,1 +1,0 @@
-"""Shared types: states, identifiers, instants. Pure; imported by every folder, imports only errors."""

@@ -1,1 +1,0 @@
-"""Loops: what is repeated, and until when."""

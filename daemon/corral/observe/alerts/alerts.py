@@ -1,0 +1,119 @@
+"""The operations on alerts: list, acknowledge, and the test of the ways on which a person is told."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+
+from corral.config.sections.alerts import Alerts
+from corral.core.errors import Conflict, NotFound
+from corral.core.events import EventKind
+from corral.core.identifiers import new_id
+from corral.core.instants import iso
+from corral.core.payload import Payload
+from corral.core.redaction import redact
+from corral.observe.alerts import store as alerts
+from corral.observe.alerts.lifecycle import Decision, decide
+from corral.observe.alerts.rules import Finding
+from corral.store import events
+from corral.store.rows.records import AlertRow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from corral.core.event_payloads import AlertChanged, AlertRaised
+
+MOST_LISTED = 200
+SHOWN_ELSEWHERE = frozenset({"red_target", "unguarded_session", "budget", "task_failures"})
+"""Rules whose cause is itself under what needs a person."""
+
+
+def wire(row: AlertRow) -> Payload:
+    """An alert as every face gets it; ``state`` is ``raised``, ``acknowledged`` or ``resolved``."""
+    state = "resolved" if row["resolved_at"] else "acknowledged" if row["acknowledged_at"] else "raised"
+    shown = {key: value for key, value in row.items() if key != "told"}
+    return {**shown, "state": state}
+
+
+def waiting_for_a_person(conn: Connection) -> list[AlertRow]:
+    """Open, unacknowledged alerts whose cause nothing else shows."""
+    rows = alerts.listing(conn, with_resolved=False, limit=MOST_LISTED)
+    return [row for row in rows if row["acknowledged_at"] is None and row["rule"] not in SHOWN_ELSEWHERE]
+
+
+def acknowledge(conn: Connection, which: str, now: datetime) -> AlertRow:
+    """Mark an alert as seen: no reminder follows, until its cause is gone and comes back.
+
+    Args:
+        which: Its id, or the beginning of it.
+
+    Raises:
+        NotFound: No alert, or more than one, begins so.
+        Conflict: It is resolved.
+    """
+    found = alerts.named(conn, which)
+    if len(found) != 1:
+        several = "More than one alert" if found else "No alert"
+        raise NotFound(
+            f"{several} has an id that begins with {which!r}.", remedy="`corral alert list --all` shows them."
+        )
+    (row,) = found
+    if row["resolved_at"] is not None:
+        raise Conflict("The alert is resolved.", cause=f"Its cause was gone at {row['resolved_at']}.")
+    changed = alerts.acknowledge(conn, row["alert_id"], iso(now))
+    if changed is None:
+        return row
+    events.record(conn, now, EventKind.ALERT_ACKNOWLEDGED(_about(changed)))
+    return changed
+
+
+def judge(conn: Connection, findings: Sequence[Finding], settings: Alerts, now: datetime) -> Decision:
+    """Compare what fires with the alerts that there are; nothing is changed."""
+    longest_s = max([3600.0, *(one.cooldown_s for one in findings)])
+    return decide(findings, alerts.open_or_raised_since(conn, iso(now - timedelta(seconds=longest_s))), settings, now)
+
+
+def apply(conn: Connection, decision: Decision, now: datetime) -> None:
+    """Store a decision with its events; what changed meanwhile stays as it is."""
+    at = iso(now)
+    for alert_id in decision.resolved:
+        if (row := alerts.resolve(conn, alert_id, at)) is not None:
+            events.record(conn, now, EventKind.ALERT_RESOLVED(_about(row)))
+    for alert_id, finding in decision.again.items():
+        row = alerts.raise_again(conn, alert_id, redact(finding.reason), finding.remedy, at)
+        if row is not None:
+            _record_raised(conn, row, now)
+    for finding in decision.raised:
+        new: AlertRow = {
+            "alert_id": new_id(),
+            "rule": finding.rule,
+            "subject": finding.subject,
+            "reason": redact(finding.reason),
+            "remedy": finding.remedy,
+            "times": 1,
+            "first_raised_at": at,
+            "raised_at": at,
+            "acknowledged_at": None,
+            "resolved_at": None,
+            "told": None,
+        }
+        alerts.create(conn, new)
+        _record_raised(conn, new, now)
+
+
+def _record_raised(conn: Connection, row: AlertRow, now: datetime) -> None:
+    told: AlertRaised = {
+        "alert_id": row["alert_id"],
+        "rule": row["rule"],
+        "subject": row["subject"],
+        "reason": row["reason"],
+        "remedy": row["remedy"],
+        "times": row["times"],
+    }
+    events.record(conn, now, EventKind.ALERT_RAISED(told))
+
+
+def _about(row: AlertRow) -> AlertChanged:
+    return {"alert_id": row["alert_id"], "rule": row["rule"], "subject": row["subject"]}

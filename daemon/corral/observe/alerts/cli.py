@@ -1,0 +1,77 @@
+"""``corral alert``: list, ack, test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from corral.client.connection import segment
+from corral.core.visible import one_line
+from corral.faces.cli.help import Grouped
+from corral.faces.cli.terminal.options import Json, client
+from corral.faces.cli.terminal.output import echo, paint, report
+from corral.faces.cli.terminal.person import refuse_agents
+from corral.faces.cli.terminal.tables import Column, table
+
+app = typer.Typer(cls=Grouped, help="Alerts: rules that fired, and the test of notifications.", no_args_is_help=True)
+_COLUMNS: list[Column] = [
+    ("ID", lambda row: row["alert_id"][:8], 8),
+    ("STATE", "state", 12),
+    ("RULE", "rule", 18),
+    ("SINCE (UTC)", lambda row: row["first_raised_at"][:16].replace("T", " "), 16),
+    ("WHAT", lambda row: one_line(row["reason"]), 160),
+]
+_STATES = {
+    "off": "off",
+    "sent": "sent to the desktop",
+    "failed": "failed",
+    "delivered": "delivered",
+    "waiting": "not delivered yet, and tried again",
+    "not_approved": "its address in the project's files is not approved on this machine: corral trust",
+    "dropped": "dropped: too many notifications wait",
+}
+
+
+@app.command("list")
+def listing(
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Show resolved alerts too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the open alerts."""
+    rows = client().request("GET", "/alerts", query={"resolved": True} if everything else None)
+    table(rows, _COLUMNS, empty="No alerts." if everything else "No open alerts.", as_json=as_json)
+
+
+@app.command()
+def ack(
+    alert_id: Annotated[str, typer.Argument(metavar="ID", help="The alert, or the beginning of its id.")],
+    as_json: Json = False,
+) -> None:
+    """Acknowledge an alert: no reminder follows until its cause is gone and comes back."""
+    refuse_agents("Acknowledging an alert", f"corral alert ack {alert_id}")
+    row = client().request("POST", f"/alerts/{segment(alert_id)}/acknowledge")
+    report(row, f"acknowledged: {one_line(row['reason'])}", as_json=as_json)
+
+
+@app.command()
+def test(as_json: Json = False) -> None:
+    """Send a test notification on every way that is on, and say what came of it."""
+    answer = client().request("POST", "/alerts/test", {"wait_s": 20}, timeout_s=60)
+    if as_json:
+        report(answer, "", as_json=True)
+    else:
+        _tell("desktop", answer["desktop"], answer["desktop"]["problem"])
+        _tell("webhook", answer["webhook"], answer["webhook"]["error"])
+        echo(
+            f"bell     {'on, in terminals that run `corral status --watch` or `corral interactive`' if answer['bell'] else 'off'}"
+        )
+    if answer["webhook"]["state"] not in ("off", "delivered") or answer["desktop"]["state"] == "failed":
+        raise typer.Exit(1)
+
+
+def _tell(way: str, result: Mapping[str, Any], problem: str | None) -> None:
+    good = result["state"] in ("off", "sent", "delivered")
+    said = f"{_STATES[result['state']]}{f' ({one_line(problem)})' if problem else ''}"
+    echo(f"{way:<9}{said if good else paint(said, 'red')}")

@@ -1,0 +1,116 @@
+"""News for a person: needs and alerts that no notification has told yet, and the message that tells them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection
+
+from corral.core.instants import iso
+from corral.core.payload import Payload
+from corral.core.redaction import redact
+from corral.core.visible import one_line
+from corral.observe.alerts import store as alerts
+from corral.observe.alerts.alerts import SHOWN_ELSEWHERE, wire
+from corral.observe.view.needs_of_alerts import ALERT, NOTIFICATIONS
+from corral.observe.view.needs_you import needs_you
+from corral.store.rows.records import AlertRow
+
+if TYPE_CHECKING:
+    from corral.coordination.services import Services
+
+VERSION = 1
+"""Of the message; grows when a field changes its meaning or goes."""
+MOST_TOLD = 20
+"""Needs, and alerts, in one message; it says how many it leaves out."""
+FORGET_AFTER = timedelta(minutes=15)
+"""A need that is gone and comes back sooner is no news."""
+MOST_LINES = 4
+NO_NEWS = frozenset({ALERT, NOTIFICATIONS})
+"""Kinds of needs that are not told: alerts are told as such, and what does not arrive cannot tell of that."""
+
+
+@dataclass(frozen=True)
+class News:
+    """Needs and alerts to be told.
+
+    Attributes:
+        needs: By key.
+        gone: Keys that were told and are needs no longer.
+    """
+
+    needs: Mapping[str, Payload]
+    alerts: Sequence[AlertRow]
+    gone: Sequence[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.needs or self.alerts)
+
+
+def news(services: Services, conn: Connection, now: datetime) -> News:
+    """The news of this moment; runs in a read transaction."""
+    found = {key_of(need): need for need in needs_you(services, conn) if need["kind"] not in NO_NEWS}
+    told = alerts.told_keys(conn)
+    before = iso(now - FORGET_AFTER)
+    gone = [key for key, at in told.items() if key not in found and at < before]
+    return News({key: need for key, need in found.items() if key not in told}, alerts.untold(conn), gone)
+
+
+def mark(conn: Connection, told: News, now: datetime) -> None:
+    """Note that the news has been told."""
+    if told.gone:
+        alerts.forget_told(conn, told.gone)
+    if told.needs:
+        alerts.set_told(conn, list(told.needs), iso(now))
+    alerts.mark_told(conn, told.alerts)
+
+
+def key_of(need: Payload) -> str:
+    """The same for a need as long as it lasts, whatever numbers its sentence has meanwhile."""
+    about: Any = sorted(need["ids"].items()) or re.sub(r"\d+", "#", need["what"])
+    return hashlib.sha256(json.dumps([need["kind"], about]).encode()).hexdigest()
+
+
+def message(told: News, *, delivery_id: str, project: str, now: datetime, is_test: bool = False) -> Payload:
+    """The message for the webhook; every secret that is known or looks like one is removed.
+
+    Returns:
+        ``{version, delivery_id, at, project, test, needs_you, alerts, left_out}``.
+    """
+    needs, raised = list(told.needs.values()), list(told.alerts)
+    left_out = max(0, len(needs) - MOST_TOLD) + max(0, len(raised) - MOST_TOLD)
+    shown = {
+        "project": project,
+        "test": is_test,
+        "needs_you": needs[:MOST_TOLD],
+        "alerts": [wire(row) for row in raised[:MOST_TOLD]],
+        "left_out": left_out,
+    }
+    return {"version": VERSION, "delivery_id": delivery_id, "at": iso(now), **_without_secrets(shown)}
+
+
+def summary(told: News, project: str) -> tuple[str, str] | None:
+    """Title and text for a desktop; None where only alerts have resolved."""
+    lines = [need["what"] for need in told.needs.values()]
+    raised = [row for row in told.alerts if row["resolved_at"] is None]
+    lines += [row["reason"] for row in raised if row["rule"] not in SHOWN_ELSEWHERE or not lines]
+    if not lines:
+        return None
+    number = f"{len(lines)} things need you" if lines[1:] else "something needs you"
+    shown = [redact(one_line(line))[:200] for line in lines[:MOST_LINES]]
+    more = [f"and {len(lines) - MOST_LINES} more: corral status"] if lines[MOST_LINES:] else []
+    return f"{one_line(project)[:40]}: {number}", "\n".join([*shown, *more])
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {key: _without_secrets(inner) for key, inner in value.items()}
+    return [_without_secrets(inner) for inner in value] if isinstance(value, list) else value

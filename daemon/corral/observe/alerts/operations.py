@@ -1,0 +1,76 @@
+"""Alerts over HTTP."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from corral.coordination.services import Services
+from corral.core.payload import Payload
+from corral.core.routing import Routes
+from corral.observe.alerts import alerts as operations
+from corral.observe.alerts import store as alerts
+from corral.observe.alerts.alerts import MOST_LISTED
+from corral.observe.alerts.watch import AlertWatch
+from corral.store.rows.records import DeliveryRow
+
+router = Routes("alerts", "/alerts")
+WAIT_S = 15.0
+"""For the webhook's answer to a test, where nothing else is asked for."""
+
+
+@router.get("")
+async def listing(
+    services: Services, resolved: Annotated[bool, Field(description="Resolved ones too.")] = False
+) -> list[dict[str, Any]]:
+    """The alerts, the latest first; open ones unless asked otherwise, 200 at most."""
+    rows = await services.store.read(lambda conn: alerts.listing(conn, with_resolved=resolved, limit=MOST_LISTED))
+    return [operations.wire(row) for row in rows]
+
+
+@router.post("/{alert_id}/acknowledge")
+async def acknowledge(
+    services: Services, alert_id: Annotated[str, Field(min_length=4, max_length=36, description="Or its beginning.")]
+) -> dict[str, Any]:
+    """Mark an alert as seen: no reminder follows, until its cause is gone and comes back."""
+    now = services.now()
+    row = await services.store.write(lambda conn: operations.acknowledge(conn, alert_id, now))
+    services.nudge("alerts")
+    return operations.wire(row)
+
+
+class NotificationTest(BaseModel):
+    """How long to wait for the webhook, seconds."""
+
+    wait_s: float = Field(WAIT_S, ge=0, le=60)
+
+
+@router.post("/test")
+async def test(services: Services, asked: NotificationTest | None = None) -> dict[str, Any]:
+    """Send a notification that says it is a test on every way that is on, whatever the hour; tells what came of it."""
+    now, chosen = services.now(), services.settings().notifications
+    told = await services.work(lambda: services.of(AlertWatch).test(now))
+    answer: Payload = {"bell": chosen.bell, "desktop": {"state": "off", "problem": None}}
+    if chosen.desktop:
+        problem = told["desktop"]
+        answer["desktop"] = {"state": "failed" if problem else "sent", "problem": problem}
+    if (delivery_id := told["delivery_id"]) is None:
+        state = "off" if chosen.webhook_url is None else "not_approved"
+        return {**answer, "webhook": {"state": state, "tries": 0, "error": None, "delivery_id": None}}
+    row = await _tried(services, delivery_id, asked.wait_s if asked else WAIT_S)
+    shown = {"state": row["state"], "tries": row["tries"], "error": row["error"], "delivery_id": delivery_id}
+    return {**answer, "webhook": shown}
+
+
+async def _tried(services: Services, delivery_id: str, wait_s: float) -> DeliveryRow:
+    """A delivery once it was tried, or after so many seconds."""
+    until = time.monotonic() + wait_s
+    while True:
+        row = await services.store.read(lambda conn: alerts.delivery(conn, delivery_id))
+        assert row is not None, "it was just stored, and stays for days"
+        left = until - time.monotonic()
+        if row["state"] != "waiting" or row["error"] is not None or left <= 0 or services.stopping:
+            return row
+        await services.changes.next(min(left, 1.0))

@@ -1,0 +1,126 @@
+"""The job that raises and resolves alerts, and tells a person of them and of everything else that needs one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import partial
+
+from sqlalchemy import Connection
+
+from corral.coordination.services import Services
+from corral.core.identifiers import new_id
+from corral.core.logs import logger
+from corral.core.needs import Need
+from corral.observe.alerts import alerts as operations
+from corral.observe.alerts import news, rules, timing
+from corral.observe.alerts import store as alerts
+from corral.observe.alerts.desktop import Desktop
+from corral.observe.alerts.facts import EndedAttempts, gather
+from corral.observe.alerts.lifecycle import Decision
+from corral.observe.alerts.news import News
+
+LOOK_EVERY = timedelta(seconds=60)
+"""Between two looks while nothing is stored: disk and memory have no event."""
+PAUSE_S = 2.0
+"""Least time between two looks."""
+MOST_WAITING = 100
+"""Notifications that wait for the webhook; beyond them the oldest is dropped."""
+DESKTOP_WITHIN_S = 5.0
+"""How long a test notification waits for the desktop."""
+
+log = logger("alerts")
+
+
+class AlertWatch:
+    """Step: judge the state once, then tell what is due.
+
+    Args:
+        desktop: Shows a notification.
+    """
+
+    def __init__(self, services: Services, desktop: Desktop) -> None:
+        self._services = services
+        self._desktop = desktop
+        self._ended = EndedAttempts()
+        self._held_back: set[tuple[str, str]] = set()
+        self._seen: datetime | None = None
+        self._sent: deque[datetime] = deque(maxlen=1000)
+
+    def step(self, now: datetime) -> datetime:
+        """Look once; when the next look is due."""
+        decision = self._services.db.read(partial(self._judge, now=now))
+        if decision.raised or decision.again or decision.resolved:
+            self._services.db.write(partial(operations.apply, decision=decision, now=now))
+            self._services.changes.announce()
+        self._log_held_back(decision)
+        return min(now + LOOK_EVERY, self._tell(now) or now + LOOK_EVERY)
+
+    def _judge(self, conn: Connection, now: datetime) -> Decision:
+        settings = self._services.settings().alerts
+        facts = gather(self._services, conn, self._ended, now)
+        findings = rules.evaluate(settings, facts, now) if settings.enabled else []
+        return operations.judge(conn, findings, settings, now)
+
+    def _log_held_back(self, decision: Decision) -> None:
+        held = {(one.rule, one.subject) for one in decision.held_back}
+        if held - self._held_back:
+            log.warning("alerts_held_back", rules=sorted({rule for rule, _subject in held}), count=len(held))
+        self._held_back = held
+
+    # -- telling
+
+    def _tell(self, now: datetime) -> datetime | None:
+        """Tell the news if it is due; returns when it will be, or None if there is none."""
+        chosen = self._services.settings().notifications
+        url = self._services.settings.webhook()
+        if not chosen.desktop:
+            self._desktop.forget()
+        if not chosen.desktop and url is None:
+            self._seen = None
+            return None
+        told = self._services.db.read(lambda conn: news.news(self._services, conn, now))
+        if not told:
+            self._seen = None
+            if told.gone:
+                self._services.db.write(partial(news.mark, told=told, now=now))
+            return None
+        self._seen = self._seen or now
+        due = timing.due_at(self._seen, self._sent, chosen, now, local=now.astimezone())
+        if due > now:
+            return due
+        self._seen = None
+        self._sent.append(now)
+        self._send(told, now, to_webhook=url is not None)
+        return None
+
+    def test(self, now: datetime) -> Mapping[str, str | None]:
+        """Tell a person that this is a test, at once, on every way that is on; waits for the desktop, so not for the event loop.
+
+        Returns:
+            ``delivery_id`` of the webhook, or None if it is off or not approved; ``desktop``: what stands against showing
+            it, or None.
+        """
+        what = "This is a test of Corral's notifications; nothing needs you."
+        need = Need("test", what, "corral alert test").to_wire()
+        to_webhook = self._services.settings.webhook() is not None
+        delivery_id = self._send(News({"test": need}, (), ()), now, to_webhook=to_webhook, is_test=True)
+        return {"delivery_id": delivery_id, "desktop": self._desktop.outcome(DESKTOP_WITHIN_S)}
+
+    def _send(self, told: News, now: datetime, *, to_webhook: bool, is_test: bool = False) -> str | None:
+        delivery_id, project = new_id(), self._services.project.root.name
+        body = news.message(told, delivery_id=delivery_id, project=project, now=now, is_test=is_test)
+
+        def store(conn: Connection) -> int:
+            if not is_test:
+                news.mark(conn, told, now)
+            return alerts.enqueue(conn, delivery_id, body, now, MOST_WAITING) if to_webhook else 0
+
+        if dropped := self._services.db.write(store):
+            log.warning("notifications_dropped", count=dropped, reason=f"more than {MOST_WAITING} wait for the webhook")
+        if to_webhook:
+            self._services.nudge("webhook")
+        if self._services.settings().notifications.desktop and (shown := news.summary(told, project)) is not None:
+            self._desktop.show(*shown)
+        return delivery_id if to_webhook else None

@@ -1,0 +1,305 @@
+"""Messages from Corral itself: a task ended, a merge landed or came back, a batch is settled, mail did not arrive.
+
+The letters are written from the events, in their order, by one job that keeps in the database how far it has come: a letter and
+that place are stored together, so each is sent exactly once, whenever the daemon dies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+
+from corral.coordination.locks.store import locks as lock_rows
+from corral.coordination.mail.messages import Letter
+from corral.coordination.mail.store import messages as message_rows
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.crash import crash_point
+from corral.core.errors import CorralError
+from corral.core.events import EventKind, payload
+from corral.core.instants import iso, parse
+from corral.core.payload import Payload
+from corral.core.states import RETURNED_MERGES, Importance, SessionStatus, TaskStatus
+from corral.git import refs
+from corral.git.process.command import Git
+from corral.observe.announcements import letters as notification_templates
+from corral.observe.announcements import store as announcements
+from corral.observe.announcements import undeliverable
+from corral.store.protocol import Store
+from corral.store.rows import required
+from corral.store.rows.merges import MergeRow
+from corral.store.rows.records import AttemptEnd, EventRow
+from corral.store.rows.tasks import BatchTask, TaskRow
+from corral.work.merges.store import merges
+from corral.work.merges.store import of_tasks as merge_tasks
+from corral.work.tasks.store import tasks as task_rows
+
+if TYPE_CHECKING:
+    from corral.core.event_payloads import MergeHeld, TaskCompleted
+
+AGAIN_S = 0.5
+"""While something runs, events are looked for so often, seconds; otherwise only when nudged."""
+SAVED_WITHIN = timedelta(seconds=20)
+"""How long the letter about a failed task waits for what its last attempt made to be saved, so that it can say where."""
+_ENDED = (EventKind.TASK_COMPLETED, EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.TASK_CANCELLED)
+_FAILED = (EventKind.TASK_FAILED, EventKind.TASK_DEAD)
+_MERGED = (EventKind.MERGE_LANDED, EventKind.MERGE_CONFLICT, EventKind.MERGE_FAILED, EventKind.MERGE_CANCELLED)
+_LOST = (EventKind.SESSION_ENDED, EventKind.TASK_RETRIED, EventKind.TASK_INTERRUPTED, *_FAILED)
+"""Events that end a session, or correct an earlier message."""
+_HELD = EventKind.MERGE_HELD
+KINDS: tuple[str, ...] = tuple(dict.fromkeys((*_ENDED, *_MERGED, *_LOST, _HELD)))
+
+
+class Announcer:
+    """Step: turn the events that nobody was told of into letters.
+
+    Args:
+        repo: For the files that a task changed.
+        changed: Called when something was sent.
+    """
+
+    def __init__(self, db: Store, repo: Git, changed: Callable[[], None]) -> None:
+        self._db = db
+        self._repo = repo
+        self._changed = changed
+
+    def step(self, now: datetime) -> datetime | None:
+        """Tell all there is; look again soon while something runs."""
+        while True:
+            told = self._db.read(announcements.told)
+            found = self._db.read(lambda conn, told=told: announcements.news(conn, KINDS, told))  # type: ignore[misc]
+            due = list(takewhile(lambda event: not self._is_early(event, now), found))
+            for event in due:
+                self._announce(event, now)
+            if due:
+                self._changed()
+            if len(due) < len(found):
+                return now + timedelta(seconds=AGAIN_S)
+            if not found:
+                return now + timedelta(seconds=AGAIN_S) if self._db.read(announcements.is_busy) else None
+
+    def _announce(self, event: EventRow, now: datetime) -> None:
+        found = self._found(event)
+        crash_point("announcements.before_letter")
+        try:
+            self._db.write(lambda conn: _tell(conn, event, found, now))
+        except (CorralError, ValueError) as error:  # one letter that cannot be written must not stop all that follow
+            reason = error.message if isinstance(error, CorralError) else repr(error)
+            self._db.write(lambda conn: _give_up(conn, event, reason, now))
+        crash_point("announcements.letter_sent")
+
+    def _is_early(self, event: EventRow, now: datetime) -> bool:
+        """Whether what a failed task made is being saved just now."""
+        return (
+            event["kind"] in _FAILED
+            and abs(now - parse(event["at"])) < SAVED_WITHIN
+            and self._db.read(lambda conn: announcements.is_being_saved(conn, required(event["task_id"])))
+        )
+
+    def _found(self, event: EventRow) -> Payload:
+        """Facts from git: ``head_sha`` and ``files`` of a completed task's submission, the ``branch`` that a failed one left."""
+        try:
+            if event["kind"] == EventKind.TASK_COMPLETED:
+                row = self._db.read(lambda conn: merge_tasks.decisive(conn, required(event["task_id"])))
+                if row is None:
+                    return {}
+                base = row["base_sha"]  # none where the branch shares no history with its target
+                files = refs.changed_paths(self._repo, base, row["head_sha"]) if base is not None else []
+                return {"head_sha": row["head_sha"], "files": files}
+            if event["kind"] in _FAILED:
+                task = self._db.read(lambda conn: task_rows.get(conn, required(event["task_id"])))
+                branch = task["branch"] if task is not None else None
+                return {"branch": branch} if branch and refs.read(self._repo, refs.branch_ref(branch)) else {}
+        except CorralError:  # a commit that was pruned meanwhile is no reason not to tell of the task
+            pass
+        return {}
+
+
+def _tell(conn: Connection, event: EventRow, found: Payload, now: datetime) -> None:
+    """Send what an event calls for and move on, in one transaction."""
+    if event["kind"] in _LOST:
+        undeliverable.bounce(conn, event, now)
+    held = payload(event, _HELD)
+    if held is not None and held.get("paths"):
+        merge = merges.get(conn, required(event["merge_id"]))
+        notification_templates.send(conn, _about_hold(held, merge), _in_the_way(conn, held, now), event, now)
+    if event["kind"] in (*_ENDED, *_MERGED):
+        task = task_rows.get(conn, event["task_id"]) if event["task_id"] else None
+        if event["kind"] in _ENDED[:3] and task is not None:
+            notification_templates.send(conn, _about_task(conn, event, task, found), [task["submitted_by"]], event, now)
+        elif event["kind"] in _MERGED[:3]:
+            merge = merges.get(conn, required(event["merge_id"]))
+            notification_templates.send(
+                conn, _about_merge(event, merge, task), _concerned(conn, merge, task), event, now
+            )
+        if task is not None and task["thread_id"] is not None:
+            _conclude(conn, task["thread_id"], event, now)
+    announcements.move_on(conn, event["event_id"])
+
+
+def _give_up(conn: Connection, event: EventRow, reason: str, now: datetime) -> None:
+    notification_templates.undeliverable(conn, event, event["kind"], [], reason, now)
+    announcements.move_on(conn, event["event_id"])
+
+
+# -- a task
+
+
+def _about_task(conn: Connection, event: EventRow, task: TaskRow, found: Payload) -> Letter:
+    done = payload(event, EventKind.TASK_COMPLETED)
+    facts = _completion(done, task, found) if done is not None else _failure(conn, event, task, found)
+    return notification_templates.written(
+        event["kind"],
+        f"[{task['task_id'][:8]}] Task {'failed' if done is None else 'complete'}: {task['title']}",
+        {"task_id": task["task_id"], **facts, "duration_s": _duration(event, task)},
+        task,
+        Importance.HIGH if done is None else Importance.NORMAL,
+    )
+
+
+def _completion(done: TaskCompleted, task: TaskRow, found: Payload) -> Payload:
+    result = task["result"] if isinstance(task["result"], dict) else {}
+    sha = done.get("head_sha") or task["head_sha"] or found.get("head_sha") or result.get("commit_sha")
+    changed = found.get("files") or result.get("files_changed") or []
+    return {"commit_sha": sha, "files_changed": changed}
+
+
+def _failure(conn: Connection, event: EventRow, task: TaskRow, found: Payload) -> Payload:
+    why = required(payload(event, *_FAILED))
+    reason = (why.get("error_code") or task["error_code"], why.get("error_message") or task["error_message"])
+    tried = [
+        f"attempt {number} at {one['at']}: {_cause(one)}"
+        for number, one in enumerate(announcements.attempts(conn, task["task_id"], event["event_id"]), 1)
+    ]
+    saved = announcements.saved(conn, task["task_id"], notification_templates.SHOWN)
+    progress = {
+        "last_seen_doing": task["progress"],
+        "branch": found.get("branch"),
+        "head_sha": task["head_sha"],
+        "salvage_ref": saved[0]["ref"] if saved else None,
+        "files": ", ".join(saved[0]["files"]) or None if saved else None,
+        "recover_with": f"corral worktree recover {saved[0]['worktree']}" if saved else None,
+        "earlier_salvage_refs": ", ".join(one["ref"] for one in saved[1:]) or None,
+        "result": task["result"],
+    }
+    return {
+        "failure_reason": ": ".join(part for part in reason if part),
+        "attempted_actions": tried,
+        "partial_progress": {key: value for key, value in progress.items() if value is not None},
+    }
+
+
+def _cause(attempt: AttemptEnd) -> str:
+    setback = required(payload(attempt, *announcements.SETBACKS))
+    return setback.get("error_message") or setback.get("error_code") or attempt["kind"]
+
+
+def _duration(event: EventRow, task: TaskRow) -> float | None:
+    if task["started_at"] is None:
+        return None
+    return round((parse(event["at"]) - parse(task["started_at"])).total_seconds(), 3)
+
+
+# -- a merge request
+
+
+def _about_merge(event: EventRow, merge: MergeRow, task: TaskRow | None) -> Letter:
+    came_back = merge["state"] in RETURNED_MERGES
+    landed, end = event["kind"] == EventKind.MERGE_LANDED, required(payload(event, *_MERGED))
+    how = f"landed on {merge['target']}" if landed else f"did not land on {merge['target']}"
+    facts = {
+        "merge_id": merge["merge_id"],
+        "task_id": merge["task_id"],
+        "branch": merge["branch"],
+        "target": merge["target"],
+        "status": event["kind"].removeprefix("merge."),
+        "landed_sha": end.get("landed_sha"),
+        "reason": end.get("reason"),
+        "conflicts": merge["conflicts"] if came_back else None,
+    }
+    importance = Importance.NORMAL if landed else Importance.HIGH
+    return notification_templates.written(
+        event["kind"], f"{merge['branch']} {how}: {merge['title']}", facts, task, importance
+    )
+
+
+def _concerned(conn: Connection, merge: MergeRow, task: TaskRow | None) -> list[str | None]:
+    """The session that submitted the work, and the one that made the branch if it is still there."""
+    maker = session_rows.get(conn, merge["session_id"]) if merge["session_id"] else None
+    alive = maker is not None and maker["status"] != SessionStatus.DISCONNECTED
+    return [task["submitted_by"] if task else None, merge["session_id"] if alive or task is None else None]
+
+
+def _about_hold(held: MergeHeld, merge: MergeRow) -> Letter:
+    """To the session with the file that a landing waits for: only it can end the wait."""
+    paths = held["paths"]
+    facts = {
+        "merge_id": merge["merge_id"],
+        "branch": merge["branch"],
+        "target": merge["target"],
+        "checkout": held["checkout"],
+        "paths": paths,
+        "what_to_do": "Commit your changes to these files, or put them aside; it lands by itself within seconds then.",
+    }
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    subject = f"{merge['branch']} cannot land on {merge['target']}: your changes to {paths[0]}{more} are not committed"
+    return notification_templates.written(_HELD, subject, facts, None, Importance.HIGH)
+
+
+def _in_the_way(conn: Connection, held: MergeHeld, now: datetime) -> list[str | None]:
+    """The sessions with a lock on one of these files in this checkout: that is the evidence that the change is theirs."""
+    keys = {key for path in held["paths"] for key in (path, path.lower())}
+    here = os.path.realpath(held["checkout"] or "")
+    return [
+        row["session_id"]
+        for row in lock_rows.named(conn, iso(now), match_keys=sorted(keys))
+        if row["checkout"] and os.path.realpath(row["checkout"]) == here
+    ]
+
+
+# -- a batch
+
+
+def _conclude(conn: Connection, thread_id: str, event: EventRow, now: datetime) -> None:
+    """When nothing of a batch can happen by itself any more, its participants get one summary of it, after all else."""
+    if announcements.is_open(conn, thread_id) or announcements.follows(conn, thread_id, KINDS, event["event_id"]):
+        return
+    rows = announcements.batch(conn, thread_id)
+    bad = [row for row in rows if row["status"] != TaskStatus.COMPLETED or row["merge_state"] in RETURNED_MERGES]
+    # Once for these tasks that they are complete, and once that they are not; a retry that fails again says so itself.
+    said = [thread_id, [row["task_id"] for row in rows], not bad]
+    key = f"batch-{hashlib.sha256(json.dumps(said).encode()).hexdigest()}"
+    if message_rows.by_key(conn, None, key) is not None:
+        return
+    facts = {
+        "final_status": "complete" if not bad else f"{len(bad)} of {len(rows)} tasks did not succeed",
+        "merged_tasks": [_named(row) for row in rows if row["landed_sha"] is not None],
+        "conflicts": [f"{_named(row)}: {_paths(row)}" for row in rows if row["conflicts"]],
+        "not_merged": [
+            f"{_named(row)}: {row['error_message'] or row['merge_state'] or 'nothing to merge'}"
+            for row in rows
+            if row["landed_sha"] is None and not row["conflicts"]
+        ],
+    }
+    subject = f"Batch {thread_id}: {facts['final_status']}"
+    importance = Importance.HIGH if bad else Importance.NORMAL
+    letter = notification_templates.written("batch.settled", subject, facts, rows[0], importance)
+    submitted = [row["submitted_by"] for row in rows]
+    took_part = [*(row["session_id"] for row in rows), *announcements.wrote(conn, thread_id)]
+    present = [one for one in took_part if one and session_rows.get(conn, one) is not None]
+    notification_templates.send(conn, replace(letter, idempotency_key=key), [*submitted, *present], event, now)
+
+
+def _named(row: BatchTask) -> str:
+    return f"{row['task_id'][:8]} {row['title'][:120]}"
+
+
+def _paths(row: BatchTask) -> str:
+    return ", ".join(str(one.get("path")) for one in (row["conflicts"] or [])[: notification_templates.SHOWN])

@@ -1,0 +1,65 @@
+"""Mail that did not arrive: its senders are told of what a session that ended has not seen, or has lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from corral.coordination.mail import addresses
+from corral.coordination.mail.messages import Letter
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.events import EventKind
+from corral.core.instants import iso
+from corral.core.states import Importance, RecipientRole, SessionStatus
+from corral.observe.announcements import letters as notification_templates
+from corral.observe.announcements import store as announcements
+from corral.store import events
+from corral.store.rows import required
+from corral.store.rows.mail import UnseenMessage
+from corral.store.rows.records import EventRow
+from corral.store.rows.sessions import SessionRow
+
+
+def bounce(conn: Connection, event: EventRow, now: datetime) -> None:
+    """Tell the senders, one letter and one event each. The mail stays, in case the session comes back.
+
+    Of a blind copy only its sender learns: no event tells of it, and the letter is in a thread of its own.
+    """
+    session_id = event["session_id"]
+    row = session_rows.get(conn, session_id) if session_id is not None else None
+    if session_id is None or row is None or row["status"] != SessionStatus.DISCONNECTED:
+        return
+    unseen: dict[str, list[UnseenMessage]] = {}
+    for one in announcements.unseen(conn, session_id):
+        unseen.setdefault(required(one["sender_session_id"]), []).append(one)
+    announcements.mark_bounced(conn, session_id, iso(now))
+    for writer, theirs in unseen.items():
+        sent = [one["message_id"] for one in theirs if one["role"] != RecipientRole.BCC]
+        if sent:
+            shown = sent[: notification_templates.SHOWN]
+            bounced = EventKind.MESSAGE_BOUNCED({"sender": writer, "message_ids": shown, "count": len(sent)})
+            events.record(conn, now, bounced, session_id=session_id)
+        sender = session_rows.get(conn, addresses.heir(conn, writer))
+        if sender is not None and sender["status"] != SessionStatus.DISCONNECTED:
+            notification_templates.send(conn, _about(row, theirs), [sender["session_id"]], event, now)
+
+
+def _about(gone: SessionRow, lost: list[UnseenMessage]) -> Letter:
+    """One letter to a sender about all that a session has not seen of what it sent."""
+    threads = {None if one["role"] == RecipientRole.BCC else one["thread_id"] for one in lost}
+    more = f" and {len(lost) - notification_templates.SHOWN} more" if len(lost) > notification_templates.SHOWN else ""
+    # Everybody may read the letter; whom a blind copy went to is nobody's business.
+    blind = any(one["role"] == RecipientRole.BCC for one in lost)
+    who = "who got a blind copy" if blind else gone["agent_name"]
+    facts = {
+        "recipient": who if blind else ", ".join(dict.fromkeys(one["addressed"] for one in lost)),
+        "reason": f"{who} is gone ({gone['end_reason']}) and had not read it",
+        "messages": ", ".join(str(one["seq"]) for one in lost[: notification_templates.SHOWN]) + more,
+    }
+    what = lost[0]["subject"] if len(lost) == 1 else f"{len(lost)} messages to {who}"
+    letter = notification_templates.written(
+        EventKind.MESSAGE_BOUNCED, f"Not delivered: {what}", facts, None, Importance.NORMAL
+    )
+    return replace(letter, thread_id=threads.pop() if len(threads) == 1 else None)

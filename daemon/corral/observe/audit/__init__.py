@@ -1,0 +1,1 @@
+"""The audit: who did what, in a chain that shows what is missing."""

@@ -1,0 +1,82 @@
+"""``corral audit``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from corral.core.errors import InvalidInput
+from corral.core.instants import span_s
+from corral.core.visible import one_line
+from corral.faces.cli.terminal.options import Json, client, option
+from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.tables import Column, table
+
+_SHOWN = 80
+
+
+def _short(value: Mapping[str, Any]) -> str:
+    return one_line(json.dumps(value, ensure_ascii=False)) if value else ""
+
+
+def _outcome(row: Mapping[str, Any]) -> str:
+    result = row["result"]
+    error = result.get("error")
+    told = error.get("message") or error.get("name") if isinstance(error, dict) else error
+    return f"{result.get('status', '')}: {told}" if told else str(result.get("status", ""))
+
+
+_COLUMNS: list[Column] = [
+    ("TIME (UTC)", lambda row: row["timestamp"][:19].replace("T", " "), 19),
+    ("AGENT", "agent_id", 16),
+    ("TASK", lambda row: (row["task_id"] or "")[:8], 8),
+    ("ACTION", "action", 24),
+    ("PARAMETERS", lambda row: _short(row["parameters"]), _SHOWN),
+    ("RESULT", _outcome, 40),
+]
+
+
+def audit(
+    agent: Annotated[str | None, option("--agent", "Only deeds of this agent: its name or session id.", "A")] = None,
+    task: Annotated[str | None, option("--task", "Only deeds about this task.", "T")] = None,
+    action: Annotated[
+        str | None, option("--action", "Only this action, such as task.cancel, or a group: task, tool, mcp.", "X")
+    ] = None,
+    since: Annotated[str | None, option("--since", "How far back, such as 90m, 12h, 1d or 4w.", "SPAN")] = None,
+    limit: Annotated[int, option("--limit", "Maximum number of lines, the newest.", "N", min=1)] = 200,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Check that no line was changed, removed or inserted; exit code 1 if one was."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show who did what, with which parameters and result, the newest first; or check that the record is whole."""
+    if verify:
+        _verify(as_json)
+        return
+    try:
+        seconds = span_s(since) if since else None
+    except ValueError as error:
+        raise InvalidInput(f"--since {since!r}: {error}.", remedy="Write 90m, 12h, 1d or 4w.") from error
+    query = {"agent": agent, "task": task, "action": action, "since_s": seconds, "limit": min(limit, 1000)}
+    rows = client().listing("/audit", query, limit)
+    table(rows, _COLUMNS, empty="No matching lines.", as_json=as_json)
+
+
+def _verify(as_json: bool) -> None:
+    found = client().request("GET", "/audit/verification", timeout_s=600)
+    if as_json:
+        emit(found)
+    elif found["valid"]:
+        echo(f"The audit is whole: {found['lines']} lines, {found['first_seq']} to {found['last_seq']}.")
+        if found["removed_until"]:
+            echo(paint(f"Lines up to {found['removed_until']} were removed by retention.", "dim"))
+    else:
+        echo(paint("The audit was tampered with, or its file was damaged:", "red"))
+        for one in found["problems"]:
+            echo(f"  line {one['seq']}: {one['problem']}")
+    if not found["valid"]:
+        raise typer.Exit(1)

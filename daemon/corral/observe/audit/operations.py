@@ -1,0 +1,54 @@
+"""The audit over HTTP: who did what, and whether the chain of its lines is whole."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
+
+from corral.coordination.services import Services
+from corral.core.instants import LONGEST_SPAN_S
+from corral.core.pages import MOST, Page, page
+from corral.core.paging import answer
+from corral.core.routing import Routes
+from corral.observe.audit import reading
+from corral.work.tasks import tasks
+
+router = Routes("audit", "/audit")
+_Name = Annotated[str | None, Field(max_length=128)]
+
+
+@router.get("", response_model=list[dict[str, Any]])
+async def listing(
+    services: Services,
+    request: Request,
+    agent: _Name = None,
+    task: Annotated[_Name, Field(description="A task's id, or the beginning of it.")] = None,
+    action: Annotated[_Name, Field(description="An action, or what those begin with that are meant: `tool`.")] = None,
+    since_s: Annotated[float | None, Field(gt=0, le=LONGEST_SPAN_S, description="How far back, seconds.")] = None,
+    before: Annotated[int | None, Field(ge=0, description="Only lines with a smaller `seq`.")] = None,
+    limit: Annotated[int, Field(ge=1, le=MOST)] = 200,
+) -> Response:
+    """The actions of agents and people with parameters and result, the newest first.
+
+    Each line carries the hash of the one before. A line appears up to a second after the deed.
+    """
+    since = services.now() - timedelta(seconds=since_s) if since_s else None
+
+    def look(conn: Connection) -> Page:
+        of_task = tasks.find(conn, task)["task_id"] if task else None
+        found = reading.listing(conn, agent=agent, task=of_task, action=action, since=since, before=before, limit=limit)
+        return page(found, limit)
+
+    return answer(request, await services.store.read(look), lambda row: {"before": row["seq"]})
+
+
+@router.get("/verification")
+async def verification(services: Services) -> dict[str, Any]:
+    """Whether a line was changed, removed or inserted; ``problems`` names the first ones by ``seq``."""
+    return await asyncio.get_running_loop().run_in_executor(services.pool, reading.verify, services.db.read)

@@ -1,0 +1,111 @@
+"""Requests over HTTP and calls of MCP tools, noted for the audit by the edge that answered them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel
+
+from corral.config.account import user_name
+from corral.coordination.services import Services
+from corral.coordination.sessions.actor import person
+from corral.core.errors import CorralError
+from corral.observe.audit.tool_calls import CONTENT, size_of
+from corral.observe.audit.trail import FAILED, OK, AuditTrail, Deed
+
+caller: ContextVar[str] = ContextVar("caller", default="")
+"""The session that a request says it comes from, if it does; set by the edge for every request."""
+
+
+def note(services: Services, action: str, given: Mapping[str, Any], answered: Any) -> None:
+    """Note a request over HTTP. Neither the arguments nor the answer may be changed any more.
+
+    Args:
+        given: The arguments of the operation: the parts of its path, and its body.
+        answered: The answer, or the error.
+    """
+    at, said = services.now(), caller.get()
+
+    def made() -> Deed:
+        parameters = _plain(given)
+        named = parameters.get("session_id") or parameters.get("caller") or said
+        return _deed(at, action, named if isinstance(named, str) and named else None, parameters, answered)
+
+    services.of(AuditTrail).note_later(made)
+
+
+def note_call(
+    services: Services, tool: str, given: Mapping[str, Any], answered: Any, session_id: str | None, use_id: str
+) -> None:
+    """Note a call of one of Corral's own tools; the hooks of the same call then add nothing."""
+    services.of(AuditTrail).is_new(use_id)
+    at = services.now()
+    services.of(AuditTrail).note_later(lambda: _deed(at, f"mcp.{tool}", session_id, _plain(given), answered))
+
+
+def _deed(at: datetime, action: str, session_id: str | None, parameters: dict[str, Any], answered: Any) -> Deed:
+    who, task = session_id or person(), parameters.get("task_id")
+    return Deed(
+        at=at,
+        action=action,
+        session_id=who,
+        agent_id=user_name() if who == person() else who,
+        task_id=task if isinstance(task, str) else _task_of(answered),
+        parameters=parameters,
+        result=outcome(answered),
+    )
+
+
+def outcome(answered: Any) -> dict[str, Any]:
+    """The result of an operation: ``{status, answer}``, or ``{status, error}``."""
+    if isinstance(answered, CorralError):
+        told = {"code": answered.code, "name": answered.name, "message": answered.message}
+        return {"status": FAILED, "error": told}
+    if isinstance(answered, Exception):
+        return {"status": FAILED, "error": {"name": type(answered).__name__}}
+    if isinstance(answered, BaseModel):
+        answered = answered.model_dump()
+    kept = dict(_brief(answered)) if isinstance(answered, Mapping) else _ids(answered)
+    return {"status": OK, **({"answer": kept} if kept else {})}
+
+
+def _brief(answer: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The values of an answer, but no content and nothing empty, and the ids of what it lists."""
+    for name, value in answer.items():
+        if isinstance(value, (list, dict)):
+            value = _ids(value if isinstance(value, list) else [value])
+        if value not in (None, False, "", []) and name not in CONTENT:
+            yield name, value
+
+
+def _ids(listed: Any) -> list[Any]:
+    """Of each thing in a list its id, or itself where it is a plain value."""
+    found = []
+    for item in listed if isinstance(listed, list) else ():
+        found.append(
+            next((item[name] for name in item if name.endswith("_id")), None) if isinstance(item, dict) else item
+        )
+    return [value for value in found if isinstance(value, (str, int))]
+
+
+def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a path beside the fields of the body, without content; what is no value (the request itself) is left out."""
+    plain: dict[str, Any] = {}
+    for name, value in given.items():
+        if isinstance(value, BaseModel):
+            plain |= value.model_dump()
+        elif isinstance(value, dict):
+            plain |= value
+        elif value is None or isinstance(value, (str, int, float, bool, list)):
+            plain[name] = value
+    for name in CONTENT & plain.keys():
+        plain[name] = size_of(plain[name])
+    return {name: value for name, value in plain.items() if value is not None}
+
+
+def _task_of(answered: Any) -> str | None:
+    task = answered.get("task_id") if isinstance(answered, Mapping) else None
+    return task if isinstance(task, str) else None

@@ -1,0 +1,171 @@
+"""The job that writes the audit: what the edges noted and what the event record says, into the chain, then into its export.
+
+Nobody waits for it. A deed that an edge noted is in memory until the next step, at most :data:`PAUSE_S` seconds later, unless
+there are more than a thousand a second: a daemon that is killed loses that much of it, and no event. The place in the event
+record is stored in the transaction that appends its lines, so each event gives one line wherever the daemon dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from corral.config.paths import Project
+from corral.core.crash import crash_point
+from corral.core.errors import FolderLinked
+from corral.core.logs import logger
+from corral.core.needs import Fault, Need
+from corral.observe.audit import reading, trail
+from corral.observe.audit import store as audit_rows
+from corral.observe.audit.trail import AuditTrail
+from corral.observe.exports.exports import top_of
+from corral.observe.exports.state_files import Lines, reason_of
+from corral.store import events
+from corral.store.protocol import Store
+from corral.store.rows.records import EventRow
+
+PAUSE_S = 0.25
+"""Least time between two steps, seconds."""
+AT_ONCE = 64
+"""Lines of one step: the interpreter and the database's writer are free again after a few milliseconds."""
+NEXT = timedelta(milliseconds=40)
+"""Between two steps while more waits, for the requests that came meanwhile."""
+SOON = timedelta(milliseconds=5)
+"""The same while more than :data:`MANY` deeds wait, which a daemon that is killed would lose."""
+MANY = 5000
+EXPORTED = 200
+"""Lines that are appended to the export at once."""
+FAR_BEHIND = 200
+"""Events without a line after which the place in the record is stored all the same."""
+AGAIN = timedelta(seconds=5)
+"""Until the next try to write the export after one that failed."""
+FILE = Path("analytics") / "audit.jsonl"
+"""The export, in the folder of the exports."""
+_NEWS = events.others_than(trail.REPEATED)
+
+log = logger("audit")
+
+
+class AuditWriter:
+    """Step: append what was noted and what happened; export what was appended.
+
+    Args:
+        folder: The folder of the exports, as it is configured at the moment.
+        faults: Where a person is told that the export cannot be written.
+    """
+
+    def __init__(
+        self, db: Store, deeds: AuditTrail, project: Project, folder: Callable[[], Path], faults: dict[str, Need]
+    ) -> None:
+        self._db = db
+        self._deeds = deeds
+        self._project = project
+        self._folder = folder
+        self._fault = Fault(faults, "audit_export", "exports")
+        self._position: int | None = None
+        self._stored = 0
+        self._lines: tuple[Path, Lines] | None = None
+        self._exported: int | None = None
+        self._again: datetime | None = None
+
+    def step(self, now: datetime) -> datetime | None:
+        """Write a bounded part; look again soon if there may be more."""
+        is_more = self._append_deeds(now) == AT_ONCE
+        is_more |= self._append_events()
+        if self._again is None or now >= self._again:
+            is_more |= self._export(now, only_whole=is_more)
+        return now + (SOON if self._deeds.waiting > MANY else NEXT) if is_more else self._again
+
+    def finish(self, now: datetime) -> None:
+        """Write what is noted, at the end, when nobody notes any more; events and the export follow with the next start."""
+        while self._append_deeds(now):
+            pass
+
+    def _append_deeds(self, now: datetime) -> int:
+        deeds = self._deeds.take(AT_ONCE, now)
+        if not deeds:
+            return 0
+        try:
+            ids = {deed.session_id for deed in deeds if deed.session_id}
+            work = self._db.read(lambda conn: audit_rows.work_of(conn, ids))
+            drafts = [trail.draft(deed, work) for deed in deeds]
+            self._db.write(lambda conn: trail.append(conn, drafts))
+        except BaseException:
+            self._deeds.put_back(deeds)
+            raise
+        return len(deeds)
+
+    def _append_events(self) -> bool:
+        """Append the next page of events; returns whether there may be more."""
+        if self._position is None:
+            self._position = self._stored = self._db.read(lambda conn: events.position(conn, audit_rows.READER)) or 0
+        given = {"after": self._position, "most": AT_ONCE}
+        newest, page = self._db.read(lambda conn: (events.newest(conn), _NEWS.all(conn, given)))
+        is_more = len(page) == AT_ONCE
+        last = page[-1]["event_id"] if is_more else max([newest, *(event["event_id"] for event in page)])
+        if page or last - self._stored > FAR_BEHIND:
+            self._write_events(page, last)
+            self._stored = last
+        self._position = last
+        return is_more
+
+    def _write_events(self, told: list[EventRow], last: int) -> None:
+        ids = {event["session_id"] for event in told if event["session_id"]}
+        work = self._db.read(lambda conn: audit_rows.work_of(conn, ids))
+        drafts = [trail.draft_of_event(event, work) for event in told]
+
+        def write(conn: Connection) -> None:
+            trail.append(conn, drafts)
+            if audit_rows.ends(conn) is not None:  # a place in the record without a line would tell of lost lines
+                events.move_position(conn, audit_rows.READER, last)
+
+        self._db.write(write)
+        crash_point("audit.appended")
+
+    # -- the export ------------------------------------------------------------------------------------------------
+
+    def _export(self, now: datetime, *, only_whole: bool) -> bool:
+        """Append the next lines to the file; returns whether there may be more.
+
+        Args:
+            only_whole: More lines follow soon: wait for a whole page of them.
+        """
+        try:
+            is_more = self._write_file(only_whole)
+        except (OSError, FolderLinked) as error:
+            self._failed(error, now)
+            return False
+        self._again = None
+        if self._fault.end():
+            log.info("audit_export_goes_on")
+        return is_more
+
+    def _write_file(self, only_whole: bool) -> bool:
+        ends = self._db.read(audit_rows.ends)
+        if ends is None or ends["last_seq"] - (self._exported or 0) < (EXPORTED if only_whole else 1):
+            return False
+        file = self._file()
+        after = max(file.position(ends["last_seq"]), ends["removed_seq"])
+        page = self._db.read(lambda conn: audit_rows.following(conn, after, EXPORTED))
+        file.append(page, reading.wire_text)
+        self._exported = page[-1]["seq"] if page else ends["last_seq"]
+        return len(page) == EXPORTED
+
+    def _file(self) -> Lines:
+        folder = self._folder()
+        if self._lines is None or self._lines[0] != folder:
+            self._lines = folder, Lines(folder / FILE, top_of(folder, self._project), key="seq")
+        return self._lines[1]
+
+    def _failed(self, error: OSError | FolderLinked, now: datetime) -> None:
+        self._again, self._exported = now + AGAIN, None
+        reason, remedy = reason_of(error, self._folder())
+        if self._fault.show(
+            f"The audit's file cannot be written; the database has all lines, and the file follows. {reason}",
+            remedy,
+            now,
+        ):
+            log.warning("audit_not_exported", reason=reason)

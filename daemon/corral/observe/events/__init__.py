@@ -1,0 +1,1 @@
+"""What happened, as it happens: the stream, and the lines of the log."""

@@ -1,0 +1,69 @@
+"""Every change as it happens, over HTTP: server-sent events from the log that each transition is written to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import Header
+from pydantic import Field
+from starlette.responses import StreamingResponse
+
+from corral.coordination.services import Services
+from corral.core.routing import Routes
+from corral.store import events
+
+router = Routes("events")
+
+HEARTBEAT_S = 15.0
+"""How long the stream is silent at most."""
+PAGE = 200
+"""Events that are read at once: a slow reader holds no more of them here."""
+
+_Id = Annotated[int, Field(ge=0, le=2**63 - 1)]
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events, for as long as both sides want; `id` is the `event_id`.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+
+
+@router.get("/events", response_class=StreamingResponse, responses=_STREAM)
+async def stream(
+    services: Services,
+    after: _Id | None = None,
+    last_event_id: Annotated[int | None, Header(ge=0, le=2**63 - 1)] = None,
+) -> StreamingResponse:
+    """Every event after ``Last-Event-ID`` or ``after``, in order, each once; without either, those from now on."""
+    known = last_event_id if last_event_id is not None else after
+    start = known if known is not None else await services.store.read(events.newest)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(lines(services, start), media_type="text/event-stream", headers=headers)
+
+
+async def lines(services: Services, after: int) -> AsyncGenerator[str, None]:
+    """The stream after an event, line by line, until the daemon stops."""
+    yield "retry: 1000\n\n"
+    while not services.stopping:
+        async with _coming(services) as change:
+            page = await services.store.read(lambda conn: events.listing(conn, after_id=after, limit=PAGE))  # noqa: B023
+            if not page and not await change:
+                yield ": still here\n\n"
+        for event in page:
+            yield f"id: {event['event_id']}\ndata: {json.dumps(event)}\n\n"
+            after = event["event_id"]
+
+
+@contextlib.asynccontextmanager
+async def _coming(services: Services) -> AsyncIterator[asyncio.Task[bool]]:
+    """Whether something was written; what comes between a look and the wait for it is noticed."""
+    change = asyncio.create_task(services.changes.next_write(HEARTBEAT_S))
+    await asyncio.sleep(0)  # it waits from here on
+    try:
+        yield change
+    finally:
+        change.cancel()

@@ -1,0 +1,63 @@
+"""SQL for the supervisor's exports: events of tasks that a runner executes, and what the files say of such a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from sqlalchemy import Connection, bindparam, select
+
+from corral.core.states import TERMINAL_TASKS
+from corral.store.engine.fetch import fetch_all
+from corral.store.engine.prepared import Prepared, one_of
+from corral.store.rows import columns_of
+from corral.store.rows.records import EventRow
+from corral.store.rows.tasks import ExportedTask
+from corral.store.schema import events, tasks
+
+_IS_EXECUTED = tasks.c.runner.is_not(None)
+_TASKS = select(*columns_of(tasks, ExportedTask))
+
+
+def news(conn: Connection, kinds: Sequence[str], after: int, limit: int) -> list[EventRow]:
+    """Events of these kinds, after one, of tasks that a runner executes; in order."""
+    return _news(tuple(kinds)).all(conn, {"after": after, "limit": limit})
+
+
+@lru_cache(maxsize=16)
+def _news(kinds: tuple[str, ...]) -> Prepared[EventRow]:
+    query = (
+        select(events)
+        .join(tasks, tasks.c.task_id == events.c.task_id)
+        .where(events.c.event_id > bindparam("after"), one_of(events.c.kind, kinds), _IS_EXECUTED)
+    )
+    return Prepared(query.order_by(events.c.event_id).limit(bindparam("limit")))
+
+
+def histories(
+    conn: Connection, kinds: Sequence[str], task_ids: Sequence[str], until: int | None = None
+) -> dict[str, list[EventRow]]:
+    """All events of these kinds of these tasks, by task, in order.
+
+    Args:
+        until: Only those up to this ``event_id``.
+    """
+    query = select(events).where(events.c.task_id.in_(list(task_ids)), events.c.kind.in_(list(kinds)))
+    if until is not None:
+        query = query.where(events.c.event_id <= until)
+    found: dict[str, list[EventRow]] = {task_id: [] for task_id in task_ids}
+    for row in fetch_all(conn, query.order_by(events.c.event_id), EventRow):
+        found[str(row["task_id"])].append(row)
+    return found
+
+
+def named(conn: Connection, task_ids: Sequence[str]) -> dict[str, ExportedTask]:
+    """These tasks, by id."""
+    query = _TASKS.where(tasks.c.task_id.in_(list(task_ids)))
+    return {row["task_id"]: row for row in fetch_all(conn, query, ExportedTask)}
+
+
+def ended(conn: Connection, limit: int = 10_000) -> list[ExportedTask]:
+    """The tasks that a runner executed and that are over, the oldest first; at most so many, the newest."""
+    query = _TASKS.where(_IS_EXECUTED, tasks.c.status.in_(TERMINAL_TASKS)).order_by(tasks.c.seq.desc())
+    return fetch_all(conn, query.limit(limit), ExportedTask)[::-1]

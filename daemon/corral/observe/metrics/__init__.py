@@ -1,0 +1,1 @@
+"""Figures of what finished work came to."""

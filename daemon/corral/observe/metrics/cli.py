@@ -1,0 +1,96 @@
+"""``corral metrics``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Annotated, Any
+
+from corral.core.errors import InvalidInput
+from corral.core.instants import span_s
+from corral.core.visible import one_line
+from corral.faces.cli.terminal.options import Json, client, option
+from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.tables import Column, table
+
+
+class By(str, Enum):
+    """The groups to tell apart."""
+
+    AGENT = "agent"
+    TEMPLATE = "template"
+    RUNNER = "runner"
+    MODEL = "model"
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.0f} %"
+
+
+def _seconds(spread: Mapping[str, float | None], part: str) -> str:
+    value = spread[part]
+    return "" if value is None else f"{value:.1f}"
+
+
+_COLUMNS: list[Column] = [
+    ("TASKS", "tasks", 7),
+    ("DONE", "completed", 7),
+    ("FAILED", "failures", 7),
+    ("SUCCESS", lambda row: _share(row["success_rate"]), 7),
+    ("MEDIAN S", lambda row: _seconds(row["duration_s"], "p50"), 9),
+    ("P95 S", lambda row: _seconds(row["duration_s"], "p95"), 9),
+    ("TOKENS", "tokens", 12),
+    ("USD", lambda row: f"{row['cost_usd']:.2f}", 9),
+    ("PEAK MB", lambda row: row["memory_mb"] or "", 7),
+]
+_SPREADS = {
+    "queue_wait_s": "wait for the first claim",
+    "landing_s": "from request to landing",
+    "verification_s": "verification",
+}
+_COUNTS = ("verifications_failed", "evictions", "conflicts", "flakes", "retries", "edits_denied", "lock_waits")
+
+
+def metrics(
+    since: Annotated[str, option("--since", "How far back, such as 90m, 12h, 7d or 4w.", "SPAN")] = "1d",
+    by: Annotated[By | None, option("--by", "Also tell these apart.", "GROUP")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what finished work came to: counts, success, durations, tokens, cost, waits; of all, by day and by group.
+
+    `GET /metrics` of the daemon gives the same to Prometheus.
+    """
+    try:
+        seconds = span_s(since)
+    except ValueError as error:
+        raise InvalidInput(f"--since {since!r}: {error}.", remedy="Write 90m, 12h, 7d or 4w.") from error
+    query = {"since_s": seconds, **({"by": by.value} if by else {})}
+    found = client().request("GET", "/metrics", query=query)
+    if as_json:
+        emit(found)
+        return
+    rows = [{**found, "name": "all"}, *found["groups"]]
+    name: Column = (f"BY {by.value.upper()}" if by else "", lambda row: row["name"] or "(none)", 24)
+    table(rows, [name, *_COLUMNS], empty="")
+    if found["days"][1:]:
+        echo("")
+        table(found["days"], [("DAY (UTC)", "day", 10), *_COLUMNS], empty="")
+    _rest(found)
+
+
+def _rest(found: Mapping[str, Any]) -> None:
+    echo("")
+    for key, label in _SPREADS.items():
+        if (spread := found[key])["max"] is not None:
+            echo(f"{label}: median {spread['p50']:.1f} s, p95 {spread['p95']:.1f} s, longest {spread['max']:.1f} s")
+    if found["failures_by_code"]:
+        told = ", ".join(f"{number} × {one_line(code)}" for code, number in found["failures_by_code"].items())
+        echo(f"failures: {told}")
+    counts = ", ".join(f"{found[name]} {name.replace('_', ' ')}" for name in _COUNTS if found[name])
+    if counts:
+        echo(counts)
+    daemon, hooks = found["daemon"], found["hooks"]
+    told = f"; {hooks['count']} hook events, {hooks['mean_ms']:.1f} ms each" if hooks["count"] else ""
+    echo(paint(f"daemon: {daemon['memory_mb']:.0f} MB, {daemon['cpu_s']:.0f} s of processor time{told}", "dim"))
+    if found["left_out"]:
+        echo(paint("Older tasks of this span are left out: there are too many.", "yellow"))

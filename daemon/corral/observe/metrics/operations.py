@@ -1,0 +1,64 @@
+"""The figures over HTTP: as JSON, and as Prometheus reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+import psutil
+from pydantic import Field
+from sqlalchemy import Connection
+from starlette.responses import Response
+
+from corral.coordination.services import Services
+from corral.core.instants import LONGEST_SPAN_S
+from corral.core.payload import Payload
+from corral.core.routing import Routes
+from corral.observe.metrics import exposition, figures
+from corral.observe.metrics.latencies import Latencies
+from corral.observe.metrics.present import present
+from corral.store import totals
+from corral.store.rows.metrics import TotalRow
+
+router = Routes("metrics", "/metrics")
+DAY_S = 86_400
+By = Literal["agent", "template", "runner", "model"]
+
+
+@router.get("")
+async def metrics(
+    services: Services,
+    since_s: Annotated[float, Field(gt=0, le=LONGEST_SPAN_S, description="How far back, seconds.")] = DAY_S,
+    by: Annotated[By | None, Field(description="The groups to tell apart.")] = None,
+) -> dict[str, Any]:
+    """Counts, rates, durations and use of the tasks that ended lately, of all and by group, and of the daemon itself."""
+    return {**await _figures(services, since_s, by), "daemon": _process(), "hooks": services.of(Latencies).shown()}
+
+
+async def scrape(services: Services) -> Response:
+    """The totals, how long the newest work took, and what is there now, in the text format of Prometheus."""
+
+    def look(conn: Connection) -> tuple[list[TotalRow], Payload, Payload]:
+        return totals.every(conn), figures.recent(conn), present(services, conn)
+
+    counted, found, now = await services.store.read(look)
+    write = asyncio.get_running_loop().run_in_executor
+    text = await write(services.pool, exposition.text, counted, found, now, _process(), services.of(Latencies))
+    return Response(text, media_type=exposition.CONTENT_TYPE)
+
+
+async def _figures(services: Services, since_s: float, by: str | None) -> Payload:
+    since = services.now() - timedelta(seconds=since_s)
+    return await services.store.read(lambda conn: figures.collect(conn, since, by))
+
+
+def _process() -> Payload:
+    """The daemon's own use: ``{memory_mb, cpu_s}``; resident memory, and processor time since its start."""
+    process = psutil.Process(os.getpid())
+    times = process.cpu_times()
+    return {
+        "memory_mb": round(process.memory_info().rss / (1 << 20)),
+        "cpu_s": round(times.user + times.system, 2),
+    }

@@ -1,0 +1,1 @@
+"""Retention: what is over and old goes."""

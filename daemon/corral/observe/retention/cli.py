@@ -1,0 +1,69 @@
+"""``corral gc``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from corral.core.visible import one_line
+from corral.faces.cli.terminal.options import Json, client
+from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.person import confirm
+
+TIMEOUT_S = 150.0
+
+
+def gc(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    unlanded: Annotated[
+        bool, typer.Option("--unlanded", help="Also delete old saved work that nothing else has; asks first.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask about --unlanded.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete finished data that is older than the retention settings; say what went and what is kept.
+
+    Open work, unread mail and unlanded work stay, however old they are. The daemon does the same every hour. Exits with 1 if
+    something could not be deleted.
+    """
+    forget = _agreed(yes, dry_run) if unlanded else []
+    found = client().request("POST", "/gc", {"dry_run": dry_run, "forget": forget}, timeout_s=TIMEOUT_S)
+    if as_json:
+        emit(found)
+    else:
+        _show(found)
+    if found["problems"]:
+        raise typer.Exit(1)
+
+
+def _agreed(yes: bool, dry_run: bool) -> list[str]:
+    """The saved states that a person agrees to lose."""
+    plan = client().request("POST", "/gc", {"dry_run": True}, timeout_s=TIMEOUT_S)
+    refs = [ref for one in plan["kept"] for ref in one["refs"]]
+    names = [str(ref["ref"]) for ref in refs]
+    if not refs or dry_run:
+        return names
+    for ref in refs:
+        typer.echo(f"{ref['created_at'][:10]}  {ref['sha'][:12]}  {one_line(ref['ref'])}", err=True)
+    agreed = yes or confirm(f"Delete {len(refs)} saved states? Nothing else has this work.", default=False)
+    return names if agreed else []
+
+
+def _show(found: Mapping[str, Any]) -> None:
+    verb = "would go" if found["dry_run"] else "deleted"
+    for one in found["removed"]:
+        echo(f"{one['kind']:<10} {one['count']:>7}  {verb}")
+    if not found["removed"] and not found["problems"]:
+        echo("Nothing is old enough to go.")
+    for one in found["kept"]:
+        echo(paint(f"{one['kind']:<10} {one['count']:>7}  kept: {one['reason']}", "dim"))
+        for ref in one["refs"]:
+            echo(paint(f"  {ref['created_at'][:10]}  {ref['sha'][:12]}  {one_line(ref['ref'])}", "dim"))
+    if found["freed_bytes"]:
+        echo(f"{found['freed_bytes'] / 1e6:.1f} MB {'would be ' if found['dry_run'] else ''}freed.")
+    if found["more"]:
+        echo("There is more to delete: run it again, or let the daemon's hourly job go on.")
+    for part, reason in found["problems"].items():
+        echo(paint(f"{part} could not be deleted: {one_line(reason)}", "yellow"))

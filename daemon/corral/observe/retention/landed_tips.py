@@ -1,0 +1,69 @@
+"""Which refs of what landed may go: those that are old, and that this database recorded the landing of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from corral.core.instants import iso
+from corral.git import refs
+from corral.git.land import kept
+from corral.git.process.command import Git
+from corral.git.refs import Ref
+from corral.store.protocol import Store
+from corral.store.rows.merges import MergeRow
+from corral.work.merges.store import landed
+
+
+@dataclass(frozen=True)
+class LandedTips:
+    """The old refs below ``refs/corral/landed/``.
+
+    Attributes:
+        old: May go.
+        undecided: Lost by a target, and nobody has decided: stays.
+        unknown: No landing is recorded with it; of another database, or a person's: stays.
+    """
+
+    old: list[Ref] = field(default_factory=list)
+    undecided: list[Ref] = field(default_factory=list)
+    unknown: list[Ref] = field(default_factory=list)
+
+
+def find(repo: Git, db: Store, before: datetime) -> LandedTips:
+    """Look through them.
+
+    Args:
+        before: A commit that landed, or was lost, after this instant stays.
+
+    Raises:
+        GitFailed: The repository could not be read.
+    """
+    found, ours = LandedTips(), dict[str, list[MergeRow]]()
+    for target in db.read(landed.targets):
+        ours[kept.folder(target)] = db.read(lambda conn, target=target: landed.on(conn, target))  # type: ignore[misc]
+    for ref in refs.listing(repo, kept.PREFIX):
+        state, _, rest = ref.name.removeprefix(kept.PREFIX).partition("/")
+        rows = ours.get(rest.partition("/")[0], [])
+        aside = kept.parse(ref)
+        if state == kept.TIPS:
+            is_old = all(str(row["finished_at"]) < iso(before) for row in rows)
+        else:
+            is_old = aside is None or aside.at < before
+        if not is_old:
+            continue
+        if state == kept.LOST and aside is not None and rows:
+            found.undecided.append(ref)
+        elif _is_recorded(repo, ref.sha, rows) and (
+            aside or (state == kept.TIPS and kept.is_on_a_branch(repo, ref.sha))
+        ):
+            found.old.append(ref)
+        else:
+            found.unknown.append(ref)
+    return found
+
+
+def _is_recorded(repo: Git, sha: str, rows: list[MergeRow]) -> bool:
+    """Whether a commit is one with which something landed, or has one of those in its history."""
+    commits = {str(row["landed_sha"]) for row in rows}
+    return sha in commits or not commits.isdisjoint(repo.must("rev-list", sha).split() if commits else ())

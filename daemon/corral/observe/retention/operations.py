@@ -1,0 +1,39 @@
+"""Deleting old data at once, over HTTP."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from corral.coordination.services import Services
+from corral.core.errors import NotPermitted
+from corral.core.routing import Routes
+from corral.observe.audit.requests import caller
+from corral.observe.retention.collection import Collection
+
+router = Routes("gc", "/gc")
+
+
+class Wanted(BaseModel):
+    """How to delete; ``forget``: saved states, by their refs, that go although nothing else has their work."""
+
+    dry_run: bool = Field(False, examples=[True])
+    forget: list[str] = Field([], max_length=1000)
+
+
+@router.post("")
+async def collect(services: Services, wanted: Wanted) -> dict[str, Any]:
+    """Delete finished data that is old; say what went and what stays.
+
+    The ages are the ``retention`` settings. ``kept``: as old, and not deleted, with the reason.
+    """
+    if wanted.forget and caller.get():
+        raise NotPermitted(
+            "Only a person deletes work that nothing else has.",
+            cause=f"The request comes from the session {caller.get()!r}.",
+            remedy="Run `corral gc --unlanded` in a terminal of your own.",
+        )
+    run = partial(services.of(Collection).run, services.now(), dry_run=wanted.dry_run, forget=wanted.forget)
+    return await services.work(run)

@@ -1,0 +1,399 @@
+"""The one job that deletes what is over and old: rows in small batches, logs, saved work that is held elsewhere, leftovers.
+
+A part that fails is shown (``status``, ``doctor``) with its reason and tried again with the next round; the others go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from corral.config.paths import Project
+from corral.config.sections.upkeep import Retention as Ages
+from corral.core.crash import crash_point
+from corral.core.errors import CorralError, DatabaseDamaged
+from corral.core.instants import iso
+from corral.core.log_files import shorten
+from corral.core.logs import logger
+from corral.core.needs import Fault, Need
+from corral.git import refs
+from corral.git.checkouts import forgetting
+from corral.git.process.command import Git
+from corral.git.refs import Ref
+from corral.observe.audit import trail
+from corral.observe.retention import ages as retention_policy
+from corral.observe.retention import landed_tips
+from corral.observe.retention import store as retention_rows
+from corral.observe.retention.ages import LogFile
+from corral.observe.retention.landed_tips import LandedTips
+from corral.store.engine import inspection
+from corral.store.engine.database import Database, shrink
+from corral.work.loops import checkpoints
+from corral.work.loops import store as loop_rows
+
+FIRST_AFTER = timedelta(seconds=60)
+"""The first round after the start: those who wait for the daemon come first."""
+EVERY = timedelta(hours=1)
+SOON = timedelta(seconds=5)
+"""Until the next round where one has left something over."""
+JUMP = timedelta(days=1)
+"""Between two steps there is less, unless the clock was set, or the machine slept."""
+CHECK_EVERY = timedelta(days=1)
+"""Between two looks at the whole database for damage."""
+ROWS_A_ROUND = 2000
+"""Of each kind."""
+BATCH_S = 0.005
+"""How long a batch may keep the writer; the next one is as large as that allows."""
+LEAST_IN_A_BATCH, MOST_IN_A_BATCH = 20, 200
+PAGES_AT_ONCE = 32
+PAGE_BYTES = 4096
+SHRINK_FROM = 256
+"""Free pages that are kept for new rows, and a tenth of all."""
+REFS_A_ROUND = 50
+EVENTS_STAY = timedelta(days=1)
+"""Events go so early only while the files exceed the disk budget."""
+MANY_SAVED = 100
+"""Old saved states, held by nothing else, from which on a person is asked to look at them."""
+
+log = logger("retention")
+
+
+@dataclass
+class Round:
+    """The result of one round: ``removed`` by kind, the ``bytes`` of files and pages that were freed, ``problems`` by part, and
+    whether something is left for the next one."""
+
+    removed: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    problems: dict[str, str] = field(default_factory=dict)
+    more: bool = False
+
+
+@dataclass
+class Retention:
+    """Step: one round, when it is time.
+
+    Attributes:
+        git: The repository, for saved work.
+        state_dir: The folder of the exports.
+        ages: The settings of the moment.
+        faults: Where a person is told what could not be done.
+        is_stopping: Whether the daemon is about to end, which ends the round.
+        pause: Called with seconds between two batches.
+    """
+
+    db: Database
+    git: Git
+    project: Project
+    ages: Callable[[], Ages]
+    faults: dict[str, Need]
+    is_stopping: Callable[[], bool] = lambda: False
+    pause: Callable[[float], None] = time.sleep
+    state_dir: Callable[[], Path] | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the job, or a person's request, deletes."""
+    _due: datetime | None = field(default=None, init=False)
+    _batch: int = field(default=LEAST_IN_A_BATCH, init=False)
+    _checked: datetime | None = field(default=None, init=False)
+    _stepped: datetime | None = field(default=None, init=False)
+    _unique: dict[str, str] = field(default_factory=dict, init=False)
+
+    def step(self, now: datetime) -> datetime | None:
+        """Do a round if one is due; when the next one is."""
+        if self._due is None:
+            self._due, self._checked = now + FIRST_AFTER, now  # the start has looked at the whole database itself
+        if self._stepped is not None and now - self._stepped > JUMP:
+            self._due = max(self._due, now + EVERY)  # a clock that was set wrong has an hour to be corrected
+        self._stepped = now
+        if not timedelta(0) < self._due - now <= EVERY:
+            with self.lock:
+                done = self.round(now)
+            self._due = now + (SOON if done.more else EVERY)
+        return self._due
+
+    def round(self, now: datetime) -> Round:
+        """Delete what is due, in bounded time."""
+        done, ages = Round(), self.ages()
+        with _reported(done, "logs"):
+            self._logs(done, ages, now)
+        with _reported(done, "backups"):
+            _unlink(done, "backups", self.old_backups(ages, now), self.project.logs_dir)
+        for kind in retention_rows.KINDS:
+            with _reported(done, kind):
+                self._rows(done, kind, ages, now)
+        with _reported(done, "audit"):
+            self._audit(done, ages, now)
+        with _reported(done, "database"):
+            self._shrink(done)
+            self._check(now)
+        with _reported(done, "salvage"):
+            self._salvage(done, ages, now)
+        with _reported(done, "loops"):
+            self._refs(done, "loops", self.old_loops(ages, now))
+        with _reported(done, "landed"):
+            self._refs(done, "landed", self.landed(ages, now).old)
+        self._show(done, now)
+        self._watch_budget(ages, now)
+        if any(done.removed.values()):
+            log.info("removed", **done.removed)
+        return done
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def before(self, kind: str, ages: Ages, now: datetime) -> str | None:
+        """The instant before which rows of a kind are old; None: they are kept for ever.
+
+        Events go earlier while the files exceed the disk budget, which the logs of finished work did not bring down.
+        """
+        moment = retention_policy.cutoff(ages, kind, now)
+        if kind == "events" and self.excess(ages) > 0:
+            moment = max(moment or now - EVENTS_STAY, now - EVENTS_STAY)
+        return None if moment is None else iso(moment)
+
+    def excess(self, ages: Ages) -> int:
+        """Bytes by which database, logs and exports exceed the disk budget; free pages of the database do not count."""
+        free, _pages = self.db.read(inspection.pages)
+        state_dir = self.state_dir() if self.state_dir is not None else self.project.home / "state"
+        used = retention_policy.disk_use(self.project.home, state_dir)
+        return used - free * PAGE_BYTES - ages.disk_mb * 1_000_000
+
+    def _audit(self, done: Round, ages: Ages, now: datetime) -> None:
+        """Remove the oldest lines of the audit, and count them, so that the rest can be verified."""
+        moment = retention_policy.cutoff(ages, "audit", now)
+        if moment is None:
+            return
+        removed = 0
+        while removed < ROWS_A_ROUND and not self.is_stopping():
+            took_s, count = self.db.write(
+                partial(_timed, partial(trail.remove_before, before=moment, now=now, limit=self._batch))
+            )
+            crash_point("retention.audit")
+            removed += count
+            self._adjust(took_s)
+            if count < LEAST_IN_A_BATCH:
+                break
+        done.removed["audit"] = removed
+        done.more |= removed >= ROWS_A_ROUND
+
+    def _rows(self, done: Round, kind: str, ages: Ages, now: datetime) -> None:
+        before = self.before(kind, ages, now)
+        if before is None:
+            return
+        keys = self.db.read(lambda conn: retention_rows.old(conn, kind, before, ROWS_A_ROUND))
+        is_more = len(keys) == ROWS_A_ROUND
+        if kind == "worktrees" and keys:
+            keys = self.without_branch(keys)
+        removed = 0
+        while keys and not self.is_stopping():
+            some, keys = keys[: self._batch], keys[self._batch :]
+            took_s, count = self.db.write(
+                partial(_timed, partial(retention_rows.remove, kind=kind, keys=some, before=before))
+            )
+            removed += count
+            crash_point(f"retention.{kind}")
+            self._adjust(took_s)
+        done.removed[kind] = removed
+        done.more |= is_more and removed > 0  # rows that cannot be deleted now are not tried again at once
+
+    def without_branch(self, worktree_ids: list[str]) -> list[str]:
+        """Those whose branch is gone too: as long as it is there, the row proves that Corral made it."""
+        there = {ref.name.removeprefix("refs/heads/") for ref in refs.listing(self.git, "refs/heads/")}
+        branches = self.db.read(lambda conn: retention_rows.branches(conn, worktree_ids))
+        return [one for one in worktree_ids if branches.get(one) not in there]
+
+    def _adjust(self, took_s: float) -> None:
+        """Make the next batch as large as its time allows, and leave the writer to others for as long."""
+        if took_s > BATCH_S:
+            self._batch = max(LEAST_IN_A_BATCH, self._batch // 2)
+        elif took_s < BATCH_S / 3:
+            self._batch = min(MOST_IN_A_BATCH, self._batch * 2)
+        self.pause(took_s)
+
+    def _shrink(self, done: Round) -> None:
+        """Give free pages back, but for some that new rows will need."""
+        free, pages = self.db.read(inspection.pages)
+        spare = max(SHRINK_FROM, pages // 10)
+        given_back = 0
+        while free > spare and given_back < ROWS_A_ROUND and not self.is_stopping():
+            took_s, left = self.db.write(partial(_timed, partial(shrink, pages=PAGES_AT_ONCE)))
+            crash_point("retention.pages")
+            if left >= free or left == 0:
+                break
+            given_back, free = given_back + free - left, left
+            self.pause(took_s)
+        done.removed["pages"] = given_back
+        done.bytes += given_back * PAGE_BYTES
+        done.more |= free > spare and given_back > 0
+
+    def _check(self, now: datetime) -> None:
+        if self._checked is not None and abs(now - self._checked) < CHECK_EVERY:
+            return
+        self._checked = now
+        verdict = self.db.read(inspection.quick_health_of)
+        if verdict != "ok":
+            raise self.db.found_damaged(verdict)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def _logs(self, done: Round, ages: Ages, now: datetime) -> None:
+        folder = self.project.logs_dir
+        for name in ("hook.log", "bridge.log"):
+            shorten(folder / name)
+        _unlink(done, "logs", self.old_logs(ages, now), folder)
+
+    def old_backups(self, ages: Ages, now: datetime) -> list[LogFile]:
+        """The copies of the database from before an upgrade that may go now."""
+        moment = retention_policy.cutoff(ages, "backups", now)
+        copies = retention_policy.backups(self.project.database)
+        return [copy for copy in copies if moment is not None and copy.at < moment.timestamp()]
+
+    def old_logs(self, ages: Ages, now: datetime) -> list[LogFile]:
+        """The logs that may go now."""
+        kept = self.db.read(retention_rows.owners_of_logs)
+        excess = self.excess(ages)
+        landed = self.db.read(retention_rows.owners_of_landed_logs) if excess > 0 else set()
+        return retention_policy.old_logs(self.project.logs_dir, ages, now, kept, landed, excess)
+
+    # -- saved work ------------------------------------------------------------------------------------------------
+
+    def _salvage(self, done: Round, ages: Ages, now: datetime) -> None:
+        moment = retention_policy.cutoff(ages, "salvage", now)
+        if moment is None:
+            return
+        found = forgetting.old_salvage(self.git, moment)
+        self._unique = {ref.name: sha for ref in found if (sha := self._unique.get(ref.name)) == ref.sha}
+        unknown = [ref for ref in found if ref.name not in self._unique]
+        trees = forgetting.trees_since(self.git, unknown[0].created_at - timedelta(days=7)) if unknown else frozenset()
+        forgotten = 0
+        for ref in unknown[:REFS_A_ROUND]:
+            if self.is_stopping():
+                return
+            if not forgetting.is_held_elsewhere(self.git, ref, trees):
+                self._unique[ref.name] = ref.sha
+            elif refs.delete(self.git, ref.name, ref.sha):
+                crash_point("retention.salvage")
+                forgotten += 1
+                log.info("salvage_forgotten", ref=ref.name, sha=ref.sha)
+        done.removed["salvage"] = forgotten
+        done.more |= len(unknown) > REFS_A_ROUND
+        if len(self._unique) > MANY_SAVED:
+            what = (
+                f"{len(self._unique)} saved states older than {ages.salvage_days} days hold work that nothing else has."
+            )
+            remedy = "`corral worktree recover` lists them; delete what you do not need: `git update-ref -d REF`."
+            self.faults["saved_work"] = Need("saved_work", what, remedy)
+        else:
+            self.faults.pop("saved_work", None)
+
+    def _refs(self, done: Round, part: str, found: list[Ref]) -> None:
+        """Delete refs of loops that are over, or of what landed long ago; their history is rows, and stays."""
+        removed = 0
+        for ref in found[:REFS_A_ROUND]:
+            if self.is_stopping():
+                return
+            removed += refs.delete(self.git, ref.name, ref.sha)
+            crash_point(f"retention.{part}")
+        done.removed[part] = removed
+        done.more |= len(found) > REFS_A_ROUND
+
+    def old_loops(self, ages: Ages, now: datetime) -> list[Ref]:
+        """The refs of iterations that may go now: their task is gone, or their loop landed before `salvage_days`.
+
+        Only at a commit that an iteration is recorded with: a ref of another database, or a person's, looks alike.
+        """
+        if (moment := retention_policy.cutoff(ages, "salvage", now)) is None:
+            return []
+        before, of_loop = iso(moment), dict[str, list[Ref]]()
+        for ref in refs.listing(self.git, checkpoints.PREFIX):
+            of_loop.setdefault(ref.name.removeprefix(checkpoints.PREFIX).partition("/")[0], []).append(ref)
+
+        def recorded(conn: Connection) -> dict[str, set[str]]:
+            return {one: loop_rows.commits(conn, one) for one in of_loop if loop_rows.is_over(conn, one, before)}
+
+        commits = self.db.read(recorded)
+        return [ref for one, its in of_loop.items() for ref in its if ref.sha in commits.get(one, ())]
+
+    def landed(self, ages: Ages, now: datetime) -> LandedTips:
+        """The old refs of what landed."""
+        moment = retention_policy.cutoff(ages, "landed", now)
+        return landed_tips.find(self.git, self.db, moment) if moment is not None else LandedTips()
+
+    def saved(self, ages: Ages, now: datetime) -> tuple[list[Ref], list[Ref]]:
+        """Old saved states: those that something else holds, and those that nothing else does."""
+        moment = retention_policy.cutoff(ages, "salvage", now)
+        found = forgetting.old_salvage(self.git, moment) if moment is not None else []
+        if not found:
+            return [], []
+        trees = forgetting.trees_since(self.git, found[0].created_at - timedelta(days=7))
+        held = [ref for ref in found if forgetting.is_held_elsewhere(self.git, ref, trees)]
+        return held, [ref for ref in found if ref not in held]
+
+    def _watch_budget(self, ages: Ages, now: datetime) -> None:
+        excess, fault = self.excess(ages), Fault(self.faults, "disk_budget", "retention")
+        if excess <= 0:
+            fault.end()
+            return
+        what = (
+            f"Corral's database, logs and exports take {excess / 1e6:.0f} MB more than `retention.disk_mb` ({ages.disk_mb}); "
+            "everything else in them is needed or not old enough."
+        )
+        remedy = "`corral gc --dry-run` shows what is kept and why; raise `retention.disk_mb`, or lower an age."
+        fault.show(what, remedy, now)
+
+    def _show(self, done: Round, now: datetime) -> None:
+        fault = Fault(self.faults, "retention", "retention")
+        if not done.problems:
+            fault.end()
+            return
+        what = "; ".join(f"{part}: {reason}" for part, reason in done.problems.items())
+        remedy = "Remove the cause; the next round, within the hour, tries again."
+        fault.show(f"Old data could not be deleted. {what}", remedy, now)
+        log.warning("not_removed", problems=done.problems)
+
+
+@contextlib.contextmanager
+def _reported(done: Round, part: str) -> Iterator[None]:
+    """Note that a part failed, and why; the others go on."""
+    try:
+        yield
+    except DatabaseDamaged:
+        raise
+    except CorralError as error:
+        done.problems[part] = f"{error.message} {error.cause}"
+    except OSError as error:
+        done.problems[part] = f"{Path(error.filename).name if error.filename else 'files'}: {error.strerror}"
+
+
+def _unlink(done: Round, part: str, files: Sequence[LogFile], logs_dir: Path) -> None:
+    """Delete files, and the folders of tasks that this leaves empty; one that stays keeps no other."""
+    removed, failure = 0, None
+    for file in files:
+        try:
+            file.path.unlink(missing_ok=True)
+        except OSError as error:
+            failure = error
+            continue
+        removed += 1
+        done.bytes += file.size
+        crash_point(f"retention.{part}")
+        if file.path.parent.parent.parent == logs_dir:
+            with contextlib.suppress(OSError):  # it holds more
+                file.path.parent.rmdir()
+    done.removed[part] = removed
+    if failure is not None:
+        raise failure
+
+
+def _timed(operation: Callable[[Connection], int], conn: Connection) -> tuple[float, int]:
+    """The writer's time that an operation took, and its result; waiting for the writer does not count."""
+    began = time.perf_counter()
+    result = operation(conn)
+    return time.perf_counter() - began, result

@@ -1,0 +1,1 @@
+"""Traces of tasks, sent to an OpenTelemetry collector."""

@@ -1,0 +1,23 @@
+"""``corral status``: a summary of the project."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from corral.faces.cli.terminal.options import Json
+from corral.faces.cli.terminal.status_summary import show_status
+
+
+def status(
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again at each change, until Ctrl-C.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show tasks, merges, sessions and recent events."""
+    if watch:
+        from corral.faces.cli.terminal.watch import watch_status
+
+        watch_status(as_json=as_json)
+    else:
+        show_status(as_json=as_json)

@@ -1,0 +1,156 @@
+"""Needs of a person for work to land: held, returned and unverified requests, red and paused targets, failed tasks."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+
+from corral.core.instants import iso
+from corral.core.needs import MOST_OF_A_KIND, Need
+from corral.core.outcomes import NEEDS_APPROVAL
+from corral.core.remedies import remedy_in
+from corral.core.states import MergeState
+from corral.landing.queue import Queue
+from corral.store.rows import required
+from corral.store.rows.merges import MergeRow
+from corral.work.loops import store as loops
+from corral.work.merges.store import merges, pauses
+from corral.work.merges.wire import needs_approval, waits_for_red_target
+from corral.work.tasks.store import outcomes
+
+if TYPE_CHECKING:
+    from corral.coordination.services import Services
+
+
+def held_merges(_services: Services, conn: Connection) -> Iterator[Need]:
+    """Requests that wait for their target's checkout, or for an approval."""
+    for row in merges.in_state(conn, MergeState.HELD):
+        if waits_for_red_target(row):
+            continue
+        approval, merge = needs_approval(row), row["merge_id"][:8]
+        said = remedy_in(required(row["reason"]))
+        look = (
+            f"{said} It lands by itself then."
+            if said
+            else f"It lands by itself then; more: corral merge detail {merge}"
+        )
+        yield Need(
+            "merge_approval" if approval else "held_merge",
+            f"{row['title']!r} waits {_for_what(row['target'], required(row['reason']).splitlines()[0])}",
+            f"corral merge approve {merge}" if approval else look,
+            row["updated_at"],
+            {"merge_id": row["merge_id"], **({"task_id": row["task_id"]} if row["task_id"] else {})},
+        )
+
+
+def _for_what(target: str, reason: str) -> str:
+    why = reason.removeprefix(NEEDS_APPROVAL)
+    return f"for approval, to land on {target}{why}" if why != reason else f"to land on {target}: {reason}"
+
+
+def stuck_checkouts(services: Services, _conn: Connection) -> Iterator[Need]:
+    """Checkouts in which a killed landing left a lock that cannot be cleared."""
+    for folder, reason in services.of(Queue).stuck_checkouts.items():
+        yield Need(
+            "stuck_checkout",
+            f"A landing that was killed left its lock in {folder}, and it could not be cleared: {reason.rstrip('.')}.",
+            f"See what ails it: git -C {shlex.quote(folder)} status. Once that works, the lock goes by itself.",
+        )
+
+
+def rewound_targets(services: Services, _conn: Connection) -> Iterator[Need]:
+    """Targets that lost what had landed on them."""
+    for rewinds in services.of(Queue).rewinds.open.values():
+        for rewind in rewinds:
+            ids = {"target": rewind.target, "lost_sha": rewind.lost_sha}
+            yield Need("rewound_target", rewind.what, rewind.remedy, iso(rewind.at), ids)
+
+
+def red_targets(_services: Services, conn: Connection) -> Iterator[Need]:
+    """A red target once, however many wait for it."""
+    red: dict[str, MergeRow] = {}
+    for row in merges.in_state(conn, MergeState.HELD):
+        if waits_for_red_target(row):
+            red.setdefault(row["target"], row)
+    for target, row in red.items():
+        waiting, merge = len(merges.open_of(conn, target)), row["merge_id"][:8]
+        yield Need(
+            "red_target",
+            f"{target} itself fails its verification, so nothing lands on it; {waiting} wait. "
+            + " ".join(required(row["reason"]).split("without this change.", 1)[-1].split("\n")[:2]).strip(),
+            f"If it passes in your checkout, a fresh worktree lacks something: corral doctor --verify says what. Else fix "
+            f"{target}: a request that is submitted now is tried first. Then: corral merge retry {merge}. "
+            f"Its output: corral merge log {merge} --run control",
+            row["updated_at"],
+            {"target": target, "merge_id": row["merge_id"]},
+        )
+
+
+def failures(_services: Services, conn: Connection) -> Iterator[Need]:
+    """Failed tasks and returned merges, until they are tried again, land another way, or are dismissed."""
+    for failed in outcomes.failed_tasks(conn, MOST_OF_A_KIND + 1):
+        task, said = failed["task_id"][:8], remedy_in(str(failed["error_message"]))
+        look = (said or f"corral task logs {task}").rstrip(".")
+        is_loop = loops.get(conn, failed["task_id"]) is not None
+        of_loop = f"corral loop history {task}; then corral loop resume {task}, or corral loop land {task}"
+        yield Need(
+            "failed_task",
+            f"{failed['title']!r} is {failed['status']}: {str(failed['error_message']).splitlines()[0]}",
+            f"{of_loop if is_loop else f'{look}; then corral task retry {task}'}, or corral merge dismiss {task}",
+            failed["completed_at"],
+            {"task_id": failed["task_id"]},
+        )
+    for row in outcomes.returned_requests(conn):
+        merge = row["merge_id"][:8]
+        yield Need(
+            "returned_merge",
+            f"{row['title']!r} did not land on {row['target']}: {str(row['reason']).splitlines()[0]}",
+            f"{_repair(row)} Or: corral merge dismiss {merge}",
+            row["finished_at"],
+            {"merge_id": row["merge_id"], **({"task_id": row["task_id"]} if row["task_id"] else {})},
+        )
+
+
+def _repair(row: MergeRow) -> str:
+    """The commands that continue a returned request, to be typed where its branch can be checked out."""
+    merge, branch, target = row["merge_id"][:8], shlex.quote(row["branch"]), shlex.quote(row["target"])
+    again = f"corral merge submit {branch}"
+    if row["state"] == MergeState.CONFLICT:
+        return f"git switch {branch} && git merge {target}; resolve and commit it; then: {again}."
+    return (
+        f"corral merge log {merge}; fix it on its branch (git switch {branch}), commit; then: {again}. "
+        f"If it was chance: corral merge retry {merge}."
+    )
+
+
+def paused_targets(_services: Services, conn: Connection) -> Iterator[Need]:
+    """Targets whose verifications or landings fail for a reason that says nothing about the changes."""
+    for target, row in pauses.paused(conn).items():
+        waiting = merges.open_of(conn, target)
+        yield Need(
+            "paused_target",
+            f"Nothing lands on {target}; {len(waiting)} wait: {row['reason'].splitlines()[0]}",
+            f"Fix that; Corral looks again at {row['look_at']}, or now: corral merge retry {waiting[0]['merge_id'][:8]}",
+            row["since_at"],
+            {"target": target, "merge_id": waiting[0]["merge_id"]},
+        )
+
+
+def unverified_merges(_services: Services, conn: Connection) -> Iterator[Need]:
+    """Requests that were tried again and again without a verdict, where that is not their target's."""
+    paused = pauses.paused(conn)
+    for row in merges.in_state(conn, MergeState.QUEUED):
+        if row["tries"] >= pauses.PAUSE_AFTER and row["target"] not in paused:
+            why = (
+                row["reason"] or f"{row['tries']} tries ended without a verdict"
+            )  # a stop of the daemon keeps no reason
+            yield Need(
+                "unverified_merge",
+                f"{row['title']!r} cannot be verified: {why.splitlines()[0]}",
+                f"corral merge detail {row['merge_id'][:8]}",
+                row["updated_at"],
+                {"merge_id": row["merge_id"], **({"task_id": row["task_id"]} if row["task_id"] else {})},
+            )

@@ -1,0 +1,113 @@
+"""Needs of a person for tasks to run: pauses, limits, starts that fail, workers and worktrees in trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+
+from corral.core.instants import iso
+from corral.core.needs import MOST_OF_A_KIND, Need
+from corral.core.visible import one_line
+from corral.store.rows import required
+from corral.work.tasks import delays
+from corral.work.tasks.store import family, lists, tasks, work_pause
+from corral.work.workers.limits import Parked, Throttle
+from corral.work.workers.supervisor import Supervisor
+from corral.work.worktrees import store as worktrees
+
+if TYPE_CHECKING:
+    from corral.coordination.services import Services
+
+FAULTS_TO_TELL = 3
+"""Starts of one task that the machine prevented in a row, from which on a person should look."""
+
+OF_A_DAY = ("limits.tokens_per_day", "limits.cost_usd_per_day")
+"""Limits that hold work back for hours."""
+
+LONG_PARK = timedelta(minutes=15)
+"""A usage limit of a model that lasts as long or longer is told to a person."""
+
+
+def paused_work(_services: Services, conn: Connection) -> Iterator[Need]:
+    """A pause that a person ordered."""
+    pause = work_pause.current(conn)
+    if pause is not None:
+        yield Need("paused_work", work_pause.described(pause), "corral resume", pause["since_at"])
+
+
+def paused_claiming(services: Services, _conn: Connection) -> Iterator[Need]:
+    """No task is started, since starts keep failing."""
+    pause = services.of(Supervisor).pause
+    if pause is not None:
+        yield Need(
+            "paused_claiming",
+            f"No task is started, since {pause.failures} starts failed in a row: {pause.reason}",
+            f"{pause.remedy} One start is tried now and then, and all go on once it succeeds.",
+            iso(pause.since),
+        )
+
+
+def limits_reached(services: Services, _conn: Connection) -> Iterator[Need]:
+    """Limits that a person may want to raise; memory and the requests of a minute get free by themselves, and soon."""
+    now = services.now()
+    for hold in services.of(Supervisor).throttles:
+        if isinstance(hold, Throttle):
+            if hold.limit in OF_A_DAY:
+                remedy = f"Wait until it is below; or raise `{hold.limit}` in .corral/config.yaml."
+                yield Need("limit_reached", hold.reason, remedy)
+        elif isinstance(hold, Parked) and hold.until - now >= LONG_PARK:
+            yield Need("limit_reached", hold.reason, "Wait until then; or raise the limit with the model's provider.")
+
+
+def leaders_without_room(services: Services, conn: Connection) -> Iterator[Need]:
+    """All workers that may run lead tasks that wait for a worker."""
+    if (busy := services.of(Supervisor).busy) is not None and family.do_all_lead(conn):
+        remedy = "Raise `supervisor.max_agents` in .corral/config.yaml; or cancel one of them: corral task cancel ID"
+        yield Need("leaders_without_room", f"{busy} {delays.ALL_LEAD}", remedy)
+
+
+def tasks_that_cannot_start(services: Services, conn: Connection) -> Iterator[Need]:
+    """Tasks whose starts the machine prevented again and again."""
+    if services.of(Supervisor).pause is not None:  # that says it for all of them
+        return
+    for row in tasks.held_back(conn, MOST_OF_A_KIND + 1):
+        if row["faults"] >= FAULTS_TO_TELL:
+            yield Need(
+                "task_cannot_start",
+                f"{row['title']!r} could not be started {row['faults']} times: {row['error_message']}",
+                f"corral task detail {row['task_id'][:8]}",
+                None,
+                {"task_id": row["task_id"]},
+            )
+
+
+def unobserved_workers(services: Services, conn: Connection) -> Iterator[Need]:
+    """Workers whose output and end the supervisor cannot see just now, or that do not end."""
+    found = services.of(Supervisor).unobserved()
+    titles = lists.titles(conn, [*found])
+    for task_id, reason in found.items():
+        named = f"{one_line(titles[task_id])!r} ({task_id[:8]})" if task_id in titles else task_id[:8]
+        yield Need(
+            "unobserved_worker",
+            f"The worker of task {named} {reason}",
+            f"Fix what the reason names; or: corral task cancel {task_id[:8]}",
+            ids={"task_id": task_id},
+        )
+
+
+def kept_worktrees(_services: Services, conn: Connection) -> Iterator[Need]:
+    """Worktrees that are broken, or kept because their folder fails a proof."""
+    held = worktrees.noted(conn)
+    titles = lists.titles(conn, [row["task_id"] for row in held if row["task_id"]])
+    for row in held:
+        whose = f" of {one_line(titles[row['task_id']])!r}" if row["task_id"] in titles else ""
+        why, _, remedy = required(row["note"]).partition("\n")
+        yield Need(
+            "kept_worktree",
+            f"The worktree {row['name']}{whose} is held: {why}",
+            remedy or "corral worktree list",
+            ids={"worktree_id": row["worktree_id"], **({"task_id": row["task_id"]} if row["task_id"] else {})},
+        )

@@ -1,0 +1,1 @@
+"""Waiting until tasks have landed or failed."""

@@ -1,0 +1,112 @@
+"""``corral wait``: wait until everything has landed or failed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated, Any
+
+import typer
+
+from corral.core.errors import InvalidInput
+from corral.core.remedies import WHAT_TO_DO
+from corral.core.visible import one_line, visible
+from corral.faces.cli.terminal.options import Json, argument, client, option
+from corral.faces.cli.terminal.output import echo, emit, paint, state
+from corral.faces.cli.terminal.progress import progress
+from corral.faces.cli.terminal.status_summary import show_need
+
+ROUND_S = 20.0
+FIRST_ROUND_S = 0.5
+"""Length of the first long poll, seconds: short, to show something soon. Each poll is longer, up to ROUND_S."""
+LONGER = 4
+
+
+def wait(
+    ids: Annotated[list[str] | None, argument("Tasks or merge requests to wait for.", "ID", of="open")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Wait for every open task and merge request.")] = False,
+    timeout: Annotated[
+        float | None, option("--timeout", "Stop waiting after this time and exit with 1.", "SECONDS", min=0)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Wait until tasks have landed or failed. Exits with 0 only if all succeeded."""
+    if bool(ids) == everything:
+        raise InvalidInput("Nothing named to wait for.", remedy="Name tasks, or use --all.")
+    deadline = None if timeout is None else time.monotonic() + timeout
+    query: dict[str, Any] = {"task": ids or [], "all": everything or None}
+    speaker, longest, told = client(), FIRST_ROUND_S, set[str]()
+    with progress("waiting") as update:
+        while True:
+            left = longest if deadline is None else min(longest, max(0.0, deadline - time.monotonic()))
+            longest = min(ROUND_S, LONGER * longest)
+            answer = speaker.request("GET", "/wait", query={**query, "timeout_s": left}, timeout_s=left + 15)
+            query = {
+                "task": [row["task_id"] for row in answer["tasks"]],
+                "merge": [row["merge_id"] for row in answer["merges"]],
+            }
+            over = deadline is not None and time.monotonic() >= deadline
+            if answer["settled"] or over or not (query["task"] or query["merge"]):
+                break
+            for need in answer["needs_you"]:
+                if need["what"] not in told:  # during a wait, the final rows are not on screen yet
+                    told.add(need["what"])
+                    show_need(need, update.tell)
+            paused = "".join(f"; {_pause(row)}" for row in answer["paused"])
+            open_, total = _unsettled(answer), len(answer["tasks"]) + len(_without_task(answer))
+            update(f"waiting for {open_} of {total}{_delay(answer)}{paused}", total - open_, total)
+    # Rows printed during the wait are still on the terminal.
+    _report(answer, as_json, seen=told if sys.stderr.isatty() else set())
+    if not answer["done"]:
+        raise typer.Exit(1)
+
+
+def _delay(answer: dict[str, Any]) -> str:
+    """The reason of the first delayed task or merge request."""
+    reasons = (row.get("delay") or row.get("reason") for row in (*answer["tasks"], *answer["merges"]))
+    return next((f": {one_line(text)[:160]}" for text in reasons if text), "")
+
+
+def _unsettled(answer: dict[str, Any]) -> int:
+    busy = {"waiting", "pending", "running", "interrupted", "queued", "verifying", "held"}
+    tasks = sum(row["status"] in busy or row["merge_state"] in busy for row in answer["tasks"])
+    return tasks + sum(row["state"] in busy for row in _without_task(answer))
+
+
+def _without_task(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """Merge requests without a task; the others are shown and counted with their task."""
+    shown = {row["merge_id"] for row in answer["tasks"]}
+    return [row for row in answer["merges"] if row["merge_id"] not in shown]
+
+
+def _pause(row: dict[str, str]) -> str:
+    return one_line(f"{row['target']} is paused: {row['reason'].splitlines()[0]}")
+
+
+def _report(answer: dict[str, Any], as_json: bool, seen: set[str]) -> None:
+    if as_json:
+        emit({key: answer[key] for key in ("tasks", "merges", "done", "paused", "needs_you")})
+        return
+    for row in answer["tasks"]:
+        echo(f"{row['task_id']}  {state(row['outcome'])}")
+        _why(row.get("delay") or row.get("reason"))
+    for row in _without_task(answer):
+        echo(f"{row['merge_id']}  merge {state(row['state'])}")
+        _why(row.get("reason"))
+    if needs := [need for need in answer["needs_you"] if need["what"] not in seen]:
+        echo(paint("needs you", "bold"))
+        for need in needs:
+            show_need(need)
+    for row in () if answer["settled"] else answer["paused"]:
+        echo(f"{_pause(row)}. Corral tries again at {row['look_at']}.")
+    if not answer["tasks"] and not answer["merges"]:
+        echo("Nothing is open; `corral status` shows the results.")
+    elif not answer["done"]:
+        echo("Not everything succeeded." if answer["settled"] else "Timed out; the work continues.")
+
+
+def _why(text: str | None) -> None:
+    """Print a reason below its row, indented, so that no line looks like a row; the remedy follows later."""
+    for line in visible(text or "").splitlines():
+        if not line.startswith(WHAT_TO_DO):
+            echo(f"  {line}")

@@ -1,0 +1,157 @@
+"""Waiting until work is settled: completed and landed, or failed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy import Connection
+
+from corral.coordination.services import Services
+from corral.core.errors import NotFound
+from corral.core.payload import Payload
+from corral.core.routing import Routes
+from corral.core.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, TaskStatus
+from corral.landing.pauses import explained
+from corral.observe.view.needs_you import needs_you_for
+from corral.work.merges.store import merges, of_tasks, pauses
+from corral.work.merges.wire import standing_of
+from corral.work.tasks import submitting as app_tasks
+from corral.work.tasks import tasks
+from corral.work.tasks.store import outcomes
+from corral.work.tasks.store import tasks as task_rows
+
+router = Routes("tasks")
+
+MOST_EXPLAINED = 200
+"""Tasks in an answer that say what became of them, and why."""
+
+MOST_DELAYED = 50
+"""Tasks in an answer that say why they do not start."""
+
+LOOK_EVERY_S = 1.0
+"""Between two looks where nothing was said to have changed."""
+
+REST = 4.0
+"""How long nothing is looked at after a look, in times of what that took: thousands of tasks change all the time."""
+
+
+def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Payload:
+    """Where the named tasks and merge requests stand, and whether anything may still happen to them by itself.
+
+    Returns:
+        ``tasks`` and ``merges`` as ``corral wait`` prints them, each with the ``reason`` why it has not landed where one is
+        known; ``settled``, ``done`` (all landed or had nothing to land), and ``paused``: the targets where nothing lands at
+        present, with the reason.
+    """
+    standing = task_rows.standing(conn, task_ids) if task_ids else []
+    found = [merges.get(conn, merge_id) for merge_id in merge_ids]
+    statuses = {row["status"] for row in standing}
+    states = {standing_of(row) for row in found} | {row["merge_state"] for row in standing} - {None}
+    waiting = [row["merge_id"] for row in (*standing, *found) if row["merge_id"] is not None][:MOST_EXPLAINED]
+    why = _reasons(conn, waiting)
+    outcome = outcomes.of_tasks(conn, [row["task_id"] for row in standing[:MOST_EXPLAINED]])
+    return {
+        "tasks": [
+            {
+                **{key: row[key] for key in ("task_id", "status", "merge_state", "merge_id")},
+                "outcome": outcome.get(row["task_id"], row["status"]),
+                **why.get(row["merge_id"] or "", {}),
+            }
+            for row in standing
+        ],
+        "merges": [
+            {"merge_id": row["merge_id"], "state": standing_of(row), **why.get(row["merge_id"], {})} for row in found
+        ],
+        "settled": statuses <= {*TERMINAL_TASKS} and states.isdisjoint(OPEN_MERGES),
+        "done": statuses <= {TaskStatus.COMPLETED} and states <= {MergeState.LANDED},
+        "paused": [
+            {"target": target, "reason": row["reason"], "look_at": row["look_at"]}
+            for target, row in pauses.paused(conn).items()
+        ],
+    }
+
+
+def _reasons(conn: Connection, merge_ids: list[str]) -> dict[str, Payload]:
+    """Why requests have not landed: ``{"reason": …}`` by id, for those of which something is known."""
+    rows = [row for merge_id in dict.fromkeys(merge_ids) if (row := merges.find(conn, merge_id)) is not None]
+    shown = [row for row in explained(conn, rows) if row["reason"] and standing_of(row) != MergeState.LANDED]
+    return {row["merge_id"]: {"reason": row["reason"]} for row in shown}
+
+
+def open_work(conn: Connection) -> tuple[list[str], list[str]]:
+    """The ids of every task and merge request that is under way, or failed without anybody having settled that.
+
+    So the answer is the same whether something failed before the question or after it.
+    """
+    returned = outcomes.open_requests(conn, without_task=True)
+    pending = {row["merge_id"]: None for row in (*merges.listing(conn, OPEN_MERGES), *returned)}
+    return outcomes.open_tasks(conn), list(pending)
+
+
+def _look(services: Services, conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Payload:
+    """The snapshot, with ``delay`` for each task that something keeps from starting."""
+    answer = snapshot(conn, task_ids, merge_ids)
+    now = services.now()
+    pending = [row for row in answer["tasks"] if row["status"] in (TaskStatus.PENDING, TaskStatus.WAITING)]
+    for row in pending[:MOST_DELAYED]:
+        task = task_rows.get(conn, row["task_id"])
+        if task and (text := app_tasks.delay_of(services, conn, task, now)):
+            row["delay"] = text
+    return answer
+
+
+def _with_needs(services: Services, conn: Connection, answer: Payload) -> Payload:
+    """The answer, with what keeps the tasks and merge requests of it that are not done, and what to type about that."""
+    undone = [row for row in answer["tasks"] if row["merge_state"] != MergeState.LANDED]
+    undone += [row for row in answer["merges"] if row["state"] != MergeState.LANDED]
+    ids = {row[key] for row in undone for key in ("task_id", "merge_id") if row.get(key)}
+    return {**answer, "needs_you": [] if answer["done"] else needs_you_for(services, conn, ids)}
+
+
+def _named(conn: Connection, said: list[str]) -> tuple[list[str], list[str]]:
+    """The ids of the tasks, and of the merge requests without a task, that texts name."""
+    task_ids, merge_ids = list[str](), list[str]()
+    for one in said:
+        try:
+            task_ids.append(tasks.find(conn, one)["task_id"])
+        except NotFound as unknown:
+            try:
+                merge_ids.append(of_tasks.named(conn, one)["merge_id"])
+            except NotFound:
+                raise unknown from None
+    return task_ids, merge_ids
+
+
+@router.get("/wait")
+async def wait(
+    services: Services,
+    task: Sequence[str] = (),
+    merge: Sequence[str] = (),
+    everything: Annotated[bool, Field(alias="all")] = False,
+    timeout_s: Annotated[float, Field(ge=0, le=25)] = 25,
+) -> dict[str, Any]:
+    """Answer when all that was named is settled, or after the time-out; ask again with the ids of the answer."""
+    task_ids, merge_ids = list(task), list(merge)
+    if everything:
+        more_tasks, more_merges = await services.store.read(open_work)
+        task_ids += [one for one in more_tasks if one not in task_ids]
+        merge_ids += [one for one in more_merges if one not in merge_ids]
+    if task:
+        task_ids, others = await services.store.read(lambda conn: _named(conn, task_ids))
+        merge_ids += [one for one in others if one not in merge_ids]
+    deadline = time.monotonic() + timeout_s
+    while True:
+        began = time.monotonic()
+        change = asyncio.create_task(services.changes.next(LOOK_EVERY_S))  # before the look: none in between is missed
+        answer = await services.store.read(lambda conn: _look(services, conn, task_ids, merge_ids))
+        took, left = time.monotonic() - began, deadline - time.monotonic()
+        if answer["settled"] or left <= 0 or services.stopping:
+            change.cancel()
+            return await services.store.read(lambda conn: _with_needs(services, conn, answer))  # noqa: B023 - run at once
+        await asyncio.sleep(min(left, took * REST))
+        await asyncio.wait((change,), timeout=left)
+        change.cancel()

@@ -1,1 +1,0 @@
-"""Sessions and what they tell each other over HTTP."""

@@ -1,1 +1,0 @@
-"""Tasks, merge requests and worktrees over HTTP, and waiting for them."""

@@ -1,1 +1,0 @@
-"""Notifications: letters to sessions, waking of idle sessions."""

@@ -1,1 +1,0 @@
-"""Sending the traces of tasks to an OpenTelemetry collector."""

@@ -1,1 +1,0 @@
-"""SQL for sessions and for what they tell each other: names, locks, mail, handoffs, memory, features."""

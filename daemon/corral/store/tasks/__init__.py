@@ -1,1 +1,0 @@
-"""SQL for tasks, what they wait for, the worktrees they have, and what became of them."""

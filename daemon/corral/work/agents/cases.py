@@ -1,0 +1,357 @@
+"""The test cases of an improvement: both versions do them, judges compare the works, and the report says which is better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.services import Services
+from corral.core.crash import crash_point
+from corral.core.errors import Conflict, CorralError, InvalidInput
+from corral.core.event_payloads import AgentChosen
+from corral.core.events import EventKind
+from corral.core.instants import iso, parse
+from corral.core.payload import Payload
+from corral.core.redaction import redact
+from corral.core.states import TERMINAL_TASKS, TaskStatus
+from corral.git import diffs, refs
+from corral.git.fixtures import add_files
+from corral.store import events
+from corral.store.rows import required
+from corral.store.rows.agents import ImprovementRow
+from corral.store.rows.tasks import TaskRow
+from corral.work.agents import definitions, improving, judging
+from corral.work.agents.choosing import definition_of
+from corral.work.agents.judging import Judged, key_of
+from corral.work.agents.store import improvements as rows
+from corral.work.agents.store import versions
+from corral.work.agents.versions import Origin, proposed
+from corral.work.loops import store as loops
+from corral.work.loops.history import read_record
+from corral.work.tasks import submitting as app_tasks
+from corral.work.tasks import tasks as submitting
+from corral.work.tasks.store import attempts, outcomes, tasks
+from corral.work.tasks.wire import TaskSubmission, usage
+
+CASES_REF = "refs/corral/cases/"
+MOST_SAID = 4000
+"""Characters of a worker's last words that a judge sees."""
+_OWN_ENDS = ("max_turns", "budget_exceeded", "token_limit", "output_limit", "timeout", "stalled", "memory_limit")
+"""Ends of a run that its version is to blame for: it has not passed."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A task of an improvement, and the part of its key that says what it is for."""
+
+    part: str
+    task: TaskRow
+
+
+def submit(services: Services, conn: Connection, *, items: Sequence[TaskSubmission], now: datetime) -> list[TaskRow]:
+    """Queue tasks of an improvement, once."""
+    settings = services.settings()
+    return submitting.submit_batch(conn, items, now, settings.tasks, max_size=settings.queue.max_size)
+
+
+def end(services: Services, row: ImprovementRow, state: str, values: Payload, now: datetime) -> None:
+    """End an improvement, and record it."""
+    ended = {"state": state, "ended_at": iso(now), **values}
+    why = values.get("reason") or values["report"]["why"]
+
+    def write(conn: Connection) -> None:
+        if rows.advance(conn, row["improvement_id"], row["state"], ended):
+            new = versions.by_hash(conn, row["agent"], row["new_hash"] or "")
+            facts: AgentChosen = {"agent": row["agent"], "version": new["version"] if new else None, "reason": why}
+            events.record(conn, now, EventKind.AGENT_IMPROVEMENT_ENDED(facts))
+
+    services.db.write(write)
+
+
+def begin(services: Services, row: ImprovementRow, proposal: improving.Proposal, now: datetime) -> None:
+    """Store the proposed version, and queue all runs of its cases, in one transaction.
+
+    Raises:
+        ValueError: The proposal is no definition, or changes what has to stay.
+    """
+    rules, branch = services.settings().agents.improve, services.settings.target()
+    base = services.db.read(lambda conn: versions.by_hash(conn, row["agent"], row["base_hash"]))
+    old = definition_of(base["content"], row["agent"]) if base else None
+    new = definition_of(improving.new_text(old, proposal), row["agent"]) if old else None
+    if old is None or new is None:
+        raise ValueError("the new definition could not be read")
+    improving.check_new(old, new)
+    target, tip = branch.removeprefix("refs/heads/"), refs.read(services.git, branch)
+    if tip is None:
+        raise InvalidInput(f"There is no commit on {target} that the cases could start at.")
+    cases = proposal.cases[: rules.max_cases]
+    at = parse(row["created_at"])
+    shas = [
+        add_files(services.git, f"{CASES_REF}{row['improvement_id']}/{index}", tip, case.files, case.name, at)
+        for index, case in enumerate(cases)
+    ]  # fmt: skip
+    crash_point("improvement.prepared")
+    share, _ = improving.shares(cases, rules.rounds, rules.max_cost_usd)
+    plan = {"cases": [case.model_dump() for case in cases], "rounds": rules.rounds, "max_cost_usd": rules.max_cost_usd}
+    hashes = {"old": old.content_hash, "new": new.content_hash}
+
+    def write(conn: Connection) -> None:
+        if versions.by_hash(conn, row["agent"], new.content_hash) is None:
+            made = proposed(versions.of_agent(conn, row["agent"]), Origin(new, None), now)
+            versions.add(conn, {**made, "author": "corral agent improve", "reason": redact(proposal.reason)})
+        values = {"state": "testing", "new_hash": new.content_hash, "plan": plan, "reason": None}
+        if not rows.advance(conn, row["improvement_id"], "proposing", values):
+            return
+        keys = [(f"{case}:{arm}:{turn}", case, arm) for case, arm, turn in _runs(len(cases), rules.rounds)]
+        items = [
+            improving.case_task(row["improvement_id"], row["agent"], hashes[arm], key, cases[case], share)
+            for key, case, arm in keys
+        ]
+        made_rows = submit(services, conn, items=[_with_runner(item, old.runner) for item in items], now=now)
+        for (_, case, _), task in zip(keys, made_rows, strict=True):
+            loops.begin(conn, task["task_id"], target, shas[case])
+
+    services.db.write(write)
+    crash_point("improvement.testing")
+    services.nudge("supervisor")
+
+
+def _with_runner(item: TaskSubmission, runner: str) -> TaskSubmission:
+    return item.model_copy(update={"runner": runner if runner in ("claude", "anthropic") else "command"})
+
+
+def _runs(cases: int, rounds: int) -> list[tuple[int, str, int]]:
+    """Of each run its case, version and round; the versions take turns, so that neither has the quieter machine."""
+    return [(case, arm, turn) for turn in range(rounds) for case in range(cases)
+            for arm in (("old", "new") if (turn + case) % 2 == 0 else ("new", "old"))]  # fmt: skip
+
+
+def compare(services: Services, row: ImprovementRow, now: datetime) -> None:
+    """Once all runs have ended, have their works judged; once that is done, say which version is better."""
+    runs = services.db.read(lambda conn: _parts(conn, row))
+    if any(one.task["status"] not in TERMINAL_TASKS for one in runs.values()):
+        return
+    if failed := services.db.read(lambda conn: [one for one in runs.values() if not _has_result(conn, one.task)]):
+        end(services, row, "failed", {"reason": told(failed, row)}, now)
+        return
+    _settle(services, [one.task for one in runs.values()], now)
+    answers = _judgings(services, row, runs, now)
+    if answers is None or any(one.task["status"] not in TERMINAL_TASKS for one in answers.values()):
+        return
+    if failed := [one for one in answers.values() if not _has_answer(one.task)]:
+        end(services, row, "failed", {"reason": told(failed, row)}, now)
+        return
+    names = [case["name"] for case in _plan(row)["cases"]]
+    found = services.db.read(lambda conn: [_run(conn, runs[key].task, *key) for key in runs])
+    judged = services.db.read(lambda conn: _judged(conn, row, answers))
+    shown_as = [services.db.read(lambda conn: versions.by_hash(conn, row["agent"], one or ""))  # noqa: B023
+                for one in (row["base_hash"], row["new_hash"])]  # fmt: skip
+    old, new = (one["version"] if one else "?" for one in shown_as)
+    report: dict[str, Any] = improving.report(found, judged, names, of=(old, new))
+    asked = services.db.read(lambda conn: _spent(conn, proposals(conn, row)))
+    report["cost_usd"] = round(asked[1] + judged.cost_usd + sum(one.cost_usd for one in found), 6)
+    report["deployed"] = None
+    if row["deploys"] and report["recommendation"] == "deploy":
+        try:
+            _require_compared(services, row)
+            report["deployed"] = definitions.rollback(services, row["agent"], new)["file"]
+        except CorralError as error:
+            report["why"] += f" It was not deployed: {error.message}"
+        crash_point("improvement.deployed")
+    for ref in refs.listing(services.git, f"{CASES_REF}{row['improvement_id']}/"):
+        refs.delete(services.git, ref.name, ref.sha)  # the runs have them in their history
+    end(services, row, "done", {"report": report, "reason": None}, now)
+
+
+def _require_compared(services: Services, row: ImprovementRow) -> None:
+    """Refuse to deploy, without a person's yes, over a definition that was not compared.
+
+    Raises:
+        Conflict: The file was changed since the improvement began.
+        InvalidInput: The project has no file for this agent.
+    """
+    definition = definitions.own_definition(services.roster(), row["agent"])
+    if definition.content_hash not in (row["base_hash"], row["new_hash"]):
+        command = f"corral agent improve {row['agent']} --deploy"
+        raise Conflict(f"its file was changed meanwhile, and was not compared. `{command}` deploys over it.")
+
+
+def _settle(services: Services, ended: Sequence[TaskRow], now: datetime) -> None:
+    """A run that failed has told what it was for: it needs nobody."""
+    failed = [task["task_id"] for task in ended if task["status"] != TaskStatus.COMPLETED and not task["dismissed_at"]]
+    if failed:
+        services.db.write(lambda conn: [outcomes.dismiss_task(conn, task_id, iso(now)) for task_id in failed])
+
+
+def _plan(row: ImprovementRow) -> dict[str, Any]:
+    return row["plan"] or {"cases": [], "rounds": 0, "max_cost_usd": 0}
+
+
+def _parts(conn: Connection, row: ImprovementRow) -> dict[tuple[int, str, int], Part]:
+    """The newest task of each run of the cases.
+
+    Raises:
+        InvalidInput: One is gone.
+    """
+    found, plan = {}, _plan(row)
+    for case, arm, turn in _runs(len(plan["cases"]), plan["rounds"]):
+        part = f"{case}:{arm}:{turn}"
+        task = tasks.by_idempotency_key(conn, key_of(row["improvement_id"], part))
+        number = 2
+        while task is not None and (
+            later := tasks.by_idempotency_key(conn, key_of(row["improvement_id"], f"{part}:{number}"))
+        ):
+            task, number = later, number + 1
+        if task is None:
+            raise InvalidInput(f"The run {part} of its cases is gone.")
+        found[case, arm, turn] = Part(part if number == 2 else f"{part}:{number - 1}", task)
+    return found
+
+
+def _has_result(conn: Connection, task: TaskRow) -> bool:
+    """Whether a run says something of its version: not so where the API, the machine or a person ended it."""
+    iterations = loops.iterations(conn, task["task_id"])
+    if not iterations:
+        return task["error_code"] in _OWN_ENDS
+    return bool(iterations[-1]["is_success"]) or not improving.was_cut_off(read_record(iterations[-1])["result"])
+
+
+def _has_answer(task: TaskRow) -> bool:
+    is_own = task["error_code"] in _OWN_ENDS or not improving.was_cut_off(task["result"])
+    return task["status"] == TaskStatus.COMPLETED or is_own
+
+
+def told(failed: Sequence[Part], row: ImprovementRow) -> str:
+    """Why an improvement ended without a report, and what to type."""
+    task = failed[0].task
+    last = (task["result"] or {}).get("last") if isinstance(task["result"], dict) else None
+    said = last.get("text") if isinstance(last, dict) else None
+    why = f"Task {task['task_id'][:8]} is {task['status']}: {said or task['error_message'] or task['error_code']}"
+    others = f" So are {len(failed) - 1} others." if len(failed) > 1 else ""
+    return f"{redact(why)[:500]}{others} Nothing is lost: `corral agent improve {row['agent']} --resume` goes on from here."
+
+
+def unusable(conn: Connection, row: ImprovementRow) -> list[Part]:
+    """The tasks of an improvement that ended without a result, and no version is to blame for it."""
+    runs = [one for one in _parts(conn, row).values() if not _has_result(conn, one.task)]
+    return runs or [one for one in _asked(conn, row).values() if not _has_answer(one.task)]
+
+
+def again(services: Services, conn: Connection, row: ImprovementRow, parts: Sequence[Part], now: datetime) -> None:
+    """Have tasks done again: a run of a case from its beginning, so that it knows nothing of the one before."""
+    settings = services.settings()
+    for one in parts:
+        past = loops.get(conn, one.task["task_id"])
+        if past is None:
+            submitting.retry(conn, one.task["task_id"], now, settings.tasks)
+            continue
+        outcomes.dismiss_task(conn, one.task["task_id"], iso(now))  # another one takes its place
+        case, arm, turn, *rest = one.part.split(":")
+        part = f"{case}:{arm}:{turn}:{int(rest[0]) + 1 if rest else 2}"
+        plan = _plan(row)
+        shape = [improving.Case.model_validate(each) for each in plan["cases"]]
+        share, _ = improving.shares(shape, plan["rounds"], plan["max_cost_usd"])
+        version = str(one.task["agent_version"])
+        item = improving.case_task(row["improvement_id"], row["agent"], version, part, shape[int(case)], share)
+        (task,) = submit(services, conn, items=[item.model_copy(update={"runner": one.task["runner"]})], now=now)
+        loops.begin(conn, task["task_id"], required(past["target"]), required(past["base_sha"]))
+
+
+def _asked(conn: Connection, row: ImprovementRow) -> dict[tuple[int, int, str], Part]:
+    """The tasks of judges that exist, by case, round and order."""
+    found, plan = {}, _plan(row)
+    for case, _ in enumerate(plan["cases"]):
+        for turn in range(plan["rounds"]):
+            for order in judging.ORDERS:
+                part = f"judge:{case}:{turn}:{order}"
+                task = tasks.by_idempotency_key(conn, key_of(row["improvement_id"], part))
+                if task is not None:
+                    found[case, turn, order] = Part(part, task)
+    return found
+
+
+def _judgings(
+    services: Services, row: ImprovementRow, runs: dict[tuple[int, str, int], Part], now: datetime
+) -> dict[tuple[int, int, str], Part] | None:
+    """The tasks of the judges; None: they have just been queued."""
+    plan, found = _plan(row), services.db.read(lambda conn: _asked(conn, row))
+    if found or not any(case["rubric"] for case in plan["cases"]):
+        return found
+    models = services.db.read(
+        lambda conn: [attempts.model_of(conn, one.task["task_id"], one.task["fencing_token"]) for one in runs.values()]
+    )
+    model = judging.model_for(services.settings().loops.judge_model, models)
+    if model is None:
+        return found
+    shape = [improving.Case.model_validate(case) for case in plan["cases"]]
+    _, share = improving.shares(shape, plan["rounds"], plan["max_cost_usd"])
+    items = []
+    for index, case in enumerate(shape):
+        for turn in range(plan["rounds"] if case.rubric else 0):
+            old, new = (_work(services, runs[index, arm, turn].task) for arm in ("old", "new"))
+            for order in judging.ORDERS if old is not None and new is not None else ():
+                prompt = judging.question(case.prompt, case.rubric or "", old or "", new or "", order)
+                items.append(
+                    judging.judging(row["improvement_id"], f"judge:{index}:{turn}:{order}", prompt, model, share)
+                )
+    if not items:
+        return found
+    settled = app_tasks.settle(services, items)
+    services.db.write(lambda conn: submit(services, conn, items=settled, now=now))
+    crash_point("improvement.judging")
+    services.nudge("supervisor")
+    return None
+
+
+def _work(services: Services, task: TaskRow) -> str | None:
+    """The work of a run as a judge sees it: its change, and its worker's last words; None: there is none."""
+    iterations = services.db.read(lambda conn: loops.iterations(conn, task["task_id"]))
+    if not iterations:
+        return None
+    changed = diffs.between(services.git, iterations[0]["base_sha"], iterations[-1]["head_sha"], most=judging.MOST_WORK)
+    cut = "\n(The rest of the change is not shown.)" if changed.truncated else ""
+    return redact(
+        f"The change as a patch:\n{changed.patch}{cut}\n\nThe worker's last words:\n{text_of(task)[:MOST_SAID]}"
+    )
+
+
+def _judged(conn: Connection, row: ImprovementRow, answers: dict[tuple[int, int, str], Part]) -> Judged:
+    plan = _plan(row)
+    pairs = [
+        {order: judging.read_answer(text_of(one.task)) if (one := answers.get((index, turn, order))) else None
+         for order in judging.ORDERS}
+        for index, case in enumerate(plan["cases"]) if case["rubric"] for turn in range(plan["rounds"])
+    ]  # fmt: skip
+    tokens, cost = _spent(conn, [one.task for one in answers.values()])
+    model = next((str((one.task["input_data"] or {}).get("model")) for one in answers.values()), None)
+    return judging.count(pairs, model=model, tokens=tokens, cost_usd=cost)
+
+
+def _run(conn: Connection, task: TaskRow, case: int, arm: str, turn: int) -> improving.Run:
+    iterations = loops.iterations(conn, task["task_id"])
+    tokens, cost = _spent(conn, [task])
+    duration = iterations[-1]["duration_s"] if iterations else None
+    return improving.Run(case, turn, arm == "new", task["status"] == TaskStatus.COMPLETED, duration, tokens, cost)
+
+
+def proposals(conn: Connection, row: ImprovementRow) -> list[TaskRow]:
+    """The tasks of the meta-agent."""
+    keys = [key_of(row["improvement_id"], f"propose:{number}") for number in range(1, improving.PROPOSALS + 1)]
+    return [task for key in keys if (task := tasks.by_idempotency_key(conn, key)) is not None]
+
+
+def _spent(conn: Connection, some: Sequence[TaskRow]) -> tuple[int, float]:
+    """The tokens and the cost of all attempts at tasks."""
+    used = [usage(attempts.of_task(conn, task["task_id"])) for task in some]
+    return sum(one["input_tokens"] + one["output_tokens"] for one in used), sum(one["cost_usd"] for one in used)
+
+
+def text_of(task: TaskRow) -> str:
+    """The last words of a task's worker."""
+    result = task["result"] if isinstance(task["result"], dict) else {}
+    last = result.get("last") if isinstance(result.get("last"), dict) else result
+    return str((last or {}).get("text") or (last or {}).get("output") or "")

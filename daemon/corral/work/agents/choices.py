@@ -1,0 +1,220 @@
+"""Pins and rollouts of the versions of an agent, and what their commands need of the user."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from corral.config.trust import Claim
+from corral.coordination.services import Services
+from corral.core.errors import Conflict, CorralError, InvalidInput, NotFound
+from corral.core.identifiers import new_id
+from corral.core.instants import iso
+from corral.core.payload import Payload
+from corral.store.rows.agents import AgentVersionRow, RunningChoice
+from corral.work.agents import definitions, rollouts
+from corral.work.agents.choosing import Choosing, claims_of, definition_of
+from corral.work.agents.choosing import shown as shown_choice
+from corral.work.agents.store import choices
+
+
+def pin(services: Services, name: str, version: str) -> Payload:
+    """Have all tasks of an agent work by a stored version, whatever its file says, until it is unpinned.
+
+    Raises:
+        NotFound: There is no such agent or version.
+        Conflict: A rollout of it is running.
+    """
+    row = definitions.stored(services, name, version)
+    now = services.now()
+
+    def write(conn: Connection) -> None:
+        before = _running(conn, row["agent"])
+        if before is not None and before["share"] is not None:
+            raise _in_force(before)
+        if before is not None:
+            choices.end(conn, before["choice_id"], "stopped", None, iso(now))
+        _add(conn, row, None, None, now)
+        rollouts.told(conn, row["agent"], row["version"], "pinned", None, now)
+
+    services.db.write(write)
+    services.nudge("supervisor")
+    return {"agent": row["agent"], "version": row["version"], "pinned": True, **_untrusted(services, row)}
+
+
+def unpin(services: Services, name: str) -> Payload:
+    """Have the tasks of an agent work by what its file says again; ``was``: the version that it was pinned to."""
+    agent, now = definitions.known_name(services, name), services.now()
+
+    def write(conn: Connection) -> RunningChoice | None:
+        before = _running(conn, agent)
+        if before is None or before["share"] is not None:
+            return None
+        choices.end(conn, before["choice_id"], "stopped", None, iso(now))
+        rollouts.told(conn, agent, before["version"], "unpinned", None, now)
+        return before
+
+    before = services.db.write(write)
+    services.nudge("supervisor")
+    return {"agent": agent, "was": before["version"] if before else None, "pinned": False}
+
+
+def start(services: Services, name: str, version: str, share: float) -> Payload:
+    """Have a share of an agent's tasks work by another version than its file's, and compare.
+
+    Args:
+        share: Above 0 and below 1.
+
+    Raises:
+        NotFound: There is no such agent or version.
+        InvalidInput: The agent has no valid definition, the version is what its file says, or it would change who does tasks.
+        Conflict: A pin or a rollout of it is in force.
+    """
+    row, found = definitions.stored(services, name, version), definitions.history(services, name)
+    if found.current is None:
+        raise InvalidInput(f"The agent {found.agent} has no valid definition to compare with.")
+    if row["content_hash"] == found.current:
+        raise InvalidInput(
+            f"Version {row['version']} is what the file of {found.agent} says: all of its tasks work by it.",
+            remedy=f"Write the old one back first: `corral agent rollback {found.agent} V`; then roll this one out.",
+        )
+    base = definitions.stored(services, name, found.current)
+    _check_same_tasks(row, base)
+    now = services.now()
+
+    def write(conn: Connection) -> None:
+        if (before := _running(conn, row["agent"])) is not None:
+            raise _in_force(before)
+        choices.see(conn, row["agent"], iso(now))
+        _add(conn, row, base["content_hash"], share, now)
+        rollouts.told(conn, row["agent"], row["version"], "running", None, now)
+
+    services.db.write(write)
+    services.nudge("supervisor")
+    return {**status(services, name), **_untrusted(services, row)}
+
+
+def stop(services: Services, name: str) -> Payload:
+    """End a rollout: all tasks that start now work by what the file says. Of an ended one: note that it was seen."""
+    agent, now = definitions.known_name(services, name), services.now()
+
+    def write(conn: Connection) -> None:
+        before = _running(conn, agent)
+        if before is not None and before["share"] is not None:
+            rollouts.end(conn, before, "stopped", "A person stopped it.", now)
+        choices.see(conn, agent, iso(now))
+
+    services.db.write(write)
+    return status(services, name)
+
+
+def status(services: Services, name: str) -> Payload:
+    """The newest rollout of an agent: its state, both versions, and how they compare.
+
+    Raises:
+        NotFound: There was none.
+    """
+    agent, rules = definitions.known_name(services, name), services.settings().agents.rollout
+    row = services.db.read(lambda conn: choices.newest(conn, agent, rollout=True))
+    if row is None:
+        raise NotFound(f"There is no rollout of {agent}.", remedy=f"`corral agent rollout {agent} --to V --share 20%`.")
+    known = {one["content_hash"]: one["version"] for one in definitions.history(services, agent).versions}
+    counted = services.db.read(lambda conn: choices.tasks_of(conn, row["choice_id"]))
+    found = rollouts.compare(counted, row["content_hash"], rules)
+    version = known.get(row["content_hash"], row["content_hash"][:12])
+    plain = {field: row[field] for field in ("state", "share", "reason", "created_at", "ended_at")}
+    return {
+        "agent": agent, "version": version, "from": known.get(row["from_hash"] or ""), **plain, "tasks": len(counted),
+        **rollouts.figures(found), "summary": rollouts.sentence(found, version),
+    }  # fmt: skip
+
+
+def listing(services: Services) -> list[Payload]:
+    """The pins and rollouts in force."""
+    return [shown_choice(row) for row in services.db.read(choices.running)]
+
+
+def step(services: Services, now: datetime) -> None:
+    """Look at the rollouts in force, and end those that cannot go on or whose version is worse."""
+    running = [row for row in services.db.read(choices.running) if row["share"] is not None]
+    if not running:
+        return
+    rules, ended = services.settings().agents.rollout, False
+    for row in running:
+        current = _current(services, row["agent"])
+        ended |= services.db.write(lambda conn: rollouts.step(conn, row, current, rules, now)) is not None  # noqa: B023
+    if ended:
+        services.nudge("supervisor")
+
+
+def unapproved(services: Services, conn: Connection) -> list[Claim]:
+    """The commands in stored versions that tasks or agents are pinned to, or that are rolled out, and nobody approved."""
+    stored = Choosing([*choices.running(conn), *choices.pinned_by_tasks(conn)]).stored()
+    claims = {claim.digest: claim for one in stored for claim in claims_of(one)}
+    return services.settings.answers.missing(services.project.common_dir, claims.values())
+
+
+def _current(services: Services, agent: str) -> str | None:
+    try:
+        definition = services.roster().find(agent).definition
+    except CorralError:
+        return None
+    return definition.content_hash if definition else None
+
+
+def _running(conn: Connection, agent: str) -> RunningChoice | None:
+    return next((row for row in choices.running(conn) if row["agent"] == agent), None)
+
+
+def _add(conn: Connection, row: AgentVersionRow, from_hash: str | None, share: float | None, now: datetime) -> None:
+    added = choices.add(
+        conn,
+        {
+            "choice_id": new_id(),
+            "agent": row["agent"],
+            "content_hash": row["content_hash"],
+            "from_hash": from_hash,
+            "share": share,
+            "state": "running",
+            "reason": None,
+            "created_at": iso(now),
+            "ended_at": None,
+            "seen_at": None,
+        },
+    )
+    if not added:
+        raise Conflict(f"Somebody else has just chosen a version of {row['agent']}.", remedy="Look again.")
+
+
+def _check_same_tasks(new: AgentVersionRow, old: AgentVersionRow) -> None:
+    """A version by which other tasks would be done, or by other means, cannot be compared task by task."""
+    one, other = (definition_of(row["content"], row["agent"]) for row in (new, old))
+    if one is None or other is None:
+        raise InvalidInput(f"Version {new['version']} of {new['agent']} can no longer be read as a definition.")
+    lacking = sorted(set(other.capabilities) - set(one.capabilities))
+    if lacking or one.runner != other.runner:
+        what = f"lacks {', '.join(lacking)}" if lacking else f"has the runner {one.runner} instead of {other.runner}"
+        raise InvalidInput(
+            f"Version {new['version']} of {new['agent']} {what}: it could not do the same tasks.",
+            remedy=f"Pin it instead: `corral agent pin {new['agent']} {new['version']}`.",
+        )
+
+
+def _untrusted(services: Services, row: AgentVersionRow) -> Payload:
+    def waits(conn: Connection) -> bool:
+        return any(claim.key.casefold() == f"agents.{row['agent']}" for claim in unapproved(services, conn))
+
+    return {"waits_for_trust": services.db.read(waits)}
+
+
+def _in_force(row: RunningChoice) -> Conflict:
+    if row["share"] is None:
+        return Conflict(
+            f"The agent {row['agent']} is pinned to {row['version']}.",
+            remedy=f"`corral agent pin {row['agent']} --unpin`.",
+        )
+    return Conflict(
+        f"A rollout of {row['agent']} {row['version']} is running.",
+        remedy=f"`corral agent rollout stop {row['agent']}`.",
+    )

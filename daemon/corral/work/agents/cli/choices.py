@@ -1,0 +1,210 @@
+"""``corral agent pin`` and ``corral agent rollout``: the version that an agent's tasks work by."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from corral.client.connection import segment
+from corral.core.errors import InvalidInput
+from corral.core.visible import one_line
+from corral.faces.cli.program.settings_file import load_settings
+from corral.faces.cli.terminal.context import project
+from corral.faces.cli.terminal.options import Json, argument, client, content, option
+from corral.faces.cli.terminal.output import echo, emit, facts, paint, report
+from corral.faces.cli.terminal.person import confirm, is_terminal, refuse_agents
+from corral.faces.cli.terminal.tables import Column, table
+
+app = typer.Typer()
+_VERSION = "A version: 1.2.0, or the first six or more characters of its hash."
+_TRUST = "It names commands that nobody approved: its tasks wait until you run corral trust."
+
+
+@app.command()
+def pin(
+    name: Annotated[str, argument("An agent's name.", "NAME", of="agent")],
+    version: Annotated[str | None, typer.Argument(help=_VERSION, metavar="[V]")] = None,
+    unpin: Annotated[bool, typer.Option("--unpin", help="Work by what the file says again.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Pin an agent to a version of its definition.
+
+    All of its tasks that start from now on work by that version, whatever the file says. A task's own --agent-version wins.
+    """
+    if (version is None) is not unpin:
+        raise InvalidInput("Give a version, or --unpin.", remedy=f"corral agent versions {name}")
+    refuse_agents("Choosing the version of an agent", f"corral agent pin {shlex.quote(name)} {version or '--unpin'}")
+    path = f"/agents/{segment(name)}/pin"
+    answer = client().request("DELETE", path) if unpin else client().request("POST", path, {"version": version})
+    done = (
+        f"{one_line(answer['agent'])} works by its file"
+        if unpin
+        else f"{answer['agent']} is pinned to {answer['version']}"
+    )
+    report(answer, f"{done}.", as_json=as_json)
+    if answer.get("waits_for_trust") and not as_json:
+        echo(paint(_TRUST, "yellow"))
+
+
+@app.command()
+def rollout(
+    name: Annotated[
+        str, typer.Argument(help="An agent's name; or `status` or `stop`, and then the name.", metavar="NAME")
+    ],
+    of: Annotated[
+        str | None, typer.Argument(help="After `status` or `stop`: an agent's name.", metavar="[NAME]")
+    ] = None,
+    to: Annotated[str | None, option("--to", _VERSION, "V")] = None,
+    share: Annotated[
+        str | None, option("--share", "Share of the tasks that work by it, such as 20%.", "PERCENT")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Have a share of an agent's tasks work by a new version, and compare.
+
+    It ends by itself if the new version is worse (settings `agents.rollout`), or if the definition's file is edited meanwhile.
+    `corral agent rollout status NAME` shows how both do, `corral agent rollout stop NAME` ends it.
+    """
+    if of is not None:
+        if name not in ("status", "stop") or to is not None or share is not None:
+            raise InvalidInput("Write `corral agent rollout status NAME`, `stop NAME`, or `NAME --to V --share 20%`.")
+        path = f"/agents/{segment(of)}/rollout"
+        _show(client().request("GET", path) if name == "status" else client().request("DELETE", path), as_json=as_json)
+        return
+    if to is None or share is None:
+        raise InvalidInput(
+            "A rollout needs --to and --share.", remedy=f"corral agent rollout {name} --to V --share 20%"
+        )
+    body = {"version": to, "share": _part(share)}
+    typed = shlex.join(["corral", "agent", "rollout", name, "--to", to, "--share", share])
+    refuse_agents("Rolling out a version of an agent", typed)
+    _show(client().request("POST", f"/agents/{segment(name)}/rollout", body), as_json=as_json)
+
+
+@app.command()
+def improve(
+    name: Annotated[str, argument("An agent's name.", "NAME", of="agent")],
+    feedback: Annotated[
+        Path | None, typer.Option("--feedback", help="A file: praise and complaints.", metavar="FILE")
+    ] = None,
+    deploy_if_better: Annotated[
+        bool, typer.Option("--deploy-if-better", help="Write a version that does better into the file.")
+    ] = False,
+    status: Annotated[bool, typer.Option("--status", help="Show the newest improvement instead.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with one whose tasks failed.")] = False,
+    deploy: Annotated[bool, typer.Option("--deploy", help="Write its new version into the agent's file.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Have a meta-agent propose a better version of an agent, and compare both.
+
+    It gets the agent's record, the feedback and the ends of failed tasks' logs, without secrets, and writes a new definition and
+    test cases. Both versions do the cases in worktrees whose work never lands; the test commands run as a worker's do. On a
+    terminal it asks before it begins; --deploy asks before it writes, and needs --yes without a terminal.
+    """
+    if sum((status, resume, deploy)) > 1 or ((status or resume or deploy) and (feedback or deploy_if_better)):
+        raise InvalidInput("Give one of --status, --resume and --deploy, or --feedback and --deploy-if-better.")
+    if deploy or deploy_if_better:
+        flag = "--deploy" if deploy else "--deploy-if-better"
+        refuse_agents("Deploying a version of an agent", f"corral agent improve {shlex.quote(name)} {flag}")
+    path = f"/agents/{segment(name)}/improvement"
+    if deploy:
+        _deploy(client().request("GET", path), yes=yes, as_json=as_json)
+        return
+    if status:
+        found = client().request("GET", path)
+    else:
+        text = content("--feedback", str(feedback)) if feedback is not None else None
+        asks = is_terminal() and not yes and not as_json
+        if asks and not confirm(_question(name, deploys=deploy_if_better), default=False):
+            raise typer.Exit(1)
+        body = {"feedback": text, "deploy_if_better": deploy_if_better}
+        found = client().request("POST", f"{path}/resume") if resume else client().request("POST", path, body)
+    if as_json:
+        emit(found)
+        return
+    _show_improvement(found)
+    if (found["report"] or {}).get("recommendation") == "deploy" and not found["report"]["deployed"]:
+        agent = found["agent"]
+        echo(f"To deploy it: corral agent improve {agent} --deploy; to try it on some tasks: corral agent rollout {agent} "
+             f"--to {found['version']} --share 20%")  # fmt: skip
+    elif found["state"] == "failed":
+        echo(f"To go on with it: corral agent improve {found['agent']} --resume")
+    elif not found["ended_at"]:
+        echo(paint(f"corral agent improve {found['agent']} --status shows how it goes.", "dim"))
+
+
+def _question(name: str, *, deploys: bool) -> str:
+    most = 2 * load_settings(project()).settings.agents.improve.max_cost_usd  # of the proposal, and of the cases
+    then = ", and have a version that does better written into its file" if deploys else ""
+    return f"Spend up to {most:g} USD on an improvement of {name}{then}?"
+
+
+def _deploy(found: Mapping[str, Any], *, yes: bool, as_json: bool) -> None:
+    """Write the version that an improvement has made into the agent's file, once somebody agrees."""
+    agent, version, made = found["agent"], found["version"], found["report"]
+    if not made:
+        raise InvalidInput(
+            f"The improvement of {agent} has no report yet.", remedy=f"corral agent improve {agent} --status"
+        )
+    if not as_json:
+        _show_improvement(found)
+    said = "" if made["recommendation"] == "deploy" else f" The report recommends {made['recommendation']}."
+    if not yes and not confirm(f"Write version {version} into the file of {agent}?{said}", default=False):
+        raise typer.Exit(1)
+    answer = client().request("POST", f"/agents/{segment(agent)}/rollback", {"version": version})
+    file = one_line(answer["file"])
+    done = {**found, "report": {**made, "deployed": answer["file"]}}
+    report(done, f"{file} is version {version}; look at it with git diff, and commit it.", as_json=as_json)
+
+
+def _show_improvement(found: Mapping[str, Any]) -> None:
+    made = found["report"] or {}
+    facts({name: found[name] for name in ("agent", "state", "version", "reason")}, 14)
+    if made:
+        cost = f"{made['cost_usd']:.2f} USD in all, {made['judged']['cost_usd']:.2f} of it for judges"
+        facts(
+            {"recommended": made["recommendation"], "why": made["why"], "cost": cost, "deployed": made["deployed"]}, 14
+        )
+        sides: list[Column] = [
+            ("VERSION", "side", 8),
+            ("PASSED", lambda row: f"{row['passed']['hits']} of {row['passed']['of']}", 12),
+            ("PREFERRED", "preferred", 9),
+            ("MEDIAN S", lambda row: row["duration_s"]["median"], 10),
+            ("TOKENS EACH", lambda row: row["tokens"]["median"], 12),
+            ("USD", lambda row: f"{row['cost_usd']:.2f}", 9),
+        ]
+        table([{"side": side, **made[side]} for side in ("old", "new")], sides, empty="")
+
+
+def _part(said: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", said.strip())
+    part = float(found[1]) / 100 if found else 0.0
+    if found and not found[2] and part < 0.01:  # 0.2 could be meant as 20 %
+        part = 0.0
+    if not 0 < part < 1:
+        raise InvalidInput(
+            f"--share {said!r} is no share.", remedy="Write a percentage between 0% and 100%, such as 20%."
+        )
+    return part
+
+
+def _show(found: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        emit(found)
+        return
+    head = (
+        f"{found['agent']} {found['version']} instead of {found['from']}, for {100 * found['share']:g} % of the tasks"
+    )
+    echo(paint(one_line(head), "bold"))
+    facts({"state": found["state"], "reason": found["reason"], "tasks": found["tasks"], "so far": found["summary"]}, 8)
+    if found["finding"] == "better" and found["state"] == "running":
+        echo(f"To use it for all tasks: corral agent rollout stop {found['agent']}, then corral agent rollback "
+             f"{found['agent']} {found['version']}")  # fmt: skip
+    if found.get("waits_for_trust"):
+        echo(paint(_TRUST, "yellow"))

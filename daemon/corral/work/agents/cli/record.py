@@ -1,0 +1,104 @@
+"""``corral agent stats``: the results of agents' work. And ``corral task feedback``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from corral.client.connection import segment
+from corral.core.errors import InvalidInput
+from corral.core.instants import span_s
+from corral.core.visible import one_line
+from corral.faces.cli.terminal.options import Json, argument, client, option
+from corral.faces.cli.terminal.output import echo, emit, paint, report
+from corral.faces.cli.terminal.tables import Column, table
+
+app = typer.Typer()
+feedback_app = typer.Typer()
+
+
+class By(str, Enum):
+    """The groups to tell apart."""
+
+    TASK_TYPE = "task_type"
+    MODEL = "model"
+    VERSION = "version"
+
+
+def _rate(found: Mapping[str, Any]) -> str:
+    """A share with its interval: ``75 % (41-93)``."""
+    if found["rate"] is None:
+        return ""
+    return f"{100 * found['rate']:.0f} % ({100 * found['low']:.0f}-{100 * found['high']:.0f})"
+
+
+def _median(found: Mapping[str, Any], digits: int) -> str:
+    return "" if found["median"] is None else f"{found['median']:.{digits}f} (n={found['of']})"
+
+
+def _rating(row: Mapping[str, Any]) -> str:
+    found = row["feedback"]
+    return "" if found["mean"] is None else f"{found['mean']:.1f} (n={found['ratings']})"
+
+
+_COLUMNS: list[Column] = [
+    ("TASKS", "tasks", 6),
+    ("TRIES", "attempts", 6),
+    ("SUCCESS", lambda row: _rate(row["success"]), 16),
+    ("LANDED AT ONCE", lambda row: _rate(row["first_try_landing"]), 16),
+    ("MEDIAN S", lambda row: _median(row["duration_s"], 1), 14),
+    ("TOKENS EACH", lambda row: _median(row["tokens_each"], 0), 16),
+    ("USD", lambda row: f"{row['cost_usd']:.2f}", 9),
+    ("EVICTED", "evictions", 7),
+    ("CONFLICTS", "conflicts", 9),
+    ("RATING", _rating, 11),
+]
+
+
+@app.command()
+def stats(
+    name: Annotated[str | None, argument("An agent's name (default: all).", "NAME", of="agent")] = None,
+    since: Annotated[
+        str | None, option("--since", "How far back, such as 12h, 7d or 4w (default: all).", "SPAN")
+    ] = None,
+    by: Annotated[By | None, option("--by", "Also tell these apart.", "GROUP")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what the work of agents came to: success, landing, time, tokens, cost, feedback.
+
+    Each rate stands with the interval that holds the true one in 19 of 20 cases, each median with how many attempts it is of.
+    """
+    query: dict[str, Any] = {"agent": name, "by": by.value if by else None}
+    if since is not None:
+        try:
+            query["since_s"] = span_s(since)
+        except ValueError as error:
+            raise InvalidInput(f"--since {since!r}: {error}.", remedy="Write 90m, 12h, 7d or 4w.") from error
+    rows = client().request("GET", "/agent-record", query=query)
+    if as_json:
+        emit(rows)
+        return
+    columns: list[Column] = [("AGENT", lambda row: row["agent"] if row["group"] is None else "", 24)]
+    if by is not None:
+        columns.append((f"BY {by.value.upper()}", lambda row: row["group"] or "all", 20))
+    table(rows, [*columns, *_COLUMNS], empty="No agent has worked on a task in that time.")
+    for row in rows:
+        if row["group"] is None:
+            for comment in row["feedback"]["comments"]:
+                echo(paint(one_line(f"{row['agent']}: {comment}"), "dim"))
+
+
+@feedback_app.command()
+def feedback(
+    task_id: Annotated[str, argument("A task's number or id, or its first four or more characters.", "ID", of="task")],
+    rating: Annotated[int | None, typer.Option("--rating", min=1, max=5, help="1 (useless) to 5 (excellent).")] = None,
+    comment: Annotated[str | None, option("--comment", "Praise or complaint.", "TEXT")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what you think of a task's work; it counts for the agent that did it. The last word replaces those before."""
+    answer = client().request("POST", f"/tasks/{segment(task_id)}/feedback", {"rating": rating, "comment": comment})
+    whose = f"the agent {one_line(answer['agent'])}" if answer["agent"] else "no agent: a command, or a session, did it"
+    report(answer, f"{answer['task_id'][:8]}  noted, for {whose}", as_json=as_json)

@@ -1,0 +1,171 @@
+"""Versions of an agent's definition: those that it has worked with, and what its file says now; going back to one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from corral.config.agents import PROJECT, AgentDefinition
+from corral.config.links import refuse_links
+from corral.config.load import read_file
+from corral.config.roster import Roster
+from corral.coordination.locks import table
+from corral.coordination.locks.reserving import parse
+from corral.coordination.services import Services
+from corral.core.errors import Conflict, CorralError, InvalidInput, NotFound
+from corral.core.payload import Payload
+from corral.core.redaction import redact
+from corral.git.history import last_written
+from corral.store.rows.agents import AgentVersionRow
+from corral.work.agents import versions
+from corral.work.agents.store import versions as rows
+
+
+@dataclass(frozen=True)
+class History:
+    """The versions of an agent, the oldest first.
+
+    Attributes:
+        current: The hash of what its file says now; None: it has none, or an invalid one.
+        unused: That version, if no attempt has begun with it: it is the last one, and in no table.
+    """
+
+    agent: str
+    versions: list[AgentVersionRow]
+    current: str | None
+    unused: AgentVersionRow | None
+
+    def shown(self, row: AgentVersionRow) -> Payload:
+        """A version as a list shows it; ``used``: whether an attempt has begun with it."""
+        return {**versions.shown(row, current=self.current), "used": row is not self.unused}
+
+
+def history(services: Services, name: str) -> History:
+    """Read the versions of an agent; reading records none.
+
+    Raises:
+        NotFound: There is no such agent, and there never was one.
+    """
+    known_as, definition, refusal = name.strip().casefold(), None, None
+    try:
+        agent = services.roster().find(name)
+        definition = agent.definition
+        known_as = definition.name.casefold() if definition else agent.name.casefold()
+    except CorralError as error:
+        refusal = error
+    found = services.db.read(lambda conn: rows.of_agent(conn, known_as))
+    if refusal is not None and not found:
+        raise refusal
+    if definition is None:
+        return History(known_as, found, None, None)
+    origin = versions.origin_of(services.git, services.project.root, definition)
+    if any(row["content_hash"] == origin.content_hash for row in found):
+        return History(known_as, found, origin.content_hash, None)
+    unused = versions.proposed(found, origin, services.now())
+    return History(known_as, [*found, unused], origin.content_hash, unused)
+
+
+def stored(services: Services, name: str, version: str) -> AgentVersionRow:
+    """The stored version with that number or hash; what the file says now is stored, if that is meant.
+
+    Raises:
+        NotFound: There is no such agent, or no such version.
+    """
+    found = history(services, name)
+    row = versions.named(found.versions, found.agent, version)
+    if row is found.unused:
+        services.db.write(
+            lambda conn: rows.add(conn, row) if rows.by_hash(conn, found.agent, row["content_hash"]) is None else None
+        )
+    return row
+
+
+def known_name(services: Services, name: str) -> str:
+    """The agent's name without case, as its versions have it."""
+    return history(services, name).agent
+
+
+def listing(services: Services, name: str) -> list[Payload]:
+    """The versions of an agent, the newest first."""
+    found = history(services, name)
+    return [found.shown(row) for row in reversed(found.versions)]
+
+
+def show(services: Services, name: str, version: str) -> Payload:
+    """A version with its text, without secrets."""
+    found = history(services, name)
+    row = versions.named(found.versions, found.agent, version)
+    return {"agent": found.agent, **found.shown(row), "content": redact(row["content"])}
+
+
+def diff(services: Services, name: str, before: str, after: str) -> Payload:
+    """The difference between two versions: ``{agent, before, after, patch}``."""
+    found = history(services, name)
+    old, new = (versions.named(found.versions, found.agent, said) for said in (before, after))
+    patch = versions.patch(old, new)
+    return {"agent": found.agent, "before": old["version"], "after": new["version"], "patch": patch}
+
+
+def rollback(services: Services, name: str, version: str) -> Payload:
+    """Write the text of a version into the project's file, as a change that the user sees in git and commits.
+
+    Raises:
+        NotFound: There is no such agent or version.
+        InvalidInput: The project has no file for this agent.
+        Conflict: The file has text that is in no commit and no version, and would be lost.
+    """
+    found = history(services, name)
+    row = versions.named(found.versions, found.agent, version)
+    definition = own_definition(services.roster(), name)
+    file = definition.file
+    assert file is not None
+    root = services.project.root
+    refuse_links(file, root)
+    path = file.relative_to(root).as_posix()
+    _refuse_locked(services, path)
+    changed = row["content"] != definition.content
+    if changed:
+        is_committed = last_written(services.git, path, definition.content) is not None
+        if not is_committed and (found.unused is not None or found.current is None):
+            raise Conflict(
+                f"{path} has changes that are in no commit and in no version.",
+                cause="Going back to another version would lose them.",
+                remedy=f"Commit {path}, or undo the changes, and try again.",
+            )
+        partial = file.with_name(f".{file.name}.corral-new")
+        try:
+            partial.write_text(row["content"], encoding="utf-8", newline="\n")
+            partial.chmod(file.stat().st_mode & 0o777)
+            if (seen := read_file(file)) is None or versions.text_of(seen) != definition.content:
+                raise Conflict(f"{path} is being edited.", cause="It changed a moment ago.", remedy="Try again.")
+            partial.replace(file)
+        finally:
+            with suppress(FileNotFoundError):
+                partial.unlink()
+    return {"agent": found.agent, "version": row["version"], "file": str(file), "changed": changed}
+
+
+def _refuse_locked(services: Services, path: str) -> None:
+    """A file that another one edits here, or that somebody reserved on purpose, is not written over.
+
+    Raises:
+        LockHeld: Names who holds it.
+    """
+    nobody, now, root = table.Holder(""), services.now(), str(services.project.root)
+    found = services.db.read(lambda conn: table.standing(conn, parse(services, [path]), nobody, now))[0]["conflicts"]
+    if held := [one for one in found if not one["automatic"] or one["checkout"] in (None, root)]:
+        raise table.held(held)
+
+
+def own_definition(roster: Roster, name: str) -> AgentDefinition:
+    """The definition of an agent that is in a file of the project."""
+    wanted = name.strip().casefold()
+    own = next((found for found in roster.definitions() if found.name.casefold() == wanted and found.definition), None)
+    if own is None:
+        raise NotFound(f"There is no agent definition {name[:80]!r}.", remedy="`corral agent list` lists the agents.")
+    if own.source != PROJECT or own.definition is None:
+        raise InvalidInput(
+            f"The agent {own.name} is not defined by a file of this project.",
+            remedy="Copy its file into .claude/agents/ first: what is there wins over what is shipped.",
+        )
+    return own.definition

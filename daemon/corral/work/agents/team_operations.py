@@ -1,0 +1,41 @@
+"""The team over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from corral.config.teams import read_team, teams_file
+from corral.coordination.services import Services
+from corral.core.errors import ConfigInvalid
+from corral.core.routing import Routes
+from corral.work.workers.supervisor import Supervisor
+
+router = Routes("teams", "/teams")
+
+
+@router.get("")
+async def listing(services: Services) -> dict[str, Any]:
+    """The team in force, and what is wrong with a newer file that could not be taken over; ``problem``: why an agent of it
+    could do nothing here."""
+    error, roster, check = services.teams.error, services.roster(), services.of(Supervisor).check
+
+    def agents() -> list[dict[str, Any]]:
+        return [roster.shown_member(agent, check) for agent in services.teams().agents]
+
+    return {"agents": await services.work(agents), "error": error.to_wire()["error"] if error else None}
+
+
+@router.get("/validation")
+async def validation(services: Services) -> dict[str, Any]:
+    """Check the file as it is now: every error with its field and the reason."""
+
+    def check() -> list[dict[str, str]]:
+        try:
+            read_team(teams_file(services.project))
+        except ConfigInvalid as error:
+            found: list[dict[str, str]] = error.details["errors"]
+            return found
+        return []
+
+    errors = await services.work(check)
+    return {"valid": not errors, "errors": errors}

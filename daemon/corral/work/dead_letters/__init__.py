@@ -1,0 +1,1 @@
+"""Dead letters: tasks that were given up, until a person decides."""

@@ -1,0 +1,78 @@
+"""``corral task dlq``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from corral.client.connection import segment
+from corral.core.visible import log_text
+from corral.faces.cli.help import Grouped
+from corral.faces.cli.terminal.options import Json, argument, client
+from corral.faces.cli.terminal.output import coloured, echo, emit, moment
+from corral.faces.cli.terminal.tables import Column, table
+from corral.work.tasks.cli.task_view import show_task
+
+app = typer.Typer(cls=Grouped, help="The dead-letter queue: tasks that are out of retries.", no_args_is_help=True)
+Ids = Annotated[list[str] | None, argument("Task ids, or their first characters.", "ID", of="task")]
+
+
+@app.command("list")
+def listing(
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Maximum number of tasks.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the tasks that are out of retries, the oldest first."""
+    rows = client().listing("/dead-letters", {}, limit)
+    columns: list[Column] = [
+        ("ID", "task_id", 36),
+        ("TRIES", "attempts", 5),
+        ("SINCE (UTC)", lambda row: moment(row["completed_at"]), 19),
+        ("TITLE", "title", 40),
+        ("ERROR", lambda row: f"{row['error_code']}: {row['error_message']}", 80),
+    ]
+    table(rows, columns, empty="The dead-letter queue is empty.", as_json=as_json)
+
+
+@app.command()
+def show(
+    task_id: Annotated[str, argument("A task id, or its first characters.", "ID", of="task")],
+    as_json: Json = False,
+) -> None:
+    """Show why a task is dead: each attempt, and the end of the last one's output."""
+    task = client().request("GET", f"/dead-letters/{segment(task_id)}")
+    if as_json:
+        emit(task)
+        return
+    show_task(task)
+    if task["log_tail"]:
+        echo("  output")
+        print(log_text(task["log_tail"], colours=coloured()), end="", flush=True)
+
+
+@app.command()
+def retry(
+    task_ids: Ids = None,
+    every: Annotated[bool, typer.Option("--all", help="All tasks of the queue.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run dead tasks again, with all their retries."""
+    _act("retry", task_ids, every, as_json, "pending")
+
+
+@app.command()
+def clear(task_ids: Ids = None, as_json: Json = False) -> None:
+    """Take tasks out of the queue; without an id, all of them. They stay in `corral task list`."""
+    _act("clear", task_ids, not task_ids, as_json, "cleared")
+
+
+def _act(verb: str, task_ids: list[str] | None, every: bool, as_json: bool, done: str) -> None:
+    answer = client().request("POST", f"/dead-letters/{verb}", {"task_ids": task_ids or [], "all": every})
+    if as_json:
+        emit(answer)
+        return
+    for task_id in answer["task_ids"]:
+        echo(f"{task_id}  {done}")
+    if not answer["task_ids"]:
+        echo("The dead-letter queue is empty.")

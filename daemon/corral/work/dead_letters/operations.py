@@ -1,0 +1,92 @@
+"""The dead-letter queue over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
+
+from corral.coordination.services import Services
+from corral.core.errors import InvalidInput
+from corral.core.pages import MOST, Page, page
+from corral.core.paging import answer
+from corral.core.routing import Routes
+from corral.work.dead_letters import dead_letters
+from corral.work.logtail import last_lines
+from corral.work.tasks import wire as task_shapes
+
+router = Routes("tasks", "/dead-letters")
+
+_AT_ONCE = 100
+"""Tasks that one transaction retries or clears where all are meant: other writers come in between."""
+
+
+class Chosen(BaseModel):
+    """Dead tasks by id, all of them or none; or ``all`` that there are."""
+
+    task_ids: list[task_shapes.Short] = Field(default_factory=list, max_length=1000)
+    all: bool = False
+
+
+@router.get("", response_model=list[dict[str, Any]])
+async def listing(
+    services: Services,
+    request: Request,
+    limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
+    after: Annotated[str | None, Field(max_length=64, description="The id of the last one known.")] = None,
+) -> Response:
+    """Tasks that are out of retries, the oldest first."""
+
+    def look(conn: Connection) -> Page:
+        return page(dead_letters.listing(conn, after=after, limit=limit), limit)
+
+    return answer(request, await services.store.read(look), lambda row: {"after": row["task_id"]})
+
+
+@router.get("/{task_id}")
+async def read(services: Services, task_id: str) -> dict[str, Any]:
+    """Everything about a dead task, with the end of its last attempt's output (``log_tail``)."""
+    found = await services.store.read(lambda conn: dead_letters.read(conn, task_id))
+    attempts = found["attempt_history"]
+    number = attempts[-1]["number"] if attempts else 0
+    file = services.project.logs_dir / "tasks" / found["task_id"] / f"{number}.log"
+    return {**found, "log_tail": await services.work(lambda: last_lines(file))}
+
+
+@router.post("/retry")
+async def retry(services: Services, chosen: Chosen) -> dict[str, Any]:
+    """Run dead tasks again with all their retries."""
+    now, rules = services.now(), services.settings().tasks
+    ids = await _each(services, chosen, lambda conn, ids: dead_letters.retry(conn, ids, now, rules))
+    services.nudge("supervisor")
+    return {"task_ids": ids}
+
+
+@router.post("/clear")
+async def clear(services: Services, chosen: Chosen) -> dict[str, Any]:
+    """Take tasks out of the dead-letter queue; they stay in the list of tasks."""
+    now = services.now()
+    return {"task_ids": await _each(services, chosen, lambda conn, ids: dead_letters.clear(conn, ids, now))}
+
+
+async def _each(services: Services, chosen: Chosen, act: Callable[[Connection, Sequence[str]], list[str]]) -> list[str]:
+    if chosen.all == bool(chosen.task_ids):
+        raise InvalidInput("Give `task_ids`, or `all`.", remedy="Name the tasks, or ask for all of them.")
+    if not chosen.all:
+        return await services.store.write(lambda conn: act(conn, chosen.task_ids))
+    done: list[str] = []
+    present = await services.store.read(dead_letters.listing)
+    ids = [row["task_id"] for row in present]
+    for start in range(0, len(ids), _AT_ONCE):
+        some = set(ids[start : start + _AT_ONCE])
+
+        def of_these(conn: Connection, some: set[str] = some) -> list[str]:
+            still = [row["task_id"] for row in dead_letters.listing(conn) if row["task_id"] in some]
+            return act(conn, still)
+
+        done += await services.store.write(of_these)
+    return done

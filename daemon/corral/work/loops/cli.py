@@ -1,0 +1,305 @@
+"""``corral loop``."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from corral.client.connection import segment
+from corral.core.errors import InvalidInput
+from corral.core.visible import one_line, visible
+from corral.faces.cli.help import Grouped
+from corral.faces.cli.terminal.diff_view import Stat, show_diff
+from corral.faces.cli.terminal.options import Json, argument, author, client, json_object, option, session_id
+from corral.faces.cli.terminal.output import echo, emit, fact, paint, report, state
+from corral.faces.cli.terminal.tables import Column, age, table
+from corral.work.tasks.cli.submission import Agent, Command, Input, Priority, Prompt, Template, Values, read_prompt
+from corral.work.templates.cli.parameters import with_parameters
+
+app = typer.Typer(cls=Grouped, help="Loops: repeat work until criteria say that it is good.", no_args_is_help=True)
+Id = Annotated[
+    str, argument("The loop's task: its number or id, or its first four or more characters.", "ID", of="task")
+]
+_ENDED = ("failed", "cancelled", "dead")
+Most = Annotated[
+    str | None, option("--max-iterations", "Most iterations (default: loops.max_iterations).", "N|unlimited")
+]
+Timeout = Annotated[
+    float | None, option("--timeout", "Time of all iterations together (default: loops.timeout_s).", "SECONDS")
+]
+
+
+@app.command()
+def start(
+    command: Command = None,
+    prompt: Prompt = None,
+    agent: Agent = None,
+    input_data: Input = None,
+    template: Template = None,
+    set_: Values = None,
+    title: Annotated[str | None, option("--title", "Title (default: from what is done).", "TEXT", short="-t")] = None,
+    test: Annotated[str | None, option("--test", "Good when this command exits with 0.", "CMD")] = None,
+    junit: Annotated[
+        str | None, option("--junit", "JUnit report that --test writes, below the worktree.", "PATH")
+    ] = None,
+    threshold: Annotated[
+        str | None, option("--threshold", "Good when this command's number meets --target.", "CMD")
+    ] = None,
+    target: Annotated[str | None, option("--target", "Target of --threshold, such as '>=0.9'.", "TARGET")] = None,
+    pattern: Annotated[
+        str | None, option("--pattern", "Regular expression that finds the number (default: the last one).", "REGEX")
+    ] = None,
+    json_path: Annotated[
+        str | None, option("--json-path", "Place of the number in printed JSON, such as $.totals.coverage.", "PATH")
+    ] = None,
+    plateau: Annotated[
+        int | None, typer.Option("--plateau", min=1, help="Stop after as many iterations without a better number.")
+    ] = None,
+    condition: Annotated[
+        str | None,
+        option("--condition", "Command or FILE.py:FUNCTION that says 0 go on, 1 good, 2 failed.", "CMD"),
+    ] = None,
+    judge: Annotated[
+        Path | None, option("--judge", "Good when Claude says that the work meets the rubric in this file.", "FILE")
+    ] = None,
+    votes: Annotated[int, typer.Option("--votes", min=1, max=15, help="Votes of --judge.")] = 3,
+    judge_model: Annotated[str | None, option("--judge-model", "Model of --judge.", "MODEL")] = None,
+    any_: Annotated[bool, typer.Option("--any", help="One criterion is enough (default: all must be met).")] = False,
+    max_iterations: Most = None,
+    timeout: Timeout = None,
+    land_best: Annotated[bool, typer.Option("--land-best", help="At its limits, land the best iteration.")] = False,
+    onto: Annotated[str | None, option("--onto", "Land on this branch.", "BRANCH", of="branch")] = None,
+    priority: Priority = None,
+    as_json: Json = False,
+) -> None:
+    """Start a loop: each iteration goes on in one worktree and is told what the last evaluation said; a good one lands."""
+    prompt = read_prompt(prompt)
+    if command is prompt is agent is template is None:
+        raise InvalidInput("A loop needs --command, --prompt, --agent or --template.", remedy="Add one of them.")
+    measured = _threshold(threshold, target, pattern, json_path, plateau)
+    until = [*_tests(test, junit), *measured, *_condition(condition), *_judge(judge, votes, judge_model)]
+    loop = {"until": until, "any": any_, **_limits(max_iterations, timeout), "land_best": land_best}
+    said = json_object("--input", input_data, or_file=True)
+    body = {
+        "title": title or (None if template else _title(command, prompt, agent, said)),
+        "command": command,
+        "prompt": prompt,
+        "agent": agent,
+        "template": template,
+        "input_data": with_parameters(said, set_ or (), template),
+        "description": _described(said) if agent and not (prompt or command) else None,
+        "target": onto,
+        "loop": {name: value for name, value in loop.items() if value} if template else loop,
+        **({"priority": priority} if priority is not None else {}),
+        "idempotency_key": str(uuid.uuid4()),
+        "submitted_by": session_id(),
+        **author(),
+    }
+    if template is None and not until:
+        raise InvalidInput(
+            "A loop needs a criterion.",
+            cause="Without one nothing could say that its work is good.",
+            remedy="Add --test, --threshold with --target, --condition or --judge.",
+        )
+    answer = client().request("POST", "/tasks", body)
+    report(answer, f"{answer['task_id']}  {state(answer['status'])}  {one_line(answer['title'])}", as_json=as_json)
+
+
+def _title(command: str | None, prompt: str | None, agent: str | None, said: dict[str, Any] | None) -> str:
+    text = command or prompt or str((said or {}).get("title") or (said or {}).get("task") or f"Loop of {agent}")
+    return (text.strip().splitlines() or ["Loop"])[0][:200]
+
+
+def _described(said: dict[str, Any] | None) -> str | None:
+    """The request to an agent that gets an input alone."""
+    import json
+
+    return f"Your input:\n\n{json.dumps(said, indent=2)}" if said else None
+
+
+def _tests(command: str | None, junit: str | None) -> list[dict[str, Any]]:
+    if command is None:
+        if junit is not None:
+            raise InvalidInput("--junit needs --test.", remedy="Add the command that writes the report.")
+        return []
+    return [{"kind": "tests", "command": command, **({"junit": junit} if junit else {})}]
+
+
+def _threshold(
+    command: str | None, target: str | None, pattern: str | None, path: str | None, plateau: int | None
+) -> list[dict[str, Any]]:
+    given = {"target": target, "pattern": pattern, "path": path, "plateau": plateau}
+    own = {name: value for name, value in given.items() if value is not None}
+    if command is None and own:
+        raise InvalidInput("--target, --pattern, --json-path and --plateau need --threshold.", remedy="Add it.")
+    if command is not None and target is None:
+        raise InvalidInput("--threshold needs --target.", remedy="Add, for example, --target '>=0.9'.")
+    return [{"kind": "threshold", "command": command, **own}] if command is not None else []
+
+
+def _condition(text: str | None) -> list[dict[str, Any]]:
+    if text is None:
+        return []
+    file, colon, name = text.rpartition(":")
+    is_function = bool(colon) and file.endswith(".py") and name.isidentifier() and not any(map(str.isspace, file))
+    return [{"kind": "custom", "function" if is_function else "command": text}]
+
+
+def _judge(file: Path | None, votes: int, model: str | None) -> list[dict[str, Any]]:
+    if file is None:
+        if model is not None:
+            raise InvalidInput("--judge-model needs --judge.", remedy="Add a file with the rubric.")
+        return []
+    try:
+        rubric = file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"Cannot read the rubric {file}.", cause=str(error), remedy="Name a text file.") from error
+    if not rubric.strip():
+        raise InvalidInput(f"The rubric {file} is empty.", remedy="Write down what good work is.")
+    return [{"kind": "judge", "rubric": rubric, "votes": votes, **({"model": model} if model else {})}]
+
+
+def _limits(max_iterations: str | None, timeout_s: float | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"timeout_s": timeout_s} if timeout_s is not None else {}
+    if max_iterations is None:
+        return found
+    if max_iterations == "unlimited":
+        return {**found, "max_iterations": max_iterations}
+    if not max_iterations.isascii() or not max_iterations.isdecimal() or int(max_iterations[:9]) < 1:
+        raise InvalidInput(
+            f"--max-iterations {max_iterations!r} is no number of iterations.",
+            remedy="Give one from 1, or `unlimited`.",
+        )
+    return {**found, "max_iterations": int(max_iterations)}
+
+
+@app.command()
+def status(loop_id: Id, as_json: Json = False) -> None:
+    """Show where a loop stands: iterations, the last verdict, the best one."""
+    found = client().request("GET", f"/loops/{segment(loop_id)}")
+    if as_json:
+        emit(found)
+        return
+    _show(found)
+
+
+def _show(found: dict[str, Any]) -> None:
+    most = found["max_iterations"] or "unlimited"
+    echo(f"{found['task_id']}  {state(found['status'])}  {one_line(found['title'])}")
+    counted = f"{found['counted_iterations']} of {most}"
+    is_first = found["counted_iterations"] == found["iterations"]
+    fact("iterations", counted if is_first else f"{found['iterations']}: {counted} since it was resumed")
+    if found["running_iteration"] is not None:
+        fact("running", f"iteration {found['running_iteration']}")
+    fact("time", f"{found['elapsed_s']:.1f} s of {found['timeout_s']:g} s")
+    if found["verdict"] is not None:
+        fact("verdict", found["verdict"].replace("_", " "))
+    if found["best"] is not None:
+        fact("best", f"iteration {found['best']['iteration']}, {found['best']['head_sha'][:12]}")
+    if found["error_code"] is not None:
+        said = f"{found['error_code']}: {one_line(found['error_message'] or '')}"
+        fact("ended", said) if found["status"] in _ENDED else fact("cut short", f"{said} It continues automatically.")
+    if found.get("merge") is not None:
+        fact("merge", f"{found['merge']['merge_id'][:8]} {state(found['merge']['state'])}")
+    if command := _next(found):
+        fact("next", command)
+
+
+def _next(found: dict[str, Any]) -> str:
+    """The commands that help a loop that has ended; empty: it needs none."""
+    task, merge = found["task_id"][:8], (found.get("merge") or {}).get("state")
+    if merge in ("conflict", "failed", "cancelled"):
+        return f"corral loop resume {task} (goes on from what it has achieved)"
+    if found["status"] not in _ENDED or merge is not None:
+        return ""
+    landing = f", or corral loop land {task}" if found["best"] is not None else ""
+    return f"corral loop history {task}; then corral loop resume {task}{landing}"
+
+
+@app.command()
+def history(loop_id: Id, as_json: Json = False) -> None:
+    """Show every iteration of a loop: commits, actions of its agent, evaluation; with --json all of it."""
+    rows = client().request("GET", f"/loops/{segment(loop_id)}/history")
+    if as_json:
+        emit(rows)
+        return
+    if not rows:
+        echo("No iteration has been completed yet.")
+    for row in rows:
+        mark = "  best" if row["best"] else ""
+        head = f"iteration {row['iteration']}  {row['verdict'].replace('_', ' ')}  {row['duration_s']:.1f} s{mark}"
+        echo(paint(head, "bold"))
+        echo(paint(f"  from {row['base_sha'][:12]} to {row['head_sha'][:12]}", "dim"))
+        if lost := (row.get("conversation") or {}).get("lost"):
+            echo(paint(f"  a new conversation: {visible(lost)}", "dim"))
+        for line in row["actions"][-8:]:
+            echo(paint(f"    {visible(line)}", "dim"))
+        for one in row["evaluations"]:
+            value = "" if one["value"] is None or isinstance(one["value"], dict) else f" {one['value']}"
+            echo(f"  {one['kind']}: {one['verdict'].replace('_', ' ')}{value}")
+            for line in (one["evidence"] or "").splitlines()[:8]:
+                echo(paint(f"    {visible(line)}", "dim"))
+
+
+@app.command("list")
+def listing(as_json: Json = False) -> None:
+    """List the loops, the newest first."""
+    columns: list[Column] = [
+        ("TASK", lambda row: row["task_id"][:8], 8),
+        ("STATUS", "status", 11),
+        ("DONE", lambda row: f"{row['counted_iterations']}/{row['max_iterations'] or '∞'}", 9),
+        ("VERDICT", lambda row: (row["verdict"] or "").replace("_", " "), 13),
+        ("AGE", lambda row: age(row["created_at"]), 5),
+        ("TITLE", "title", 60),
+    ]
+    table(client().request("GET", "/loops"), columns, empty="There are no loops.", as_json=as_json)
+
+
+@app.command()
+def stop(
+    loop_id: Id,
+    reason: Annotated[str | None, option("--reason", "Reason, kept with it.", "TEXT")] = None,
+    as_json: Json = False,
+) -> None:
+    """Stop a loop; its iterations stay, and `corral loop resume` goes on from them."""
+    body = {"reason": reason} if reason is not None else {}
+    found = client().request("POST", f"/loops/{segment(loop_id)}/stop", body)
+    report(found, f"{found['task_id']}  {state(found['status'])}  {found['iterations']} iterations", as_json=as_json)
+
+
+@app.command()
+def resume(loop_id: Id, max_iterations: Most = None, timeout: Timeout = None, as_json: Json = False) -> None:
+    """Let a loop that was stopped or ended at its limits go on from its last iteration."""
+    found = client().request("POST", f"/loops/{segment(loop_id)}/resume", _limits(max_iterations, timeout))
+    report(found, f"{found['task_id']}  {state(found['status'])}  {found['iterations']} iterations", as_json=as_json)
+
+
+@app.command()
+def land(
+    loop_id: Id,
+    iteration: Annotated[int | None, typer.Option("--iteration", min=1, help="Which one (default: the best).")] = None,
+    as_json: Json = False,
+) -> None:
+    """Queue what an iteration made for landing, although the loop has not converged."""
+    body = {} if iteration is None else {"iteration": iteration}
+    found = client().request("POST", f"/loops/{segment(loop_id)}/land", body)
+    said = f"{found['merge_id']}  {state(found['state'])}" if found["merge_id"] else "The target has all of it already."
+    report(found, said, as_json=as_json)
+
+
+@app.command()
+def diff(
+    loop_id: Id,
+    before: Annotated[
+        int | None,
+        typer.Option("--from", min=0, help="Iteration to compare with (default: the one before; 0: the start)."),
+    ] = None,
+    after: Annotated[int | None, typer.Option("--to", min=1, help="Iteration to show (default: the last one).")] = None,
+    stat: Stat = False,
+    as_json: Json = False,
+) -> None:
+    """Show the changes between two iterations of a loop; by default those of the last one."""
+    show_diff(f"/loops/{segment(loop_id)}/diff", stat=stat, as_json=as_json, before=before, after=after)

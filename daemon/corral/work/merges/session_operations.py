@@ -1,0 +1,52 @@
+"""A session with what it made: its commits and merge requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.services import Services
+from corral.coordination.sessions import changesets
+from corral.coordination.sessions import registry as session_registry
+from corral.coordination.sessions.callers import SessionId
+from corral.coordination.sessions.operations import whole
+from corral.core.redaction import redact
+from corral.core.routing import Routes
+from corral.git import history
+from corral.store.rows.merges import MergeRow
+from corral.work.merges.wire import summary
+
+router = Routes("sessions", "/sessions")
+
+MOST_MERGES, MOST_COMMITS = 50, 500
+"""The latest of a session's that are told."""
+
+
+@router.get("/{session_id}")
+async def detail(services: Services, session_id: SessionId) -> dict[str, Any]:
+    """A session, by its id or a name: its registrations, and the commits and merge requests it made.
+
+    ``left_out``: of these, how many older ones are not told.
+    """
+
+    def look(conn: Connection) -> tuple[dict[str, Any], changesets.Changesets]:
+        row = session_registry.find(conn, session_id)
+        return whole(conn, row, services.teams().capabilities), changesets.of(conn, row["session_id"])
+
+    shown, changes = await services.store.read(look)
+    merges = changes["merges"][-MOST_MERGES:]
+    submitted = await services.work(lambda: [_submitted(services, merge) for merge in merges])
+    known = {commit["sha"]: commit for commits in submitted for commit in commits}
+    commits = {**{commit["sha"]: commit for commit in changes["commits"]}, **known}
+    made = {"commits": [*commits.values()][-MOST_COMMITS:], "merges": [summary(merge) for merge in merges]}
+    left_out = len(commits) - len(made["commits"]) + len(changes["merges"]) - len(merges)
+    return {**shown, "changesets": {**made, **({"left_out": left_out} if left_out else {})}}
+
+
+def _submitted(services: Services, merge: MergeRow) -> list[dict[str, Any]]:
+    """The commits of a merge request."""
+    if merge["base_sha"] is None:
+        return []
+    found = history.between(services.git, merge["base_sha"], merge["head_sha"])
+    return [{"sha": commit.sha, "subject": redact(commit.subject), "branch": merge["branch"]} for commit in found]

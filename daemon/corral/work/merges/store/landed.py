@@ -1,0 +1,49 @@
+"""SQL for requests that have landed, and for those of them that their target has no more.
+
+That is in no column of its own: the reason of a landed request says it (:data:`corral.work.merges.wire.LANDED_NO_MORE`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Connection, func, or_, select, update
+
+from corral.core.instants import iso
+from corral.core.states import OPEN_MERGES, MergeState
+from corral.store.engine.fetch import fetch_all, fetch_first, has_any
+from corral.store.rows.merges import MergeRow
+from corral.store.schema import merge_requests
+from corral.work.merges.wire import LANDED_NO_MORE
+
+_m = merge_requests.c
+_LANDED = _m.state == MergeState.LANDED
+
+
+def targets(conn: Connection) -> dict[str, str]:
+    """The targets on which anything has landed, and when that happened last."""
+    query = select(_m.target, func.max(_m.finished_at)).where(_LANDED).group_by(_m.target)
+    return {str(target): str(at) for target, at in conn.execute(query)}
+
+
+def on(conn: Connection, target: str) -> list[MergeRow]:
+    """The requests that have landed on a target, in the order of the landings."""
+    query = select(merge_requests).where(_LANDED, _m.target == target)
+    return fetch_all(conn, query.order_by(_m.finished_at, _m.seq), MergeRow)
+
+
+def no_more_on(conn: Connection, target: str) -> list[MergeRow]:
+    """Those of which it is stored that the target has them no more."""
+    said = or_(*(_m.reason.startswith(prefix) for prefix in LANDED_NO_MORE.values()))
+    return fetch_all(conn, select(merge_requests).where(_LANDED, _m.target == target, said), MergeRow)
+
+
+def is_known_target(conn: Connection, target: str) -> bool:
+    """Whether a target had anything to do with the queue: something landed on it, or waits to."""
+    return has_any(conn, select(_m.seq).where(_m.target == target, or_(_LANDED, _m.state.in_(OPEN_MERGES))))
+
+
+def explain(conn: Connection, merge_id: str, reason: str | None, now: datetime) -> MergeRow | None:
+    """Say of a landed request why its target has it no more, or that it has it again (None); None if it has not landed."""
+    query = update(merge_requests).where(_m.merge_id == merge_id, _LANDED).values(reason=reason, updated_at=iso(now))
+    return fetch_first(conn, query.returning(merge_requests), MergeRow)

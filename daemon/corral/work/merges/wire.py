@@ -1,0 +1,194 @@
+"""The wire format of merge requests and receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from corral.core.inputs import note
+from corral.core.outcomes import NEEDS_APPROVAL, Outcome
+from corral.core.states import MergeState
+
+TARGET_RED = "The target itself is red"
+"""Prefix of the reason of a request whose target fails without it too."""
+
+
+MISSING = "Missing from "
+"""Prefix of the reason of a landed request that its target, which was rewound, has no more: a person is to decide."""
+
+TAKEN_BACK = "Taken back from "
+"""The same, once a person has accepted that."""
+
+
+LANDED_NO_MORE = {Outcome.MISSING: MISSING, Outcome.TAKEN_BACK: TAKEN_BACK}
+"""The standing of a landed request that its target has no more, by the prefix of its reason."""
+
+Row = Mapping[str, Any]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Receipt(_Shape):
+    """The result of verifying exactly one tree.
+
+    Attributes:
+        status: ``passed``, ``failed``, ``unverified`` (no commands configured) or ``error`` (could not run).
+        tree: The git tree that was verified.
+        commands: The commands that ran, in order.
+        exit_code: Of the last command that ran; None if none did, or it was killed.
+        tests: Number of tests, if the output tells; else None.
+        duration_s: Wall-clock seconds.
+        log: The output's file, relative to the project's root if inside it.
+        reason: Why it did not pass, or None.
+        inputs: What it took beside the commit (:class:`~corral.core.inputs.Prepared`), or None where nothing ran.
+        note: What of that a person should know, in one line, or None.
+    """
+
+    status: str
+    tree: str
+    commands: list[str]
+    exit_code: int | None
+    tests: int | None
+    duration_s: float
+    log: str | None
+    reason: str | None = None
+    inputs: dict[str, Any] | None = None
+    note: str | None = None
+
+
+class MergeRun(_Shape):
+    """A verification that ran for a merge request, or whose receipt decided it.
+
+    Attributes:
+        number: Of its log among those of the request, from 1; None if it ran for another request, or has no log.
+        merge_id: The request that it ran for; None: not recorded.
+        is_own: Whether that is this request.
+        decided: Whether the request stands as it does by this run.
+        role: ``candidate`` (the change merged with its target), ``control`` (the target without it), or ``unknown``.
+        commit_sha: The commit that was verified; None: not recorded.
+        commands: The commands that ran; empty until it has ended.
+        status: ``running``, that of its receipt, or ``unknown``: it was repeated, or ended without an outcome.
+        exit_code: Of the last command that ran.
+        log: The output's file, relative to the project's root if inside it.
+        is_kept: Whether that file is there.
+    """
+
+    number: int | None
+    merge_id: str | None
+    is_own: bool
+    decided: bool
+    role: str
+    commit_sha: str | None
+    commands: list[str]
+    status: str
+    exit_code: int | None
+    reason: str | None
+    started_at: str | None
+    ended_at: str | None
+    log: str | None
+    is_kept: bool
+
+
+class MergeOfTask(_Shape):
+    """The ``merge`` object of a task's detail."""
+
+    merge_id: str
+    state: str
+    reason: str | None
+    landed_sha: str | None
+    receipt: Receipt | None
+
+
+class MergeSummary(_Shape):
+    """One row of ``merge list``."""
+
+    merge_id: str
+    task_id: str | None
+    branch: str
+    target: str
+    state: str
+    reason: str | None
+
+
+class MergeListed(MergeSummary):
+    """One row of a list for people: ``number`` is that of its task."""
+
+    number: int | None
+    title: str
+    created_at: str
+
+
+class MergeDetail(MergeSummary):
+    """Everything about one merge request; ``conflicts`` is a list of ``{path, kind}``.
+
+    ``approved_sha`` is the head that a person approved, ``needs_approval`` whether it waits for that.
+    """
+
+    number: int | None
+    title: str
+    session_id: str | None
+    priority: int
+    head_sha: str
+    approved_sha: str | None
+    needs_approval: bool
+    base_sha: str | None
+    conflicts: list[dict[str, str]] | None
+    landed_sha: str | None
+    tries: int
+    receipt: Receipt | None
+    created_at: str
+    updated_at: str
+    finished_at: str | None
+
+
+def of_task(merge: Row, receipt: Row | None) -> dict[str, Any]:
+    """The ``merge`` object of a task's detail, from a stored merge request and its receipt."""
+    return MergeOfTask.model_validate({**merge, "receipt": _plain(receipt)}).model_dump()
+
+
+def summary(merge: Row) -> dict[str, Any]:
+    """One row of ``merge list``."""
+    return MergeSummary.model_validate(dict(merge)).model_dump()
+
+
+def listed(merge: Row, numbers: Mapping[str, int]) -> dict[str, Any]:
+    """One row of a list.
+
+    Args:
+        numbers: The numbers of tasks by their ids.
+    """
+    return MergeListed.model_validate({**merge, "number": numbers.get(merge["task_id"] or "")}).model_dump()
+
+
+def detail(merge: Row, receipt: Row | None, number: int | None = None) -> dict[str, Any]:
+    """Everything about one merge request; ``number`` is that of its task."""
+    shown = {**merge, "number": number, "receipt": _plain(receipt), "needs_approval": needs_approval(merge)}
+    return MergeDetail.model_validate(shown).model_dump()
+
+
+def needs_approval(merge: Row) -> bool:
+    """Whether a stored merge request is held until a person approves its head."""
+    held = merge["state"] == MergeState.HELD and merge["approved_sha"] != merge["head_sha"]
+    return held and str(merge["reason"]).startswith(NEEDS_APPROVAL)
+
+
+def standing_of(merge: Row) -> str:
+    """The state of a stored merge request, or for a landed one that its target has no more, which of the two it is."""
+    if merge["state"] == MergeState.LANDED:
+        for state, prefix in LANDED_NO_MORE.items():
+            if str(merge["reason"]).startswith(prefix):
+                return str(state)
+    return str(merge["state"])
+
+
+def waits_for_red_target(merge: Row) -> bool:
+    """Whether a stored merge request is held because its target fails without it too."""
+    return merge["state"] == MergeState.HELD and str(merge["reason"]).startswith(TARGET_RED)
+
+
+def _plain(receipt: Row | None) -> dict[str, Any] | None:
+    return {**receipt, "note": note(receipt["inputs"])} if receipt is not None else None

@@ -1,0 +1,95 @@
+"""``corral supervisor``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from corral.client.connection import Client
+from corral.config.trust import Claim
+from corral.core.errors import NotPermitted
+from corral.core.visible import one_line
+from corral.faces.cli.help import Grouped
+from corral.faces.cli.terminal.options import Json, client
+from corral.faces.cli.terminal.output import echo, emit, facts, moment
+from corral.faces.cli.terminal.person import refuse_agents
+
+app = typer.Typer(
+    cls=Grouped, help="The roadmap: work off the tasks of .corral/state/roadmap.yaml.", no_args_is_help=True
+)
+
+
+@app.command()
+def start(as_json: Json = False) -> None:
+    """Work on the roadmap from now on. It survives restarts; `corral supervisor stop` ends it.
+
+    It approves the commands and prompts of the roadmap as they are now; later changes wait for `corral trust`.
+    """
+    here = client()
+    _approve(here)
+    _show(here.request("POST", "/supervisor/start"), as_json)
+
+
+@app.command()
+def once(as_json: Json = False) -> None:
+    """Submit the tasks that are next, one time. It works while the supervisor is stopped.
+
+    It approves the commands and prompts of the roadmap as they are now.
+    """
+    here = client()
+    _approve(here)
+    _show(here.request("POST", "/supervisor/once"), as_json)
+
+
+@app.command()
+def status(as_json: Json = False) -> None:
+    """Show how the roadmap stands: its tasks by status, the next ones, and errors in it."""
+    _show(client().request("GET", "/supervisor"), as_json)
+
+
+@app.command()
+def stop(as_json: Json = False) -> None:
+    """Pick no further tasks of the roadmap. Those in the queue go on."""
+    _show(client().request("POST", "/supervisor/stop"), as_json)
+
+
+def _approve(here: Client) -> None:
+    """Approve what the tasks of the roadmap execute, as it is now; an agent approves nothing, and its tasks wait."""
+    from corral.faces.cli.project import trust  # it needs git
+
+    try:
+        refuse_agents("Approving the roadmap", "corral trust")
+    except NotPermitted:
+        return
+    found = [Claim(one["key"], one["value"], one["source"]) for one in here.request("GET", "/supervisor")["unapproved"]]
+    if found:
+        trust.store().approve(here.project.common_dir, found)
+
+
+def _show(answer: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        emit(answer)
+        return
+    since = answer["since_at"]
+    echo(f"started   since {moment(since)} UTC" if since else "stopped   start it with `corral supervisor start`")
+    counts = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in answer["tasks"].items() if number)
+    facts({"roadmap": answer["file"], "tasks": counts or "none", "queue": f"{answer['open']} open"})
+    for task in answer["next"]:
+        echo(f"  next     {one_line(task['id'])}  {one_line(task['title'])}")
+    for note in answer["notes"]:
+        echo(f"  waits    {one_line(note['id'])} {one_line(note['message'])}")
+    if error := answer["error"]:
+        echo(f"  error    {one_line(error['message'])}")
+        _show_remedy(error)
+    for problem in answer["problems"]:
+        line = f"line {problem['line']}: " if problem["line"] else ""
+        task = f"{problem['id']}: " if problem["id"] else ""
+        echo(f"  error    {one_line(line + task + problem['message'])}")
+        _show_remedy(problem)
+
+
+def _show_remedy(problem: dict[str, Any]) -> None:
+    """What to type, where correcting the file is not it."""
+    if problem["remedy"]:
+        echo(f"  remedy   {one_line(problem['remedy'])}")

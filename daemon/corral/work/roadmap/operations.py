@@ -1,0 +1,43 @@
+"""The supervisor of the roadmap over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from corral.coordination.services import Services
+from corral.core.routing import Routes
+from corral.work.roadmap.supervision import RoadmapSupervision
+
+router = Routes("supervisor", "/supervisor")
+
+
+@router.get("")
+async def status(services: Services) -> dict[str, Any]:
+    """Since when the roadmap is worked on, its tasks by status, the next ones, and the errors in the file."""
+    return await services.work(services.of(RoadmapSupervision).status)
+
+
+@router.post("/start")
+async def start(services: Services) -> dict[str, Any]:
+    """Work on the roadmap from now on, through restarts; answered at once."""
+    now = services.now()
+    await services.work(lambda: services.of(RoadmapSupervision).start(now))
+    services.nudge("roadmap")
+    return await services.work(services.of(RoadmapSupervision).status)
+
+
+@router.post("/once")
+async def once(services: Services) -> dict[str, Any]:
+    """Plan one round now, also while the roadmap is not worked on."""
+    now = services.now()
+    await services.work(lambda: services.of(RoadmapSupervision).once(now))
+    services.nudge("supervisor")
+    return await services.work(services.of(RoadmapSupervision).status)
+
+
+@router.post("/stop")
+async def stop(services: Services) -> dict[str, Any]:
+    """Pick no further tasks of the roadmap; those that the queue has go on, and the file is told how they end."""
+    was_supervised = await services.work(services.of(RoadmapSupervision).stop)
+    services.nudge("roadmap")
+    return {**await services.work(services.of(RoadmapSupervision).status), "was_supervised": was_supervised}

@@ -1,0 +1,1 @@
+"""Shared state: values that the agents at one task share while it lasts."""

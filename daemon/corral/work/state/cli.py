@@ -1,0 +1,74 @@
+"""``corral state``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from corral.client.connection import segment
+from corral.core.visible import one_line
+from corral.faces.cli.help import Grouped
+from corral.faces.cli.terminal.options import Json, argument, client, session_id
+from corral.faces.cli.terminal.output import emit, report
+from corral.faces.cli.terminal.tables import Column, table
+
+app = typer.Typer(
+    cls=Grouped, help="Shared state: values that the agents at one task share while it lasts.", no_args_is_help=True
+)
+Task = Annotated[str, argument("A task id, or its first four or more characters.", "TASK", of="task")]
+Key = Annotated[str, typer.Argument(help="A key.", metavar="KEY")]
+Version = Annotated[
+    int | None, typer.Option("--if-version", min=0, help="Only if the key has this version; 0: is new.")
+]
+
+
+@app.command("get")
+def get(task: Task, key: Key, as_json: Json = False) -> None:
+    """Print the value of a key, as JSON."""
+    (found,) = client().request("GET", _path(task), query={"key": key})
+    emit(found if as_json else found["value"])
+
+
+@app.command("set")
+def set_(
+    task: Task,
+    key: Key,
+    value: Annotated[str, typer.Argument(help="A JSON value; anything else is taken as a text.", metavar="VALUE")],
+    if_version: Version = None,
+    as_json: Json = False,
+) -> None:
+    """Set a key; with --if-version only if nobody has changed it since you read it."""
+    body = {"key": key, "value": _parsed(value), "if_version": if_version, "session_id": session_id()}
+    found = client().request("POST", _path(task), body)
+    report(found, f"{one_line(key)}  version {found['version']}", as_json=as_json)
+
+
+@app.command("delete")
+def delete(task: Task, key: Key, if_version: Version = None, as_json: Json = False) -> None:
+    """Delete a key."""
+    found = client().request("POST", f"{_path(task)}/delete", {"key": key, "if_version": if_version})
+    report(found, f"{one_line(key)}  deleted", as_json=as_json)
+
+
+@app.command("list")
+def listing(task: Task, as_json: Json = False) -> None:
+    """List the keys of a task with their values."""
+    columns: list[Column] = [
+        ("KEY", "key", 40),
+        ("VERSION", "version", 7),
+        ("VALUE", lambda row: json.dumps(row["value"], ensure_ascii=False), 80),
+    ]
+    table(client().request("GET", _path(task)), columns, empty="No shared state.", as_json=as_json)
+
+
+def _path(task: str) -> str:
+    return f"/tasks/{segment(task)}/state"
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,1 @@
+"""The swarm: the running agents, what they use together, and how they do."""

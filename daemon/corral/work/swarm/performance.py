@@ -1,0 +1,89 @@
+"""How the kinds of agents do: counts, rates, durations and use of their ended attempts, and which of them keep failing."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from corral.core.events import EventKind
+from corral.core.instants import parse
+from corral.core.payload import Payload
+from corral.core.states import AttemptOutcome
+from corral.store import events
+from corral.store.rows.tasks import EndedAttempt, TaskRow
+from corral.store.totals import SESSION
+from corral.work.swarm import store as swarm
+from corral.work.tasks.store import attempts
+from corral.work.tasks.wire import IMPROVEMENT
+
+KEEPS_FAILING = 5
+"""So many failed attempts of one kind in a row are an error of their own, recorded once."""
+
+
+def kind_of(agent: str | None, runner: str | None) -> str:
+    """The kind of an agent: its name, or without one its runner."""
+    return agent or runner or SESSION
+
+
+def by_kind(ended: Sequence[EndedAttempt]) -> list[Payload]:
+    """The kinds by name, each with what its attempts came to.
+
+    Returns:
+        ``[{kind, completed, failed, other, success_rate, mean_s, median_s, p95_s, tokens, cost_usd, memory_mb}]``. ``other``
+        were ended by Corral, a person or the machine. ``success_rate`` is that of completed and failed ones, 0 to 1; it
+        and the durations (seconds, from the start of the worker) are None where there were none. ``memory_mb`` is the
+        most of any of them.
+    """
+    kinds: dict[str, list[EndedAttempt]] = {}
+    for row in ended:
+        kinds.setdefault(kind_of(row["agent"], row["runner"]), []).append(row)
+    return [{"kind": kind, **_figures(rows)} for kind, rows in sorted(kinds.items())]
+
+
+def _figures(rows: Sequence[EndedAttempt]) -> Payload:
+    completed = sum(row["outcome"] == AttemptOutcome.COMPLETED for row in rows)
+    failed = sum(row["outcome"] == AttemptOutcome.FAILED for row in rows)
+    return {
+        "completed": completed,
+        "failed": failed,
+        "other": len(rows) - completed - failed,
+        "success_rate": round(completed / (completed + failed), 4) if completed + failed else None,
+        **durations([row for row in rows if row["outcome"] == AttemptOutcome.COMPLETED]),
+        "tokens": sum(row["tokens"] for row in rows),
+        "cost_usd": round(sum(row["cost_usd"] for row in rows), 6),
+        "memory_mb": max((row["memory_mb"] or 0 for row in rows), default=0) or None,
+    }
+
+
+def durations(rows: Sequence[EndedAttempt]) -> dict[str, float | None]:
+    """``mean_s``, ``median_s`` and ``p95_s`` of attempts, seconds; None without any that started."""
+    lasted = sorted(
+        (parse(ended) - parse(began)).total_seconds()
+        for row in rows
+        if (began := row["started_at"]) and (ended := row["ended_at"])
+    )
+    if not lasted:
+        return {"mean_s": None, "median_s": None, "p95_s": None}
+    nearest = lasted[-(-95 * len(lasted) // 100) - 1]  # the smallest that 95 % do not exceed
+    found = {"mean_s": statistics.fmean(lasted), "median_s": statistics.median(lasted), "p95_s": nearest}
+    return {name: round(value, 3) for name, value in found.items()}
+
+
+def note_failure(conn: Connection, task: TaskRow, number: int, now: datetime) -> None:
+    """An attempt has failed: record it if its kind has now failed :data:`KEEPS_FAILING` times in a row.
+
+    Sessions are of no kind: each is somebody else. Test cases of an improvement say nothing of one.
+    """
+    task_id = task["task_id"]
+    row = next(one for one in attempts.of_task(conn, task_id) if one["number"] == number)
+    if row["runner"] is None or task["task_type"] == IMPROVEMENT:
+        return
+    if swarm.failures_in_a_row(conn, row["agent"], row["runner"], KEEPS_FAILING + 1) != KEEPS_FAILING:
+        return
+    kind, why = kind_of(row["agent"], row["runner"]), f"{row['error_code']}: {row['error_message']}"
+    reason = f"{KEEPS_FAILING} attempts by {kind} failed in a row, the last one, at task {task_id[:8]}, with {why}"
+    failing = EventKind.AGENT_FAILING({"agent": kind, "failures": KEEPS_FAILING, "reason": reason})
+    events.record(conn, now, failing)

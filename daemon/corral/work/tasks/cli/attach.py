@@ -1,0 +1,54 @@
+"""``corral attach``: go on with a worker's conversation."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from corral.client.connection import segment
+from corral.core.errors import InvalidInput, RunnerUnavailable
+from corral.faces.cli.terminal.options import Json, argument, client
+from corral.faces.cli.terminal.output import echo, emit
+from corral.faces.cli.terminal.person import is_terminal, refuse_agents
+
+
+def attach(
+    task_id: Annotated[str, argument("A task's number or id, its first four or more characters.", "TASK", of="task")],
+    print_only: Annotated[bool, typer.Option("--print", help="Print the command line instead of running it.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Resume the conversation of a task's worker in this terminal."""
+    refuse_agents("Attaching to a conversation", f"corral attach {task_id}")
+    if not (print_only or as_json or is_terminal()):
+        raise InvalidInput(
+            "Not a terminal: cannot attach.", cause="Standard input is not a terminal.", remedy="Use --print."
+        )
+    found = client().request("POST", f"/tasks/{segment(task_id)}/attach", timeout_s=180)
+    argv = [found["command"], "--resume", found["session_id"]]
+    line = f"cd {shlex.quote(found['worktree'])} && {shlex.join(argv)}"
+    if as_json:
+        emit({**found, "line": line})
+    elif print_only:
+        echo(line)
+    else:
+        _become(found, argv)
+
+
+def _become(found: dict[str, Any], argv: list[str]) -> None:
+    """Replace this process by the client, in the worktree of the conversation."""
+    program = shutil.which(argv[0])
+    if program is None:
+        raise RunnerUnavailable(
+            f"There is no Claude Code client {argv[0]!r}.",
+            remedy="Install Claude Code, or set runners.claude.command to its path.",
+        )
+    if found["created"]:
+        echo(f"Its worktree was gone; it is at {found['worktree']} again, on {found['branch']}.")
+    sys.stdout.flush()
+    os.chdir(found["worktree"])
+    os.execv(program, argv)

@@ -1,0 +1,95 @@
+"""Completing a claimed task: the commits of its session are submitted to land, so that dependents start with them.
+
+Only the branch that Corral created for the session counts, in the worktree where it is now. It submits other branches itself.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.locks.table import Holder
+from corral.coordination.services import Services
+from corral.coordination.sessions.actor import Actor
+from corral.core.payload import Payload
+from corral.git.checkouts.status import changes
+from corral.git.process.command import open_checkout
+from corral.store.rows.tasks import WorktreePlace
+from corral.work.merges import requests
+from corral.work.tasks import leases
+from corral.work.tasks.store import dependencies, tasks
+from corral.work.worktrees import store as worktrees
+
+MOST_NAMED = 20
+"""Uncommitted paths that an answer names."""
+
+
+async def complete(actor: Actor, task_id: str, **said: Any) -> Payload:
+    """End a claimed task as its holder says; where it succeeded, what its session committed is handed in first.
+
+    Args:
+        actor: The session that completes it.
+        said: Of :func:`corral.work.tasks.leases.complete`.
+
+    Returns:
+        ``{success, status, task_id}``; with ``merge_id`` where a merge request was made, and ``uncommitted`` paths that are
+        in no commit, and do not land.
+
+    Raises:
+        NotFound: No such task.
+        LeaseLost: The session does not hold it.
+        CorralError: Its branch could not be handed in; the task is not ended.
+    """
+    services = actor.services
+    now, rules = services.now(), services.settings().tasks
+    place: WorktreePlace | None = None
+    frees = False
+
+    def look_or_end(conn: Connection, me: Holder) -> Payload:
+        nonlocal place, frees
+        holders = (me.session_id, *me.kin)
+        if said["success"] and place is None and (task := leases.held_task(conn, task_id, holders)) is not None:
+            place = worktrees.worked_in(conn, holders)
+            if place is not None:
+                return {**place, "task_id": task["task_id"], "session_id": me.session_id}
+        row = leases.complete(conn, task_id, holders, now, rules, **said)
+        claims = tasks.claims_of(conn, row["task_id"])[row["task_id"]]
+        frees = bool(claims) or dependencies.has_children(conn, row["task_id"])
+        return {"task_id": row["task_id"], "status": row["status"]}
+
+    row, handed_in = await actor.write(look_or_end), {}
+    if place is not None:  # rare enough to be worth a second transaction: git is asked between the two
+        handed_in = await services.work(partial(_hand_in, services, row))
+        row = await actor.write(look_or_end)
+    if frees:
+        services.nudge("supervisor")
+    else:  # no other task can start because of it
+        services.nudges.soon("supervisor")
+        services.nudge("announcements")
+    if handed_in.get("merge_id"):
+        services.nudge("landing")
+    return {"success": True, "status": row["status"], "task_id": row["task_id"], **handed_in}
+
+
+def _hand_in(services: Services, place: Payload) -> Payload:
+    """Ask for the merge of what is committed on the branch of a worktree; nothing where another branch is checked out."""
+    checkout = open_checkout(Path(place["path"]))
+    if checkout.branch() != f"refs/heads/{place['branch']}":
+        return {}
+    merge = requests.submit(
+        services.db,
+        services.git,
+        branch=place["branch"],
+        target=services.settings.target(),
+        now=services.now(),
+        session_id=place["session_id"],
+        task_id=place["task_id"],
+    )
+    uncommitted = [change.path for change in changes(checkout)][:MOST_NAMED]
+    return {
+        **({"merge_id": merge["merge_id"]} if merge is not None else {}),
+        **({"uncommitted": uncommitted} if uncommitted else {}),
+    }

@@ -1,0 +1,270 @@
+"""Tasks over HTTP."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import Response
+
+from corral.config import trust
+from corral.coordination.services import Services
+from corral.coordination.sessions.actor import Actor
+from corral.core.errors import Conflict, InvalidInput, NotFound
+from corral.core.pages import MOST, Page, page
+from corral.core.paging import answer
+from corral.core.routing import Routes
+from corral.core.states import TaskStatus
+from corral.runners import stream
+from corral.work.agents import record
+from corral.work.logtail import FURTHEST, LogPart, Tail, follow
+from corral.work.merges import diffs
+from corral.work.tasks import completion, tasks, views
+from corral.work.tasks import submitting as app_tasks
+from corral.work.tasks import wire as task_shapes
+from corral.work.tasks.following import Followed, Place
+from corral.work.tasks.following import follow as follow_task
+from corral.work.worktrees import reopening
+from corral.work.worktrees.worktrees import Worktrees
+
+router = Routes("tasks", "/tasks")
+GIVEN_BACK_WITHIN_S = 15.0
+"""How long a person who attaches waits for the worktree of a worker that has just ended."""
+
+
+class Batch(BaseModel):
+    """Several tasks, all or none; each as for `POST /tasks`."""
+
+    tasks: list[Any] = Field(min_length=1, max_length=1000)
+
+
+class Reason(BaseModel):
+    """Why; ``convention``: it ends ``failed``, with ``result.error_code`` "cancelled_by_orchestrator"."""
+
+    reason: task_shapes.Reason = "Cancelled."
+    convention: bool = False
+
+
+class Claim(BaseModel):
+    """The session that asks for work, and the task types (none: any); without a session, the person at the keyboard.
+
+    The same ``idempotency_key`` again gives the same task, while it is held.
+    """
+
+    task_types: list[task_shapes.Short] = Field(default_factory=list, max_length=64)
+    session_id: task_shapes.Short | None = None
+    idempotency_key: task_shapes.Short | None = None
+
+
+class Completion(BaseModel):
+    """How a claimed task ended; ``session_id``: the session that claimed it."""
+
+    success: bool
+    result: dict[str, Any] | None = None
+    error_message: task_shapes.Reason | None = None
+    session_id: task_shapes.Short | None = None
+
+
+class Feedback(BaseModel):
+    """A person's opinion of a task's work: 1 (useless) to 5 (excellent), or words, or both."""
+
+    rating: Annotated[int, Field(ge=1, le=5, strict=True)] | None = None
+    comment: task_shapes.Reason | None = None
+
+
+@router.post("", status_code=201, hot=True)
+async def submit(services: Services, body: dict[str, Any]) -> dict[str, Any]:
+    """Queue one task; acknowledged when it is durable."""
+    row = await app_tasks.submit(services, body)
+    return {"task_id": row["task_id"], "status": row["status"], "title": row["title"]}
+
+
+@router.post("/batch", status_code=201)
+async def submit_batch(services: Services, batch: Batch) -> dict[str, Any]:
+    """Queue several tasks, all or none; they may wait for each other by ``name``."""
+    rows = await app_tasks.submit_batch(services, batch.tasks)
+    ids, numbers = [row["task_id"] for row in rows], [row["seq"] for row in rows]
+    return {"task_ids": ids, "numbers": numbers, "queued": len(rows)}
+
+
+@router.get("", response_model=list[dict[str, Any]])
+async def listing(
+    services: Services,
+    request: Request,
+    status: Sequence[TaskStatus] = (),
+    min_priority: Annotated[int, Field(ge=0, le=10)] = 0,
+    agent: task_shapes.Short | None = None,
+    task_type: task_shapes.Short | None = None,
+    template: task_shapes.Short | None = None,
+    thread_id: task_shapes.Short | None = None,
+    task_id: Annotated[
+        Sequence[task_shapes.Short], Field(max_length=100, description="Only these, by whole ids.")
+    ] = (),
+    sort: Annotated[str, Field(max_length=16, description="`priority`, `oldest` or `newest`.")] = "priority",
+    limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
+    after: Annotated[str | None, Field(max_length=64, description="`priority,task_id` of the last one known.")] = None,
+) -> Response:
+    """Tasks: by default highest priority first, then oldest first."""
+    wanted = [str(one) for one in status]
+    given = {"agent": agent, "task_type": task_type, "template": template, "thread_id": thread_id}
+    only = {column: value for column, value in given.items() if value is not None}
+
+    def look(conn: Connection) -> Page:
+        found = views.listing(
+            conn,
+            statuses=wanted,
+            min_priority=min_priority,
+            only=only,
+            ids=task_id,
+            sort=sort,
+            after=after,
+            limit=limit,
+        )
+        return page(found, limit)
+
+    return answer(request, await services.store.read(look), lambda row: {"after": views.cursor(row)})
+
+
+@router.get("/{task_id}")
+async def read(services: Services, task_id: str) -> task_shapes.TaskRead:
+    """A task's state, input and result; reading changes nothing."""
+    return task_shapes.TaskRead.model_validate(await services.store.read(lambda conn: views.read(conn, task_id)))
+
+
+@router.get("/{task_id}/detail")
+async def detail(services: Services, task_id: str) -> dict[str, Any]:
+    """Everything about one task: what was submitted, where it worked, what it used, its merge request, its history.
+
+    ``delay``: why it does not start yet, where it waits for more than its turn.
+    """
+    now = services.now()
+
+    def look(conn: Connection) -> dict[str, Any]:
+        row = tasks.find(conn, task_id)
+        return {
+            **views.detail(conn, task_id),
+            "delay": app_tasks.delay_of(services, conn, row, now),
+        }
+
+    return await services.store.read(look)
+
+
+@router.post("/claim", hot=True)
+async def claim(services: Services, wanted: Claim) -> dict[str, Any]:
+    """Take the next task that no worker executes: ``{success, task_id, …}``, or ``reason: no_tasks_available``.
+
+    ``also_held``: what the session had claimed before, where there is any.
+    """
+    return await app_tasks.claim(Actor(services, wanted.session_id), wanted.task_types, wanted.idempotency_key)
+
+
+@router.post("/{task_id}/complete", hot=True)
+async def complete(services: Services, task_id: str, said: Completion) -> dict[str, Any]:
+    """End a task that was claimed; only the session that holds it can. The commits in its worktree land."""
+    actor = Actor(services, said.session_id)
+    return await completion.complete(actor, task_id, **said.model_dump(exclude={"session_id"}))
+
+
+@router.post("/{task_id}/cancel")
+async def cancel(services: Services, task_id: str, why: Reason) -> dict[str, Any]:
+    """Cancel a task: at once if it waits, within seconds if it runs."""
+    row = await app_tasks.cancel(services, task_id, reason=why.reason, convention=why.convention)
+    return {"task_id": row["task_id"], "status": row["status"]}
+
+
+@router.post("/{task_id}/retry")
+async def retry(services: Services, task_id: str) -> dict[str, Any]:
+    """Run a task again on the present tip; what failed because of it revives."""
+    now, rules = services.now(), services.settings().tasks
+    row = await services.store.write(lambda conn: tasks.retry(conn, task_id, now, rules))
+    services.nudge("supervisor")
+    return {"task_id": row["task_id"], "status": row["status"]}
+
+
+@router.post("/{task_id}/attach")
+async def attach(services: Services, task_id: str) -> dict[str, Any]:
+    """Make the last conversation of a task ready to be resumed; ``created``: whether its worktree was made again for that."""
+    trust.refuse(services.settings.untrusted(), trust.CLAUDE_COMMAND)
+    deadline = time.monotonic() + GIVEN_BACK_WITHIN_S
+    while await services.store.read(lambda conn: reopening.is_being_given_back(conn, task_id)):
+        if time.monotonic() >= deadline:
+            raise Conflict("The worktree of the task is being given back.", remedy="Try again in a moment.")
+        await services.changes.next(0.2)
+    found = await services.work(
+        lambda: reopening.reopen(services.db, services.git, services.of(Worktrees), task_id, services.now())
+    )
+    return {**vars(found), "command": services.settings().runners.claude.command}
+
+
+@router.get("/{task_id}/log")
+async def log(
+    services: Services,
+    task_id: str,
+    offset: Annotated[int, Field(ge=0, le=FURTHEST)] = 0,
+    wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
+    attempt: Annotated[int | None, Field(gt=0, le=1_000_000)] = None,
+    tail: Tail = None,
+    readable: Annotated[bool, Field(description="A client's event stream as a person reads it.")] = False,
+) -> LogPart:
+    """A part of an attempt's output (by default the last attempt's), from ``offset`` on; waits up to ``wait_s`` for more."""
+    row = await services.store.read(lambda conn: tasks.find(conn, task_id))
+    number = attempt or int(row["fencing_token"])
+    if number < 1:
+        return LogPart(text="", next_offset=0, complete=False)
+    file: Path = services.project.logs_dir / "tasks" / row["task_id"] / f"{number}.log"
+    if attempt is not None and not file.exists():
+        raise NotFound(f"Task {row['task_id']} has no attempt {attempt}.")
+
+    async def running() -> bool:
+        current = await services.store.read(lambda conn: tasks.find(conn, row["task_id"]))
+        return bool(current["status"] == TaskStatus.RUNNING and current["fencing_token"] == number)
+
+    deadline = time.monotonic() + wait_s
+    part = await follow(services, file, offset, wait_s, running, tail=tail)
+    if readable and await services.store.read(lambda conn: views.writes_events(conn, row["task_id"], number)):
+        while part.text and not (text := stream.readable(part.text)):  # nothing in it for a person
+            part = await follow(services, file, part.next_offset, max(0.0, deadline - time.monotonic()), running)
+        part.text = text if part.text else ""
+    return part
+
+
+@router.get("/{task_id}/follow")
+async def followed(
+    services: Services,
+    task_id: str,
+    place: Annotated[str | None, Field(max_length=64, description="`next` of the part before.")] = None,
+    wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
+) -> Followed:
+    """The events and the output of a task in their order, part by part; waits up to ``wait_s`` for more."""
+    return await follow_task(services, task_id, Place.read(place), wait_s)
+
+
+@router.get("/{task_id}/diff")
+async def diff(services: Services, task_id: str, patch: bool = True) -> dict[str, Any]:
+    """The changes of a task, while it runs with its uncommitted files; without ``patch`` only the numbers of lines."""
+    most = diffs.MOST_SHOWN if patch else None
+    return await services.work(lambda: diffs.of_task(services, task_id, most=most))
+
+
+@router.post("/{task_id}/reprioritize")
+async def reprioritize(services: Services, task_id: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Give a task that has not begun another priority, 0 to 10."""
+    priority = body.get("priority")
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise InvalidInput("`priority` must be a whole number from 0 to 10.")
+    now = services.now()
+    row = await services.store.write(lambda conn: tasks.reprioritize(conn, task_id, priority, now))
+    services.nudge("supervisor")
+    return {"task_id": row["task_id"], "priority": row["priority"]}
+
+
+@router.post("/{task_id}/feedback")
+async def feedback(services: Services, task_id: str, body: Feedback) -> dict[str, Any]:
+    """Keep what a person thinks of a task's work; it counts for the agent that did it, and replaces what was said before."""
+    now = services.now()
+    return await services.store.write(lambda conn: record.give_feedback(conn, task_id, body.rating, body.comment, now))

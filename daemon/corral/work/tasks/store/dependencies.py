@@ -1,0 +1,138 @@
+"""SQL for which task waits for which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection, and_, bindparam, insert, or_, select
+
+from corral.core.states import TaskStatus
+from corral.store.engine.prepared import Prepared
+from corral.store.rows import columns_of
+from corral.store.rows.tasks import ChildTask, ParentResult, ParentTask
+from corral.store.schema import task_dependencies, tasks
+from corral.work.merges.store.of_tasks import of_decisive, standing
+
+DEPENDENCY_FAILED = "dependency_failed"
+"""The ``error_code`` of a task that failed only because one it waited for cannot succeed."""
+
+_UNSETTLED = Prepared[ChildTask](
+    select(*columns_of(tasks, ChildTask))
+    .join(task_dependencies, task_dependencies.c.task_id == tasks.c.task_id)
+    .where(
+        task_dependencies.c.depends_on == bindparam("parent"),
+        or_(
+            tasks.c.status == TaskStatus.WAITING,
+            and_(tasks.c.status == TaskStatus.FAILED, tasks.c.error_code == DEPENDENCY_FAILED),
+        ),
+    )
+    .order_by(tasks.c.seq)
+)
+_NOT_STARTED = Prepared[ChildTask](
+    select(*columns_of(tasks, ChildTask))
+    .join(task_dependencies, task_dependencies.c.task_id == tasks.c.task_id)
+    .where(task_dependencies.c.depends_on == bindparam("parent"), tasks.c.status == TaskStatus.PENDING)
+    .order_by(tasks.c.seq)
+)
+_PARENTS = Prepared[ParentTask](
+    select(
+        task_dependencies.c.task_id.label("child_id"),
+        tasks.c.task_id,
+        tasks.c.title,
+        tasks.c.step,
+        tasks.c.status,
+        tasks.c.error_code,
+        tasks.c.error_message,
+        of_decisive(standing()).scalar_subquery().label("merge_state"),
+    )
+    .join(tasks, tasks.c.task_id == task_dependencies.c.depends_on)
+    .where(task_dependencies.c.task_id == bindparam("child"))
+    .order_by(tasks.c.seq)
+)
+_RESULT = select(tasks.c.task_id, tasks.c.title, tasks.c.step, tasks.c.status, tasks.c.result).join(
+    task_dependencies, tasks.c.task_id == task_dependencies.c.depends_on
+)
+_RESULTS = Prepared[ParentResult](
+    _RESULT.where(task_dependencies.c.task_id == bindparam("child")).order_by(tasks.c.seq)
+)
+_sibling, _edge = tasks.alias("sibling"), task_dependencies.alias("edge")
+_AWAITED_AMONG = select(_edge.c.depends_on).where(
+    _edge.c.task_id.in_(select(task_dependencies.c.depends_on).where(task_dependencies.c.task_id == bindparam("child")))
+)
+"""Tasks for which one waits that a task waits for: looked up once, not for each of them."""
+_LAST = Prepared[ParentResult](
+    _RESULT.where(task_dependencies.c.task_id == bindparam("child"), tasks.c.task_id.not_in(_AWAITED_AMONG)).order_by(
+        tasks.c.seq
+    )
+)
+_CHILDREN = Prepared[object](
+    select(task_dependencies.c.task_id).where(task_dependencies.c.depends_on == bindparam("parent")).limit(1)
+)
+
+
+def create(conn: Connection, task_id: str, depends_on: Sequence[str]) -> None:
+    """Record that a task waits for others."""
+    if depends_on:
+        conn.execute(insert(task_dependencies), [{"task_id": task_id, "depends_on": parent} for parent in depends_on])
+
+
+def parents_of(conn: Connection, task_id: str) -> list[str]:
+    """The tasks that a task waits for, oldest first."""
+    query = (
+        select(task_dependencies.c.depends_on)
+        .join(tasks, tasks.c.task_id == task_dependencies.c.depends_on)
+        .where(task_dependencies.c.task_id == task_id)
+        .order_by(tasks.c.seq)
+    )
+    return [row.depends_on for row in conn.execute(query)]
+
+
+def results_of_parents(conn: Connection, task_id: str) -> list[ParentResult]:
+    """The results of the tasks that a task waits for, oldest first."""
+    return _RESULTS.all(conn, {"child": task_id})
+
+
+def among(conn: Connection, leader: str) -> dict[str, list[str]]:
+    """For each task that a task leads those among them that it waits for, the oldest first."""
+    query = (
+        select(task_dependencies.c.task_id, task_dependencies.c.depends_on)
+        .join(tasks, tasks.c.task_id == task_dependencies.c.depends_on)
+        .join(_sibling, _sibling.c.task_id == task_dependencies.c.task_id)
+        .where(tasks.c.parent_task_id == leader, _sibling.c.parent_task_id == leader)
+        .order_by(tasks.c.seq)
+    )
+    found: dict[str, list[str]] = {}
+    for task_id, depends_on in conn.execute(query):
+        found.setdefault(task_id, []).append(depends_on)
+    return found
+
+
+def last_of(conn: Connection, leader: str) -> list[ParentResult]:
+    """The same of the tasks that a task leads and waits for, and that none of these waits for."""
+    return _LAST.all(conn, {"child": leader})
+
+
+def has_children(conn: Connection, task_id: str) -> bool:
+    """Whether any task waits, or waited, for this one."""
+    return _CHILDREN.first(conn, {"parent": task_id}) is not None
+
+
+def unsettled_children(conn: Connection, parents: Iterable[str]) -> list[ChildTask]:
+    """Dependents whose state hangs on their parents.
+
+    Those are the waiting ones, and the ones that failed because of a dependency and nothing else.
+    """
+    found = (row for parent in parents for row in _UNSETTLED.each(conn, {"parent": parent}))
+    return list({row["task_id"]: row for row in found}.values())
+
+
+def ready_children(conn: Connection, parents: Iterable[str]) -> list[ChildTask]:
+    """Dependents that wait for nothing but their turn."""
+    found = (row for parent in parents for row in _NOT_STARTED.each(conn, {"parent": parent}))
+    return list({row["task_id"]: row for row in found}.values())
+
+
+def parent_states(conn: Connection, children: Iterable[str]) -> dict[str, list[ParentTask]]:
+    """For each child its parents."""
+    found = {child: _PARENTS.all(conn, {"child": child}) for child in children}
+    return {child: parents for child, parents in found.items() if parents}

@@ -1,0 +1,152 @@
+"""SQL for what became of tasks and merge requests, and which of it is still open: under way, or failed and not settled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+
+from sqlalchemy import Connection, Integer, and_, bindparam, exists, func, or_, select, union_all, update
+
+from corral.core import outcomes
+from corral.core.states import OPEN_MERGES, RETURNED_MERGES, TaskStatus
+from corral.store.engine.fetch import fetch_first
+from corral.store.engine.prepared import Prepared, one_of
+from corral.store.rows.merges import MergeRow
+from corral.store.rows.tasks import CountedState, TaskRow
+from corral.store.schema import merge_requests, tasks
+from corral.work.merges.store.of_tasks import decisive_first, of_decisive, standing
+from corral.work.tasks.store.attempts import TASK_ROWS
+from corral.work.tasks.store.dependencies import DEPENDENCY_FAILED
+from corral.work.tasks.store.tasks import OPEN
+
+_m, _t = merge_requests.c, tasks.c
+_CANCELLED = "cancelled_by_orchestrator"
+_newer = merge_requests.alias("newer")
+_MERGE_STATE = of_decisive(standing()).correlate(tasks).scalar_subquery()
+_MERGE_DISMISSED = of_decisive(_m.dismissed_at).correlate(tasks).scalar_subquery()
+
+# A task that failed with another one is settled with that one; what somebody called off is settled.
+_FAILED = and_(
+    or_(_t.status == TaskStatus.FAILED, _t.status == TaskStatus.DEAD),
+    _t.error_code != DEPENDENCY_FAILED,
+    _t.error_code != _CANCELLED,
+    _t.dismissed_at.is_(None),
+)
+_NOT_LANDED = and_(
+    _t.status == TaskStatus.COMPLETED,
+    or_(_MERGE_STATE.in_(OPEN_MERGES), and_(_MERGE_STATE.in_(RETURNED_MERGES), _MERGE_DISMISSED.is_(None))),
+)
+OPEN_TASKS = or_(_t.status.in_(OPEN), _FAILED, _NOT_LANDED)
+"""Of a task: it is under way, or failed or came back, and nobody has settled that."""
+
+_REPLACED = exists(
+    select(_newer.c.seq).where(_newer.c.branch == _m.branch, _newer.c.target == _m.target, _newer.c.seq > _m.seq)
+)
+_OPEN_MERGE = one_of(_m.state, OPEN_MERGES)
+_RETURNED = one_of(_m.state, RETURNED_MERGES)
+UNSETTLED = and_(_RETURNED, _m.dismissed_at.is_(None), ~_REPLACED)
+"""Of a merge request: it came back, no newer one of its branch took its place, and nobody dismissed it."""
+
+_deciding = merge_requests.alias("deciding")
+_FIRST = (
+    select(_deciding.c.seq).where(_deciding.c.task_id == _m.task_id).order_by(*decisive_first(_deciding.c)).limit(1)
+)
+_DECIDES = and_(
+    exists(select(_t.seq).where(_t.task_id == _m.task_id, _t.status == TaskStatus.COMPLETED).correlate(merge_requests)),
+    _m.seq == _FIRST.correlate(merge_requests).scalar_subquery(),
+)
+"""Of a merge request: its task is completed, and this request is the one that counts for it. Asked per request, so that
+no database begins with the tasks, of which there are many more."""
+
+OPEN_REQUESTS = or_(_OPEN_MERGE, UNSETTLED)
+_NUMBER = func.count().label("number")
+_COUNT_TASKS = Prepared[CountedState](
+    # Of a task that did not complete the state is the outcome: an index counts those that are under way.
+    union_all(
+        *(
+            select(_t.status.label("state"), _NUMBER).where(has_state).group_by(_t.status)
+            for has_state in (one_of(_t.status, OPEN), _FAILED)
+        )
+    )
+)
+_COUNT_REQUESTS = Prepared[CountedState](
+    # Few requests are open or came back: their tasks are found from them, not the other way about.
+    union_all(
+        *(
+            select(_m.state, _NUMBER).where(*which).group_by(_m.state)
+            for which in (
+                (or_(_OPEN_MERGE, and_(_RETURNED, _m.dismissed_at.is_(None))), _DECIDES),
+                (OPEN_REQUESTS, _m.task_id.is_(None)),
+            )
+        )
+    )
+)
+_RETURNED_REQUESTS = Prepared[MergeRow](
+    select(merge_requests).where(UNSETTLED, or_(_m.task_id.is_(None), _DECIDES)).order_by(_m.seq)
+)
+_FAILED_TASKS = Prepared[TaskRow](
+    TASK_ROWS.where(_FAILED).order_by(_t.seq.desc()).limit(bindparam("most", type_=Integer))
+)
+
+
+def of_tasks(conn: Connection, task_ids: list[str]) -> dict[str, str]:
+    """The outcome of each of these tasks, at most a few hundred, by id."""
+    query = select(_t.task_id, _t.status, _t.dismissed_at, _MERGE_STATE, _MERGE_DISMISSED)
+    rows = conn.execute(query.where(_t.task_id.in_(task_ids)))
+    return {
+        task_id: outcomes.of_task(status, merge_state, dismissed=bool(by_task or by_merge))
+        for task_id, status, by_task, merge_state, by_merge in rows
+    }
+
+
+def open_tasks(conn: Connection) -> list[str]:
+    """The tasks that are under way, or failed without that being settled; the oldest first."""
+    return [str(one) for one in conn.execute(select(_t.task_id).where(OPEN_TASKS).order_by(_t.seq)).scalars()]
+
+
+def open_requests(conn: Connection, *, without_task: bool = False) -> list[MergeRow]:
+    """The merge requests of the same kind, whole rows, the oldest first."""
+    return _open_requests(without_task).all(conn, {})
+
+
+@cache
+def _open_requests(without_task: bool) -> Prepared[MergeRow]:
+    query = select(merge_requests).where(OPEN_REQUESTS).order_by(_m.seq)
+    return Prepared(query.where(_m.task_id.is_(None)) if without_task else query)
+
+
+def failed_tasks(conn: Connection, limit: int) -> list[TaskRow]:
+    """Whole rows of the tasks that failed without that being settled, the latest first."""
+    return _FAILED_TASKS.all(conn, {"most": limit})
+
+
+def returned_requests(conn: Connection) -> list[MergeRow]:
+    """Whole rows of the requests that came back without that being settled: for their task no other one counts."""
+    return _RETURNED_REQUESTS.all(conn, {})
+
+
+def counts(conn: Connection) -> dict[str, int]:
+    """How many are open, by outcome: each task once, and each merge request that belongs to none."""
+    found: Counter[str] = Counter()
+    for row in _COUNT_TASKS.each(conn, {}):
+        found[outcomes.of_task(row["state"], None, dismissed=False)] += row["number"]
+    for row in _COUNT_REQUESTS.each(conn, {}):
+        found[outcomes.of_merge(row["state"], dismissed=False)] += row["number"]
+    return dict(sorted(found.items()))
+
+
+def dismiss_merge(conn: Connection, merge_id: str, at: str) -> MergeRow | None:
+    """Nothing more is to be done about a request that came back; None if it did not, or was dismissed already."""
+    wanted = (_m.merge_id == merge_id, _m.state.in_(RETURNED_MERGES), _m.dismissed_at.is_(None))
+    query = update(merge_requests).where(*wanted).values(dismissed_at=at).returning(merge_requests)
+    return fetch_first(conn, query, MergeRow)
+
+
+def dismiss_task(conn: Connection, task_id: str, at: str) -> bool:
+    """Nothing more is to be done about a task that failed; False if it did not, or was dismissed already."""
+    wanted = (
+        _t.task_id == task_id,
+        _t.status.in_((TaskStatus.FAILED, TaskStatus.DEAD)),
+        _t.dismissed_at.is_(None),
+    )
+    return conn.execute(update(tasks).where(*wanted).values(dismissed_at=at)).rowcount > 0

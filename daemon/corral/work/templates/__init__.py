@@ -1,0 +1,1 @@
+"""Templates: those of tasks, and the one that a project was prepared from."""

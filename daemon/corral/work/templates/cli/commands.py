@@ -1,0 +1,122 @@
+"""``corral template``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from corral.core.errors import ConfigInvalid, NotFound
+from corral.core.visible import one_line, visible
+from corral.faces.cli.help import Grouped
+from corral.faces.cli.terminal.options import Json, argument, here, project
+from corral.faces.cli.terminal.output import echo, emit, fact, facts, paint
+from corral.faces.cli.terminal.tables import Column, table
+
+app = typer.Typer(
+    cls=Grouped,
+    help="Templates: those of tasks, and the one that this project was prepared from.",
+    no_args_is_help=True,
+)
+
+
+@app.command("list")
+def listing(as_json: Json = False) -> None:
+    """List the task templates of this project. Needs no daemon."""
+    from corral.work.templates.listing import rows as listed
+
+    rows = listed(project().home / "templates")
+    columns: list[Column] = [("NAME", "name", 24), ("DOES", "kind", 8), ("PARAMETERS", _parameters, 40)]
+    empty = "No task templates. A template is a file NAME.yaml in .corral/templates (docs/templates.md)."
+    table(rows, [*columns, ("FOR", "description", 60)], empty=empty, as_json=as_json)
+    for row in rows if not as_json else ():
+        if row["problem"]:
+            echo(paint(one_line(f"{row['name']}: {row['problem']}"), "yellow"))
+
+
+def _parameters(row: dict[str, Any]) -> str:
+    return ", ".join(row["parameters"])
+
+
+@app.command()
+def show(
+    name: Annotated[str, argument("A task template's name.", "NAME", of="template")], as_json: Json = False
+) -> None:
+    """Show a task template: its parameters and what its tasks do. Needs no daemon."""
+    from corral.work.templates.listing import shown as full
+
+    shown = full(project().home / "templates", name)
+    if as_json:
+        emit(shown)
+        return
+    echo(paint(one_line(shown["name"]), "bold"))
+    facts({"description": shown.get("description", ""), "file": shown.pop("file")}, 11)
+    for parameter, one in shown["parameters"].items():
+        value = "required" if one["required"] else f"default {one['default']!r}"
+        choices = f", one of {', '.join(map(str, one['choices']))}" if one["choices"] else ""
+        fact(parameter, one_line(f"{one['type']}, {value}{choices}. {one['description']}"), 11)
+    _facts(
+        {field: said for field, said in shown.items() if field not in ("name", "description", "parameters", "steps")}
+    )
+    for step in shown.get("steps", ()):
+        echo(f"  {paint(one_line(step.pop('name')), 'bold')}")
+        _facts(step, indent=2)
+
+
+def _facts(shown: dict[str, Any], *, indent: int = 0) -> None:
+    for field, said in shown.items():
+        text = ", ".join(map(str, said)) if isinstance(said, list) else str(said)
+        fact(f"{' ' * indent}{field}", visible(said) if isinstance(said, str) else one_line(text), 11)
+
+
+@app.command()
+def validate(
+    path: Annotated[
+        Path | None,
+        argument(
+            "A task template's file, a folder with some, or a whole template's folder (default: .corral/templates).",
+            "PATH",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check templates; list every error with its file and line. Needs no daemon."""
+    place = here() / path if path is not None else project().home / "templates"
+    if path is not None and not place.exists():
+        raise NotFound(f"There is no file or folder {place}.", remedy="Name a template's file, or a folder.")
+    checked, findings = _checked(place)
+    for found in findings:
+        found["file"] = os.path.relpath(found["file"], here())
+    if as_json:
+        emit({"valid": not findings, "checked": checked, "errors": findings})
+    else:
+        for found in findings:
+            where = f"{found['file']}:{found['line']}" if found["line"] else found["file"]
+            reason = f"{found['field']}: {found['reason']}" if found["field"] else found["reason"]
+            echo(f"{paint(one_line(where), 'bold')}: {visible(reason)}")
+        good = "1 file is valid." if checked == 1 else f"{checked} files are valid."
+        count = "1 error." if len(findings) == 1 else f"{len(findings)} errors."
+        echo(paint(count, "red") if findings else paint(good, "green"))
+    if findings:
+        raise typer.Exit(ConfigInvalid.exit_code)
+
+
+def _checked(place: Path) -> tuple[int, list[dict[str, Any]]]:
+    """How many files were checked, and their errors; a folder with ``.corral`` or ``.claude`` in it is a whole template."""
+    from corral.work.templates.validation import findings_below
+
+    if place.is_dir() and any((place / name).is_dir() for name in (".corral", ".claude")):
+        from corral.git.remote.archive import of_folder
+        from corral.git.remote.parts import is_part
+        from corral.work.templates.project.validation import findings
+
+        parts = {path: part for path, part in of_folder(place).items() if is_part(path)}
+        return len(parts), [{**found, "file": str(place / found["file"])} for found in findings(parts)]
+    files, found = findings_below(place)
+    return len(files), found
+
+
+from corral.work.templates.cli import project_commands  # noqa: E402, F401 - it adds its commands to `app`

@@ -1,0 +1,166 @@
+"""Obtain and check a project template, for the commands that install, compare and update one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+
+from corral import __version__
+from corral.config import account
+from corral.config.load import USER_FILE, load
+from corral.config.paths import Project
+from corral.core.errors import NotTrusted
+from corral.core.visible import one_line, visible
+from corral.faces.cli.terminal.output import echo, paint
+from corral.faces.cli.terminal.progress import progress
+from corral.git.remote import address as addresses
+from corral.git.remote.address import Address
+from corral.git.remote.cache import Kept, Obtained, Policy, TemplateCache, cache_folder
+from corral.git.remote.parts import Part, Parts, installed
+from corral.git.remote.versions import LATEST
+from corral.work.templates.cli import shipped
+from corral.work.templates.project import manifest, validation
+from corral.work.templates.project.lock import SHIPPED, Lock, checksums, owned
+
+
+def cache(project: Project | None) -> TemplateCache:
+    """This user's cached templates.
+
+    Args:
+        project: Where they are used; its settings count. None: none is used.
+    """
+    if project is None:
+        return _cache(Policy(lifetime_s=0), dict)
+    return _cache(policy(project), partial(shipped.of_project, project))
+
+
+def _cache(chosen: Policy, of_shipped: Callable[[], Parts]) -> TemplateCache:
+    return TemplateCache(cache_folder(os.environ, account.home()), time.sleep, chosen, unsuitable, of_shipped)
+
+
+def shipped_lock(project: Project, target: str, verify: list[str], copies: list[str]) -> Lock:
+    """Keep the shipped template in the cache, and return its lock; of a project that is being prepared.
+
+    Args:
+        copies: The files of the plugin that the project gets copies of.
+
+    Raises:
+        CorralError: The cache cannot be written.
+    """
+    parts = shipped.parts(target, verify, copies)
+    obtained = _cache(Policy(lifetime_s=0), lambda: parts).obtain(shipped.ADDRESS, LATEST, now())
+    return replace(lock_of(project, obtained, LATEST, None), values={"target": target, "verify": verify})
+
+
+def unsuitable(parts: Mapping[str, Part]) -> str:
+    """Why a template does not suit this Corral; empty if it does."""
+    return manifest.unsuitable(parts, __version__)
+
+
+def policy(project: Project) -> Policy:
+    """The settings of fetched templates. The files of a project do not replace the person's own signers.
+
+    Raises:
+        ConfigInvalid: The settings cannot be read.
+    """
+    loaded = load(project, environ=os.environ, home=account.home())
+    chosen = loaded.settings.templates
+    signers = chosen.allowed_signers
+    for layer in loaded.layers.get("templates.allowed_signers", ()):
+        if layer.source == USER_FILE and isinstance(layer.value, str):
+            signers = layer.value.replace("~/", f"{account.home()}/", 1) if layer.value[:2] == "~/" else layer.value
+    allowed = project.root / signers if signers is not None else None
+    return Policy(chosen.cache_days * 24 * 3600, allowed)
+
+
+def now() -> datetime:
+    """The current instant."""
+    return datetime.now(timezone.utc)
+
+
+def obtain(project: Project, address: Address, version: str, *, update: bool) -> Obtained:
+    """Fetch a template, and refuse one with errors.
+
+    Raises:
+        CorralError: It cannot be had, cannot be trusted, or has errors.
+    """
+    with progress(f"fetching {one_line(address.url)}"):
+        obtained = cache(project).obtain(address, version, now(), update=update)
+    if address.kind != "shipped":
+        kept_since = obtained.version.fetched_at if obtained.from_cache else None
+        validation.require_valid(obtained.parts, f"{address} {obtained.version.name}", kept_since)
+    return obtained
+
+
+def remarks(obtained: Obtained) -> list[str]:
+    """Warnings about it, for a person."""
+    return [text for text in (obtained.note, unsuitable(obtained.parts)) if text]
+
+
+def lock_of(project: Project, obtained: Obtained, asked: str, before: Lock | None) -> Lock:
+    """The lock of a template that is installed now.
+
+    Args:
+        before: That of the version that is installed already; None: none is.
+    """
+    kept, parts = obtained.version, installed(obtained.parts)
+    values = before.values if before is not None and before.source == obtained.address.url else {}
+    return Lock(
+        obtained.address.url, obtained.address.subfolder, kept.name, kept.kind, asked, kept.commit, kept.fetched_at,
+        signer=obtained.signer, files=checksums(parts), values=values, **owned(project, parts, before),
+    )  # fmt: skip
+
+
+def address_of(lock: Lock) -> Address:
+    """Where a project's template comes from."""
+    if lock.source == SHIPPED:
+        return shipped.ADDRESS
+    here = Path("/")
+    if lock.source.startswith("/") and not Path(lock.source).exists():
+        return Address(lock.source, "file", "git", lock.subfolder)  # gone, but perhaps in the cache
+    return replace(addresses.parse(lock.source, here), subfolder=lock.subfolder)
+
+
+def kept_of(lock: Lock) -> Kept:
+    """The installed version."""
+    return Kept(lock.version, lock.kind, lock.commit, lock.fetched_at)
+
+
+def base_of(project: Project, lock: Lock) -> dict[str, Part]:
+    """The template's files as they were installed, proven by the checksums of the lock.
+
+    Raises:
+        NotTrusted: They are others.
+        CorralError: They cannot be had.
+    """
+    parts = installed(cache(project).at_commit(address_of(lock), kept_of(lock), now()).parts)
+    if checksums(parts) != lock.files:
+        wrong = sorted({*lock.files.items()} ^ {*checksums(parts).items()})
+        raise NotTrusted(
+            "The template's files are not those that template.lock has the checksums of.",
+            cause=f"{wrong[0][0]} differs at the commit {lock.commit[:12]}.",
+            remedy="See `git log -p .corral/template.lock`; restore it with git, or run `corral template cache --clear`.",
+        )
+    return parts
+
+
+def show_brought(found: list[dict[str, str]]) -> None:
+    """List what a template would run on this machine."""
+    if found:
+        echo(paint("Of this template, these run on your machine, or permit something:", "yellow"))
+    for one in found:
+        echo(f"  {paint(one_line(one['file']), 'bold')}  {one_line(one['what'])}")
+        for line in one["runs"].splitlines() or [""]:
+            echo(f"      {visible(line)}")
+
+
+def new_in(after: Mapping[str, Part], before: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The commands of a new version that the installed one does not have."""
+    from corral.work.templates.project.brought import brought
+
+    return [one for one in brought(after) if one not in before]

@@ -1,0 +1,63 @@
+"""A project's task templates as a reader sees them: a row each, and one in full."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from corral.core.errors import ConfigInvalid, NotFound
+from corral.work.templates.task_template import FILE_NAME, SUFFIX, TaskTemplate, read_template, template_names
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The task templates: ``{name, file, description, kind, parameters, problem}`` each; ``problem`` is None for a valid one.
+
+    Args:
+        folder: The project's ``templates/``; one that does not exist has none.
+    """
+    return [_row(folder / f"{name}{SUFFIX}", name) for name in template_names(folder)]
+
+
+def shown(folder: Path, name: str) -> dict[str, Any]:
+    """One task template: the fields that it gives, every parameter in full, and its file.
+
+    Raises:
+        NotFound: There is no such template.
+        ConfigInvalid: It has errors.
+    """
+    if not FILE_NAME.fullmatch(name):
+        raise NotFound(f"There is no task template {name!r}.", remedy="`corral template list` shows them.")
+    file = folder / f"{name}{SUFFIX}"
+    template = _read(file)
+    found = template.model_dump(mode="json", exclude_unset=True)
+    found["parameters"] = {
+        parameter: {"required": one.required, **one.model_dump(mode="json", exclude={"default"})}
+        | ({} if one.required else {"default": one.default})
+        for parameter, one in template.parameters.items()
+    }
+    return {**found, "file": str(file)}
+
+
+def _row(file: Path, name: str) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": name,
+        "file": str(file),
+        "description": "",
+        "kind": None,
+        "parameters": [],
+        "problem": None,
+    }
+    try:
+        template = _read(file)
+    except ConfigInvalid as error:
+        return {**row, "problem": error.cause}
+    kind = next(kind for kind in ("steps", "command", "prompt") if getattr(template, kind) is not None)
+    about = {"description": template.description, "kind": kind, "parameters": list(template.parameters)}
+    return {**row, **about}
+
+
+def _read(file: Path) -> TaskTemplate:
+    template = read_template(file)
+    if template is None:
+        raise NotFound(f"There is no file {file}.", remedy="`corral template list` shows the task templates.")
+    return template

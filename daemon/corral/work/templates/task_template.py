@@ -1,0 +1,319 @@
+"""Task templates: the files ``.corral/templates/NAME.yaml``.
+
+```yaml
+name: add-page                    # that of the file
+description: Add a page with a test.
+parameters:
+  PAGE: {type: string, description: Its name in the address.}
+  WORDS: {type: integer, default: 300}
+title: Add the page {{ PAGE }}    # default: the first line of the description
+prompt: Write the page {{ PAGE }} with {{ WORDS }} words.        # or command:
+claims: ["src/pages/{{ PAGE }}/**"]
+capabilities: [html]
+limits: {timeout_s: 900, max_cost_usd: 2}
+```
+
+Also ``agent``, ``runner``, ``agents``, ``combine``, ``priority``, ``task_type``, ``target``, ``max_retries`` and ``loop``, as a
+submitted task has them. ``steps`` in place of a prompt or command: :mod:`corral.work.templates.steps`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+
+from corral.config.agents import AgentLimits
+from corral.config.document import DocumentError, Located, message_of, read_located, reason_of, shown
+from corral.config.load import read_settings
+from corral.config.teams import field_path
+from corral.core.errors import ConfigInvalid
+from corral.work.tasks.wire import TITLE_LIMIT, TaskSubmission
+from corral.work.templates import substitution
+from corral.work.templates.parameters import Parameter, typed
+from corral.work.templates.steps import (
+    ITEM,
+    Step,
+    Steps,
+    expand,
+    parameters_of,
+    sample_items,
+    with_defaults,
+    wrong_steps,
+)
+from corral.work.templates.substitution import Value
+from corral.work.templates.work_fields import COMMANDS, WorkFields, rendered_work
+
+FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""A template's name: that of its file, so that it names no other folder."""
+SUFFIX = ".yaml"
+MOST_FILES = 1000
+_PARAMETER = re.compile(substitution.NAME)
+_OF_STEPS = ("command", "prompt", "agents", "combine", "loop")
+_OF_EACH_STEP = (
+    "agent",
+    "agent_version",
+    "runner",
+    "agent_requirements",
+    "claims",
+    "limits",
+    "timeout_s",
+    "max_retries",
+)
+"""Fields of a task that a template with steps has for its steps alone."""
+_Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An error in a file.
+
+    Attributes:
+        line: From 1; None if it belongs to no line.
+        field: The place within the document, such as ``parameters.PAGE.type``; empty: the whole.
+    """
+
+    line: int | None
+    field: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.reason}" if self.field else self.reason
+
+
+class TaskTemplate(WorkFields):
+    """A template's file. With ``steps`` its other fields are what its steps do not say themselves."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Parameter] = Field(default_factory=dict)
+    steps: Steps | None = None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether it says itself what is done: else its steps do."""
+        return self.steps is None
+
+    @field_validator("parameters", mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        """``NAME:`` without anything is a required text."""
+        if not isinstance(given, dict):
+            return given
+        for name in given:
+            if not _PARAMETER.fullmatch(str(name)):
+                raise ValueError(f"{shown(name)} cannot be the name of a parameter: use letters, digits and `_`")
+        return {name: {} if said is None else said for name, said in given.items()}
+
+    @model_validator(mode="after")
+    def _work_is_in_one_place(self) -> TaskTemplate:
+        if self.steps is not None:
+            for name in _OF_STEPS:
+                if getattr(self, name) is not None:
+                    raise ValueError(f"`{name}` belongs to one of the `steps`, not beside them")
+            if ITEM in self.parameters:
+                raise ValueError(
+                    f"{ITEM!r} cannot be the name of a parameter beside `steps`: it is the item of `for_each`"
+                )
+        return self
+
+    def sample(self) -> dict[str, Value]:
+        """A value for each parameter, to check the rest with."""
+        sample: dict[str, Value] = {"string": "x", "integer": 1, "number": 1.0, "boolean": True, "list": ["x"]}
+
+        def value(one: Parameter) -> Value:
+            if not one.required:
+                return typed(one, one.default)
+            first = one.choices[0] if one.choices else sample[one.type]
+            return [str(first)] if one.type == "list" and not isinstance(first, list) else first
+
+        return {name: value(one) for name, one in self.parameters.items()}
+
+
+def check(data: bytes, name: str) -> tuple[TaskTemplate | None, list[Problem]]:
+    """Read a template; with every error that is found. It is None if it cannot be used at all.
+
+    Args:
+        data: The content of the file.
+        name: The file's name without ``.yaml``.
+    """
+    try:
+        found = read_located(data)
+    except DocumentError as error:
+        line, reason = line_of(str(error))
+        return None, [Problem(line, "", reason)]
+    if not isinstance(found.value, dict):
+        return None, [Problem(1, "", "must be a mapping: `name: value` lines")]
+    try:
+        template = TaskTemplate.model_validate(found.value)
+    except ValidationError as error:
+        problems = [
+            Problem(nearest_line(found, item["loc"]), field_path(item["loc"]), _reason(item))
+            for item in error.errors(include_url=False)
+        ]
+        return None, problems
+    return template, [
+        *_wrong_name(template, name, found),
+        *_wrong_places(template, found),
+        *_wrong_steps(template, found),
+        *_wrong_task(template, found),
+    ]
+
+
+def line_of(message: str) -> tuple[int | None, str]:
+    """The line that a :class:`~corral.config.document.DocumentError` names, and the rest of its message."""
+    named = re.match(r"line (\d+): ", message)
+    return (int(named[1]), message[named.end() :]) if named else (None, message)
+
+
+def nearest_line(found: Located, path: tuple[str | int, ...]) -> int:
+    """The line of a part of a document, or of the part that it is missing from."""
+    while path not in found.lines and path:
+        path = path[:-1]
+    return found.lines.get(path, 1)
+
+
+def _reason(item: Any) -> str:
+    if item["type"] == "extra_forbidden":
+        shapes: dict[str, type[BaseModel]] = {"parameters": Parameter, "limits": AgentLimits, "steps": Step}
+        shape = shapes.get(str(item["loc"][0]), TaskTemplate)
+        shape = AgentLimits if shape is Step and item["loc"][2:3] == ("limits",) else shape
+        near = difflib.get_close_matches(str(item["loc"][-1])[:100], shape.model_fields, n=1)
+        return "is not a known field" + (f"; did you mean `{near[0]}`?" if near else "")
+    return reason_of(item) if item["loc"] and item["type"] != "value_error" else message_of(item)
+
+
+def _wrong_name(template: TaskTemplate, name: str, found: Located) -> Iterator[Problem]:
+    if template.name != name:
+        reason = f"must be the name of its file, {name!r} (it is {shown(template.name)})"
+        yield Problem(nearest_line(found, ("name",)), "name", reason)
+
+
+def _scopes(template: TaskTemplate) -> Iterator[tuple[_Path, WorkFields, Mapping[str, Parameter]]]:
+    """The fields of the template and of its steps, each with its place and the parameters that count there."""
+    yield (), template, template.parameters
+    for index, step in enumerate(template.steps or ()):
+        yield ("steps", index), step, parameters_of(step, template.parameters)
+
+
+def _wrong_places(template: TaskTemplate, found: Located) -> Iterator[Problem]:
+    for place, fields, parameters in _scopes(template):
+        for path, text in fields.leaves():
+            yield from _wrong_text((*place, *path), text, parameters, found, in_command=path[0] in COMMANDS)
+
+
+def _wrong_text(
+    path: _Path, text: str, parameters: Mapping[str, Parameter], found: Located, *, in_command: bool
+) -> Iterator[Problem]:
+    first = nearest_line(found, path)
+
+    def at(line: int) -> int:
+        return first + line + (1 if text.count("\n") else 0)  # a text of several lines begins below its key
+
+    for broken in substitution.broken_in(text):
+        reason = "`{{` must be followed by a parameter's name and `}}`; write two braces as `{{{{`"
+        yield Problem(at(broken.line), field_path(path), f"{reason} (it is {shown(broken.text)})")
+    for name in sorted(substitution.names_in(text) - set(parameters)):
+        line = next(n for n, row in enumerate(text.split("\n")) if name in row)
+        hint = "; a step has it with `for_each`" if name == ITEM else ""
+        yield Problem(at(line), field_path(path), f"there is no parameter {name!r}{hint}")
+    for unsafe in substitution.unsafe_places(text) if in_command else ():
+        parameter = parameters.get(unsafe.name)
+        if parameter is not None and not parameter.is_plain:
+            reason = f"{{{{ {unsafe.name} }}}} stands {unsafe.where}, where its quotes would not protect it"
+            remedy = f'assign it to a variable in the first line (`x={{{{ {unsafe.name} }}}}`) and use `"$x"`'
+            yield Problem(at(unsafe.line), field_path(path), f"{reason}: {remedy}")
+
+
+def _wrong_steps(template: TaskTemplate, found: Located) -> Iterator[Problem]:
+    for wrong in wrong_steps(template.steps or (), template.parameters):
+        path: _Path = ("steps", *wrong.path)
+        yield Problem(nearest_line(found, path), field_path(path), wrong.reason)
+
+
+def _wrong_task(template: TaskTemplate, found: Located) -> Iterator[Problem]:
+    """The errors of the task itself and of those of its steps, with sample values for the parameters."""
+    values = template.sample()
+    works: list[tuple[_Path, WorkFields, dict[str, Value]]] = [((), template, values)]
+    works += [
+        (("steps", index), with_defaults(step, template), {**values, **sample_items(step)})
+        for index, step in enumerate(template.steps or ())
+    ]
+    for place, fields, own in works:
+        try:
+            task = {"title": "x", **rendered_work(fields, own)}
+        except (KeyError, ValueError):
+            continue  # reported with its place
+        try:
+            TaskSubmission.model_validate(task)
+        except ValidationError as error:
+            for item in error.errors(include_url=False):
+                path = item["loc"]
+                path = ("capabilities", *path[2:]) if path[:1] == ("agent_requirements",) else path
+                path = ("limits", *path) if path == ("timeout_s",) else path
+                yield Problem(nearest_line(found, (*place, *path)), field_path((*place, *path)), _reason(item))
+
+
+def rendered(
+    template: TaskTemplate, values: Mapping[str, Value], *, title: Any = None
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The task that a template makes, as a client submits it, and the errors: ``(field, message)``.
+
+    Args:
+        values: One for each parameter.
+        title: That of the submission, if it has one.
+
+    Returns:
+        A task; that of a template with steps has ``steps``, the tasks that it is made of.
+    """
+    task = rendered_work(template, values)
+    task.setdefault("title", (template.description.strip().splitlines() or [template.name])[0][:TITLE_LIMIT])
+    task |= {"template": template.name, "input_data": dict(values)}
+    if template.steps is None:
+        return task, []
+    steps = [with_defaults(step, template) for step in template.steps]
+    tasks, errors = expand(steps, values, title if isinstance(title, str) and title else task["title"])
+    own = {name: value for name, value in task.items() if name not in _OF_EACH_STEP}
+    return {**own, "steps": tasks}, errors
+
+
+def read_template(file: Path) -> TaskTemplate | None:
+    """Read a template's file; None if there is none.
+
+    Raises:
+        ConfigInvalid: ``details["errors"]`` lists every error: ``line``, ``field`` and ``reason``.
+    """
+    try:
+        data = read_settings(file)
+    except OSError as error:
+        raise invalid(file, [Problem(None, "", f"cannot be read: {error.strerror or error}")]) from error
+    if data is None:
+        return None
+    template, problems = check(data, file.name.removesuffix(SUFFIX))
+    if problems or template is None:
+        raise invalid(file, problems)
+    return template
+
+
+def template_names(folder: Path) -> list[str]:
+    """The names of the templates in a folder, valid or not."""
+    names = (file.name.removesuffix(SUFFIX) for file in folder.glob(f"*{SUFFIX}"))
+    return sorted(name for name in names if FILE_NAME.fullmatch(name))[:MOST_FILES]
+
+
+def invalid(file: Path, problems: list[Problem]) -> ConfigInvalid:
+    """The error that lists the errors of a template's file."""
+    count = "1 error" if len(problems) == 1 else f"{len(problems)} errors"
+    errors = [{"line": one.line, "field": one.field, "reason": one.reason} for one in problems]
+    lines = (f"line {one.line}: {one}" if one.line else str(one) for one in problems)
+    return ConfigInvalid(
+        f"The task template {file.name} has {count}.",
+        cause="\n".join(lines),
+        remedy=f"Correct {file}; `corral template validate` checks it again.",
+        details={"file": str(file), "errors": errors},
+    )

@@ -1,0 +1,58 @@
+"""Commands that files of the project would run, and the user has not approved on this machine."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection
+
+from corral.coordination.services import Services
+from corral.core.errors import ConfigInvalid
+from corral.core.routing import Routes
+from corral.git import refs
+from corral.work.agents import choices
+from corral.work.merges.store import merges
+from corral.work.roadmap.supervision import RoadmapSupervision
+
+router = Routes("trust", "/trust")
+
+RELOAD_S = 3.0
+"""How long an answer waits until the settings were read: what was approved holds for the next command."""
+
+
+@router.get("")
+async def listing(services: Services) -> dict[str, Any]:
+    """Commands that wait for the user's approval: ``untrusted: [{key, value, source}]``, also of targets that merges wait for."""
+    return {"untrusted": await _untrusted(services)}
+
+
+@router.post("/reload")
+async def reload(services: Services) -> dict[str, Any]:
+    """Look at the user's answers again and go on with what they allow; ``untrusted``: what still waits."""
+    await services.work(partial(services.reload().wait, RELOAD_S))
+    services.nudge("supervisor")
+    services.nudge("landing")
+    services.nudge("roadmap")
+    services.nudge("alerts")
+    services.nudge("webhook")
+    services.nudge("traces")
+    return {"untrusted": await _untrusted(services)}
+
+
+async def _untrusted(services: Services) -> list[dict[str, Any]]:
+    def targets(conn: Connection) -> list[str | None]:
+        return [None, services.settings.target(), *map(refs.branch_ref, merges.busy_targets(conn))]
+
+    def look() -> list[dict[str, Any]]:
+        found = {}
+        for target in services.db.read(targets):
+            try:
+                found.update({claim.digest: vars(claim) for claim in services.settings.untrusted(target)})
+            except ConfigInvalid:  # a broken file executes nothing; status and doctor say what is wrong with it
+                continue
+        found.update({claim.digest: vars(claim) for claim in services.of(RoadmapSupervision).unapproved()})
+        found.update({claim.digest: vars(claim) for claim in services.db.read(partial(choices.unapproved, services))})
+        return list(found.values())
+
+    return await services.work(look)

@@ -1,0 +1,110 @@
+"""``corral worktree``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from corral.client.connection import segment
+from corral.core.errors import WorkAtRisk
+from corral.faces.cli.help import Grouped
+from corral.faces.cli.terminal.options import Json, argument, client, option, session_id
+from corral.faces.cli.terminal.output import echo, emit, report
+from corral.faces.cli.terminal.progress import progress
+from corral.faces.cli.terminal.tables import Column, table
+
+app = typer.Typer(cls=Grouped, help="Worktrees of tasks and sessions, and salvaged work.", no_args_is_help=True)
+
+
+@app.command("list")
+def listing(as_json: Json = False) -> None:
+    """List the worktrees that Corral created."""
+    rows = client().listing("/worktrees")
+    columns: list[Column] = [
+        ("NAME", "name", 40),
+        ("STATE", "state", 12),
+        ("FOR", "purpose", 8),
+        ("BRANCH", "branch", 40),
+        ("PATH", "path", 80),
+        ("NOTE", "note", 240),
+    ]
+    table(rows, columns, empty="No worktrees.", as_json=as_json)
+
+
+@app.command()
+def create(
+    name: Annotated[str, argument("Name of the folder and, below corral/, of the branch.", "NAME")],
+    base: Annotated[
+        str | None, option("--base", "Start at this commit (default: the target's tip).", "COMMIT", of="branch")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Create a worktree that is ready to use: dependencies, environment files, ports."""
+    body = {"name": name, "base": base, "session_id": session_id()}
+    with progress(f"making {name}"):
+        answer = client().request("POST", "/worktrees", body, timeout_s=600)
+    report(answer, answer["path"], as_json=as_json)
+
+
+@app.command()
+def remove(
+    name: Annotated[str, argument("A worktree's name, as `corral worktree list` shows it.", "NAME", of="worktree")],
+    as_json: Json = False,
+) -> None:
+    """Remove a worktree. Its unlanded work is saved first; `recover` restores it."""
+    with progress(f"removing {name}"):
+        answer = client().request("DELETE", f"/worktrees/{segment(name)}", timeout_s=300)
+    if not answer["removed"]:
+        why, _, what_to_do = (answer["note"] or "").partition("\n")
+        raise WorkAtRisk(f"{name} was not removed.", cause=why, remedy=what_to_do, details={"worktree": answer})
+    saved = f"; its state is saved as {answer['salvage_ref']}" if answer.get("salvage_ref") else ""
+    report(answer, f"removed {answer['name']}{saved}", as_json=as_json)
+
+
+@app.command()
+def pool(as_json: Json = False) -> None:
+    """Show the worktrees that are kept for the next tasks."""
+    found = client().request("GET", "/worktrees/pool")
+    columns: list[Column] = [
+        ("NAME", "name", 40),
+        ("SIZE", lambda row: f"{row['size_bytes'] / 2**20:,.0f} MB", 12),
+        ("SINCE (UTC)", "kept_at", 20),
+        ("BASE", lambda row: row["base_sha"][:12], 12),
+        ("PATH", "path", 80),
+        ("NOTE", "note", 240),
+    ]
+    if as_json:
+        emit(found)
+        return
+    table(found["worktrees"], columns, empty="No worktree is kept.")
+    size = f"{found['size_bytes'] / 2**20:,.0f} of {found['most_mb']:,} MB"
+    echo(f"\nbounds: {len(found['worktrees'])} of {found['most']} worktrees, {size}")
+    echo(f"since the daemon's start: {found['kept']} kept, {found['used']} used")
+    for title, reasons in (("removed instead", found["not_kept"]), ("not used", found["not_used"])):
+        for row in reasons:
+            echo(f"{title}: {row['count']} × {row['reason']}")
+
+
+@app.command()
+def recover(
+    name: Annotated[
+        str | None, argument("A worktree's name or a salvage ref; without it: list.", "NAME", of="saved work")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List saved work, or restore it into a new worktree."""
+    if name is not None:
+        with progress(f"recovering {name}"):
+            answer = client().request("POST", f"/worktrees/{segment(name)}/recover", timeout_s=300)
+        report(answer, f"{answer['path']}  (branch {answer['branch']}, from {answer['ref']})", as_json=as_json)
+        return
+    rows = client().listing("/salvage")
+    columns: list[Column] = [
+        ("NAME", "name", 40),
+        ("SAVED (UTC)", "at", 20),
+        ("FILES", lambda row: str(len(row["files"])), 6),
+        ("WHY", "reason", 50),
+        ("REF", "ref", 90),
+    ]
+    table(rows, columns, empty="No saved work.", as_json=as_json)

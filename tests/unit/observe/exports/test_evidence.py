@@ -1,0 +1,25 @@
+"""The log that is copied into the evidence has no secrets, also where it is cut and before they are overwritten in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from corral.observe.exports.evidence import MOST_OF_A_LOG, end_of_log
+
+KEY = "sk-ant-api03-verified-0123456789abcde"
+
+
+@pytest.mark.req("NFR-SEC-001")
+def test_the_end_of_a_log_has_no_secret_and_no_half_of_one(tmp_path: Path) -> None:
+    log = tmp_path / "1.log"
+    log.write_text(f"key {KEY} in a \udcff line\n", "utf-8", "surrogateescape")
+    found = end_of_log(log)
+    assert found is not None and found.startswith(b"key [redacted] in a \xff line")
+    for inside in (1, 12, len(KEY) - 4):
+        log.write_text(f"{'x' * 100} {KEY}" + " " + "y\n" * ((MOST_OF_A_LOG - len(KEY) + inside - 1) // 2))
+        found = end_of_log(log)
+        assert found is not None and found.startswith(b"(Cut: the last") and len(found) < MOST_OF_A_LOG + 100
+        assert not any(KEY[at : at + 6].encode() in found for at in range(len(KEY) - 6))
+    assert end_of_log(tmp_path / "none.log") is None
