@@ -311,7 +311,7 @@ class Parts:
     db: Database
     started_at: datetime
     project: Project
-    witness: RuntimeState = field(default_factory=RuntimeState)
+    runtime: RuntimeState = field(default_factory=RuntimeState)
     settings: Callable[[], Settings] = Settings
     unwatched: bool = True
 

@@ -24,7 +24,7 @@ from corral.git.process.command import Git, open_repository
 from corral.landing import pauses as pausing
 from corral.landing import requests, runs
 from corral.landing.queue import Queue
-from corral.landing.verify.verification_run import RunContext
+from corral.landing.verify.verification_run import VerificationContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.store import events
 from corral.store.engine.database import Database
@@ -65,7 +65,7 @@ class World:
     def new_queue(self) -> Queue:
         """A queue as a restarted daemon has it."""
         return Queue(
-            RunContext(
+            VerificationContext(
                 self.db,
                 self.project,
                 "world",

@@ -57,7 +57,7 @@ class Services:
     jobs: Mapping[str, Nudgeable]
     reload: Callable[[], threading.Event]
     offer_again: Offer
-    witness: RuntimeState = field(default_factory=RuntimeState)
+    runtime: RuntimeState = field(default_factory=RuntimeState)
     faults: dict[str, Need] = field(default_factory=dict)
     """Conditions that need a person and are in no row, each under a key of the part that noticed it, which also removes it."""
     stop_requested: Callable[[bool], None] = lambda _drain: None

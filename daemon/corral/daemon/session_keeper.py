@@ -45,8 +45,8 @@ class SessionKeeper:
         if living:
             note_alive(services.project)
         if not living:
-            services.witness.rests()
-        due = (again, expiry, services.witness.next_missing())
+            services.runtime.rests()
+        due = (again, expiry, services.runtime.next_missing())
         return min((one for one in due if one is not None), default=None)
 
     def _await_bridges(self, now: datetime) -> None:
@@ -56,11 +56,11 @@ class SessionKeeper:
         self._bridges_awaited = True
         for row in self._services.db.read(session_rows.watched):
             if row["client_pid"] is not None and row["entrypoint"] and row["parent_session_id"] is None:
-                self._services.witness.await_bridge(row["session_id"], row["client_pid"], now + BRIDGE_WITHIN)
+                self._services.runtime.await_bridge(row["session_id"], row["client_pid"], now + BRIDGE_WITHIN)
 
 
 def _note_missing_bridges(services: Services, now: datetime) -> None:
-    missing = services.witness.take_missing(now)
+    missing = services.runtime.take_missing(now)
     if missing:
         services.db.write(partial(session_registry.unguard, session_ids=missing, now=now))
         log.warning("bridges_missing", session_ids=missing)

@@ -20,7 +20,7 @@ from corral.core.logs import logger
 from corral.core.needs import Need
 from corral.core.states import MergeState
 from corral.landing.verify import dry_run
-from corral.landing.verify.verification_run import RunContext
+from corral.landing.verify.verification_run import VerificationContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.work.merges.store import merges
 from corral.work.workers.supervisor import Supervisor
@@ -59,7 +59,9 @@ def is_idle(services: Services) -> bool:
     """Whether no attempt runs and nothing is verified or landed."""
     if services.of(Supervisor).running_count() or services.db.read(merges.counts).get(MergeState.VERIFYING):
         return False
-    return not VerificationWorktree(services.db, services.of(RunContext).places, services.git, dry_run.SLOT).is_there
+    return not VerificationWorktree(
+        services.db, services.of(VerificationContext).places, services.git, dry_run.SLOT
+    ).is_there
 
 
 @dataclass

@@ -40,7 +40,7 @@ from corral.git.refs import oid
 from corral.landing.queue import Queue
 from corral.landing.target_watch import TargetWatch
 from corral.landing.verify import dry_run, verification_worktree
-from corral.landing.verify.verification_run import RunContext
+from corral.landing.verify.verification_run import VerificationContext
 from corral.observe.alerts.desktop import Desktop
 from corral.observe.alerts.watch import PAUSE_S as ALERTS_PAUSE_S
 from corral.observe.alerts.watch import AlertWatch
@@ -141,7 +141,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         settings.reload()
         teams.reload()
 
-    grounds = WorktreeContext(
+    worktree_context = WorktreeContext(
         db=db,
         project=project,
         repo=git,
@@ -160,7 +160,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     starts = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="start")
     api_key = ApiKeyHolder(project, os.environ, now)
     supervisor = Supervisor(
-        grounds,
+        worktree_context,
         _Runners(settings, api_key),
         spawn=lambda function: _spawn(attempts, function),
         spawn_start=lambda function: _spawn(starts, function),
@@ -172,20 +172,20 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         nudge("landing")
         nudge("supervisor")
 
-    room = RunContext(
+    verification_context = VerificationContext(
         db,
         project,
         bound.project_id,
-        grounds.places,
-        partial(_made_usable, grounds),
+        worktree_context.places,
+        partial(_made_usable, worktree_context),
         os.environ,
         spawn=lambda function: _spawn(setups, function),
         ready=lambda: nudge("landing"),
         unsealed=lambda: nudge("log_sealing"),
-        recipes=partial(_recipes_of, grounds, lru_cache(2)(partial(_files_of, git))),
+        recipes=partial(_recipes_of, worktree_context, lru_cache(2)(partial(_files_of, git))),
     )
     queue = Queue(
-        room,
+        verification_context,
         lambda: git,
         settings,
         lambda target: settings.for_target(target).landing,
@@ -202,7 +202,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         teams=teams,
         pool=pool,
         started_at=now(),
-        fold=grounds.fold,
+        fold=worktree_context.fold,
         jobs=jobs,
         changes=changes,
         reload=reloader.ask,
@@ -210,7 +210,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         unannounced=at_start(project, db.read(session_rows.watched), now()),
         offer_again=lambda conn, session_id, why, at: give_back(conn, session_id, why, at, settings().tasks),
     )
-    worktrees, trail = Worktrees(grounds), AuditTrail()
+    worktrees, trail = Worktrees(worktree_context), AuditTrail()
     roadmap = RoadmapSupervision(
         db,
         project,
@@ -219,10 +219,10 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         partial(settings.answers.missing, project.common_dir),
         lambda: services.nudge("supervisor"),
     )
-    services.bring(grounds, supervisor, queue, room, worktrees, roadmap, trail, Latencies())
+    services.bring(worktree_context, supervisor, queue, verification_context, worktrees, roadmap, trail, Latencies())
     damage.watch(services)
 
-    def heed(_new: Settings) -> None:
+    def apply_settings(_new: Settings) -> None:
         services.nudge("supervisor")
         services.nudge("sessions")
         services.nudge("webhook")
@@ -231,7 +231,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         queue.look_at_paused(now())
         services.nudge("landing")
 
-    settings.on_change.append(heed)
+    settings.on_change.append(apply_settings)
     faults = services.faults
     stale_locks = StaleLocks(db, git)
 
@@ -240,7 +240,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     landings = Recovery("landings", "Landings that a dead daemon left", queue.recover, faults)
     workers = Recovery("workers", "Workers that a dead daemon left", supervisor.recover, faults)
     title = "The worktree of a dry run of the verification"
-    dry_runs = Recovery("dry_runs", title, lambda at: dry_run.take_down(git, room, at), faults)
+    dry_runs = Recovery("dry_runs", title, lambda at: dry_run.take_down(git, verification_context, at), faults)
     for recovery in (locks_left, dry_runs, landings, workers):
         recovery.run(now())
     jobs["supervisor"] = Job("supervisor", workers.before(supervisor.step), faults=faults)
@@ -319,23 +319,27 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     return Assembly(services, bound, jobs, event_log, files, audit, reloader)
 
 
-def _made_usable(grounds: WorktreeContext, own: verification_worktree.VerificationWorktree, tip_sha: str) -> Prepared:
+def _made_usable(
+    worktree_context: WorktreeContext, own: verification_worktree.VerificationWorktree, tip_sha: str
+) -> Prepared:
     """Make a verification worktree usable.
 
     Its ports lie just below those of the allocated ones, a dry run's below these: both may run at once.
     """
-    chosen = grounds.settings().worktrees
+    chosen = worktree_context.settings().worktrees
     path = own.path
     blocks_below = 2 if own.slot == dry_run.SLOT else 1
     ports = chosen.port_first - blocks_below * chosen.ports_each
     port_base = ports if chosen.ports_each and ports >= FIRST_FREE_PORT else None
     place = preparation.Place(path, own.name, port_base, {VERIFICATION_MARK: str(path)}, own.prove)
-    return preparation.prepare(grounds, place, tip_sha)
+    return preparation.prepare(worktree_context, place, tip_sha)
 
 
-def _recipes_of(grounds: WorktreeContext, files_of: Callable[[str], list[str]], commit: str) -> list[dict[str, object]]:
+def _recipes_of(
+    worktree_context: WorktreeContext, files_of: Callable[[str], list[str]], commit: str
+) -> list[dict[str, object]]:
     """The content of the recipes that apply to a commit."""
-    chosen = of_files(grounds.recipes, grounds.settings().worktrees.recipes, files_of(commit))
+    chosen = of_files(worktree_context.recipes, worktree_context.settings().worktrees.recipes, files_of(commit))
     return [recipe.model_dump(mode="json") for recipe in chosen]
 
 

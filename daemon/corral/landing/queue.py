@@ -43,7 +43,7 @@ from corral.landing.rewinds import Rewinds
 from corral.landing.settled_elsewhere import LOOK_AGAIN, ReturnedRequests
 from corral.landing.verify import blame, evidence, verification_receipts
 from corral.landing.verify.slot import VerificationSlot
-from corral.landing.verify.verification_run import Basis, RunContext, RunSpec
+from corral.landing.verify.verification_run import Basis, RunSpec, VerificationContext
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.work.merges.settling import OnSettled
@@ -61,7 +61,7 @@ class _Next(Enum):
     AGAIN = auto()
     """Something ended: look at the queue again."""
     RUNNING = auto()
-    """A verification runs; there is one bench."""
+    """A verification runs; there is one slot."""
     BLOCKED = auto()
     """The line waits for a way that is free, or for a green target."""
     PASSED = auto()
@@ -72,7 +72,7 @@ class Queue:
     """Lands what was submitted, one request at a time.
 
     Args:
-        room: Where verifications run. It spawns what no step waits for, and tells when that is done, to have :meth:`step`
+        context: Where verifications run. It spawns what no step waits for, and tells when that is done, to have :meth:`step`
             called soon.
         repo: Opens the repository for ref-only work.
         settings: The settings in force.
@@ -89,7 +89,7 @@ class Queue:
 
     def __init__(
         self,
-        room: RunContext,
+        context: VerificationContext,
         repo: Callable[[], Git],
         settings: Callable[[], Settings],
         verify_settings: Callable[[str], Landing],
@@ -97,15 +97,15 @@ class Queue:
         nudge: Callable[[], None],
         watch_exit: Callable[[int], None],
     ) -> None:
-        self._room = room
-        self._db = room.db
+        self._context = context
+        self._db = context.db
         self._open = repo
         self._settings = settings
         self._verify_settings = verify_settings
         self._on_settled = on_settled
         self._nudge = nudge
-        self._slot = VerificationSlot(room, on_settled, watch_exit)
-        self.rewinds = Rewinds(room.db, on_settled, nudge)
+        self._slot = VerificationSlot(context, on_settled, watch_exit)
+        self.rewinds = Rewinds(context.db, on_settled, nudge)
         self.stuck_checkouts: dict[str, str] = {}
         self._stopped = False
         self._returned = ReturnedRequests()
@@ -238,7 +238,7 @@ class Queue:
         return _Next.BLOCKED if blocked_by is not None or passed else None
 
     def _basis(self, landing: Landing, tip_sha: str, now: datetime) -> Basis:
-        return verification_receipts.basis(self._room, landing, self._settings().worktrees, tip_sha, now)
+        return verification_receipts.basis(self._context, landing, self._settings().worktrees, tip_sha, now)
 
     def _may_repair(self, merge: MergeRow, blocked_by: MergeRow) -> bool:
         receipt = self._db.read(lambda conn: receipts.get(conn, blocked_by["receipt_id"]))

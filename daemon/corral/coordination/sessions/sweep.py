@@ -52,7 +52,7 @@ def end_silent(services: Services, stale_after_s: float) -> Cleaned:
 
 def mind_the_jump(services: Services, now: datetime) -> None:
     """A jump of the clock, or a machine that slept, counts as waking up: every lock gets the time that it had left."""
-    jump_s = services.witness.looks(now, max(services.settings().sessions.stale_after_s, LOOK_EVERY_S + 1))
+    jump_s = services.runtime.looks(now, max(services.settings().sessions.stale_after_s, LOOK_EVERY_S + 1))
     if jump_s:
         services.db.write(lambda conn: lock_table.postpone(conn, jump_s))
 
@@ -78,11 +78,11 @@ def sweep(
     moving = (row for row in silent if row["stalled_since_at"] is None)
     resting = (row["session_id"] for row in moving if transcripts.is_at_rest(row["transcript_path"]))
     seen = Seen(
-        awake_since=services.witness.awake_since(services.started_at),
+        awake_since=services.runtime.awake_since(services.started_at),
         is_running=lambda pid, started: (pid, started) not in gone,
         output_at=output_at,
         resting=frozenset(resting),
-        connected=services.witness.connected(),
+        connected=services.runtime.connected(),
     )
 
     def end_some(conn: Connection) -> list[EndedSession]:

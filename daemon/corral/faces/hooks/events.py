@@ -69,10 +69,10 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
         begin, end = map(iso, event.unheard)
         await services.store.write(lambda conn: message_rows.put_back(conn, event.actor, begin, end))
     if event.bridge and event.parent is None:
-        services.witness.serves(event.bridge, event.actor)
+        services.runtime.serves(event.bridge, event.actor)
     unannounced.note_heard(services, event)
     if event.ends_turn:
-        services.witness.turn_ended(event.actor)
+        services.runtime.turn_ended(event.actor)
     said = await _HANDLERS.get(name, _sign_of_life)(services, event)
     denial = hook_events.reason_of_denial(said)
     tool_calls.note_event(
@@ -101,7 +101,7 @@ async def _present(
 
 
 async def _before_tool(services: Services, event: HookEvent) -> Payload:
-    services.witness.announced(event.actor, event.use_id)
+    services.runtime.announced(event.actor, event.use_id)
     if event.is_shell:
         refused = await shell_watch.before(services, event, presence(services, event, services.now()))
         return hook_events.denial(refused) if refused else {}
@@ -117,7 +117,7 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         verdict = verdicts.before_edit(conn, holder, target, policy, now)
         if verdict.denial is not None:
             return hook_events.denial(verdict.denial)
-        services.witness.edited(target.checkout, target.key.match_key, event.actor, None)
+        services.runtime.edited(target.checkout, target.key.match_key, event.actor, None)
         # Nothing that is told once: a model never sees what was said about a call that its person then refuses.
         return hook_events.context("PreToolUse", [*verdict.remarks, *unannounced.remarks(services, target)])
 
@@ -125,13 +125,13 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
 
 
 async def _after_tool(services: Services, event: HookEvent) -> Payload:
-    unguarded = services.witness.came_unannounced(event.actor, event.use_id)
+    unguarded = services.runtime.came_unannounced(event.actor, event.use_id)
     remarks: list[str] = []
     if event.is_shell:
         remarks = await shell_watch.after(services, event, _policy(services))
     now = services.now()
     if event.is_edit and event.path and (target := target_of(services, event)) is not None:
-        services.witness.edited(target.checkout, target.key.match_key, event.actor, now)
+        services.runtime.edited(target.checkout, target.key.match_key, event.actor, now)
 
     def finish(conn: Connection, _me: Holder) -> Payload:
         _guarded(conn, event, unguarded, now)

@@ -58,7 +58,7 @@ def _save(services: Services, held: Mapping[str, list[HeldLock]], looks: Mapping
         if not paths:
             continue
         state = {path: seen.files[path] for path in paths}
-        last = services.witness.kept(top)
+        last = services.runtime.kept(top)
         if last is not None and state.items() <= last[1].items():
             saved[top] = last[0]
             continue
@@ -72,7 +72,7 @@ def _save(services: Services, held: Mapping[str, list[HeldLock]], looks: Mapping
             if len(kept.files) < len(paths):
                 log.warning("held_files_left_out", checkout=top, paths=sorted(set(paths) - kept.files)[:20])
             saved[top] = kept
-            services.witness.keep(top, kept, state)
+            services.runtime.keep(top, kept, state)
             if last is not None and last[0] != kept:
                 _drop(services, top, last[0])
     return saved
@@ -95,15 +95,15 @@ async def release(services: Services, call: ShellCall, changed: Mapping[str, Cha
     """A command is over: the copies of what it may have changed stay, others go where newer ones have taken their place."""
     for top, kept in call.saved.items():
         if not kept.files.isdisjoint((changed or {}).get(top, Changed()).paths):
-            services.witness.need(kept.ref)
-        elif (last := services.witness.kept(top)) is not None and last[0] != kept:
+            services.runtime.need(kept.ref)
+        elif (last := services.runtime.kept(top)) is not None and last[0] != kept:
             await services.work(partial(_drop, services, top, kept))
 
 
 def _drop(services: Services, top: str, kept: Kept) -> None:
     """Delete copies that nobody needs: no command changed what is in them, none that runs might, and all of it is there."""
-    used = any(call.saved.get(top) == kept for call in services.witness.shell_calls() if call.ended is None)
-    if used or services.witness.is_needed(kept.ref):
+    used = any(call.saved.get(top) == kept for call in services.runtime.shell_calls() if call.ended is None)
+    if used or services.runtime.is_needed(kept.ref):
         return
     if not all(os.path.lexists(Path(top) / path) for path in kept.files):
         return

@@ -105,10 +105,10 @@ class Bridge(BaseModel):
 @router.get("/bridge", hot=True)
 async def bridge(services: Services, told: Bridge) -> Held:
     """Held open by a session's MCP bridge while it lives; its end tells that the session is unguarded, or gone."""
-    services.witness.bridge_opened(told.pid, told.session, told.client)
+    services.runtime.bridge_opened(told.pid, told.session, told.client)
 
     async def closed() -> None:
-        served = services.witness.bridge_closed(told.pid)
+        served = services.runtime.bridge_closed(told.pid)
         if served and not services.stopping:
             await _bridge_lost(services, served, told.client)
 
@@ -121,7 +121,7 @@ async def _bridge_lost(services: Services, session_id: str, client: int) -> None
         services.nudge("supervisor")
         return
     if is_running(client, None):  # a session that ends closes its bridge just before it says so
-        services.witness.await_bridge(session_id, client, now + LOST)
+        services.runtime.await_bridge(session_id, client, now + LOST)
     services.nudge("sessions")
 
 

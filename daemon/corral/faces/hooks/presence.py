@@ -45,7 +45,7 @@ def arrival(services: Services, event: HookEvent) -> Arrival:
 def await_bridge(services: Services, event: HookEvent, now: datetime) -> None:
     """Expect the bridge of a session that a client's own hook registered."""
     if event.client_pid is not None and event.entrypoint and not event.bridge:
-        services.witness.await_bridge(event.actor, event.client_pid, now + BRIDGE_WITHIN)
+        services.runtime.await_bridge(event.actor, event.client_pid, now + BRIDGE_WITHIN)
         services.nudge("sessions")
 
 

@@ -62,7 +62,7 @@ async def before(services: Services, event: HookEvent, present: Present) -> str 
         looks = await services.work(lambda: {str(top): look(services, top) for top in named_checkouts(services, event)})
         saved = await held_files.save(services, holder, looks)
         call = ShellCall(event.actor, began=services.now(), before=looks, saved=saved, runs_git="git" in event.command)
-        services.witness.shell_began(event.use_id, call)
+        services.runtime.shell_began(event.use_id, call)
     return None
 
 
@@ -87,7 +87,7 @@ async def _refusal(services: Services, event: HookEvent, holder: Holder, danger:
 
 async def after(services: Services, event: HookEvent, policy: Policy) -> list[str]:
     """Find what a command wrote, attribute it, and tell everyone concerned; returns what its session is told."""
-    call = services.witness.shell_ended(event.actor, event.use_id, services.now())
+    call = services.runtime.shell_ended(event.actor, event.use_id, services.now())
     if call is None or not call.before:
         return []
     own = find_checkout(Path(event.cwd)) if event.cwd else None
@@ -136,7 +136,7 @@ def _changes(services: Services, call: ShellCall, top: str, found: Changed) -> S
         checkout=top,
         own=tuple(key_of(path) for path in found.own[:MOST_ATTRIBUTED]),
         shared={key_of(path): who for path, who in list(found.shared.items())[:MOST_ATTRIBUTED]},
-        edited_by=services.witness.edited_since(top, call.began),
+        edited_by=services.runtime.edited_since(top, call.began),
         gone=frozenset(key_of(path).match_key for path in paths if not os.path.lexists(Path(top) / path)),
         restore={
             key_of(path).match_key: _restore_command(top, saved.ref, path)
@@ -156,7 +156,7 @@ def _traces(
 ) -> tuple[dict[str, Changed], SessionCommitted | None]:
     """The differences in each checkout, and the session's commits in its own, where its command alone ran git."""
     call.after = {top: look(services, Path(top)) for top in call.before if Path(top).is_dir()}
-    others = [other for other in services.witness.shell_calls() if other.ended is not None or other.actor in here]
+    others = [other for other in services.runtime.shell_calls() if other.ended is not None or other.actor in here]
     found = {top: attribution.changed(call, top, others) for top in call.after}
     changed = {top: what for top, what in found.items() if what.paths}
     last = call.after.get(str(own.top)) if own is not None and call.runs_git else None

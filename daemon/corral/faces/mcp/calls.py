@@ -61,7 +61,7 @@ class Call(Actor):
     @property
     def actor(self) -> str | None:
         """The session that acts; None: the person at the keyboard."""
-        known = self.services.witness.actor_of(self.use_id) or self.services.witness.served_by(self.bridge)
+        known = self.services.runtime.actor_of(self.use_id) or self.services.runtime.served_by(self.bridge)
         return known or self.session or self.connection or None
 
     def speaker(self, conn: Connection, now: datetime) -> Speaker:

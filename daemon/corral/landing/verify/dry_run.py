@@ -25,7 +25,7 @@ from corral.core.states import ReceiptStatus
 from corral.git.process.command import Git, open_checkout
 from corral.landing.verify import blame
 from corral.landing.verify.verification import Verification, end_marked, marks
-from corral.landing.verify.verification_run import RunContext
+from corral.landing.verify.verification_run import VerificationContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
 
 SLOT = "dry-run"
@@ -81,22 +81,24 @@ class DryRun:
         limit_s: Seconds for everything together.
     """
 
-    def __init__(self, repo: Git, room: RunContext, landing: Landing, sha: str, limit_s: float, now: datetime) -> None:
-        self._room = room
+    def __init__(
+        self, repo: Git, context: VerificationContext, landing: Landing, sha: str, limit_s: float, now: datetime
+    ) -> None:
+        self._context = context
         self._landing = landing
-        self._bench = VerificationWorktree(room.db, room.places, repo, SLOT)
+        self._worktree = VerificationWorktree(context.db, context.places, repo, SLOT)
         self._until = now + timedelta(seconds=limit_s)
-        self._log = make_own_folder(room.project.logs_dir, room.project.root) / DRY_RUN_LOG
+        self._log = make_own_folder(context.project.logs_dir, context.project.root) / DRY_RUN_LOG
         self._log.unlink(missing_ok=True)
         self._first: str | None = None
         self._brought: list[Missing] = []
         self._rounds = 0
         self._run: Verification | None = None
         with suppress(PathReplaced):  # what stands there is left, and the next place taken
-            self._bench.retire(now)  # a fresh one, whatever was left
-        self._laid = self._bench.lay_out(sha, now)
-        self._prepared = room.prepare(self._bench, sha)
-        self._lacks = list(_lacking(room.project.root, self._bench.path)) if not room.project.bare else []
+            self._worktree.retire(now)  # a fresh one, whatever was left
+        self._laid = self._worktree.lay_out(sha, now)
+        self._prepared = context.prepare(self._worktree, sha)
+        self._lacks = list(_lacking(context.project.root, self._worktree.path)) if not context.project.bare else []
         self._start(now)
 
     def step(self, now: datetime) -> Finding | None:
@@ -114,7 +116,7 @@ class DryRun:
             suspected = self._brought or [one for one in self._lacks if one.ignored][:MOST_GUESSED]
             return Finding(verdict.status, self._first, self._log, self._prepared.inputs, suspected=suspected)
         for one in named[:MOST_NAMED]:
-            _copy(self._room.project.root / one.path, self._bench.path / one.path)
+            _copy(self._context.project.root / one.path, self._worktree.path / one.path)
             self._brought.append(one)
         self._start(now)
         return None
@@ -124,7 +126,7 @@ class DryRun:
         if self._run is not None:
             self._run.stop()
             self._run.close()
-        self._bench.retire(now)
+        self._worktree.retire(now)
 
     def _start(self, now: datetime) -> None:
         self._rounds += 1
@@ -132,10 +134,10 @@ class DryRun:
         self._run = Verification(
             self._laid,
             list(self._landing.verify),
-            project_id=self._room.project_id,
-            env=self._room.environment(self._prepared.env),
+            project_id=self._context.project_id,
+            env=self._context.environment(self._prepared.env),
             log=self._log,
-            put_off_sealing=self._room.put_off_sealing,
+            put_off_sealing=self._context.put_off_sealing,
             timeout_s=min(left_s, self._landing.timeout_s),
             now=now,
         )
@@ -146,13 +148,13 @@ class DryRun:
             return file.read().decode("utf-8", "replace")
 
 
-def take_down(repo: Git, room: RunContext, now: datetime) -> None:
+def take_down(repo: Git, context: VerificationContext, now: datetime) -> None:
     """Remove what a dry run of a dead daemon left: its processes, then its worktree."""
-    bench = VerificationWorktree(room.db, room.places, repo, SLOT)
-    if not bench.is_there:
+    worktree = VerificationWorktree(context.db, context.places, repo, SLOT)
+    if not worktree.is_there:
         return
-    end_marked(marks(bench.path, room.project_id))
-    bench.retire(now)
+    end_marked(marks(worktree.path, context.project_id))
+    worktree.retire(now)
 
 
 def _lacking(main: Path, worktree: Path) -> Iterator[Missing]:

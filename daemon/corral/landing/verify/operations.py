@@ -16,7 +16,7 @@ from corral.core.inputs import note
 from corral.core.routing import Routes
 from corral.git import refs
 from corral.landing.verify.dry_run import DryRun, Finding
-from corral.landing.verify.verification_run import RunContext
+from corral.landing.verify.verification_run import VerificationContext
 
 router = Routes("verification", "/verification")
 POLL_S = 0.2
@@ -60,7 +60,7 @@ def _begin(services: Services, limit_s: float) -> DryRun:
             cause="landing.verify is empty.",
             remedy="Name your test command in .corral/config.yaml: landing: {verify: ['…']}.",
         )
-    return DryRun(services.git, services.of(RunContext), landing, tip, limit_s, services.now())
+    return DryRun(services.git, services.of(VerificationContext), landing, tip, limit_s, services.now())
 
 
 async def _followed(services: Services, request: Request, trial: DryRun) -> Finding:

@@ -19,7 +19,7 @@ from corral.git.process.command import Git
 from corral.landing import land, pauses
 from corral.landing.verify import blame, evidence, run_logs, verification_receipts
 from corral.landing.verify.verification import Verdict, end_marked, marks
-from corral.landing.verify.verification_run import RunContext, RunSpec, VerificationRun
+from corral.landing.verify.verification_run import RunSpec, VerificationContext, VerificationRun
 from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.store import events
 from corral.store.rows.merges import MergeRow
@@ -33,9 +33,9 @@ class VerificationSlot:
     All but :meth:`stop` are for the thread that steps.
     """
 
-    def __init__(self, room: RunContext, on_settled: OnSettled, watch_exit: Callable[[int], None]) -> None:
-        self._room = room
-        self._db = room.db
+    def __init__(self, context: VerificationContext, on_settled: OnSettled, watch_exit: Callable[[int], None]) -> None:
+        self._context = context
+        self._db = context.db
         self._on_settled = on_settled
         self._watch_exit = watch_exit
         self._trial: VerificationRun | None = None
@@ -43,18 +43,18 @@ class VerificationSlot:
 
     def end_left(self, repo: Git) -> None:
         """End what a verification of a dead daemon left running."""
-        end_marked(self._room.marks_of_programs())
-        for folder in VerificationWorktree(self._db, self._room.places, repo).folders():
-            end_marked(marks(folder, self._room.project_id))
+        end_marked(self._context.marks_of_programs())
+        for folder in VerificationWorktree(self._db, self._context.places, repo).folders():
+            end_marked(marks(folder, self._context.project_id))
 
     def seal_left(self) -> None:
         """Seal the logs of verifications that a dead daemon did not see the end of, while their requests say so."""
-        logs = self._room.project.logs_dir
+        logs = self._context.project.logs_dir
         for row in self._db.read(lambda conn: merges.listing(conn, [MergeState.VERIFYING])):
-            for log in run_logs.files(self._room.project, row["merge_id"]).values():
-                self._room.put_off_sealing(log)
+            for log in run_logs.files(self._context.project, row["merge_id"]).values():
+                self._context.put_off_sealing(log)
         for log in logs.glob("verification-*.log"):
-            self._room.put_off_sealing(log)
+            self._context.put_off_sealing(log)
 
     @property
     def is_taken(self) -> bool:
@@ -76,7 +76,7 @@ class VerificationSlot:
         if self._db.write(lambda conn: merges.verifying(conn, subject.merge_id, subject.candidate_sha, now)) is None:
             return False
         crash_point("queue.verifying_stored")
-        self._trial = trial = VerificationRun(repo, self._room, subject, landing, now)
+        self._trial = trial = VerificationRun(repo, self._context, subject, landing, now)
         if self._stopped:
             trial.stop()
         crash_point("queue.verification_started")
@@ -130,7 +130,7 @@ class VerificationSlot:
         self, conn: Connection, trial: VerificationRun, verdict: Verdict, merge: MergeRow, now: datetime
     ) -> None:
         """Store the result. The next look at the queue acts on it, except where it ends the try."""
-        receipt = verification_receipts.of_verdict(conn, trial, verdict, self._room.project.root, now)
+        receipt = verification_receipts.of_verdict(conn, trial, verdict, self._context.project.root, now)
         if trial.flaky and verdict.status is ReceiptStatus.PASSED:
             flaky = EventKind.MERGE_FLAKY({"reason": verdict.reason})
             events.record(conn, now, flaky, task_id=merge["task_id"], merge_id=merge["merge_id"])

@@ -16,7 +16,7 @@ from corral.core.redaction import redact
 from corral.core.states import ReceiptStatus
 from corral.landing.verify import programs
 from corral.landing.verify.verification import Verdict
-from corral.landing.verify.verification_run import Basis, RunContext, VerificationRun
+from corral.landing.verify.verification_run import Basis, VerificationContext, VerificationRun
 from corral.runners.environment import lasting_environment
 from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.work.merges.store import receipts
@@ -25,7 +25,7 @@ NOT_GREEN = (ReceiptStatus.FAILED.value, ReceiptStatus.ERROR.value)
 """Of a request's own receipt: its candidate ran and was not found green, so the target without it is looked at."""
 
 
-def basis(room: RunContext, landing: Landing, worktrees: Worktrees, tip_sha: str, now: datetime) -> Basis:
+def basis(context: VerificationContext, landing: Landing, worktrees: Worktrees, tip_sha: str, now: datetime) -> Basis:
     """What a verification of this moment stands on, beside the tree: another basis is another fingerprint.
 
     That is the commands, how their worktree is made usable, the environment, and the programs that all these name. Programs
@@ -34,17 +34,17 @@ def basis(room: RunContext, landing: Landing, worktrees: Worktrees, tip_sha: str
     Args:
         tip_sha: The target's tip; its files say which recipes apply.
     """
-    recipes = room.recipes(tip_sha)
+    recipes = context.recipes(tip_sha)
     setups = [str(recipe["setup"]) for recipe in recipes if recipe.get("setup")]
     names = programs.named([*landing.verify, *worktrees.setup, *setups])
-    found = room.programs.look_up(names, room.asking_environment(), now)
+    found = context.programs.look_up(names, context.asking_environment(), now)
     said = [[one.name, one.path, one.version, one.mark] for one in found]
     parts = [
         landing.verify,
         worktrees.setup,
         worktrees.recipes,
         recipes,
-        lasting_environment(room.environment({})),
+        lasting_environment(context.environment({})),
         said,
     ]
     text = json.dumps(parts, sort_keys=True, default=str)

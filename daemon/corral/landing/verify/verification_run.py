@@ -68,7 +68,7 @@ class RunSpec:
 
 
 @dataclass(frozen=True)
-class RunContext:
+class VerificationContext:
     """Where trials are held.
 
     Attributes:
@@ -126,12 +126,14 @@ class VerificationRun:
         inputs: What it takes beside the commit, for its receipt.
     """
 
-    def __init__(self, repo: Git, room: RunContext, subject: RunSpec, landing: Landing, now: datetime) -> None:
+    def __init__(
+        self, repo: Git, context: VerificationContext, subject: RunSpec, landing: Landing, now: datetime
+    ) -> None:
         self.subject = subject
         self.commands = list(landing.verify)
         self.inputs: dict[str, Any] = {}
-        self._room = room
-        self._bench = VerificationWorktree(room.db, room.places, repo)
+        self._context = context
+        self._worktree = VerificationWorktree(context.db, context.places, repo)
         self._landing = landing
         self._started_at = now
         self._red: list[Verdict] = []
@@ -188,7 +190,7 @@ class VerificationRun:
         """End whatever runs; what is being prepared ends soon after (:attr:`is_preparing`)."""
         if self._preparation is not None:
             self._unwanted.set()
-            end_marked(marks(self._bench.path, self._room.project_id))
+            end_marked(marks(self._worktree.path, self._context.project_id))
         if self._run is not None:
             self._run.stop()
 
@@ -211,9 +213,9 @@ class VerificationRun:
             finally:
                 if not preparation.done():
                     preparation.set_result(None)
-            self._room.ready()
+            self._context.ready()
 
-        self._room.spawn(prepare)
+        self._context.spawn(prepare)
         if preparation.done():
             self._begin(preparation, now)
 
@@ -225,7 +227,7 @@ class VerificationRun:
             if made is None:
                 raise RunnerUnavailable("Its preparation ended without a result: `corral daemon logs` says why.")
             laid, prepared, changed = made
-            log = run_logs.begin(self._room.project, self.subject.merge_id, self.subject.role, self.subject.sha, now)
+            log = run_logs.begin(self._context.project, self.subject.merge_id, self.subject.role, self.subject.sha, now)
         except (CorralError, OSError) as error:
             reason = f"The verification worktree could not be made usable: {blame.describe(error)}"
             suspect = blame.is_failed_setup(error)
@@ -235,17 +237,17 @@ class VerificationRun:
             reason = f"There is no verdict: its setup, before any command ran, {changed[0]}."
             self._failure = Verdict(ReceiptStatus.ERROR, None, None, 0.0, None, redact(reason), changed[1])
             return
-        env = self._room.environment({**prepared.env, "CORRAL_MERGE_ID": self.subject.merge_id})
+        env = self._context.environment({**prepared.env, "CORRAL_MERGE_ID": self.subject.merge_id})
         self.inputs = {**prepared.inputs, "programs": self._programs(env.get("PATH", os.defpath), now)}
-        if above := list(upward_finds(laid.path.parent, self._room.places.home)):
+        if above := list(upward_finds(laid.path.parent, self._context.places.home)):
             self.inputs["above"] = above
         self._run = Verification(
             laid,
             self.commands,
-            project_id=self._room.project_id,
+            project_id=self._context.project_id,
             env=env,
             log=log,
-            put_off_sealing=self._room.put_off_sealing,
+            put_off_sealing=self._context.put_off_sealing,
             timeout_s=self._landing.timeout_s,
             now=now,
         )
@@ -255,27 +257,27 @@ class VerificationRun:
         try:
             laid, prepared = self._made_usable()
         except PermissionError:
-            self._bench.make_writable()
+            self._worktree.make_writable()
             laid, prepared = self._made_usable()
         return None if self._unwanted.is_set() else (laid, prepared, laid.what_changed(self._started_at))
 
     def _made_usable(self) -> tuple[LaidOut, Prepared]:
-        laid = self._bench.lay_out(self.subject.sha, self._started_at)
+        laid = self._worktree.lay_out(self.subject.sha, self._started_at)
         try:
             wanted = not self._unwanted.is_set()
-            return laid, self._room.prepare(self._bench, self.subject.tip_sha) if wanted else Prepared()
+            return laid, self._context.prepare(self._worktree, self.subject.tip_sha) if wanted else Prepared()
         except PathReplaced:  # by the setup, or while it ran: what_changed says so
             return laid, Prepared()
 
     def _programs(self, path: str, now: datetime) -> list[dict[str, str | None]]:
         """The programs that the run's PATH finds. The others of their names were asked for the fingerprint already."""
-        env = {**self._room.asking_environment(), "PATH": path}
-        found = self._room.programs.look_up(self.subject.basis.programs, env, now, within=self._bench.path)
+        env = {**self._context.asking_environment(), "PATH": path}
+        found = self._context.programs.look_up(self.subject.basis.programs, env, now, within=self._worktree.path)
         return [{"name": one.name, "path": one.path, "version": one.version} for one in found if one.path]
 
     def _full_folder(self) -> Path | None:
         """A folder that a verification writes to and that has no space left: a failure there says nothing of the change."""
-        for folder in (self._bench.path, self._room.project.logs_dir, Path(tempfile.gettempdir())):
+        for folder in (self._worktree.path, self._context.project.logs_dir, Path(tempfile.gettempdir())):
             with contextlib.suppress(OSError):
                 found = os.statvfs(folder)
                 if found.f_bavail * found.f_frsize < FULL_BYTES or (found.f_files and not found.f_favail):

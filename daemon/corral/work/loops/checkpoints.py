@@ -34,16 +34,16 @@ def is_readable(row: IterationRow) -> bool:
     return not read_record(row).get("is_damaged")
 
 
-def past_of(grounds: WorktreeContext, task_id: str) -> Past | None:
+def past_of(context: WorktreeContext, task_id: str) -> Past | None:
     """The loop of a task with its completed iterations; None: it is no loop.
 
     A damaged checkpoint (its commit is gone, or its record cannot be read) is passed over: the loop goes on from the one before.
     """
 
     def look(conn: Connection) -> Past | None:
-        return read(conn, task_id, partial(_is_sound, grounds))
+        return read(conn, task_id, partial(_is_sound, context))
 
-    return grounds.db.read(look)
+    return context.db.read(look)
 
 
 def read(conn: Connection, task_id: str, is_sound: Callable[[IterationRow], bool] = is_readable) -> Past | None:
@@ -56,8 +56,8 @@ def read(conn: Connection, task_id: str, is_sound: Callable[[IterationRow], bool
     return Past(loop, rows, [row for row in rows if is_sound(row)], merge if came_back else None)
 
 
-def _is_sound(grounds: WorktreeContext, row: IterationRow) -> bool:
-    if refs.exists(grounds.repo, row["head_sha"]) and is_readable(row):
+def _is_sound(context: WorktreeContext, row: IterationRow) -> bool:
+    if refs.exists(context.repo, row["head_sha"]) and is_readable(row):
         return True
     log.warning("checkpoint_damaged", task_id=row["task_id"], iteration=row["iteration"], head_sha=row["head_sha"])
     return False
@@ -70,21 +70,21 @@ def start_sha(past: Past | None, tip: str) -> str:
     return past.checkpoint["head_sha"] if past.checkpoint is not None else past.loop["base_sha"] or tip
 
 
-def begin_at(grounds: WorktreeContext, task: TaskRow, past: Past | None, tip: str) -> str:
+def begin_at(context: WorktreeContext, task: TaskRow, past: Past | None, tip: str) -> str:
     """The commit that a new worktree starts at: one whose merge request came back has its target's changes merged in.
 
     Where they conflict it starts without them, and :func:`conflict` keeps it from converging until they are merged.
     """
     start = start_sha(past, tip)
-    built = None if past is None or past.returned is None else _merged(grounds, task, start, tip)
+    built = None if past is None or past.returned is None else _merged(context, task, start, tip)
     return built.sha if isinstance(built, candidates.Candidate) else start
 
 
-def conflict(grounds: WorktreeContext, task: TaskRow, head: str) -> str | None:
+def conflict(context: WorktreeContext, task: TaskRow, head: str) -> str | None:
     """Why the work would come back from the queue once more; None: it merges with its target."""
     target = required(task["target"])
-    tip = refs.read(grounds.repo, refs.branch_ref(target))
-    built = None if tip is None else _merged(grounds, task, head, tip)
+    tip = refs.read(context.repo, refs.branch_ref(target))
+    built = None if tip is None else _merged(context, task, head, tip)
     if not isinstance(built, candidates.Conflicted):
         return None
     paths = ", ".join(f"{one.path} ({one.kind})" for one in built.paths)
@@ -92,13 +92,13 @@ def conflict(grounds: WorktreeContext, task: TaskRow, head: str) -> str | None:
 
 
 def _merged(
-    grounds: WorktreeContext, task: TaskRow, head: str, tip: str
+    context: WorktreeContext, task: TaskRow, head: str, tip: str
 ) -> candidates.Candidate | candidates.Conflicted | None:
-    who = committer(grounds.repo, task)
-    return candidates.build(grounds.repo, tip, head, f"Merge the target of {task['title']}", who, grounds.clock())
+    who = committer(context.repo, task)
+    return candidates.build(context.repo, tip, head, f"Merge the target of {task['title']}", who, context.clock())
 
 
-def pin(grounds: WorktreeContext, past: Past, row: IterationRow) -> None:
+def pin(context: WorktreeContext, past: Past, row: IterationRow) -> None:
     """Hold the commit of an iteration, and of the best one so far, on refs that last as long as the history.
 
     Raises:
@@ -108,6 +108,6 @@ def pin(grounds: WorktreeContext, past: Past, row: IterationRow) -> None:
     wanted = {str(row["iteration"]): row["head_sha"], "best": (best or row)["head_sha"]}
     for name, sha in wanted.items():
         ref = f"{PREFIX}{row['task_id']}/{name}"
-        held = refs.read(grounds.repo, ref)
-        if held != sha and not refs.compare_and_swap(grounds.repo, ref, sha, held or ""):
+        held = refs.read(context.repo, ref)
+        if held != sha and not refs.compare_and_swap(context.repo, ref, sha, held or ""):
             raise GitFailed(f"{ref} changed while an iteration was being recorded.")

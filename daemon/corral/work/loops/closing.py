@@ -43,7 +43,7 @@ MOST_SAID = 10_000
 
 
 def close(
-    grounds: WorktreeContext,
+    context: WorktreeContext,
     past: Past,
     task: TaskRow,
     worktree: WorktreeRow,
@@ -68,27 +68,27 @@ def close(
         CorralError: Git refused; the worktree is as it was.
     """
     start = start_sha(past, worktree["base_sha"])
-    head = settle(grounds, task, worktree)
+    head = settle(context, task, worktree)
     if isinstance(head, Ending):
         return _without(head, finished, usage)
     crash_point("loop.committed")
     try:
-        found = _evaluations(grounds, past, task, worktree, finished, (start, head), elapsed_s, is_unwanted, api)
+        found = _evaluations(context, past, task, worktree, finished, (start, head), elapsed_s, is_unwanted, api)
     except Unwanted:
         return Ending(False, INTERRUPTED, "Its evaluation was stopped.", usage=usage)
     crash_point("loop.evaluated")
     verdict = evaluating.together((one.verdict for one in found if one.kind not in OWN_KINDS), any_=past.spec.any)
     if any(one.kind in OWN_KINDS for one in found) and verdict in (Verdict.CONVERGED, Verdict.INCONCLUSIVE):
         verdict = Verdict.NOT_CONVERGED
-    used, who = continuing.thread_of(grounds, task, past)
+    used, who = continuing.thread_of(context, task, past)
     held = conversations.recorded(used, who, usage)
-    log = grounds.project.logs_dir / "tasks" / task["task_id"] / f"{task['fencing_token']}.log"
+    log = context.project.logs_dir / "tasks" / task["task_id"] / f"{task['fencing_token']}.log"
     did = conversations.actions(log, who[0])
     usage = _with_judges(usage, found)
-    row = _row(grounds, past, task, finished, found, (start, head), verdict, usage, elapsed_s(), held, did)
-    pin(grounds, past, row)
+    row = _row(context, past, task, finished, found, (start, head), verdict, usage, elapsed_s(), held, did)
+    pin(context, past, row)
     crash_point("loop.pinned")
-    return _ending(grounds, past.with_row(row), worktree, task, finished, usage)
+    return _ending(context, past.with_row(row), worktree, task, finished, usage)
 
 
 def _without(ending: Ending, finished: Finished, usage: Payload) -> Ending:
@@ -96,7 +96,7 @@ def _without(ending: Ending, finished: Finished, usage: Payload) -> Ending:
 
 
 def _evaluations(
-    grounds: WorktreeContext,
+    context: WorktreeContext,
     past: Past,
     task: TaskRow,
     worktree: WorktreeRow,
@@ -109,9 +109,9 @@ def _evaluations(
     found: list[Evaluation] = []
     if not finished.success:
         found.append(Evaluation("work", Verdict.NOT_CONVERGED, finished.exit_code, str(finished.error_message)))
-    if past.returned is not None and (why := checkpoints.conflict(grounds, task, span[1])) is not None:
+    if past.returned is not None and (why := checkpoints.conflict(context, task, span[1])) is not None:
         found.append(Evaluation("landing", Verdict.NOT_CONVERGED, None, why))
-    chosen = grounds.settings().loops
+    chosen = context.settings().loops
 
     def left_s() -> float:
         return bounds(chosen, past.spec).timeout_s - past.elapsed_s - elapsed_s()
@@ -122,9 +122,9 @@ def _evaluations(
     if left_s() <= 0:
         text = "The time of the loop was over before it could be evaluated."
         return [*found, *(Evaluation(one.kind, Verdict.INCONCLUSIVE, None, text) for one in past.spec.until)]
-    folder = make_own_folder(grounds.project.logs_dir / "tasks" / task["task_id"], grounds.project.root)
+    folder = make_own_folder(context.project.logs_dir / "tasks" / task["task_id"], context.project.root)
     marks = {
-        PROJECT_MARK: grounds.project_id,
+        PROJECT_MARK: context.project_id,
         TASK_MARK: task["task_id"],
         "CORRAL_ITERATION": str(past.next_iteration),
     }
@@ -137,7 +137,7 @@ def _evaluations(
         "head_sha": span[1],
         "last_evaluation": read_record(past.checkpoint)["evaluations"] if past.checkpoint else [],
     }
-    asked = grounds.db.read(lambda conn: attempt_rows.model_of(conn, task["task_id"], task["fencing_token"]))
+    asked = context.db.read(lambda conn: attempt_rows.model_of(conn, task["task_id"], task["fencing_token"]))
     place = Place(
         folder=folder,
         environ=os.environ,
@@ -147,9 +147,9 @@ def _evaluations(
         timeout_s=0.0,
         is_unwanted=is_unwanted,
         facts=facts,
-        work=lambda: _work(grounds, past, task, finished, span),
+        work=lambda: _work(context, past, task, finished, span),
         worker_models=models(past, finished.result, asked),
-        judge_model=grounds.settings().loops.judge_model,
+        judge_model=context.settings().loops.judge_model,
     )
     if api is not None:
         place = replace(place, access=api.access)
@@ -160,20 +160,20 @@ def _evaluations(
         made = judging.checkout()
         return replace(place, folder=made.path, prove=made.prove, added={**made.env, **marks}, timeout_s=bounded_s())
 
-    with JudgingCheckout(grounds, task, span[1], is_unwanted, lambda: left_s() <= 0) as judging:
+    with JudgingCheckout(context, task, span[1], is_unwanted, lambda: left_s() <= 0) as judging:
         return [*found, *evaluating.evaluate(past.spec, facts, place_for)]
 
 
-def _origin(grounds: WorktreeContext, past: Past, task: TaskRow, start: str, head: str) -> str:
+def _origin(context: WorktreeContext, past: Past, task: TaskRow, start: str, head: str) -> str:
     """The commit since which the loop's changes count: where it began, or the newest of its target that is merged in."""
-    tip = refs.read(grounds.repo, refs.branch_ref(required(task["target"])))
-    common = refs.merge_base(grounds.repo, tip, head) if tip is not None and past.returned is not None else None
+    tip = refs.read(context.repo, refs.branch_ref(required(task["target"])))
+    common = refs.merge_base(context.repo, tip, head) if tip is not None and past.returned is not None else None
     return common or past.loop["base_sha"] or start
 
 
-def _work(grounds: WorktreeContext, past: Past, task: TaskRow, finished: Finished, span: tuple[str, str]) -> str:
+def _work(context: WorktreeContext, past: Past, task: TaskRow, finished: Finished, span: tuple[str, str]) -> str:
     """The material of a judge: all that the loop has changed so far, and the report of its last worker."""
-    changed = diffs.between(grounds.repo, _origin(grounds, past, task, span[0], span[1]), span[1], most=MOST_JUDGED)
+    changed = diffs.between(context.repo, _origin(context, past, task, span[0], span[1]), span[1], most=MOST_JUDGED)
     cut = "\n(The rest of the change is not shown.)" if changed.truncated else ""
     said = json.dumps(finished.result, ensure_ascii=False)[:MOST_SAID]
     return redact(f"The change as a patch:\n{changed.patch}{cut}\n\nThe report of the worker:\n{said}")
@@ -189,7 +189,7 @@ def _with_judges(usage: Payload, found: list[Evaluation]) -> Payload:
 
 
 def _row(
-    grounds: WorktreeContext,
+    context: WorktreeContext,
     past: Past,
     task: TaskRow,
     finished: Finished,
@@ -208,9 +208,9 @@ def _row(
         "result": finished.result,
         "usage": usage,
         "conversation": conversation,
-        "feedback": feedback(past, bounds(grounds.settings().loops, past.spec)),
+        "feedback": feedback(past, bounds(context.settings().loops, past.spec)),
     }
-    now = grounds.clock()
+    now = context.clock()
     return IterationRow(
         task_id=task["task_id"],
         iteration=past.next_iteration,
@@ -228,23 +228,23 @@ def _row(
 
 
 def _ending(
-    grounds: WorktreeContext, past: Past, worktree: WorktreeRow, task: TaskRow, finished: Finished, usage: Payload
+    context: WorktreeContext, past: Past, worktree: WorktreeRow, task: TaskRow, finished: Finished, usage: Payload
 ) -> Ending:
     """How the attempt of the newest iteration ends."""
     row = past.rows[-1]
     result = {**summary(past), "last": finished.result}
     if row["verdict"] == Verdict.CONVERGED.value:
-        landing = _to_land(grounds, past, worktree, task, row["head_sha"])
+        landing = _to_land(context, past, worktree, task, row["head_sha"])
         return Ending(True, result=result, usage=usage, to_land=landing, iteration=row)
     if row["verdict"] == Verdict.FAILED.value:
         over: tuple[str, str] | None = (CONDITION_FAILED, "A condition of the loop said that it has failed.")
     else:
-        over = past.end(bounds(grounds.settings().loops, past.spec))
+        over = past.end(bounds(context.settings().loops, past.spec))
     if over is None:
         return Ending(False, result=result, usage=usage, iteration=row, goes_on=True)
     best = past.best()
     is_wanted = past.spec.land_best and over[0] != CONDITION_FAILED  # what a condition calls failed lands by no default
-    lands = _to_land(grounds, past, worktree, task, best["head_sha"]) if is_wanted and best else None
+    lands = _to_land(context, past, worktree, task, best["head_sha"]) if is_wanted and best else None
     return Ending(False, *over, retryable=False, result=result, usage=usage, iteration=row, to_land=lands)
 
 
@@ -256,11 +256,11 @@ def summary(past: Past) -> Payload:
 
 
 def _to_land(
-    grounds: WorktreeContext, past: Past, worktree: WorktreeRow, task: TaskRow, head: str
+    context: WorktreeContext, past: Past, worktree: WorktreeRow, task: TaskRow, head: str
 ) -> CollectedWork | None:
-    base = _origin(grounds, past, task, worktree["base_sha"], head)
+    base = _origin(context, past, task, worktree["base_sha"], head)
     if head == base or not past.spec.land:
         return None
     merge_id = new_id()
-    candidates.hold(grounds.repo, merge_id, head)
+    candidates.hold(context.repo, merge_id, head)
     return CollectedWork(merge_id, required(worktree["branch"]), required(task["target"]), base, head)

@@ -28,19 +28,19 @@ from corral.work.worktrees.provision import Provisioned
 log = logger("loops")
 
 
-def kept_worktree(grounds: WorktreeContext, task: TaskRow, past: Past | None) -> tuple[WorktreeRow, Provisioned] | None:
+def kept_worktree(context: WorktreeContext, task: TaskRow, past: Past | None) -> tuple[WorktreeRow, Provisioned] | None:
     """The worktree that the iterations before worked in, if it is as the last one left it; else None, and it is given back."""
-    worktree_id = grounds.kept.pop(task["task_id"], None)
-    row = worktree_id and grounds.db.read(lambda conn: worktree_rows.get(conn, worktree_id))
+    worktree_id = context.kept.pop(task["task_id"], None)
+    row = worktree_id and context.db.read(lambda conn: worktree_rows.get(conn, worktree_id))
     if not row or row["state"] != WorktreeState.READY or past is None:
         return None
     try:
         provided = Provisioned(**row["provision"])
-        if past.checkpoint is not None and _is_at(ownership.prove(grounds, row), past.checkpoint["head_sha"], provided):
+        if past.checkpoint is not None and _is_at(ownership.prove(context, row), past.checkpoint["head_sha"], provided):
             return row, provided
     except CorralError as error:
         log.warning("worktree_not_continued", task_id=task["task_id"], worktree=row["name"], reason=error.message)
-    roll_back(grounds, row)
+    roll_back(context, row)
     return None
 
 
@@ -59,15 +59,15 @@ def go_on_in(conn: Connection, worktree: WorktreeRow, session_id: str | None) ->
     return row
 
 
-def keep(grounds: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> None:
+def keep(context: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> None:
     """Keep a worktree for the next iteration, as long as this daemon lives."""
-    grounds.kept[task["task_id"]] = worktree["worktree_id"]
+    context.kept[task["task_id"]] = worktree["worktree_id"]
 
 
-def forsaken(grounds: WorktreeContext, conn: Connection) -> list[WorktreeRow]:
+def forsaken(context: WorktreeContext, conn: Connection) -> list[WorktreeRow]:
     """The kept worktrees whose task has ended, and will have no next iteration."""
-    ended = [key for key in list(grounds.kept) if _has_ended(conn, key)]
-    ids = [found for key in ended if (found := grounds.kept.pop(key, None)) is not None]
+    ended = [key for key in list(context.kept) if _has_ended(conn, key)]
+    ids = [found for key in ended if (found := context.kept.pop(key, None)) is not None]
     rows = worktree_rows.listing(conn, states=(WorktreeState.READY,), purposes=(WorktreePurpose.TASK,)) if ids else []
     return [row for row in rows if row["worktree_id"] in ids]
 
@@ -77,34 +77,34 @@ def _has_ended(conn: Connection, task_id: str) -> bool:
     return row is None or row["status"] in TERMINAL_TASKS
 
 
-def thread_of(grounds: WorktreeContext, task: TaskRow, past: Past) -> tuple[Thread, tuple[str | None, str | None]]:
+def thread_of(context: WorktreeContext, task: TaskRow, past: Past) -> tuple[Thread, tuple[str | None, str | None]]:
     """The conversation of a task's current attempt, and who holds it: a runner and an agent."""
-    rows = grounds.db.read(lambda conn: attempt_rows.of_task(conn, task["task_id"]))
+    rows = context.db.read(lambda conn: attempt_rows.of_task(conn, task["task_id"]))
     who = next(((one["runner"], one["agent"]) for one in rows if one["number"] == task["fencing_token"]), (None, None))
-    folder = grounds.project.logs_dir / "tasks" / task["task_id"]
+    folder = context.project.logs_dir / "tasks" / task["task_id"]
     return conversations.thread(past, rows, task["fencing_token"], who, folder), who
 
 
 def told(
-    grounds: WorktreeContext, task: TaskRow, past: Past, worktree: Path, used: Thread
+    context: WorktreeContext, task: TaskRow, past: Past, worktree: Path, used: Thread
 ) -> tuple[str, dict[str, str]]:
     """The last evaluation: as text for a prompt, and as variables for a command.
 
     Args:
         used: The conversation in which it is told.
     """
-    text = feedback(past, bounds(grounds.settings().loops, past.spec))
+    text = feedback(past, bounds(context.settings().loops, past.spec))
     text = "\n\n".join(part for part in (conversations.introduction(used, worktree), text) if part)
-    folder = make_own_folder(grounds.project.logs_dir / "tasks" / task["task_id"], grounds.project.root)
+    folder = make_own_folder(context.project.logs_dir / "tasks" / task["task_id"], context.project.root)
     file = folder / f"{task['fencing_token']}.feedback.txt"
     with os.fdopen(open_private(file, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as output:
         output.write(f"{text}\n" if text else "")
     return text, {"CORRAL_ITERATION": str(past.next_iteration), "CORRAL_FEEDBACK_FILE": str(file)}
 
 
-def time_left_s(grounds: WorktreeContext, past: Past | None, own_s: float | None) -> float | None:
+def time_left_s(context: WorktreeContext, past: Past | None, own_s: float | None) -> float | None:
     """The time limit of an attempt: its task's own, and what is left of its loop's."""
     if past is None:
         return own_s
-    left_s = max(1.0, bounds(grounds.settings().loops, past.spec).timeout_s - past.elapsed_s)
+    left_s = max(1.0, bounds(context.settings().loops, past.spec).timeout_s - past.elapsed_s)
     return left_s if own_s is None else min(own_s, left_s)

@@ -51,13 +51,13 @@ class JudgingCheckout:
 
     def __init__(
         self,
-        grounds: WorktreeContext,
+        context: WorktreeContext,
         task: TaskRow,
         commit: str,
         is_unwanted: Callable[[], bool],
         is_over: Callable[[], bool],
     ) -> None:
-        self._grounds = grounds
+        self._context = context
         self._task = task
         self._commit = commit
         self._is_unwanted = is_unwanted
@@ -92,29 +92,29 @@ class JudgingCheckout:
         name = f"{PREFIX}{self._task['task_id'][:13]}-{self._task['fencing_token']}{number}"
         plan = Plan(name, None, self._commit, WorktreePurpose.VERIFY, task_id=self._task["task_id"])
         try:
-            self._row, made = allocate(self._grounds, plan, is_unwanted=lambda: self._is_unwanted() or self._is_over())
+            self._row, made = allocate(self._context, plan, is_unwanted=lambda: self._is_unwanted() or self._is_over())
         except (CorralError, OSError):
             if self._is_unwanted():
                 raise Unwanted from None
             raise
         row = self._row
-        self._grounds.db.write(lambda conn: mark_ready(conn, row["worktree_id"], made))
+        self._context.db.write(lambda conn: mark_ready(conn, row["worktree_id"], made))
         path = Path(row["path"])
         found = Checkout(
-            path, environment(self._grounds, path, made), partial(ownership.prove_remains, self._grounds, row)
+            path, environment(self._context, path, made), partial(ownership.prove_remains, self._context, row)
         )
-        self._ready = found, status.look(ownership.prove(self._grounds, row), untracked=False)
+        self._ready = found, status.look(ownership.prove(self._context, row), untracked=False)
         crash_point("loop.judging")
         return found
 
     def _is_unchanged(self, before: status.Seen) -> bool:
         assert self._row is not None
         try:
-            return status.look(ownership.prove(self._grounds, self._row), untracked=False) == before
+            return status.look(ownership.prove(self._context, self._row), untracked=False) == before
         except CorralError:  # a criterion has made something else of it: the next one gets another
             return False
 
     def _throw_away(self) -> None:
         if self._row is not None:
-            give_up(self._grounds, self._row, reason="its iteration was judged")
+            give_up(self._context, self._row, reason="its iteration was judged")
         self._row = self._ready = None

@@ -26,7 +26,7 @@ from corral.work.worktrees.provision import Provisioned
 
 
 def assignment(
-    grounds: WorktreeContext,
+    context: WorktreeContext,
     task: TaskRow,
     worktree: WorktreeRow,
     provided: Provisioned,
@@ -38,38 +38,38 @@ def assignment(
     Args:
         past: Its loop, if it is one.
     """
-    settings = grounds.settings()
+    settings = context.settings()
     claude, rules = post.runner is RunnerName.CLAUDE, _rules(settings, post)
     limits, definition, session_id = {**post.limits, **task["limits"]}, post.definition, required(task["session_id"])
-    who = as_env(committer(grounds.repo, task))
-    folder = make_own_folder(grounds.project.logs_dir / "tasks" / task["task_id"], grounds.project.root)
+    who = as_env(committer(context.repo, task))
+    folder = make_own_folder(context.project.logs_dir / "tasks" / task["task_id"], context.project.root)
     log = folder / f"{task['fencing_token']}.log"
     by_program = settings.runners.claude.memory_mb if post.program else settings.runners.command.memory_mb
     memory = rules.memory_mb if rules else by_program
     used, feedback, of_loop = Thread(), "", dict[str, str]()
     if past is not None:
-        used, _ = continuing.thread_of(grounds, task, past)
-        feedback, of_loop = continuing.told(grounds, task, past, Path(worktree["path"]), used)
-    earlier, of_steps = results.told(grounds, task)
+        used, _ = continuing.thread_of(context, task, past)
+        feedback, of_loop = continuing.told(context, task, past, Path(worktree["path"]), used)
+    earlier, of_steps = results.told(context, task)
     return Assignment(
         task_id=task["task_id"],
         attempt=task["fencing_token"],
         title=task["title"],
         command=task["command"],
         program=post.program,
-        prompt=feedback if used.resumes else _prompt(grounds, task, post, earlier, feedback),
+        prompt=feedback if used.resumes else _prompt(context, task, post, earlier, feedback),
         worktree=Path(worktree["path"]),
         log=log,
         session_id=session_id,
         env={
             **post.program_env,
-            **environment(grounds, Path(worktree["path"]), provided),
+            **environment(context, Path(worktree["path"]), provided),
             "CORRAL_SESSION_ID": session_id,
             **of_loop,
             **of_steps,
         },
         limits=Limits(
-            timeout_s=continuing.time_left_s(grounds, past, task["timeout_s"] or limits.get("timeout_s")),
+            timeout_s=continuing.time_left_s(context, past, task["timeout_s"] or limits.get("timeout_s")),
             max_turns=limits.get("max_turns") or (rules.max_turns if rules else None),
             max_tokens=limits.get("max_tokens"),
             max_cost_usd=limits.get("max_cost_usd") or (rules.max_cost_usd if rules else None),
@@ -78,9 +78,9 @@ def assignment(
             output_mb=settings.limits.output_mb_per_agent,
         ),
         identity_env=who,
-        project_id=grounds.project_id,
+        project_id=context.project_id,
         plugin_dir=bundle_dir() if claude else None,
-        model=model_of(grounds, post, task),
+        model=model_of(context, post, task),
         agent=post.agent.name if post.agent else None,
         definition=definition.for_claude() if definition else judging.own_definition(task["idempotency_key"]),
         instructions=post.instructions,
@@ -89,9 +89,9 @@ def assignment(
     )
 
 
-def model_of(grounds: WorktreeContext, post: ResolvedAgent, task: TaskRow) -> str | None:
+def model_of(context: WorktreeContext, post: ResolvedAgent, task: TaskRow) -> str | None:
     """The model that its worker asks for; None: it runs none, or the client's own default."""
-    rules = _rules(grounds.settings(), post)
+    rules = _rules(context.settings(), post)
     if judging.own_definition(task["idempotency_key"]) and (named := (task["input_data"] or {}).get("model")):
         return str(named)
     return (post.model or rules.model) if rules else None
@@ -107,11 +107,11 @@ def _rules(settings: Settings, post: ResolvedAgent) -> ClaudeRunner | AnthropicR
     return prompted.get(post.runner) if post.runner is not None else None
 
 
-def _prompt(grounds: WorktreeContext, task: TaskRow, post: ResolvedAgent, earlier: str, feedback: str) -> str | None:
+def _prompt(context: WorktreeContext, task: TaskRow, post: ResolvedAgent, earlier: str, feedback: str) -> str | None:
     """The request to its agent, with what other agents contributed where it makes one of theirs, and what the steps before it
     and its loop have found."""
     said = task["prompt"] or (_said(task) if post.agent else None)
-    others = grounds.db.read(lambda conn: combining.synthesis(conn, task))
+    others = context.db.read(lambda conn: combining.synthesis(conn, task))
     return "\n\n".join(text for text in (said, others, earlier, feedback) if text) if said else said
 
 

@@ -27,7 +27,7 @@ TRAILER = "Corral-Task"
 
 
 def collect(
-    grounds: WorktreeContext, task: TaskRow, worktree: WorktreeRow, result: Payload | None, usage: Payload
+    context: WorktreeContext, task: TaskRow, worktree: WorktreeRow, result: Payload | None, usage: Payload
 ) -> Ending:
     """Bring a finished worker's work into a state that can land: committed, on the task's branch, and held.
 
@@ -42,19 +42,19 @@ def collect(
         PathReplaced: Something else stands in the worktree's place; nothing of it is taken.
         CorralError: Git refused; the worktree is as it was.
     """
-    head = settle(grounds, task, worktree)
+    head = settle(context, task, worktree)
     if isinstance(head, Ending):
         return replace(head, result=result, usage=usage)
     if head == worktree["base_sha"]:
         return Ending(True, result=result, usage=usage)
     merge_id = new_id()
-    candidates.hold(grounds.repo, merge_id, head)
+    candidates.hold(context.repo, merge_id, head)
     branch, target = required(worktree["branch"]), required(task["target"])
     landing = CollectedWork(merge_id, branch, target, worktree["base_sha"], head)
     return Ending(True, result=result, usage=usage, to_land=landing)
 
 
-def settle(grounds: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> str | Ending:
+def settle(context: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> str | Ending:
     """Commit a worker's work on its task's branch.
 
     Returns:
@@ -63,24 +63,24 @@ def settle(grounds: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> st
     Raises:
         As :func:`collect` does.
     """
-    checkout = ownership.prove(grounds, worktree)
+    checkout = ownership.prove(context, worktree)
     base, ref = worktree["base_sha"], refs.branch_ref(required(worktree["branch"]))
-    head = _rejoined(grounds, task, worktree, _committed(checkout, task, worktree, ref))
-    ownership.prove(grounds, worktree)  # what was committed is the worker's only if it stood there to the end
-    tip = refs.read(grounds.repo, ref)
-    if head is not None and tip is not None and tip != head and refs.is_ancestor(grounds.repo, head, tip):
+    head = _rejoined(context, task, worktree, _committed(checkout, task, worktree, ref))
+    ownership.prove(context, worktree)  # what was committed is the worker's only if it stood there to the end
+    tip = refs.read(context.repo, ref)
+    if head is not None and tip is not None and tip != head and refs.is_ancestor(context.repo, head, tip):
         head = tip  # it looked at an older commit and left HEAD there: the branch has all of it, and more
-    if head is None or (head != base and not refs.is_ancestor(grounds.repo, base, head)):
+    if head is None or (head != base and not refs.is_ancestor(context.repo, base, head)):
         message = f"Its HEAD is not a descendant of {base[:12]}, where the task started."
         return Ending(False, "not_descendant", message, retryable=False)
     if head == base:
-        tip_of_target = refs.read(grounds.repo, refs.branch_ref(required(task["target"]))) or base
+        tip_of_target = refs.read(context.repo, refs.branch_ref(required(task["target"]))) or base
         left = left_behind(checkout, base, tip_of_target)
         if not left:
             return base
         if len(left) > 1:
-            return _left_elsewhere(grounds, worktree, left)
-        detach(ownership.prove(grounds, worktree), base)
+            return _left_elsewhere(context, worktree, left)
+        detach(ownership.prove(context, worktree), base)
         head = left[0]
     hidden = unpublished_submodules(checkout)
     if hidden:
@@ -89,7 +89,7 @@ def settle(grounds: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> st
         )
         return Ending(False, "submodule_unpublished", message, retryable=False)
     if tip != head:
-        _move_branch(grounds, worktree, ref, tip, head)
+        _move_branch(context, worktree, ref, tip, head)
     return head
 
 
@@ -105,32 +105,32 @@ def _committed(checkout: Git, task: TaskRow, worktree: WorktreeRow, ref: str) ->
     return made or checkout.head()
 
 
-def _rejoined(grounds: WorktreeContext, task: TaskRow, worktree: WorktreeRow, head: str | None) -> str | None:
+def _rejoined(context: WorktreeContext, task: TaskRow, worktree: WorktreeRow, head: str | None) -> str | None:
     """The commit that counts; one that lost its history since its branch was deleted while the worker ran gets that back.
 
     Its files are committed on what the worktree was at before; the commits themselves stay on a salvage ref.
     """
     base = worktree["base_sha"]
-    if head is None or head == base or refs.is_ancestor(grounds.repo, base, head):
+    if head is None or head == base or refs.is_ancestor(context.repo, base, head):
         return head
-    own = refs.read(grounds.repo, refs.branch_ref(worktree["branch"])) if worktree["branch"] else None
+    own = refs.read(context.repo, refs.branch_ref(worktree["branch"])) if worktree["branch"] else None
     if own not in (None, head):  # its branch was not deleted: the worker began a history of its own elsewhere
         return head
-    checkout = ownership.prove(grounds, worktree)
+    checkout = ownership.prove(context, worktree)
     before = head_log.before_root(checkout, head)
-    if before is None or not refs.is_ancestor(grounds.repo, base, before):
+    if before is None or not refs.is_ancestor(context.repo, base, before):
         return head
-    _set_aside(grounds, worktree, head)
+    _set_aside(context, worktree, head)
     tree = checkout.must("rev-parse", "--verify", f"{head}^{{tree}}")
     message = message_with(task["title"], {TRAILER: task["task_id"]})
-    joined = create(checkout, tree, (before,), message, committer(checkout, task), grounds.clock())
+    joined = create(checkout, tree, (before,), message, committer(checkout, task), context.clock())
     detach(checkout, joined)
     return joined
 
 
-def _left_elsewhere(grounds: WorktreeContext, worktree: WorktreeRow, left: list[str]) -> Ending:
+def _left_elsewhere(context: WorktreeContext, worktree: WorktreeRow, left: list[str]) -> Ending:
     """Say where the work is that nobody can choose from; what no ref holds gets one."""
-    places = [refs.holder(grounds.repo, sha) or _set_aside(grounds, worktree, sha) for sha in left]
+    places = [refs.holder(context.repo, sha) or _set_aside(context, worktree, sha) for sha in left]
     named = ", ".join(f"{sha[:12]} ({place})" for sha, place in zip(left, places, strict=True))
     message = f"Its own branch has nothing new, and it left commits in {len(left)} other places: {named}."
     return Ending(False, "left_elsewhere", message, retryable=False)
@@ -142,17 +142,17 @@ def committer(git: Git, task: TaskRow) -> Identity:
     return effective(git, Identity(name, email) if name and email else None)
 
 
-def _move_branch(grounds: WorktreeContext, worktree: WorktreeRow, ref: str, tip: str | None, head: str) -> None:
+def _move_branch(context: WorktreeContext, worktree: WorktreeRow, ref: str, tip: str | None, head: str) -> None:
     """Point the task's branch at what counts; what it held besides stays on a salvage ref."""
-    if tip is not None and not refs.is_ancestor(grounds.repo, tip, head):
-        _set_aside(grounds, worktree, tip)
-    if not refs.compare_and_swap(grounds.repo, ref, head, tip or ""):
+    if tip is not None and not refs.is_ancestor(context.repo, tip, head):
+        _set_aside(context, worktree, tip)
+    if not refs.compare_and_swap(context.repo, ref, head, tip or ""):
         raise GitFailed(f"{worktree['branch']} moved while its task was being finished.")
 
 
-def _set_aside(grounds: WorktreeContext, worktree: WorktreeRow, sha: str) -> str:
+def _set_aside(context: WorktreeContext, worktree: WorktreeRow, sha: str) -> str:
     """Put commits on a salvage ref of their own; returns its name."""
-    aside = f"{PREFIX}{worktree['name']}/{grounds.clock():%Y%m%dT%H%M%S%fZ}"
-    if not refs.compare_and_swap(grounds.repo, aside, sha, ""):
+    aside = f"{PREFIX}{worktree['name']}/{context.clock():%Y%m%dT%H%M%S%fZ}"
+    if not refs.compare_and_swap(context.repo, aside, sha, ""):
         raise GitFailed(f"{aside} exists already.")
     return aside

@@ -69,7 +69,7 @@ class AttemptContext:
         awake: Turns an instant of the wall clock into the one that a worker's limits are measured by.
     """
 
-    grounds: WorktreeContext
+    worktrees: WorktreeContext
     runners: Mapping[str, Runner]
     nudge: Callable[[str], None]
     is_stopping: Callable[[], bool]
@@ -78,13 +78,13 @@ class AttemptContext:
 
     def gate(self) -> TrustGate:
         """Which tasks wait for the user's approval at this moment."""
-        grounds = self.grounds
-        chosen = choosing(grounds.db)
-        return TrustGate(grounds.untrusted(), self.roster, chosen, grounds.missing)
+        context = self.worktrees
+        chosen = choosing(context.db)
+        return TrustGate(context.untrusted(), self.roster, chosen, context.missing)
 
     def roster(self) -> Roster:
         """The agents at this moment, as their files define them."""
-        return Roster(self.grounds.project, self.grounds.team().agents)
+        return Roster(self.worktrees.project, self.worktrees.team().agents)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Started:
     """Its end takes as long as its evaluation does."""
 
 
-def launch(site: AttemptContext, task: TaskRow) -> Started | Ending:
+def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
     """Start a claimed task.
 
     Args:
@@ -113,10 +113,10 @@ def launch(site: AttemptContext, task: TaskRow) -> Started | Ending:
     worktree: WorktreeRow | None = None
     running: Running | None = None
     try:
-        post, runner = _resolved_agent(site, task)
-        target, tip = landing_target(site.grounds, task["target"])
-        past = checkpoints.past_of(site.grounds, task["task_id"])
-        base_sha = checkpoints.begin_at(site.grounds, {**task, "target": target}, past, tip)
+        post, runner = _resolved_agent(context, task)
+        target, tip = landing_target(context.worktrees, task["target"])
+        past = checkpoints.past_of(context.worktrees, task["task_id"])
+        base_sha = checkpoints.begin_at(context.worktrees, {**task, "target": target}, past, tip)
         name = f"task-{task['task_id'][:13]}-{token}"
         plan = Plan(
             name=name,
@@ -126,77 +126,77 @@ def launch(site: AttemptContext, task: TaskRow) -> Started | Ending:
             task_id=task["task_id"],
             session_id=task["session_id"],
         )
-        kept, origin = continuing.kept_worktree(site.grounds, task, past), _origin(site, post)
-        made, provided = kept or allocate(site.grounds, plan, is_unwanted=lambda: _is_cancelled(site, task))
+        kept, origin = continuing.kept_worktree(context.worktrees, task, past), _origin(context, post)
+        made, provided = kept or allocate(context.worktrees, plan, is_unwanted=lambda: _is_cancelled(context, task))
         worktree = made
-        task, worktree = site.grounds.db.write(
-            lambda conn: _moved_in(conn, site, task, made, provided, target, post, past, origin)
+        task, worktree = context.worktrees.db.write(
+            lambda conn: _moved_in(conn, context, task, made, provided, target, post, past, origin)
         )
-        if task["cancel_reason"] is not None or site.is_stopping():
-            return _closed(site, task, worktree, Ending(False, INTERRUPTED, "It had not started yet."))
+        if task["cancel_reason"] is not None or context.is_stopping():
+            return _closed(context, task, worktree, Ending(False, INTERRUPTED, "It had not started yet."))
         crash_point("task.start")
-        ownership.prove(site.grounds, worktree)
-        began = site.awake.at(site.grounds.clock())
-        running = runner.start(assignment(site.grounds, task, worktree, provided, post, past), began)
+        ownership.prove(context.worktrees, worktree)
+        began = context.awake.at(context.worktrees.clock())
+        running = runner.start(assignment(context.worktrees, task, worktree, provided, post, past), began)
         crash_point("task.started")
-        now = site.grounds.clock()
-        site.grounds.db.write(lambda conn: _running(conn, task, token, running, now))
+        now = context.worktrees.clock()
+        context.worktrees.db.write(lambda conn: _running(conn, task, token, running, now))
         return Started(running, task, worktree, began, is_loop=past is not None)
     except (CorralError, OSError) as error:
         if running is not None:
-            _kill(site, task, running)
+            _kill(context, task, running)
         stopped = Ending(False, INTERRUPTED, "The daemon was stopped before it had started.")
-        return _closed(site, task, worktree, stopped if site.is_stopping() else _failure(site, error))
+        return _closed(context, task, worktree, stopped if context.is_stopping() else _failure(context, error))
 
 
-def _closed(site: AttemptContext, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> Ending:
-    conclude(site, task, worktree, ending)
+def _closed(context: AttemptContext, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> Ending:
+    conclude(context, task, worktree, ending)
     return ending
 
 
-def _is_cancelled(site: AttemptContext, task: TaskRow) -> bool:
-    row = site.grounds.db.read(lambda conn: tasks.get(conn, task["task_id"]))
+def _is_cancelled(context: AttemptContext, task: TaskRow) -> bool:
+    row = context.worktrees.db.read(lambda conn: tasks.get(conn, task["task_id"]))
     return row is None or row["cancel_reason"] is not None
 
 
-def _kill(site: AttemptContext, task: TaskRow, running: Running) -> None:
+def _kill(context: AttemptContext, task: TaskRow, running: Running) -> None:
     """End a worker that could not be recorded: only once nothing of it is alive may another one start."""
-    marks = task_marks(site.grounds, task["task_id"])
+    marks = task_marks(context.worktrees, task["task_id"])
     while end_leftovers(marks, running.pid, running.pid_started):
         pass
-    running.observe(site.grounds.clock())  # reaps it
+    running.observe(context.worktrees.clock())  # reaps it
 
 
-def task_marks(grounds: WorktreeContext, task_id: str) -> dict[str, str]:
+def task_marks(context: WorktreeContext, task_id: str) -> dict[str, str]:
     """The mark in the environment of every process of a task, and of no process of another project."""
-    return {PROJECT_MARK: grounds.project_id, TASK_MARK: task_id}
+    return {PROJECT_MARK: context.project_id, TASK_MARK: task_id}
 
 
-def seal(grounds: WorktreeContext, task: TaskRow) -> None:
+def seal(context: WorktreeContext, task: TaskRow) -> None:
     """Seal the logs of a task's last attempt, while its row still says that there is one: a crash before is made up for."""
-    logs = grounds.project.logs_dir
+    logs = context.project.logs_dir
     seal_where_possible(logs, logs / "tasks" / task["task_id"], f"{task['fencing_token']}.")
 
 
-def finish(site: AttemptContext, started: Started, finished: Finished, usage: Payload) -> None:
+def finish(context: AttemptContext, started: Started, finished: Finished, usage: Payload) -> None:
     """Bring in what a worker has made, evaluate it where it is a loop's, and close its attempt.
 
     Args:
         usage: The usage of this attempt.
     """
     task, worktree = started.task, started.worktree
-    ending = None if finished.success else _failed(site, worktree, finished, usage)
+    ending = None if finished.success else _failed(context, worktree, finished, usage)
     if ending is None or (started.is_loop and _is_iteration(ending)):
         try:
-            ending = _closed_iteration(site, started, finished, usage) if started.is_loop else None
-            ending = ending or collect(site.grounds, task, worktree, finished.result, usage)
+            ending = _closed_iteration(context, started, finished, usage) if started.is_loop else None
+            ending = ending or collect(context.worktrees, task, worktree, finished.result, usage)
             crash_point("task.collected")
         except (CorralError, OSError) as error:
-            ending = _failure(site, error, usage)
-    conclude(site, task, worktree, ending)
+            ending = _failure(context, error, usage)
+    conclude(context, task, worktree, ending)
 
 
-def _failed(site: AttemptContext, worktree: WorktreeRow, finished: Finished, usage: Payload) -> Ending:
+def _failed(context: AttemptContext, worktree: WorktreeRow, finished: Finished, usage: Payload) -> Ending:
     """How a worker failed: by its own account, or because of what became of its disk or its worktree meanwhile."""
     code, message = finished.error_code or "failed", finished.error_message
     is_fault = blame_of(finished.error_code) is Blame.MACHINE
@@ -206,9 +206,9 @@ def _failed(site: AttemptContext, worktree: WorktreeRow, finished: Finished, usa
         return replace(ending, error_code=DISK_FULL, error_message=text, is_fault=True)
     if code in BY_ITSELF:
         try:
-            ownership.prove(site.grounds, worktree)
+            ownership.prove(context.worktrees, worktree)
         except PathReplaced as error:
-            why = _failure(site, error, usage)
+            why = _failure(context, error, usage)
             return replace(why, error_message=f"{message} {why.error_message}", result=finished.result)
     return ending
 
@@ -218,47 +218,52 @@ def _is_iteration(ending: Ending) -> bool:
     return blame_of(ending.error_code) is Blame.TASK and not ending.is_fault and ending.error_code != INTERRUPTED
 
 
-def _closed_iteration(site: AttemptContext, started: Started, finished: Finished, usage: Payload) -> Ending | None:
+def _closed_iteration(context: AttemptContext, started: Started, finished: Finished, usage: Payload) -> Ending | None:
     task_id = started.task["task_id"]
-    past, row = checkpoints.past_of(site.grounds, task_id), site.grounds.db.read(lambda conn: tasks.get(conn, task_id))
+    past, row = (
+        checkpoints.past_of(context.worktrees, task_id),
+        context.worktrees.db.read(lambda conn: tasks.get(conn, task_id)),
+    )
     if past is None or row is None or row["fencing_token"] != started.task["fencing_token"]:
         return None
-    api = site.runners.get(RunnerName.ANTHROPIC)
+    api = context.runners.get(RunnerName.ANTHROPIC)
     return closing.close(
-        site.grounds,
+        context.worktrees,
         past,
         row,
         started.worktree,
         finished,
         usage,
-        elapsed_s=lambda: (site.awake.at(site.grounds.clock()) - started.began).total_seconds(),
-        is_unwanted=lambda: site.is_stopping() or _is_cancelled(site, row),
+        elapsed_s=lambda: (context.awake.at(context.worktrees.clock()) - started.began).total_seconds(),
+        is_unwanted=lambda: context.is_stopping() or _is_cancelled(context, row),
         api=api if isinstance(api, HasApiAccess) else None,
     )
 
 
-def conclude(site: AttemptContext, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> None:
+def conclude(context: AttemptContext, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> None:
     """Close an attempt in one transaction, then give its worktree back.
 
     An attempt that lost its lease changes nothing of its task; its worktree is salvaged all the same.
     """
-    seal(site.grounds, task)
-    status = site.grounds.db.write(lambda conn: _close(conn, site, task, worktree, ending))
+    seal(context.worktrees, task)
+    status = context.worktrees.db.write(lambda conn: _close(conn, context, task, worktree, ending))
     crash_point("task.closed")
-    site.nudge("supervisor")
+    context.nudge("supervisor")
     if ending.to_land is not None:
-        site.nudge("landing")
+        context.nudge("landing")
     if worktree is not None and ending.goes_on and status == TaskStatus.PENDING:
-        continuing.keep(site.grounds, task, worktree)
+        continuing.keep(context.worktrees, task, worktree)
     elif worktree is not None:
         keeps = ending.success and status != "lost"
-        reclaim(site.grounds, worktree["worktree_id"], reason=f"task {task['task_id']} {status}", keeps=keeps)
-        site.nudge("landing")  # a branch that has landed can go once no worktree has it
+        reclaim(context.worktrees, worktree["worktree_id"], reason=f"task {task['task_id']} {status}", keeps=keeps)
+        context.nudge("landing")  # a branch that has landed can go once no worktree has it
 
 
-def _close(conn: Connection, site: AttemptContext, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> str:
-    now = site.grounds.clock()
-    rules = site.grounds.settings().tasks
+def _close(
+    conn: Connection, context: AttemptContext, task: TaskRow, worktree: WorktreeRow | None, ending: Ending
+) -> str:
+    now = context.worktrees.clock()
+    rules = context.worktrees.settings().tasks
     try:
         status = str(attempts.end(conn, task["task_id"], task["fencing_token"], ending, now, rules)["status"])
         if ending.iteration is not None:
@@ -274,7 +279,7 @@ def _close(conn: Connection, site: AttemptContext, task: TaskRow, worktree: Work
 
 def _moved_in(
     conn: Connection,
-    site: AttemptContext,
+    context: AttemptContext,
     task: TaskRow,
     worktree: WorktreeRow,
     provided: Provisioned,
@@ -283,7 +288,7 @@ def _moved_in(
     past: Past | None,
     origin: Origin | None,
 ) -> tuple[TaskRow, WorktreeRow]:
-    now = site.grounds.clock()
+    now = context.worktrees.clock()
     if worktree["state"] == WorktreeState.READY:
         worktree = continuing.go_on_in(conn, worktree, task["session_id"])
     else:
@@ -295,8 +300,8 @@ def _moved_in(
         "base_sha": (past and past.loop["base_sha"]) or worktree["base_sha"],
         "agent": post.agent.name if post.agent else None,
         "runner": post.runner,
-        "model": model_of(site.grounds, post, task),
-        "host": site.host,
+        "model": model_of(context.worktrees, post, task),
+        "host": context.host,
     }
     moved = attempts.change(conn, task["task_id"], task["fencing_token"], {"target": target}, attempt)
     session_id = required(task["session_id"])
@@ -314,21 +319,21 @@ def _moved_in(
     session_registry.register(conn, arrival, now)
     if post.agent is not None:
         agent = post.agent
-        record.begin(conn, moved, agent.name, origin, model_of(site.grounds, post, task), now)
+        record.begin(conn, moved, agent.name, origin, model_of(context.worktrees, post, task), now)
         agent_mailboxes.take(conn, agent.name, session_id, now)
         assigned = EventKind.TASK_ASSIGNED({"agent": agent.name, "runner": agent.runner, "model": agent.model})
     else:
         assigned = EventKind.TASK_ASSIGNED(
-            {"agent": None, "runner": str(post.runner), "model": model_of(site.grounds, post, task)}
+            {"agent": None, "runner": str(post.runner), "model": model_of(context.worktrees, post, task)}
         )
     events.record(conn, now, assigned, task_id=task["task_id"], session_id=session_id)
     return moved, worktree
 
 
-def _origin(site: AttemptContext, post: ResolvedAgent) -> Origin | None:
+def _origin(context: AttemptContext, post: ResolvedAgent) -> Origin | None:
     """The definition that the agent works by, and who wrote it; None: a member of the team without one."""
     definition = post.agent.definition if post.agent else None
-    return origin_of(site.grounds.repo, site.grounds.project.root, definition) if definition else None
+    return origin_of(context.worktrees.repo, context.worktrees.project.root, definition) if definition else None
 
 
 def _running(conn: Connection, task: TaskRow, token: int, running: Running, now: datetime) -> None:
@@ -337,20 +342,20 @@ def _running(conn: Connection, task: TaskRow, token: int, running: Running, now:
     session_registry.change(conn, required(task["session_id"]), process)
 
 
-def _resolved_agent(site: AttemptContext, task: TaskRow) -> tuple[ResolvedAgent, Runner]:
+def _resolved_agent(context: AttemptContext, task: TaskRow) -> tuple[ResolvedAgent, Runner]:
     """The agent that does it now, and the runner that starts it."""
-    roster = choosing(site.grounds.db).roster(site.roster(), task)
-    post = resolve_agent(task, roster, checked(site.runners))
+    roster = choosing(context.worktrees.db).roster(context.roster(), task)
+    post = resolve_agent(task, roster, checked(context.runners))
     agent = post.agent.name if post.agent else None
     given: TaskRow = {**task, "runner": post.runner, "agent": agent}
-    if missing := site.gate().needed(given):
+    if missing := context.gate().needed(given):
         raise not_trusted(missing)
-    return post, site.runners[str(post.runner)]
+    return post, context.runners[str(post.runner)]
 
 
-def _failure(site: AttemptContext, error: CorralError | OSError, usage: Payload | None = None) -> Ending:
+def _failure(context: AttemptContext, error: CorralError | OSError, usage: Payload | None = None) -> Ending:
     """How an attempt ends by an error of ours: the task's fault, or the machine's."""
-    root = site.grounds.places.volume
+    root = context.worktrees.places.volume
     if met_the_end(error) or is_full(root):
         said = error.message if isinstance(error, CorralError) else str(error)
         text, remedy = f"The volume of {root} is full: {said}", f"Free space on the volume of {root}."

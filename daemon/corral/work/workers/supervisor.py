@@ -58,7 +58,7 @@ class Supervisor:
     """Owned by the server; only :meth:`step` is called again and again.
 
     Args:
-        grounds: The database, the repository, the settings, and the clock that stamps what spawned work has done.
+        context: The database, the repository, the settings, and the clock that stamps what spawned work has done.
         runners: By name.
         spawn: Runs a function in one of the server's threads.
         spawn_start: The same in threads that only start workers: a start that takes minutes delays the end of no other one.
@@ -68,7 +68,7 @@ class Supervisor:
 
     def __init__(
         self,
-        grounds: WorktreeContext,
+        context: WorktreeContext,
         runners: Mapping[str, Runner],
         *,
         spawn: Callable[[Callable[[], None]], None],
@@ -76,22 +76,22 @@ class Supervisor:
         nudge: Callable[[str], None],
         watch_exit: Callable[[int], None],
     ) -> None:
-        self._db = grounds.db
-        self._settings = grounds.settings
+        self._db = context.db
+        self._settings = context.settings
         self._spawn = spawn
         self._spawn_start = spawn_start
         self._nudge = nudge
         self._watch_exit = watch_exit
-        self._site = AttemptContext(grounds, runners, nudge, grounds.stopping.is_set)
+        self._context = AttemptContext(context, runners, nudge, context.stopping.is_set)
         self._attempts: dict[tuple[str, int], Attempt] = {}
         self._reports: deque[Callable[[datetime], None]] = deque()
         self._resuming: set[str] = set()
         self._losing = False
         self._leased = False
-        self._sweeper = Sweeper(grounds, spawn=spawn, report=self._report, nudge=nudge)
+        self._sweeper = Sweeper(context, spawn=spawn, report=self._report, nudge=nudge)
         self._draining = False
         self._recovered = False
-        self._claiming = Claiming(grounds.db, grounds.settings, fold=grounds.fold)
+        self._claiming = Claiming(context.db, context.settings, fold=context.fold)
         self._killed: set[tuple[str, int]] = set()
         self.on_tool_calls: Callable[[TaskRow, Sequence[ToolCall], datetime], None] = lambda _task, _calls, _now: None
         """Called with the tool calls of a worker that have ended since the last look."""
@@ -149,12 +149,12 @@ class Supervisor:
     @property
     def check(self) -> Check:
         """Refuses a runner that could not start anything here."""
-        return checked(self._site.runners)
+        return checked(self._context.runners)
 
     @property
     def gate(self) -> TrustGate:
         """Which tasks wait for the user's approval at this moment."""
-        return self._site.gate()
+        return self._context.gate()
 
     def drain(self, now: datetime) -> None:
         """Start nothing new; what runs goes on."""
@@ -163,7 +163,7 @@ class Supervisor:
     def stop_all(self, now: datetime) -> None:
         """End every worker: the coming steps stop, salvage and mark them ``interrupted``."""
         self._draining = True
-        self._site.grounds.stopping.set()
+        self._context.worktrees.stopping.set()
 
     def abandon(self, now: datetime) -> None:
         """At the end of a stop: what could not be ended in time is interrupted too, so that no task is suspected for it."""
@@ -185,10 +185,10 @@ class Supervisor:
         Returns:
             When to look again; None: only when nudged.
         """
-        awake = self._site.awake.at(now)
+        awake = self._context.awake.at(now)
         while self._reports:
             self._reports.popleft()(now)
-        if self._db.damage is not None and self._site.is_stopping():
+        if self._db.damage is not None and self._context.is_stopping():
             return self._end_without_rows(now)
         running = self._db.read(lambda conn: tasks.in_status(conn, TaskStatus.RUNNING, TaskStatus.INTERRUPTED))
         self._follow(running, now, awake)
@@ -250,7 +250,7 @@ class Supervisor:
 
     def _stop_if_due(self, attempt: Attempt, row: TaskRow | None, awake: datetime) -> None:
         is_killed = attempt.key in self._killed
-        reason = reason_to_stop(row, all_end=self._site.is_stopping(), is_killed=is_killed)
+        reason = reason_to_stop(row, all_end=self._context.is_stopping(), is_killed=is_killed)
         if reason is not None and not attempt.stopping:
             attempt.stop(awake, *reason)
 
@@ -261,7 +261,7 @@ class Supervisor:
 
     def _end_without_rows(self, now: datetime) -> datetime | None:
         """Stop the workers although the database is damaged: nothing can be recorded of them, and no later start knows them."""
-        awake = self._site.awake.at(now)
+        awake = self._context.awake.at(now)
         for attempt in list(self._attempts.values()):
             if attempt.started is not None and not attempt.finishing:
                 self._stop_if_due(attempt, attempt.task, awake)
@@ -277,7 +277,7 @@ class Supervisor:
         """
         if self._is_alive(row):
             return False
-        seal(self._site.grounds, row)
+        seal(self._context.worktrees, row)
         ending = Ending(False, WORKER_LOST, "Its worker was lost; see the daemon's log.", is_fault=True)
         rules = self._settings().tasks
 
@@ -293,7 +293,7 @@ class Supervisor:
     def _is_alive(self, row: TaskRow) -> bool:
         """Kill what is left of a task's worker; whether there was anything at this look."""
         folders = [Path(worktree["path"]) for worktree in self._sweeper.of_task(row["task_id"])]
-        marks = task_marks(self._site.grounds, row["task_id"])
+        marks = task_marks(self._context.worktrees, row["task_id"])
         return bool(end_leftovers(marks, row["pid"], row["pid_started"], folders[0] if folders else None))
 
     # -- who is next -----------------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ class Supervisor:
         starting = sum(attempt.started is None for attempt in self._attempts.values())
         free = self._settings().supervisor.starts_at_once - starting
         others = [(one.key, one.task["runner"]) for one in self._attempts.values() if not one.finishing]
-        leased = self._claiming.claim(now, self._site.gate(), others, free, starts=starting > 0)
+        leased = self._claiming.claim(now, self._context.gate(), others, free, starts=starting > 0)
         if leased:
             crash_point("task.claimed")
         for row in leased:
@@ -341,7 +341,7 @@ class Supervisor:
         def start() -> None:
             started: Started | Ending | None = None
             try:
-                started = launch(self._site, attempt.task)
+                started = launch(self._context, attempt.task)
             finally:
                 self._report(lambda now: self._has_started(attempt, started, now))
 
@@ -366,7 +366,7 @@ class Supervisor:
 
         def close() -> None:
             try:
-                finish(self._site, started, finished, used)
+                finish(self._context, started, finished, used)
             finally:
                 self._report(lambda now: self._has_ended(attempt, now))
 
@@ -382,8 +382,8 @@ class Supervisor:
             try:
                 if self._is_alive(row):
                     return
-                seal(self._site.grounds, row)
-                now, rules = self._site.grounds.clock(), self._settings().tasks
+                seal(self._context.worktrees, row)
+                now, rules = self._context.worktrees.clock(), self._settings().tasks
                 self._db.write(lambda conn: attempts.resume(conn, row["task_id"], now, rules))
                 crash_point("task.resumed")
                 for worktree in self._sweeper.of_task(row["task_id"]):

@@ -32,13 +32,13 @@ class Sweeper:
 
     def __init__(
         self,
-        grounds: WorktreeContext,
+        context: WorktreeContext,
         *,
         spawn: Callable[[Callable[[], None]], None],
         report: Report,
         nudge: Callable[[str], None],
     ) -> None:
-        self._grounds = grounds
+        self._context = context
         self._spawn = spawn
         self._report = report
         self._nudge = nudge
@@ -52,9 +52,9 @@ class Sweeper:
         Args:
             interrupted: The tasks that are ended and resumed first.
         """
-        logs = self._grounds.project.logs_dir
+        logs = self._context.project.logs_dir
         self._spawn(lambda: seal_where_possible(logs, logs / "worktrees"))
-        for row in self._grounds.db.read(worktree_rows.listing):
+        for row in self._context.db.read(worktree_rows.listing):
             is_kept = row["state"] == WorktreeState.POOLED
             half_done = row["state"] != WorktreeState.READY and not is_kept
             if _is_queues(row):
@@ -72,16 +72,16 @@ class Sweeper:
         Args:
             at_work: Tasks that are starting, at work or being closed.
         """
-        if (bounds := state.bounds(self._grounds)) != self._bounds:
+        if (bounds := state.bounds(self._context)) != self._bounds:
             self._bounds = bounds
-            self._spawn(lambda: trim_pool(self._grounds))
-        if self._grounds.kept:
-            for row in self._grounds.db.read(lambda conn: continuing.forsaken(self._grounds, conn)):
+            self._spawn(lambda: trim_pool(self._context))
+        if self._context.kept:
+            for row in self._context.db.read(lambda conn: continuing.forsaken(self._context, conn)):
                 self._spawn(self.putting_right(row))
         if self.due is None or now < self.due <= now + timedelta(seconds=SWEEP_EVERY_S):
             return
         self.due = None
-        for row in self._grounds.db.read(worktree_rows.listing):
+        for row in self._context.db.read(worktree_rows.listing):
             if _is_queues(row):
                 continue
             going = row["state"] == WorktreeState.RECLAIMING or row["purpose"] == WorktreePurpose.VERIFY
@@ -90,8 +90,8 @@ class Sweeper:
                 self._spawn(self.putting_right(row))
             elif row["state"] == WorktreeState.READY and row["note"] is not None:
                 self._check(row)
-        self._spawn(lambda: trim_pool(self._grounds))
-        self._spawn(lambda: tidy_branches(self._grounds))
+        self._spawn(lambda: trim_pool(self._context))
+        self._spawn(lambda: tidy_branches(self._context))
 
     def later(self, now: datetime) -> None:
         """Something may have had to stay: look again in a while."""
@@ -99,7 +99,7 @@ class Sweeper:
 
     def of_task(self, task_id: str) -> list[WorktreeRow]:
         """The worktrees that a task has: its worker's first, then that in which its work is judged."""
-        found = self._grounds.db.read(worktree_rows.listing)
+        found = self._context.db.read(worktree_rows.listing)
         return [row for row in found if _is_tasks(row) and row["task_id"] == task_id]
 
     def putting_right(self, worktree: WorktreeRow) -> Callable[[], None]:
@@ -110,7 +110,7 @@ class Sweeper:
         def right() -> None:
             gone = False
             try:
-                gone = roll_back(self._grounds, worktree)
+                gone = roll_back(self._context, worktree)
             finally:
                 self._report(lambda now: self._was_rolled_back(worktree_id, gone, now))
 
@@ -120,7 +120,7 @@ class Sweeper:
         """Look whether a worktree in use is still the one that was made; as long as it is not, with every sweep."""
 
         def check() -> None:
-            if not ownership.check_ready(self._grounds, row):
+            if not ownership.check_ready(self._context, row):
                 self._report(self.later)
 
         self._spawn(check)

@@ -21,7 +21,7 @@ _MOST_OF_ONE = 4000
 _MOST_OF_ALL = 60_000
 
 
-def told(grounds: WorktreeContext, task: TaskRow) -> tuple[str, dict[str, str]]:
+def told(context: WorktreeContext, task: TaskRow) -> tuple[str, dict[str, str]]:
     """The results of the tasks that a step waited for; nothing for any other task.
 
     Returns:
@@ -29,8 +29,8 @@ def told(grounds: WorktreeContext, task: TaskRow) -> tuple[str, dict[str, str]]:
     """
     if task["step"] is None:
         return "", {}
-    earlier = grounds.db.read(lambda conn: dependencies.results_of_parents(conn, task["task_id"]))
-    folder = make_own_folder(grounds.project.logs_dir / "tasks" / task["task_id"], grounds.project.root)
+    earlier = context.db.read(lambda conn: dependencies.results_of_parents(conn, task["task_id"]))
+    folder = make_own_folder(context.project.logs_dir / "tasks" / task["task_id"], context.project.root)
     file: Path = folder / f"{task['fencing_token']}.results.json"
     with os.fdopen(open_private(file, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as output:
         json.dump([_entry(one) for one in earlier], output, ensure_ascii=False, indent=1)

@@ -115,7 +115,7 @@ class Plan:
 
 
 def allocate(
-    grounds: WorktreeContext,
+    context: WorktreeContext,
     plan: Plan,
     restore: Callable[[Path, worktrees.Remake], None] | None = None,
     is_unwanted: Callable[[], bool] = lambda: False,
@@ -132,53 +132,53 @@ def allocate(
         NotTrusted: The user has not approved the setup commands.
         CorralError: Git or the file system refused; nothing half-made stays.
     """
-    refuse(grounds.untrusted(), SETUP)
-    warm = _from_pool(grounds, plan) if restore is None else None
-    row = warm or grounds.db.write(lambda conn: _intend(conn, grounds, plan))
+    refuse(context.untrusted(), SETUP)
+    warm = _from_pool(context, plan) if restore is None else None
+    row = warm or context.db.write(lambda conn: _intend(conn, context, plan))
     if warm is None:
         crash_point("worktree.intended")
-        row = ownership.make_folder(grounds, row)
+        row = ownership.make_folder(context, row)
     path = Path(row["path"])
 
     def remake(_path: Path) -> None:
         nonlocal row
-        row = ownership.make_folder_again(grounds, row)
+        row = ownership.make_folder_again(context, row)
 
     is_added = warm is not None
     try:
         if restore is not None:
             restore(path, remake)
         elif plan.branch is None:
-            worktrees.add_detached(grounds.repo, path, plan.base_sha, remake)
-            whole.lay_out(lambda: ownership.prove(grounds, row), plan.base_sha)
+            worktrees.add_detached(context.repo, path, plan.base_sha, remake)
+            whole.lay_out(lambda: ownership.prove(context, row), plan.base_sha)
         elif warm is None:
-            sparse = grounds.settings().worktrees.sparse
-            worktrees.add(grounds.repo, path, plan.branch, plan.base_sha, remake, sparse=sparse)
+            sparse = context.settings().worktrees.sparse
+            worktrees.add(context.repo, path, plan.branch, plan.base_sha, remake, sparse=sparse)
         is_added = True
         crash_point("worktree.added")
         mark = {TASK_MARK: plan.task_id} if plan.task_id else {}
-        usable = make_usable(grounds, path, row["port_base"], mark, is_unwanted, lambda: ownership.prove(grounds, row))
+        usable = make_usable(context, path, row["port_base"], mark, is_unwanted, lambda: ownership.prove(context, row))
     except (CorralError, OSError) as error:
         if is_added or isinstance(error, PathReplaced) or not isinstance(error, (Conflict, NotFound, InvalidInput)):
-            roll_back(grounds, row)
+            roll_back(context, row)
         else:  # nothing was begun: what stands in the way is somebody else's
-            ownership.forget_folder(grounds, row)
+            ownership.forget_folder(context, row)
         raise
     return row, usable
 
 
-def _from_pool(grounds: WorktreeContext, plan: Plan) -> WorktreeRow | None:
+def _from_pool(context: WorktreeContext, plan: Plan) -> WorktreeRow | None:
     """The worktree of a plan, made of one of the warm pool; None: a fresh one is to be made."""
 
     def intend(kept: WorktreeRow) -> WorktreeRow | None:
-        return grounds.db.write(lambda conn: _intend_again(conn, grounds, plan, kept))
+        return context.db.write(lambda conn: _intend_again(conn, context, plan, kept))
 
-    return taking.take(grounds, plan, intend, partial(give_up, grounds))
+    return taking.take(context, plan, intend, partial(give_up, context))
 
 
-def trim_pool(grounds: WorktreeContext) -> None:
+def trim_pool(context: WorktreeContext) -> None:
     """Remove the oldest worktrees of the warm pool that are beyond its bounds."""
-    state.trim(grounds, partial(give_up, grounds))
+    state.trim(context, partial(give_up, context))
 
 
 def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> WorktreeRow:
@@ -198,16 +198,16 @@ def mark_ready(conn: Connection, worktree_id: str, provided: Provisioned) -> Wor
     return row
 
 
-def begin_reclaim(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow | None:
+def begin_reclaim(context: WorktreeContext, row: WorktreeRow) -> WorktreeRow | None:
     """Store that a worktree shall go; None if it is going or gone already."""
     from_states = (WorktreeState.ALLOCATING, WorktreeState.READY, WorktreeState.POOLED)
     values: dict[str, str] = {"state": WorktreeState.RECLAIMING}
     if row["state"] == WorktreeState.POOLED:  # it names no branch, and a row that goes does
         values["branch"] = f"corral/{row['name']}"
-    return grounds.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], from_states, values))
+    return context.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], from_states, values))
 
 
-def reclaim(grounds: WorktreeContext, worktree_id: str, *, reason: str, keeps: bool = False) -> bool:
+def reclaim(context: WorktreeContext, worktree_id: str, *, reason: str, keeps: bool = False) -> bool:
     """Remove a worktree that is ``reclaiming``, or keep it in the warm pool; safe to repeat.
 
     A worktree that cannot be removed stays, with a note on its row that says why; it is tried again later.
@@ -219,66 +219,66 @@ def reclaim(grounds: WorktreeContext, worktree_id: str, *, reason: str, keeps: b
     Returns:
         Whether it is gone, or kept.
     """
-    row = grounds.db.read(lambda conn: worktree_rows.get(conn, worktree_id))
+    row = context.db.read(lambda conn: worktree_rows.get(conn, worktree_id))
     if row is None or row["state"] != WorktreeState.RECLAIMING:
         return True
     crash_point("worktree.reclaiming")
-    if keeps and keeping.keep(grounds, row):
-        trim_pool(grounds)
+    if keeps and keeping.keep(context, row):
+        trim_pool(context)
         return True
-    row = grounds.db.read(lambda conn: worktree_rows.get(conn, worktree_id)) or row
+    row = context.db.read(lambda conn: worktree_rows.get(conn, worktree_id)) or row
     try:
-        row = moving.settle(grounds, row)
-        take_down(grounds, row, reason)
+        row = moving.settle(context, row)
+        take_down(context, row, reason)
     except (CorralError, OSError) as error:
-        ownership.note(grounds, row, error)
+        ownership.note(context, row, error)
         return False
     crash_point("worktree.removed")
-    grounds.places.leave(Path(row["path"]).parent)
-    gone = {"state": WorktreeState.REMOVED, "removed_at": iso(grounds.clock()), "note": None}
-    grounds.db.write(lambda conn: worktree_rows.transition(conn, worktree_id, (WorktreeState.RECLAIMING,), gone))
+    context.places.leave(Path(row["path"]).parent)
+    gone = {"state": WorktreeState.REMOVED, "removed_at": iso(context.clock()), "note": None}
+    context.db.write(lambda conn: worktree_rows.transition(conn, worktree_id, (WorktreeState.RECLAIMING,), gone))
     return True
 
 
-def roll_back(grounds: WorktreeContext, row: WorktreeRow) -> bool:
+def roll_back(context: WorktreeContext, row: WorktreeRow) -> bool:
     """Give back a worktree that nobody works in: a half-made one, one that was going, one whose worker is gone.
 
     Returns:
         Whether it is gone.
     """
-    return give_up(grounds, row, reason="its worker is gone")
+    return give_up(context, row, reason="its worker is gone")
 
 
-def give_up(grounds: WorktreeContext, row: WorktreeRow, reason: str) -> bool:
+def give_up(context: WorktreeContext, row: WorktreeRow, reason: str) -> bool:
     """Remove a worktree that nobody needs any more; one that something else has taken the place of stays as it is, with a note.
 
     Returns:
         Whether it is gone.
     """
     try:
-        row = moving.settle(grounds, row)
-        ownership.prove_remains(grounds, row)
+        row = moving.settle(context, row)
+        ownership.prove_remains(context, row)
     except PathReplaced as error:
-        ownership.note(grounds, row, error)
+        ownership.note(context, row, error)
         return False
-    begin_reclaim(grounds, row)
-    return reclaim(grounds, row["worktree_id"], reason=reason)
+    begin_reclaim(context, row)
+    return reclaim(context, row["worktree_id"], reason=reason)
 
 
-def _intend(conn: Connection, grounds: WorktreeContext, plan: Plan) -> WorktreeRow:
+def _intend(conn: Connection, context: WorktreeContext, plan: Plan) -> WorktreeRow:
     if plan.branch is not None:  # else nobody is to ask for it
         check_name(plan.name, "worktree")
     if worktree_rows.live_by_name(conn, plan.name) is not None:
         raise Conflict(
             f"There is a worktree {plan.name} already.", remedy="Choose another name, or remove that one first."
         )
-    if plan.name.casefold() == grounds.places.verification:
+    if plan.name.casefold() == context.places.verification:
         raise InvalidInput(
             f"{plan.name!r} cannot be the name of a worktree.",
             cause="Merges are verified in the folder of that name.",
             remedy="Choose another name.",
         )
-    settings, path = grounds.settings().worktrees, grounds.root / plan.name
+    settings, path = context.settings().worktrees, context.root / plan.name
     port = None
     if settings.ports_each:
         port = choose_block(worktree_rows.port_bases(conn), settings.port_first, settings.ports_each, bindable)
@@ -296,23 +296,23 @@ def _intend(conn: Connection, grounds: WorktreeContext, plan: Plan) -> WorktreeR
             "session_id": plan.session_id,
             "port_base": port,
             "provision": {},
-            "created_at": iso(grounds.clock()),
+            "created_at": iso(context.clock()),
         },
     )
 
 
-def _intend_again(conn: Connection, grounds: WorktreeContext, plan: Plan, kept: WorktreeRow) -> WorktreeRow | None:
+def _intend_again(conn: Connection, context: WorktreeContext, plan: Plan, kept: WorktreeRow) -> WorktreeRow | None:
     """The row of a worktree that gets the folder of a kept one, whose row ends."""
-    gone = {"state": WorktreeState.REMOVED, "removed_at": iso(grounds.clock()), "note": None}
+    gone = {"state": WorktreeState.REMOVED, "removed_at": iso(context.clock()), "note": None}
     if worktree_rows.transition(conn, kept["worktree_id"], (WorktreeState.POOLED,), gone) is None:
         return None
-    made = _intend(conn, grounds, plan)
+    made = _intend(conn, context, plan)
     place = {"path": kept["path"], "folder_id": kept["folder_id"]}
     return worktree_rows.transition(conn, made["worktree_id"], (WorktreeState.ALLOCATING,), place)
 
 
 def make_usable(
-    grounds: WorktreeContext,
+    context: WorktreeContext,
     path: Path,
     port_base: int | None,
     mark: Mapping[str, str],
@@ -330,22 +330,22 @@ def make_usable(
         PathReplaced: So says ``prove``.
         CorralError: The file system or git refused, or a setup command failed or was ended; its log is named.
     """
-    settings = grounds.settings()
-    refuse(grounds.untrusted(), SETUP)
+    settings = context.settings()
+    refuse(context.untrusted(), SETUP)
     checkout = prove()
     made = provision(
-        grounds.project.root,
+        context.project.root,
         path,
-        recipes=grounds.recipes,
+        recipes=context.recipes,
         settings=settings,
         port_base=port_base,
         is_ignored=lambda paths: ignored(checkout, paths),
     )
     if made.setup:
-        env = verification_environment(os.environ, {**environment(grounds, path, made), **mark})
-        log = make_own_folder(grounds.project.logs_dir / "worktrees", grounds.project.root) / f"{path.name}.log"
+        env = verification_environment(os.environ, {**environment(context, path, made), **mark})
+        log = make_own_folder(context.project.logs_dir / "worktrees", context.project.root) / f"{path.name}.log"
         prove()
-        run_setup(path, made.setup, env, log, SETUP_TIMEOUT_S, lambda: grounds.stopping.is_set() or is_unwanted())
+        run_setup(path, made.setup, env, log, SETUP_TIMEOUT_S, lambda: context.stopping.is_set() or is_unwanted())
     return made
 
 
@@ -362,9 +362,9 @@ def ignored(checkout: Git, paths: list[str]) -> set[str]:
     return set(found.names)
 
 
-def environment(grounds: WorktreeContext, worktree: Path, made: Provisioned) -> dict[str, str]:
+def environment(context: WorktreeContext, worktree: Path, made: Provisioned) -> dict[str, str]:
     """Variables for a process in an allocated worktree, on top of its own environment."""
-    own = str(grounds.project.run_dir / "bin")
+    own = str(context.project.run_dir / "bin")
     path = os.pathsep.join([*made.path_prefixes, own, os.environ.get("PATH", os.defpath)])
-    said = {WORKTREE_MARK: str(worktree), "CORRAL_PROJECT": str(grounds.project.root), PROJECT_MARK: grounds.project_id}
+    said = {WORKTREE_MARK: str(worktree), "CORRAL_PROJECT": str(context.project.root), PROJECT_MARK: context.project_id}
     return {**made.env, "PATH": path, **said}

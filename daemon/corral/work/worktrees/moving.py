@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext
 
 
-def rename(grounds: WorktreeContext, row: WorktreeRow, to: Path) -> WorktreeRow:
+def rename(context: WorktreeContext, row: WorktreeRow, to: Path) -> WorktreeRow:
     """Rename the folder of a worktree that is on its way into the pool or out of it; returns the row, which names it.
 
     Args:
@@ -33,15 +33,15 @@ def rename(grounds: WorktreeContext, row: WorktreeRow, to: Path) -> WorktreeRow:
     """
     path = Path(row["path"])
     if path.name == row["name"]:
-        row = _at(grounds, row, to)
+        row = _at(context, row, to)
     crash_point("worktree.moving")
-    ownership.prove(grounds, {**row, "path": str(path)})
-    pointers.move(grounds.repo, path, to)
+    ownership.prove(context, {**row, "path": str(path)})
+    pointers.move(context.repo, path, to)
     crash_point("worktree.moved")
-    return _at(grounds, row, to)
+    return _at(context, row, to)
 
 
-def settle(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
+def settle(context: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
     """Finish or undo a rename that was cut short: afterwards the row, the folder and git's entry name each other.
 
     Safe to repeat. Nothing is done where the folder is at neither place.
@@ -52,8 +52,8 @@ def settle(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
     other = path.with_name(row["name"])
     for place, was_at in ((other, path), (path, other)):
         if _is_it(place, row["folder_id"]):
-            pointers.reanchor(grounds.repo, place, was_at=was_at, old_common_dir=grounds.repo.common_dir)
-            return row if place == path else _at(grounds, row, place)
+            pointers.reanchor(context.repo, place, was_at=was_at, old_common_dir=context.repo.common_dir)
+            return row if place == path else _at(context, row, place)
     return row
 
 
@@ -64,7 +64,7 @@ def _is_it(place: Path, known: str) -> bool:
         return False
 
 
-def _at(grounds: WorktreeContext, row: WorktreeRow, place: Path) -> WorktreeRow:
+def _at(context: WorktreeContext, row: WorktreeRow, place: Path) -> WorktreeRow:
     values = {"path": str(place)}
-    moved = grounds.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values))
+    moved = context.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values))
     return moved or {**row, "path": str(place)}

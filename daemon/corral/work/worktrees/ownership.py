@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext
 
 
-def make_folder(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
+def make_folder(context: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
     """Make the empty folder of a worktree that is ``allocating`` and record which folder it is; returns the row.
 
     Raises:
@@ -34,112 +34,112 @@ def make_folder(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
         OSError: It cannot be made; the row is ``removed``.
     """
     try:
-        made = _make(grounds, Path(row["path"]))
+        made = _make(context, Path(row["path"]))
     except (CorralError, OSError):
-        _forget(grounds, row)
+        _forget(context, row)
         raise
     crash_point("worktree.folder_made")
-    return _record(grounds, row, made)
+    return _record(context, row, made)
 
 
-def make_folder_again(grounds: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
+def make_folder_again(context: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
     """The same once git, which failed to make a worktree of it, has taken the folder away. The row stays if that fails.
 
     Raises:
         Conflict: Something stands there meanwhile.
         OSError: It cannot be made.
     """
-    row = _record(grounds, row, None)  # killed from here on, an empty folder of unknown number may be found
-    return _record(grounds, row, _make(grounds, Path(row["path"])))
+    row = _record(context, row, None)  # killed from here on, an empty folder of unknown number may be found
+    return _record(context, row, _make(context, Path(row["path"])))
 
 
-def forget_folder(grounds: WorktreeContext, row: WorktreeRow) -> None:
+def forget_folder(context: WorktreeContext, row: WorktreeRow) -> None:
     """Take an empty folder that :func:`make_folder` made away again; its row is ``removed``."""
     path = Path(row["path"])
-    prove_remains(grounds, row)
+    prove_remains(context, row)
     path.rmdir()
-    _forget(grounds, row)
+    _forget(context, row)
 
 
-def prove(grounds: WorktreeContext, row: WorktreeRow) -> Git:
+def prove(context: WorktreeContext, row: WorktreeRow) -> Git:
     """The checkout of a whole worktree, if it is provably Corral's; call it right before each effect.
 
     Raises:
         PathReplaced: It is not.
     """
-    checkout = worktree_identity.prove(grounds.repo, _recorded(grounds, row))
+    checkout = worktree_identity.prove(context.repo, _recorded(context, row))
     if row["folder_id"] is None:  # made before that was recorded
-        _record(grounds, row, folder_id(Path(row["path"])))
+        _record(context, row, folder_id(Path(row["path"])))
     return checkout
 
 
-def prove_remains(grounds: WorktreeContext, row: WorktreeRow) -> None:
+def prove_remains(context: WorktreeContext, row: WorktreeRow) -> None:
     """The same for one that may be half made, damaged or gone.
 
     Raises:
         PathReplaced: Something else stands there.
     """
-    own = _recorded(grounds, row)
+    own = _recorded(context, row)
     if row["purpose"] == WorktreePurpose.VERIFY and own.folder_id is not None and os.path.lexists(own.path):
         worktree_identity.prove_folder(own)  # what ran there may have replaced its .git file, which is not followed
     else:
-        worktree_identity.prove_remains(grounds.repo, own)
+        worktree_identity.prove_remains(context.repo, own)
 
 
-def discard(grounds: WorktreeContext, row: WorktreeRow) -> None:
+def discard(context: WorktreeContext, row: WorktreeRow) -> None:
     """Remove a worktree that holds nobody's work, with all that is in it.
 
     Raises:
         PathReplaced: Something else stands there.
         OSError: One of its files could not be removed.
     """
-    discarding.discard(grounds.repo, _recorded(grounds, row))
+    discarding.discard(context.repo, _recorded(context, row))
 
 
-def check_ready(grounds: WorktreeContext, row: WorktreeRow) -> bool:
+def check_ready(context: WorktreeContext, row: WorktreeRow) -> bool:
     """Look at a worktree in use: note on its row what stands in its place; take the note away once that is over.
 
     Returns:
         Whether it is Corral's, or gone.
     """
     try:
-        prove_remains(grounds, row)
+        prove_remains(context, row)
     except PathReplaced as error:
-        note(grounds, row, error)
+        note(context, row, error)
         return False
     if row["note"] is not None:
-        grounds.db.write(
+        context.db.write(
             lambda conn: worktree_rows.transition(conn, row["worktree_id"], (WorktreeState.READY,), {"note": None})
         )
     return True
 
 
-def note(grounds: WorktreeContext, row: WorktreeRow, error: CorralError | OSError) -> None:
+def note(context: WorktreeContext, row: WorktreeRow, error: CorralError | OSError) -> None:
     """Say on a row why its worktree stays, and in a second line what to type; its state stays too."""
     if isinstance(error, CorralError):
         cause = "" if error.cause == error.default_cause else f" {error.cause}"
         text = f"{error.message}{cause}\n{error.remedy}"
     else:
         text = str(error)
-    grounds.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, {"note": text}))
+    context.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, {"note": text}))
 
 
-def _recorded(grounds: WorktreeContext, row: WorktreeRow) -> OwnWorktree:
+def _recorded(context: WorktreeContext, row: WorktreeRow) -> OwnWorktree:
     path = Path(row["path"])
-    return OwnWorktree(path, grounds.places.top_of(path), row["folder_id"], row["branch"])
+    return OwnWorktree(path, context.places.top_of(path), row["folder_id"], row["branch"])
 
 
-def _make(grounds: WorktreeContext, path: Path) -> str:
-    return worktree_identity.make_folder(path, grounds.places.establish(path))
+def _make(context: WorktreeContext, path: Path) -> str:
+    return worktree_identity.make_folder(path, context.places.establish(path))
 
 
-def _record(grounds: WorktreeContext, row: WorktreeRow, made: str | None) -> WorktreeRow:
-    moved = grounds.db.write(
+def _record(context: WorktreeContext, row: WorktreeRow, made: str | None) -> WorktreeRow:
+    moved = context.db.write(
         lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, {"folder_id": made})
     )
     return moved or {**row, "folder_id": made}
 
 
-def _forget(grounds: WorktreeContext, row: WorktreeRow) -> None:
-    gone = {"state": WorktreeState.REMOVED, "removed_at": iso(grounds.clock())}
-    grounds.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], (WorktreeState.ALLOCATING,), gone))
+def _forget(context: WorktreeContext, row: WorktreeRow) -> None:
+    gone = {"state": WorktreeState.REMOVED, "removed_at": iso(context.clock())}
+    context.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], (WorktreeState.ALLOCATING,), gone))

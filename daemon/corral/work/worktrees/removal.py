@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext
 
 
-def take_down(grounds: WorktreeContext, row: WorktreeRow, reason: str) -> None:
+def take_down(context: WorktreeContext, row: WorktreeRow, reason: str) -> None:
     """Remove a worktree that is ``reclaiming``, and its branch where nothing needs that; safe to repeat.
 
     Raises:
@@ -32,82 +32,82 @@ def take_down(grounds: WorktreeContext, row: WorktreeRow, reason: str) -> None:
         CorralError: It could not be salvaged or removed.
         OSError: A file of one that holds nobody's work could not be removed.
     """
-    repo, path = grounds.repo, Path(row["path"])
+    repo, path = context.repo, Path(row["path"])
     if row["purpose"] == WorktreePurpose.VERIFY:
-        ownership.discard(grounds, row)
+        ownership.discard(context, row)
         return
-    submitted = grounds.db.read(lambda conn: worktree_rows.is_submitted(conn, row))
+    submitted = context.db.read(lambda conn: worktree_rows.is_submitted(conn, row))
     # git lets go of a branch that something else holds; one that waits to be merged has to keep its name
     branch = None if submitted and not path.exists() else row["branch"]
-    sparse = grounds.settings().worktrees.sparse
-    if not worktrees.repair(repo, path, branch, lambda: ownership.prove_remains(grounds, row), sparse=sparse):
+    sparse = context.settings().worktrees.sparse
+    if not worktrees.repair(repo, path, branch, lambda: ownership.prove_remains(context, row), sparse=sparse):
         return
-    if not ((submitted or _holds_no_commit(grounds, row)) and _removed_clean(grounds, row)):
-        _remove_preserved(grounds, row, reason, submitted=submitted)
+    if not ((submitted or _holds_no_commit(context, row)) and _removed_clean(context, row)):
+        _remove_preserved(context, row, reason, submitted=submitted)
     if not submitted:  # the branch goes too, unless it alone holds something
         worktrees.drop_branch(repo, refs.branch_ref(required(row["branch"])))
 
 
-def tidy_branches(grounds: WorktreeContext) -> None:
+def tidy_branches(context: WorktreeContext) -> None:
     """Delete branches of tasks that nothing needs any more: a git that outlived its daemon may have made one after all.
 
     Raises:
         GitFailed: Git refused; it is tried again with the next call.
     """
-    for ref in refs.listing(grounds.repo, "refs/heads/corral/"):
+    for ref in refs.listing(context.repo, "refs/heads/corral/"):
         branch = ref.name.removeprefix("refs/heads/")
-        if grounds.db.read(lambda conn, branch=branch: worktree_rows.is_done_with(conn, branch)):  # type: ignore[misc]
-            worktrees.drop_branch(grounds.repo, ref.name)
+        if context.db.read(lambda conn, branch=branch: worktree_rows.is_done_with(conn, branch)):  # type: ignore[misc]
+            worktrees.drop_branch(context.repo, ref.name)
 
 
-def _remove_preserved(grounds: WorktreeContext, row: WorktreeRow, reason: str, *, submitted: bool) -> None:
-    repo, path, ref = grounds.repo, Path(row["path"]), refs.branch_ref(required(row["branch"]))
+def _remove_preserved(context: WorktreeContext, row: WorktreeRow, reason: str, *, submitted: bool) -> None:
+    repo, path, ref = context.repo, Path(row["path"]), refs.branch_ref(required(row["branch"]))
     # the branch that HEAD is on goes with the worktree; another one is somebody's
-    reattach_head(ownership.prove(grounds, row), ref)
-    found = _preserve(grounds, row, reason, always=row["purpose"] == WorktreePurpose.TASK and not submitted)
+    reattach_head(ownership.prove(context, row), ref)
+    found = _preserve(context, row, reason, always=row["purpose"] == WorktreePurpose.TASK and not submitted)
     crash_point("worktree.salvaged")
     if found is None:
-        worktrees.remove(repo, path, lambda: ownership.prove(grounds, row))
+        worktrees.remove(repo, path, lambda: ownership.prove(context, row))
         return
-    worktrees.remove_salvaged(repo, path, found, keep_branch=True, check=lambda: ownership.prove(grounds, row))
+    worktrees.remove_salvaged(repo, path, found, keep_branch=True, check=lambda: ownership.prove(context, row))
 
 
-def _holds_no_commit(grounds: WorktreeContext, row: WorktreeRow) -> bool:
+def _holds_no_commit(context: WorktreeContext, row: WorktreeRow) -> bool:
     """Whether it is where it began, on its own branch."""
-    checkout = ownership.prove(grounds, row)
+    checkout = ownership.prove(context, row)
     return checkout.head() == row["base_sha"] and checkout.branch() == refs.branch_ref(required(row["branch"]))
 
 
-def _removed_clean(grounds: WorktreeContext, row: WorktreeRow) -> bool:
+def _removed_clean(context: WorktreeContext, row: WorktreeRow) -> bool:
     """The usual end: nothing was made, or all of it is on a branch that waits to be merged."""
     try:
-        worktrees.remove(grounds.repo, Path(row["path"]), lambda: ownership.prove(grounds, row))
+        worktrees.remove(context.repo, Path(row["path"]), lambda: ownership.prove(context, row))
     except WorkAtRisk:  # something was written after all: then it is salvaged like everything else
         return False
     return True
 
 
-def _preserve(grounds: WorktreeContext, row: WorktreeRow, reason: str, *, always: bool) -> salvage.Snapshot | None:
+def _preserve(context: WorktreeContext, row: WorktreeRow, reason: str, *, always: bool) -> salvage.Snapshot | None:
     """Put a worktree's whole state on a salvage ref; None where refs hold all of it already.
 
     Args:
         always: The worktree's branch does not count: a failed attempt's commits are kept by a salvage ref alone.
     """
-    checkout = ownership.prove(grounds, row)
+    checkout = ownership.prove(context, row)
     exclude = row["provision"].get("exclude", ())
     head, base = checkout.head(), row["base_sha"]
-    forced = always and head != base and not (head and refs.is_ancestor(grounds.repo, head, base))
-    found = salvage.snapshot(checkout, row["name"], grounds.clock(), reason=reason, exclude=exclude, always=forced)
+    forced = always and head != base and not (head and refs.is_ancestor(context.repo, head, base))
+    found = salvage.snapshot(checkout, row["name"], context.clock(), reason=reason, exclude=exclude, always=forced)
     if found is not None:
-        grounds.db.write(lambda conn: _salvaged(conn, grounds, row, found, reason))
+        context.db.write(lambda conn: _salvaged(conn, context, row, found, reason))
     return found
 
 
 def _salvaged(
-    conn: Connection, grounds: WorktreeContext, row: WorktreeRow, found: salvage.Snapshot, reason: str
+    conn: Connection, context: WorktreeContext, row: WorktreeRow, found: salvage.Snapshot, reason: str
 ) -> None:
     worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, {"salvage_ref": found.ref})
     event = EventKind.WORKTREE_SALVAGED(
         {"ref": found.ref, "files": found.files[:50], "reason": reason, "worktree": row["name"]}
     )
-    events.record(conn, grounds.clock(), event, task_id=row["task_id"], session_id=row["session_id"])
+    events.record(conn, context.clock(), event, task_id=row["task_id"], session_id=row["session_id"])

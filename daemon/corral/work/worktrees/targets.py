@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext
 
 
-def landing_target(grounds: WorktreeContext, named: str | None) -> tuple[str, str]:
+def landing_target(context: WorktreeContext, named: str | None) -> tuple[str, str]:
     """The branch that work lands on, and its present tip.
 
     Args:
@@ -26,10 +26,10 @@ def landing_target(grounds: WorktreeContext, named: str | None) -> tuple[str, st
         TargetGone: There is no such branch any more: something landed on it, or waits to.
         NotFound: There is no such branch, or it has no commit yet.
     """
-    default = refs.default_branch(grounds.repo) if named is None else None
-    target = named or grounds.settings().landing.target or (default or "").removeprefix("refs/heads/")
-    tip = refs.read(grounds.repo, refs.branch_ref(target)) if target else None
-    if tip is None and target and grounds.db.read(lambda conn: landed.is_known_target(conn, target)):
+    default = refs.default_branch(context.repo) if named is None else None
+    target = named or context.settings().landing.target or (default or "").removeprefix("refs/heads/")
+    tip = refs.read(context.repo, refs.branch_ref(target)) if target else None
+    if tip is None and target and context.db.read(lambda conn: landed.is_known_target(conn, target)):
         raise TargetGone(
             f"There is no branch {target!r} any more.",
             cause="It was renamed or deleted.",

@@ -38,37 +38,37 @@ class Worktrees:
     """Everything that touches git or the disk; call it off the event loop.
 
     Args:
-        grounds: Shared with the supervisor.
+        context: Shared with the supervisor.
     """
 
-    def __init__(self, grounds: WorktreeContext) -> None:
-        self._grounds = grounds
+    def __init__(self, context: WorktreeContext) -> None:
+        self._context = context
 
     def listing(self) -> list[Payload]:
         """Every worktree that Corral made and that is not removed, oldest first, with what :data:`WIRE_FIELDS` names.
 
         One for verifying or judging work is among them only while something is wrong with it: nobody else is to use it.
         """
-        found = self._grounds.db.read(worktree_rows.listing)
+        found = self._context.db.read(worktree_rows.listing)
         return [wire(row) for row in found if row["purpose"] != WorktreePurpose.VERIFY or row["note"]]
 
     def pool(self) -> Payload:
         """The warm pool: the worktrees that are kept for the next tasks, their bounds, and what it did so far."""
-        return state.overview(self._grounds)
+        return state.overview(self._context)
 
     def own_folders(self, *states: str) -> list[Path]:
         """The folders of the worktrees in these states (none: all), without those that something else took the place of."""
-        found = self._grounds.db.read(lambda conn: worktree_rows.listing(conn, states=states))
+        found = self._context.db.read(lambda conn: worktree_rows.listing(conn, states=states))
         return [Path(row["path"]) for row in found if row["purpose"] != WorktreePurpose.VERIFY and self._is_own(row)]
 
     def is_own(self, name: str) -> bool:
         """Whether what stands at the path of this worktree is Corral's, or nothing."""
-        row = self._grounds.db.read(lambda conn: worktree_rows.live_by_name(conn, name))
+        row = self._context.db.read(lambda conn: worktree_rows.live_by_name(conn, name))
         return row is None or self._is_own(row)
 
     def _is_own(self, row: WorktreeRow) -> bool:
         try:
-            ownership.prove_remains(self._grounds, row)
+            ownership.prove_remains(self._context, row)
         except PathReplaced:
             return False
         return True
@@ -88,10 +88,10 @@ class Worktrees:
             LimitReached: The session, or people, have too many.
         """
         check_name(name, "worktree")
-        grounds = self._grounds
-        known = grounds.db.read(lambda conn: worktree_rows.live_by_name(conn, name))
+        context = self._context
+        known = context.db.read(lambda conn: worktree_rows.live_by_name(conn, name))
         if known is not None and known["state"] == WorktreeState.READY and known["session_id"] == session_id:
-            if base is not None and refs.resolve(grounds.repo, base) != known["base_sha"]:
+            if base is not None and refs.resolve(context.repo, base) != known["base_sha"]:
                 raise Conflict(
                     f"The worktree {name} exists already and began at another commit.",
                     cause=f"It began at {known['base_sha'][:12]}.",
@@ -99,15 +99,15 @@ class Worktrees:
                 )
             return wire(known)
         self._check_room(session_id)
-        base_sha = landing_target(grounds, None)[1] if base is None else refs.resolve(grounds.repo, base)
+        base_sha = landing_target(context, None)[1] if base is None else refs.resolve(context.repo, base)
         purpose = WorktreePurpose.PERSON if session_id is None else WorktreePurpose.SESSION
         plan = Plan(name, self._free_branch(name), base_sha, purpose, session_id=session_id)
-        made, provided = allocate(grounds, plan)
-        return wire(grounds.db.write(lambda conn: mark_ready(conn, made["worktree_id"], provided)))
+        made, provided = allocate(context, plan)
+        return wire(context.db.write(lambda conn: mark_ready(conn, made["worktree_id"], provided)))
 
     def _check_room(self, session_id: str | None) -> None:
         most = MOST_OF_PEOPLE if session_id is None else MOST_OF_A_SESSION
-        if self._grounds.db.read(lambda conn: worktree_rows.count_live(conn, session_id)) >= most:
+        if self._context.db.read(lambda conn: worktree_rows.count_live(conn, session_id)) >= most:
             raise LimitReached(
                 f"{'People have' if session_id is None else 'This session has'} {most} worktrees already.",
                 cause="Each is a whole checkout on the disk.",
@@ -124,14 +124,14 @@ class Worktrees:
             NotFound: No such worktree.
             WorkAtRisk: A session works in it.
         """
-        row = self._grounds.db.read(lambda conn: worktree_rows.live_by_name(conn, name))
+        row = self._context.db.read(lambda conn: worktree_rows.live_by_name(conn, name))
         if row is None:
             raise NotFound(f"There is no worktree {name[:80]!r}.", remedy="`corral worktree list` shows them all.")
         if row["purpose"] == WorktreePurpose.VERIFY:
             raise NotPermitted(f"{name} is for verifying work, and Corral's own.", remedy="Leave it to Corral.")
         self._check_unused(row)
-        gone = give_up(self._grounds, row, reason=f"worktree {name} was removed")
-        after = self._grounds.db.read(lambda conn: worktree_rows.get(conn, row["worktree_id"]))
+        gone = give_up(self._context, row, reason=f"worktree {name} was removed")
+        after = self._context.db.read(lambda conn: worktree_rows.get(conn, row["worktree_id"]))
         return {**wire(after or row), "removed": gone}
 
     def give_back(self, path: Path, now: datetime) -> str | None:
@@ -140,11 +140,11 @@ class Worktrees:
         Returns:
             None if it is gone; else why it stays, in one line, and what to type in a second.
         """
-        for row in self._grounds.db.read(worktree_rows.listing):
+        for row in self._context.db.read(worktree_rows.listing):
             if real_place(Path(row["path"])) == real_place(path) and row["purpose"] != WorktreePurpose.VERIFY:
-                if give_up(self._grounds, row, reason="its session gave it back"):
+                if give_up(self._context, row, reason="its session gave it back"):
                     return None
-                after = self._grounds.db.read(lambda conn: worktree_rows.get(conn, row["worktree_id"])) or row  # noqa: B023 - run here
+                after = self._context.db.read(lambda conn: worktree_rows.get(conn, row["worktree_id"])) or row  # noqa: B023 - run here
                 return str(after["note"])
         return (
             f"{path} was not made by Corral, and stays.\nTo remove it: `git worktree remove {shlex.quote(str(path))}`."
@@ -152,13 +152,13 @@ class Worktrees:
 
     def release_subagent(self, session_id: str, now: datetime) -> None:
         """A subagent has ended: its worktrees go, what it made stays on its branch or on a salvage ref."""
-        for row in self._grounds.db.read(worktree_rows.listing):
+        for row in self._context.db.read(worktree_rows.listing):
             if row["session_id"] == session_id and row["purpose"] == WorktreePurpose.SESSION:
-                give_up(self._grounds, row, reason="its subagent has ended")
+                give_up(self._context, row, reason="its subagent has ended")
 
     def salvaged(self, name: str | None = None) -> list[Payload]:
         """Salvaged work (of one worktree): ``name, ref, sha, at, reason, files``; newest first."""
-        found = salvage.listing(self._grounds.repo, name)
+        found = salvage.listing(self._context.repo, name)
         return [vars(one) for one in sorted(found, key=lambda one: one.at, reverse=True)]
 
     def recover(self, name: str, now: datetime) -> Payload:
@@ -173,7 +173,7 @@ class Worktrees:
         Raises:
             NotFound: Nothing was salvaged under that name.
         """
-        grounds = self._grounds
+        context = self._context
         owner = name.removeprefix(salvage.PREFIX).partition("/")[0]
         found = [one for one in self.salvaged(check_name(owner, "worktree")) if name in (owner, one["ref"])]
         if not found:
@@ -184,30 +184,30 @@ class Worktrees:
         fresh = self._free_name(f"{owner[:50]}-recovered")
         branch = self._free_branch(fresh)
         made, provided = allocate(
-            grounds,
+            context,
             Plan(fresh, branch, chosen["sha"], WorktreePurpose.PERSON),
-            lambda into, remake: salvage.restore(grounds.repo, chosen["ref"], into, branch, remake),
+            lambda into, remake: salvage.restore(context.repo, chosen["ref"], into, branch, remake),
         )
-        ready = grounds.db.write(lambda conn: mark_ready(conn, made["worktree_id"], provided))
+        ready = context.db.write(lambda conn: mark_ready(conn, made["worktree_id"], provided))
         return {**wire(ready), "ref": chosen["ref"]}
 
     def commits_behind(self, folder: str | None) -> int | None:
         """How many commits the target has that the checkout around ``folder`` does not; None where that means nothing."""
         checkout = find_checkout(Path(folder)) if folder else None
-        if checkout is None or checkout.common_dir != self._grounds.repo.common_dir:
+        if checkout is None or checkout.common_dir != self._context.repo.common_dir:
             return None
         head = Git(checkout.git_dir, checkout.top).head()
         try:
-            tip = landing_target(self._grounds, None)[1]
+            tip = landing_target(self._context, None)[1]
         except NotFound:
             return None
         if head is None or head == tip:
             return None if head is None else 0
-        counted = self._grounds.repo.run("rev-list", "--count", f"{head}..{tip}")
+        counted = self._context.repo.run("rev-list", "--count", f"{head}..{tip}")
         return int(counted.text) if counted.ok else None
 
     def _check_unused(self, row: WorktreeRow) -> None:
-        for session in self._grounds.db.read(sessions.live):
+        for session in self._context.db.read(sessions.live):
             if session["worktree"] and Path(session["worktree"]).resolve() == Path(row["path"]).resolve():
                 raise WorkAtRisk(
                     f"{session['agent_name']} works in {row['name']}.",
@@ -217,12 +217,12 @@ class Worktrees:
 
     def _free_branch(self, name: str) -> str:
         return _first_free(
-            f"corral/{name}", lambda branch: refs.read(self._grounds.repo, refs.branch_ref(branch)) is not None
+            f"corral/{name}", lambda branch: refs.read(self._context.repo, refs.branch_ref(branch)) is not None
         )
 
     def _free_name(self, stem: str) -> str:
-        taken = {row["name"] for row in self._grounds.db.read(worktree_rows.listing)}
-        return _first_free(stem, lambda name: name in taken or os.path.lexists(self._grounds.root / name))
+        taken = {row["name"] for row in self._context.db.read(worktree_rows.listing)}
+        return _first_free(stem, lambda name: name in taken or os.path.lexists(self._context.root / name))
 
 
 def _first_free(stem: str, is_taken: Callable[[str], bool]) -> str:

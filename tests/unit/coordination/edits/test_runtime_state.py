@@ -6,8 +6,8 @@ from corral.coordination.edits.runtime_state import RuntimeState
 
 
 def test_a_tool_call_without_an_id_makes_nobody_the_session_of_all_others() -> None:
-    witness = RuntimeState()
-    witness.announced("one", "")
-    assert witness.actor_of("") is None
-    witness.announced("one", "toolu_1")
-    assert witness.actor_of("toolu_1") == "one"
+    runtime = RuntimeState()
+    runtime.announced("one", "")
+    assert runtime.actor_of("") is None
+    runtime.announced("one", "toolu_1")
+    assert runtime.actor_of("toolu_1") == "one"

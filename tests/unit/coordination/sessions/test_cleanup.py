@@ -52,7 +52,7 @@ class Fleet:
     db: Database
     time: datetime = NOW
     started_at: datetime = NOW
-    witness: RuntimeState = field(default_factory=RuntimeState)
+    runtime: RuntimeState = field(default_factory=RuntimeState)
     audit: AuditTrail = field(default_factory=AuditTrail)
     settings: Callable[[], Settings] = Settings
 
@@ -71,7 +71,7 @@ class Fleet:
         """Time goes by, with somebody looking all the while."""
         end = self.time + time
         while self.time < end:
-            self.witness.looks(self.time)
+            self.runtime.looks(self.time)
             self.time = min(end, self.time + MINUTE)
 
     def arrive(self, *names: str, **more: Any) -> None:
@@ -150,7 +150,7 @@ def test_a_connection_is_no_sign_of_its_agent(fleet: Fleet) -> None:
     fleet.arrive("hung", "alive")
     fleet.arrive("rests", client_pid=os.getpid())
     for name in ("hung", "alive", "rests"):
-        fleet.witness.bridge_opened(f"bridge of {name}", name)
+        fleet.runtime.bridge_opened(f"bridge of {name}", name)
     fleet.db.write(lambda conn: session_rows.change(conn, "rests", {"status": "idle"}))
     fleet.passes(14 * MINUTE)
     fleet.beat("alive")

@@ -39,36 +39,36 @@ if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext
 
 
-def keep(grounds: WorktreeContext, row: WorktreeRow) -> bool:
+def keep(context: WorktreeContext, row: WorktreeRow) -> bool:
     """Keep a worktree that is ``reclaiming`` and whose attempt ended well.
 
     Returns:
         Whether it is kept; its row is ``removed`` then, and a row of the pool has its folder. Else it is to be removed.
     """
     try:
-        _refuse_if_unfit(grounds, row)
-        _put_away(grounds, row)
+        _refuse_if_unfit(context, row)
+        _put_away(context, row)
     except (Doubt, CorralError, OSError) as reason:
-        grounds.pool.count(grounds.pool.not_kept, kind_of(reason))
+        context.pool.count(context.pool.not_kept, kind_of(reason))
         return False
-    grounds.pool.count_kept()
+    context.pool.count_kept()
     return True
 
 
-def _refuse_if_unfit(grounds: WorktreeContext, row: WorktreeRow) -> None:
-    most, path = bounds(grounds)[0], Path(row["path"])
+def _refuse_if_unfit(context: WorktreeContext, row: WorktreeRow) -> None:
+    most, path = bounds(context)[0], Path(row["path"])
     if not most:
         raise Doubt("worktrees.pool_size is 0")
     if row["purpose"] != WorktreePurpose.TASK or row["folder_id"] is None or row["task_id"] is None:
         raise Doubt("it was not made for a task")
-    if repointing.entries(ownership.prove(grounds, row)) < grounds.settings().worktrees.pool_min_files:
+    if repointing.entries(ownership.prove(context, row)) < context.settings().worktrees.pool_min_files:
         raise Doubt("it has fewer files than worktrees.pool_min_files")
     if is_short_of_space(path):
         raise Doubt("the disk is nearly full")
-    refuse_if_inhabited(grounds, path, {PROJECT_MARK: grounds.project_id, TASK_MARK: row["task_id"]})
-    checkout = ownership.prove(grounds, row)
+    refuse_if_inhabited(context, path, {PROJECT_MARK: context.project_id, TASK_MARK: row["task_id"]})
+    checkout = ownership.prove(context, row)
     refuse_extras(checkout)
-    if repointing.is_partial(grounds.repo):
+    if repointing.is_partial(context.repo):
         raise Doubt("worktrees of this repository have settings of their own")
     if repointing.index_of(checkout)[1]:
         raise Doubt("its index holds submodules, or marks that hide files from git")
@@ -76,44 +76,44 @@ def _refuse_if_unfit(grounds: WorktreeContext, row: WorktreeRow) -> None:
     if any(not f"{change.path}/".startswith(excluded) for change in status.changes(checkout)):
         raise Doubt("it holds work that is not on its branch")
     head = checkout.head()
-    is_submitted = grounds.db.read(lambda conn: worktree_rows.is_submitted(conn, row))
-    if head is None or (head != row["base_sha"] and not (is_submitted and refs.holder(grounds.repo, head))):
+    is_submitted = context.db.read(lambda conn: worktree_rows.is_submitted(conn, row))
+    if head is None or (head != row["base_sha"] and not (is_submitted and refs.holder(context.repo, head))):
         raise Doubt("it holds commits that were not submitted")
 
 
-def _put_away(grounds: WorktreeContext, row: WorktreeRow) -> None:
-    prove, base = partial(ownership.prove, grounds, row), row["base_sha"]
+def _put_away(context: WorktreeContext, row: WorktreeRow) -> None:
+    prove, base = partial(ownership.prove, context, row), row["base_sha"]
     worktrees.begin_filling(prove())
     crash_point("pool.begun")
     repointing.lay_out(prove, base)
     tracked = repointing.index_of(prove())[0]
-    size = _cleaned(grounds, row, tracked)
+    size = _cleaned(context, row, tracked)
     repointing.refresh(prove)
     crash_point("pool.cleaned")
     old = Path(row["path"])
     name = f"pool-{new_id().replace('-', '')[-12:]}"
-    row = rename(grounds, row, old.with_name(name))
-    checkout = ownership.prove(grounds, row)
+    row = rename(context, row, old.with_name(name))
+    checkout = ownership.prove(context, row)
     look = contents.seal(Path(row["path"]), sorted(contents.folders_of(tracked)), ())
     (checkout.git_dir / SEAL).write_text(json.dumps({"look": look, "index": look_of_index(checkout)}))
     worktrees.end_filling(checkout)
     crash_point("pool.sealed")
-    provision = {"size_bytes": size, "conversion": repointing.conversion(grounds.repo)}
-    grounds.db.write(lambda conn: _stored(conn, grounds, row, str(old), name, provision))
+    provision = {"size_bytes": size, "conversion": repointing.conversion(context.repo)}
+    context.db.write(lambda conn: _stored(conn, context, row, str(old), name, provision))
     crash_point("pool.kept")
-    if row["branch"] and not grounds.db.read(lambda conn: worktree_rows.is_submitted(conn, row)):
-        worktrees.drop_branch(grounds.repo, refs.branch_ref(row["branch"]))
+    if row["branch"] and not context.db.read(lambda conn: worktree_rows.is_submitted(conn, row)):
+        worktrees.drop_branch(context.repo, refs.branch_ref(row["branch"]))
 
 
-def _cleaned(grounds: WorktreeContext, row: WorktreeRow, tracked: dict[str, str]) -> int:
+def _cleaned(context: WorktreeContext, row: WorktreeRow, tracked: dict[str, str]) -> int:
     """Remove everything that is no file of the commit, and correct modes; returns what the rest takes on the disk, bytes."""
-    checkout, path = ownership.prove(grounds, row), Path(row["path"])
+    checkout, path = ownership.prove(context, row), Path(row["path"])
     found = contents.survey(path, tracked, (), contents.spare_bits(checkout.git_dir))
     if found.doubts:
         raise Doubt(found.doubts[0])
-    if found.size_bytes > bounds(grounds)[1] * MEBI:
+    if found.size_bytes > bounds(context)[1] * MEBI:
         raise Doubt("it takes more than worktrees.pool_disk_mb")
-    ownership.prove(grounds, row)
+    ownership.prove(context, row)
     contents.remove(path, found.leftovers)
     for name, mode in found.modes.items():
         (path / name).chmod(mode)
@@ -121,9 +121,9 @@ def _cleaned(grounds: WorktreeContext, row: WorktreeRow, tracked: dict[str, str]
 
 
 def _stored(
-    conn: Connection, grounds: WorktreeContext, row: WorktreeRow, old: str, name: str, provision: Payload
+    conn: Connection, context: WorktreeContext, row: WorktreeRow, old: str, name: str, provision: Payload
 ) -> None:
-    now = iso(grounds.clock())
+    now = iso(context.clock())
     gone = {"state": WorktreeState.REMOVED, "removed_at": now, "note": None, "path": old}
     if worktree_rows.transition(conn, row["worktree_id"], (WorktreeState.RECLAIMING,), gone) is None:
         raise Doubt("it is gone")

@@ -82,7 +82,7 @@ class PoolUse:
             reasons[reason] += 1
 
 
-def refuse_if_inhabited(grounds: WorktreeContext, path: Path, marks: dict[str, str]) -> None:
+def refuse_if_inhabited(context: WorktreeContext, path: Path, marks: dict[str, str]) -> None:
     """Refuse a worktree that somebody works in.
 
     Args:
@@ -93,7 +93,7 @@ def refuse_if_inhabited(grounds: WorktreeContext, path: Path, marks: dict[str, s
     """
     if (marks and survivors(None, marks)) or working_in(path, files=bool(marks)):
         raise Doubt("a process works in it")
-    if any(session["worktree"] == str(path) for session in grounds.db.read(sessions.live)):
+    if any(session["worktree"] == str(path) for session in context.db.read(sessions.live)):
         raise Doubt("a session works in it")
 
 
@@ -108,32 +108,32 @@ def refuse_extras(checkout: Git, *besides: str) -> None:
         raise Doubt(f"git's entry of it holds {', '.join(found)}")
 
 
-def bounds(grounds: WorktreeContext) -> tuple[int, int]:
+def bounds(context: WorktreeContext) -> tuple[int, int]:
     """How many worktrees are kept at most, and how many MB they may take together."""
-    settings = grounds.settings()
+    settings = context.settings()
     return min(settings.worktrees.pool_size, settings.supervisor.max_agents), settings.worktrees.pool_disk_mb
 
 
-def trim(grounds: WorktreeContext, give_up: Callable[[WorktreeRow, str], bool]) -> None:
+def trim(context: WorktreeContext, give_up: Callable[[WorktreeRow, str], bool]) -> None:
     """Remove the oldest kept worktrees until the rest are within the bounds; all of them where the disk is nearly full."""
-    rows = grounds.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
-    most, disk_mb = bounds(grounds)
-    if rows and is_short_of_space(grounds.places.volume):
+    rows = context.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
+    most, disk_mb = bounds(context)
+    if rows and is_short_of_space(context.places.volume):
         most = 0
     while rows and (len(rows) > most or sum(map(size, rows)) > disk_mb * MEBI):
         oldest = rows.pop(0)
-        if grounds.pool.claim(oldest["worktree_id"]):
+        if context.pool.claim(oldest["worktree_id"]):
             try:
                 give_up(oldest, "more were kept than worktrees.pool_size and worktrees.pool_disk_mb allow")
             finally:
-                grounds.pool.let_go(oldest["worktree_id"])
+                context.pool.let_go(oldest["worktree_id"])
 
 
-def overview(grounds: WorktreeContext) -> Payload:
+def overview(context: WorktreeContext) -> Payload:
     """The kept worktrees, oldest first, their bounds, and what the pool did since the daemon's start."""
-    rows = grounds.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
-    most, disk_mb = bounds(grounds)
-    use = grounds.pool
+    rows = context.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
+    most, disk_mb = bounds(context)
+    use = context.pool
     return {
         "worktrees": [
             {

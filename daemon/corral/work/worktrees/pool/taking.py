@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def take(
-    grounds: WorktreeContext,
+    context: WorktreeContext,
     plan: Plan,
     intend: Callable[[WorktreeRow], WorktreeRow | None],
     give_up: Callable[[WorktreeRow, str], bool],
@@ -52,48 +52,48 @@ def take(
     """
     if plan.branch is None:
         return None
-    found = _candidates(grounds, plan.base_sha)
-    if not bounds(grounds)[0] or not found:
-        if bounds(grounds)[0]:
-            grounds.pool.count(grounds.pool.not_used, "none was kept")
+    found = _candidates(context, plan.base_sha)
+    if not bounds(context)[0] or not found:
+        if bounds(context)[0]:
+            context.pool.count(context.pool.not_used, "none was kept")
         return None
-    if os.path.lexists(grounds.root / plan.name) or refs.read(grounds.repo, refs.branch_ref(plan.branch)) is not None:
+    if os.path.lexists(context.root / plan.name) or refs.read(context.repo, refs.branch_ref(plan.branch)) is not None:
         return None  # making a fresh one says so
     for kept in found:
-        if not grounds.pool.claim(kept["worktree_id"]):
+        if not context.pool.claim(kept["worktree_id"]):
             continue
         try:
-            made = _use(grounds, kept, plan, intend, give_up)
+            made = _use(context, kept, plan, intend, give_up)
         finally:
-            grounds.pool.let_go(kept["worktree_id"])
+            context.pool.let_go(kept["worktree_id"])
         if made is not None:
-            grounds.pool.count_used()
+            context.pool.count_used()
             return made
     return None
 
 
-def _candidates(grounds: WorktreeContext, base_sha: str) -> list[WorktreeRow]:
+def _candidates(context: WorktreeContext, base_sha: str) -> list[WorktreeRow]:
     """Those that are kept: of the wanted base first, then the newest."""
-    rows = grounds.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
+    rows = context.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
     rows.reverse()
     return sorted(rows, key=lambda row: row["base_sha"] != base_sha)
 
 
 def _use(
-    grounds: WorktreeContext,
+    context: WorktreeContext,
     kept: WorktreeRow,
     plan: Plan,
     intend: Callable[[WorktreeRow], WorktreeRow | None],
     give_up: Callable[[WorktreeRow, str], bool],
 ) -> WorktreeRow | None:
     try:
-        if (passed_over := _does_not_suit(grounds, kept, plan.base_sha)) is not None:
-            grounds.pool.doubts[kept["worktree_id"]] = passed_over
-            grounds.pool.count(grounds.pool.not_used, passed_over)
+        if (passed_over := _does_not_suit(context, kept, plan.base_sha)) is not None:
+            context.pool.doubts[kept["worktree_id"]] = passed_over
+            context.pool.count(context.pool.not_used, passed_over)
             return None
-        _refuse_if_changed(grounds, kept)
+        _refuse_if_changed(context, kept)
     except (Doubt, CorralError, OSError) as reason:
-        grounds.pool.count(grounds.pool.not_used, kind_of(reason))
+        context.pool.count(context.pool.not_used, kind_of(reason))
         give_up(kept, f"it was kept for the next task, but {kind_of(reason)}")
         return None
     row = intend(kept)
@@ -101,34 +101,34 @@ def _use(
         return None
     crash_point("pool.taken")
     try:
-        return _repointed(grounds, kept, row)
+        return _repointed(context, kept, row)
     except (Doubt, CorralError, OSError) as reason:
-        grounds.pool.count(grounds.pool.not_used, kind_of(reason))
+        context.pool.count(context.pool.not_used, kind_of(reason))
         give_up(row, "it could not be pointed to another commit")
         return None
 
 
-def _does_not_suit(grounds: WorktreeContext, kept: WorktreeRow, base_sha: str) -> str | None:
+def _does_not_suit(context: WorktreeContext, kept: WorktreeRow, base_sha: str) -> str | None:
     """Why a kept worktree is not the right one now; it may be later."""
     path = Path(kept["path"])
     if kept["note"] is not None:
         return "something else stands in its place"
     try:
-        refuse_if_inhabited(grounds, path, {})
+        refuse_if_inhabited(context, path, {})
     except Doubt as reason:
         return str(reason)
-    if kept["base_sha"] != base_sha and repointing.changes_rules(grounds.repo, kept["base_sha"], base_sha):
+    if kept["base_sha"] != base_sha and repointing.changes_rules(context.repo, kept["base_sha"], base_sha):
         return "a .gitattributes file or a submodule has changed since"
     return None
 
 
-def _refuse_if_changed(grounds: WorktreeContext, kept: WorktreeRow) -> None:
-    path, repo = Path(kept["path"]), grounds.repo
-    if path.parent != grounds.root:
+def _refuse_if_changed(context: WorktreeContext, kept: WorktreeRow) -> None:
+    path, repo = Path(kept["path"]), context.repo
+    if path.parent != context.root:
         raise Doubt("worktrees.root has changed")
     if repointing.is_partial(repo) or repointing.conversion(repo) != kept["provision"]["conversion"]:
         raise Doubt("git's settings have changed")
-    checkout = ownership.prove(grounds, kept)
+    checkout = ownership.prove(context, kept)
     refuse_extras(checkout, SEAL)
     if checkout.branch() is not None or checkout.head() != kept["base_sha"]:
         raise Doubt("its HEAD was moved")
@@ -150,16 +150,16 @@ def _seal_of(checkout: Git) -> dict[str, Any]:
     return found
 
 
-def _repointed(grounds: WorktreeContext, kept: WorktreeRow, row: WorktreeRow) -> WorktreeRow:
+def _repointed(context: WorktreeContext, kept: WorktreeRow, row: WorktreeRow) -> WorktreeRow:
     ref = refs.branch_ref(required(row["branch"]))
-    worktrees.begin_filling(ownership.prove(grounds, row))
-    row = rename(grounds, row, Path(row["path"]).with_name(row["name"]))
-    prove = partial(ownership.prove, grounds, row)
+    worktrees.begin_filling(ownership.prove(context, row))
+    row = rename(context, row, Path(row["path"]).with_name(row["name"]))
+    prove = partial(ownership.prove, context, row)
     try:
-        refs.make_branch(grounds.repo, ref, row["base_sha"])
+        refs.make_branch(context.repo, ref, row["base_sha"])
     except Conflict:  # somebody has made it a moment ago: it is not this worktree's, and does not go with it
         values = {"branch": f"corral/{kept['name']}"}
-        grounds.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values))
+        context.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values))
         raise
     crash_point("pool.branched")
     (prove().git_dir / SEAL).unlink()

@@ -72,7 +72,7 @@ class Place:
     prove: Callable[[], Git]
 
 
-def prepare(grounds: WorktreeContext, place: Place, tip_sha: str) -> Prepared:
+def prepare(context: WorktreeContext, place: Place, tip_sha: str) -> Prepared:
     """Give a verification worktree its dependencies, the files that ``.worktreeinclude`` names, and its ports.
 
     Args:
@@ -83,9 +83,9 @@ def prepare(grounds: WorktreeContext, place: Place, tip_sha: str) -> Prepared:
         NotTrusted: The user has not approved the setup commands.
         CorralError: The file system or git refused, or a setup command failed or was ended; its log is named.
     """
-    refuse(grounds.untrusted(), SETUP)
+    refuse(context.untrusted(), SETUP)
     try:
-        return _Preparation(grounds, place, tip_sha).run()
+        return _Preparation(context, place, tip_sha).run()
     except PermissionError:
         raise
     except OSError as refused:
@@ -105,14 +105,14 @@ class _Account:
 
 
 class _Preparation:
-    def __init__(self, grounds: WorktreeContext, place: Place, tip_sha: str) -> None:
-        self._grounds = grounds
+    def __init__(self, context: WorktreeContext, place: Place, tip_sha: str) -> None:
+        self._context = context
         self._place = place
         self._tip = tip_sha
-        self._settings = grounds.settings()
-        self._main, self._worktree = grounds.project.root.resolve(), place.path.resolve()
+        self._settings = context.settings()
+        self._main, self._worktree = context.project.root.resolve(), place.path.resolve()
         self._checkout = place.prove()
-        chosen = allowed(grounds.recipes, self._settings.worktrees.recipes)
+        chosen = allowed(context.recipes, self._settings.worktrees.recipes)
         self._recipes = [recipe for recipe in chosen if locks.tracked(self._checkout, recipe.detect)]
         path = verification_environment(os.environ, {}, self._main).get("PATH", os.defpath)
         self._keys = {one.name: locks.key(self._checkout, self._worktree, one, path) for one in self._recipes}
@@ -154,7 +154,7 @@ class _Preparation:
     def _bring(self, recipe: Recipe) -> bool:
         """Bring a recipe's folders from the cache or the person's checkout; False: its own command is to make them."""
         if self._may_run(recipe):
-            entry = cache.find(self._grounds.project, self._keys[recipe.name])
+            entry = cache.find(self._context.project, self._keys[recipe.name])
             return entry is not None and self._restore(recipe, entry)
         if not self._copy(recipe) and recipe.setup:
             hint = f"worktrees.setup: [{RECIPES_OWN_SETUP}] would run: {recipe.setup}"
@@ -166,7 +166,7 @@ class _Preparation:
         return recipe.setup is not None and RECIPES_OWN_SETUP in self._settings.worktrees.setup
 
     def _is_at_hand(self, recipe: Recipe) -> bool:
-        return not self._may_run(recipe) or cache.find(self._grounds.project, self._keys[recipe.name]) is not None
+        return not self._may_run(recipe) or cache.find(self._context.project, self._keys[recipe.name]) is not None
 
     def _restore(self, recipe: Recipe, entry: cache.Entry) -> bool:
         if not all(map(self._is_way_open, entry.digests)):
@@ -267,7 +267,7 @@ class _Preparation:
                 self._note(recipe, path, INSTALLED, None)
             return
         key = self._keys[recipe.name]
-        entry, known = cache.store(self._grounds.project, key, self._worktree, own)
+        entry, known = cache.store(self._context.project, key, self._worktree, own)
         self._account.known |= known
         for path, digest in entry.digests.items():
             self._note(recipe, path, INSTALLED, digest, key=key)
@@ -280,10 +280,10 @@ class _Preparation:
     def _command(self, command: str) -> None:
         self._place.prove()
         env = verification_environment(os.environ, {**self._environment(), **self._place.mark}, self._main)
-        run_setup(self._worktree, [command], env, self._log(), SETUP_TIMEOUT_S, self._grounds.stopping.is_set)
+        run_setup(self._worktree, [command], env, self._log(), SETUP_TIMEOUT_S, self._context.stopping.is_set)
 
     def _log(self) -> Path:
-        project = self._grounds.project
+        project = self._context.project
         return make_own_folder(project.logs_dir / "worktrees", project.root) / f"{self._place.name}.log"
 
     def _met_no_network(self, begun_at: int) -> bool:
@@ -305,9 +305,9 @@ class _Preparation:
         progress = Progress(self._main, self._worktree, self._worktree, self._cow, self._left, made)
         for recipe in self._recipes:
             describe(recipe, list(self._paths_in(self._worktree, recipe)), progress, values)
-        path = os.pathsep.join([*made.path_prefixes, str(self._grounds.project.run_dir / "bin")])
-        said = {WORKTREE_MARK: str(self._worktree), PROJECT_MARK: self._grounds.project_id}
-        return {**made.env, "PATH": path, "CORRAL_PROJECT": str(self._grounds.project.root), **said}
+        path = os.pathsep.join([*made.path_prefixes, str(self._context.project.run_dir / "bin")])
+        said = {WORKTREE_MARK: str(self._worktree), PROJECT_MARK: self._context.project_id}
+        return {**made.env, "PATH": path, "CORRAL_PROJECT": str(self._context.project.root), **said}
 
     # -- the rest
 
@@ -315,7 +315,7 @@ class _Preparation:
         return Progress(self._main, self._worktree, aside, self._cow, self._left, self._made)
 
     def _patterns(self) -> str:
-        found = self._grounds.repo.run("cat-file", "blob", f"{self._tip}:{INCLUDE_FILE}")
+        found = self._context.repo.run("cat-file", "blob", f"{self._tip}:{INCLUDE_FILE}")
         return found.text if found.ok else ""
 
     @contextmanager
