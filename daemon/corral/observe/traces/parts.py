@@ -13,7 +13,8 @@ from typing import Any
 
 from corral.core.events import MERGE_ENDS, EventKind, payload
 from corral.core.instants import parse
-from corral.core.states import ReceiptStatus, RunnerName
+from corral.core.runners import traits
+from corral.core.states import ReceiptStatus
 from corral.observe.traces import lifetime, spans
 from corral.observe.traces.lifetime import Part
 from corral.observe.traces.spans import Mark, Span, Value
@@ -24,8 +25,6 @@ from corral.store.rows.tasks import AttemptRow, TaskRow
 
 _FAILED = (EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.MERGE_FAILED, EventKind.MERGE_CONFLICT)
 _SUCCEEDED = (EventKind.TASK_COMPLETED, EventKind.MERGE_LANDED)
-_MODELS = (RunnerName.CLAUDE, RunnerName.ANTHROPIC)
-"""The runners whose attempts are those of a model's agent."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +150,7 @@ def _attempt(part: Part, about: About) -> dict[str, Value | None]:
         "vcs.ref.head.revision": row["head_sha"],
         **_error({"error_code": row["error_code"], "error_message": row["error_message"]}),
     }
-    if row["runner"] not in _MODELS:
+    if not traits(row["runner"]).is_model:
         return {**values, "corral.agent.name": row["agent"]}
     usage = row["usage"]
     return values | {

@@ -17,7 +17,8 @@ from corral.core.events import EventKind
 from corral.core.instants import iso, parse
 from corral.core.payload import Payload
 from corral.core.redaction import redact
-from corral.core.states import TERMINAL_TASKS, TaskStatus
+from corral.core.runners import traits
+from corral.core.states import TERMINAL_TASKS, RunnerName, TaskStatus
 from corral.git import diffs, refs
 from corral.git.fixtures import add_files
 from corral.store import events
@@ -121,7 +122,7 @@ def begin(services: Services, row: ImprovementRow, proposal: improving.Proposal,
 
 
 def _with_runner(item: TaskSubmission, runner: str) -> TaskSubmission:
-    return item.model_copy(update={"runner": runner if runner in ("claude", "anthropic") else "command"})
+    return item.model_copy(update={"runner": runner if traits(runner).is_model else RunnerName.COMMAND.value})
 
 
 def _runs(cases: int, rounds: int) -> list[tuple[int, str, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -12,6 +13,7 @@ from corral.core.errors import Conflict, CorralError, InvalidInput, NotFound
 from corral.core.identifiers import new_id
 from corral.core.instants import iso
 from corral.core.payload import Payload
+from corral.core.steps import Step
 from corral.store.rows.agents import AgentVersionRow, RunningChoice
 from corral.work.agents import definitions, rollouts
 from corral.work.agents.choosing import Choosing, claims_of, definition_of
@@ -218,3 +220,8 @@ def _in_force(row: RunningChoice) -> Conflict:
         f"A rollout of {row['agent']} {row['version']} is running.",
         remedy=f"`corral agent rollout stop {row['agent']}`.",
     )
+
+
+def job(services: Services) -> Step:
+    """The job of rollouts."""
+    return Step("rollouts", partial(step, services), pause_s=1.0, reads_events=True)

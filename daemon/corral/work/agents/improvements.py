@@ -15,6 +15,7 @@ from corral.core.instants import iso
 from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.core.states import TERMINAL_TASKS, TaskStatus
+from corral.core.steps import Step
 from corral.store.rows.agents import ImprovementRow
 from corral.work.agents import cases, definitions, improving, record
 from corral.work.agents.judging import key_of
@@ -204,3 +205,8 @@ def _propose(services: Services, row: ImprovementRow, now: datetime) -> None:
 
 def _never(agent: str) -> NotFound:
     return NotFound(f"{agent} was never improved.", remedy=f"`corral agent improve {agent}`.")
+
+
+def job(services: Services) -> Step:
+    """The job of improvements."""
+    return Step("improvements", partial(step, services), pause_s=1.0, reads_events=True)

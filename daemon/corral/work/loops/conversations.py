@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from corral.core.redaction import redact
-from corral.core.states import RunnerName
+from corral.core.runners import traits
 from corral.runners.blame import CONVERSATION_LOST
 from corral.runners.protocol import PastConversation, Usage
 from corral.runners.stream import readable
 from corral.store.rows.tasks import AttemptRow
 from corral.work.loops.history import Past, read_record
 
-_HOLD_ONE = (RunnerName.CLAUDE.value, RunnerName.ANTHROPIC.value)
 READ_OF_LOG = 4 * 2**20
 """Bytes of the end of an agent's log that its actions are read from."""
 MOST_ACTIONS = 200
@@ -57,7 +56,7 @@ def thread(
     """
     last = past.checkpoint
     held = read_record(last).get("conversation") if last is not None else None
-    if last is None or not isinstance(held, Mapping) or who[0] not in _HOLD_ONE:
+    if last is None or not isinstance(held, Mapping) or not traits(who[0]).keeps_conversation:
         return Thread()
     if (held.get("runner"), held.get("agent")) != who:
         return Thread(lost=_OTHER_AGENT.format(iteration=last["iteration"]))
@@ -75,7 +74,7 @@ def recorded(used: Thread, who: tuple[str | None, str | None], usage: Mapping[st
     Args:
         usage: Of the worker of the iteration alone.
     """
-    if who[0] not in _HOLD_ONE:
+    if not traits(who[0]).keeps_conversation:
         return None
     before = asdict(used.resumes.usage) if used.resumes else {}
     total = {name: before.get(name, 0) + usage.get(name, 0) for name in asdict(Usage())}
@@ -88,7 +87,7 @@ def actions(log: Path, runner: str | None) -> list[str]:
     Args:
         log: The output of its attempt.
     """
-    if runner not in _HOLD_ONE or not log.is_file():
+    if not traits(runner).keeps_conversation or not log.is_file():
         return []
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - READ_OF_LOG))

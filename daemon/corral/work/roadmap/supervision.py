@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -21,10 +22,12 @@ from corral.config.document import DocumentError
 from corral.config.model import Settings
 from corral.config.paths import Project
 from corral.config.trust import Claim
+from corral.coordination.services import Services
 from corral.core.errors import Conflict, CorralError
 from corral.core.logs import logger
 from corral.core.payload import Payload
 from corral.core.states import MergeState, TaskStatus
+from corral.core.steps import Step
 from corral.store.protocol import Store
 from corral.store.rows.tasks import RoadmapTaskRow
 from corral.work.evidence.bundle import OF_ROADMAP
@@ -35,6 +38,7 @@ from corral.work.roadmap.checks import KEY, PRIORITY, WORK, read_roadmap, submis
 from corral.work.roadmap.document import DONE, PENDING, STATUSES, Problem, Roadmap, RoadmapTask, with_statuses
 from corral.work.roadmap.notes import notes
 from corral.work.tasks import dismissal, tasks
+from corral.work.tasks.submitting import settle
 from corral.work.tasks.wire import TaskSubmission
 
 NAME = "roadmap.yaml"
@@ -357,3 +361,17 @@ def _dismiss(conn: Connection, row: RoadmapTaskRow, now: datetime) -> None:
         dismissal.dismiss(conn, row["task_id"], now)
     except Conflict:  # it was cancelled: nothing failed
         return
+
+
+def job(services: Services) -> Step:
+    """The job of this module."""
+    supervision = RoadmapSupervision(
+        services.db,
+        services.project,
+        services.settings,
+        partial(settle, services),
+        partial(services.settings.answers.missing, services.project.common_dir),
+        lambda: services.nudge("supervisor"),
+    )
+    services.bring(supervision)
+    return Step("roadmap", supervision.step, pause_s=0.2)

@@ -18,6 +18,7 @@ from corral.coordination.services import Services
 from corral.core.errors import InvalidInput
 from corral.core.events import EventKind, payload
 from corral.core.payload import Payload
+from corral.core.runners import traits
 from corral.core.states import OPEN_MERGES, TERMINAL_TASKS, TaskStatus
 from corral.runners.stream import readable
 from corral.store import events
@@ -28,7 +29,6 @@ from corral.work.tasks import tasks
 from corral.work.tasks.store import attempts as attempt_rows
 from corral.work.tasks.store import outcomes
 from corral.work.tasks.store import tasks as task_rows
-from corral.work.tasks.views import STREAMING
 
 OUTPUT = "output"
 """The kind of an entry with text of a worker; all others are kinds of events."""
@@ -132,7 +132,7 @@ class _Reader:
             if not text:
                 return None
             self.place = Place(self.place.event_id, number, offset)
-            if self._look.runners.get(number) in STREAMING:
+            if traits(self._look.runners.get(number)).streams:
                 text = readable(text)
             if text:
                 return {"kind": OUTPUT, "attempt": number, "text": text}

@@ -8,7 +8,8 @@ from sqlalchemy import Connection
 
 from corral.core.errors import InvalidInput
 from corral.core.payload import Payload
-from corral.core.states import RunnerName, TaskSort, TaskStatus
+from corral.core.runners import traits
+from corral.core.states import TaskSort, TaskStatus
 from corral.store import events
 from corral.store.rows.tasks import TaskRow
 from corral.work.merges import wire as merge_shapes
@@ -22,8 +23,6 @@ from corral.work.tasks.tasks import find
 from corral.work.worktrees import store as worktrees
 
 _PAGE = 500
-STREAMING = (RunnerName.CLAUDE, RunnerName.ANTHROPIC)
-"""Runners whose output :func:`corral.runners.stream.readable` reads."""
 
 
 def listing(
@@ -91,7 +90,7 @@ def read(conn: Connection, task_id: str) -> Payload:
 def writes_events(conn: Connection, task_id: str, attempt: int) -> bool:
     """Whether the output of an attempt is the event stream of a model's client."""
     tried = attempt_rows.of_task(conn, task_id)
-    return any(one["number"] == attempt and one["runner"] in STREAMING for one in tried)
+    return any(one["number"] == attempt and traits(one["runner"]).streams for one in tried)
 
 
 def detail(conn: Connection, task_id: str) -> Payload:

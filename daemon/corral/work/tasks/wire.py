@@ -23,6 +23,7 @@ from pydantic.json_schema import SkipJsonSchema
 from corral.config.limits import TaskLimits
 from corral.core.errors import InvalidInput
 from corral.core.instants import iso, parse
+from corral.core.runners import TRAITS, traits
 from corral.core.states import Combine, RunnerName, TaskStatus
 from corral.work.loops.spec import LoopSpec
 
@@ -181,16 +182,12 @@ class TaskSubmission(BaseModel):
             raise ValueError("`agent_version` needs an `agent`")
         if self.agent is not None and self.command is None:
             return self  # its agent decides about the runner
-        does = {
-            RunnerName.COMMAND: self.command,
-            RunnerName.CLAUDE: self.prompt,
-            RunnerName.ANTHROPIC: self.prompt,
-        }
+        does = {RunnerName(name): self.prompt if one.is_model else self.command for name, one in TRAITS.items()}
         fitting = next((runner for runner, what in does.items() if what is not None), None)
         if self.runner is None:
             self.runner = fitting
         elif does[self.runner] is None:
-            needs = "command" if self.runner is RunnerName.COMMAND else "prompt"
+            needs = "prompt" if traits(self.runner).is_model else "command"
             raise ValueError(f"the runner {self.runner} needs a {needs}")
         if self.loop is not None and self.runner is None:
             raise ValueError("`loop` needs a command, a prompt or an agent: a task that sessions claim is done once")

@@ -14,6 +14,7 @@ from corral.config.sections.work import Tasks as TaskRules
 from corral.core.events import EventKind
 from corral.core.identifiers import new_id
 from corral.core.instants import after, iso, parse
+from corral.core.runners import traits
 from corral.core.states import RunnerName
 from corral.runners.process import available_mb
 from corral.runners.protocol import Finished
@@ -160,7 +161,7 @@ class Claiming:
                     break
                 free_memory.take(row["runner"])
                 claimed.append(row)
-                if row["runner"] in limits.MODEL_RUNNERS:
+                if traits(row["runner"]).is_model:
                     break
             return claimed
 
@@ -168,7 +169,7 @@ class Claiming:
             room > 0 and held < RUNNERS and self._db.read(lambda conn: next(ready(conn, iso(now)), None)) is not None
         )
         claimed = self._db.write(claim) if is_any else []
-        if claimed and claimed[-1]["runner"] in limits.MODEL_RUNNERS:
+        if claimed and traits(claimed[-1]["runner"]).is_model:
             self._asked_at = now
         self._without_room = self._concerning_somebody(free_memory.refused)
         return claimed

@@ -14,13 +14,11 @@ from typing import Any
 from corral.config.sections.work import Limits
 from corral.core.instants import iso, parse
 from corral.core.payload import Payload
+from corral.core.runners import traits
 from corral.core.states import RunnerName
 
 BEGIN = 0.8
 """The share of a limit from which on no further worker starts."""
-
-MODEL_RUNNERS = (RunnerName.CLAUDE, "anthropic")
-"""Only their workers ask a model, so only they are held by limits of requests, tokens and cost."""
 
 
 MEMORY = "limits.memory_mb"
@@ -82,7 +80,7 @@ class Throttle:
 
     def holds(self, runner: str | None) -> bool:
         """Whether it keeps a task of this runner from starting; None: the runner is not known yet."""
-        return self.limit == MEMORY or runner is None or runner in MODEL_RUNNERS
+        return self.limit == MEMORY or runner is None or traits(runner).is_model
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ class Parked:
 
     def holds(self, runner: str | None) -> bool:
         """Whether it keeps a task of this runner from starting; None: the runner is not known yet."""
-        return runner is None or runner in MODEL_RUNNERS
+        return runner is None or traits(runner).is_model
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from corral.config.sections.work import Limits
 from corral.core.instants import after
+from corral.core.runners import traits
 from corral.core.states import RunnerName
 from corral.runners.protocol import Observation
 from corral.store.protocol import Store
@@ -20,9 +21,6 @@ _DAY_S = 86_400
 _SUM_EVERY = timedelta(seconds=1)
 """Between two sums over the attempts of a day."""
 
-_FIRST_MB = {RunnerName.CLAUDE.value: 400.0, RunnerName.ANTHROPIC.value: 80.0}
-"""Expected of a worker before any of its runner has ended, MiB."""
-_LEAST_MB = 10.0
 _NEW = 0.3
 """The weight of one worker more in what is expected of the next."""
 
@@ -52,7 +50,7 @@ class Meter:
     def expected_mb(self, runner: str | None) -> float:
         """The memory that a worker of this runner may come to use, MiB; None: the runner is not known yet."""
         name = runner or RunnerName.CLAUDE.value
-        return self._expected_mb.get(name) or _FIRST_MB.get(name, _LEAST_MB)
+        return self._expected_mb.get(name) or traits(name).first_mb
 
     def forget(self, key: Key, runner: str | None, peak_mb: float | None) -> None:
         """An attempt is over: its memory is free. Its use counts for what is expected of others."""
