@@ -24,7 +24,7 @@ from corral.git.process.command import Git, open_repository
 from corral.landing import pauses as pausing
 from corral.landing import requests, runs
 from corral.landing.queue import Queue
-from corral.landing.verify.verification_run import VerificationContext
+from corral.landing.verify.verification_context import VerificationContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.store import events
 from corral.store.engine.database import Database

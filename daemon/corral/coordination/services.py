@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -90,6 +91,10 @@ class Services:
         part = self._parts[kind]
         assert isinstance(part, kind)
         return part
+
+    def state_dir(self) -> Path:
+        """The folder of the supervisor's files, as the settings have it now."""
+        return self.project.state_dir(self.settings().supervisor.state_dir)
 
     def now(self) -> datetime:
         """The daemon's clock."""

@@ -26,6 +26,9 @@ from structlog.typing import EventDict
 from corral.core.instants import UTC, iso
 from corral.core.redaction import REDACTED, is_secret_name, may_hold_secret, may_name_secret, redact, remember_secrets
 
+FILE = "corral.log"
+"""The daemon's log, in the folder of logs."""
+
 _CORRAL = logging.getLogger("corral")
 _CORRAL.addHandler(logging.NullHandler())
 _DEPTH = 10

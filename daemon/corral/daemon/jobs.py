@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from corral.core.clock import now
 from corral.core.errors import CorralError, DatabaseDamaged
@@ -16,8 +15,7 @@ from corral.core.instants import iso
 from corral.core.logs import logger
 from corral.core.needs import Need
 from corral.core.redaction import redact
-
-Step = Callable[[datetime], "datetime | None"]
+from corral.core.steps import Step
 
 SHOWN_AFTER = 2
 """Steps that failed one after the other, after which a job stands under what needs a person."""
@@ -32,22 +30,19 @@ class Job:
     """Runs one step function in a thread of its own.
 
     Args:
-        name: For the log and the thread.
-        step: Re-reads the truth, does what is due, says when it wants to be called again (None: only when nudged).
-        pause_s: Least time between two steps, for one that much nudges and that nobody waits for to the millisecond; a step
-            that names a nearer instant, later than its own, gets that.
+        step: The job; a step that names a nearer instant than its pause, later than its own, gets that.
         faults: Where it stands under what needs a person that step after step fails.
     """
 
-    def __init__(self, name: str, step: Step, *, pause_s: float = 0.0, faults: dict[str, Need] | None = None) -> None:
-        self.name = name
-        self._faults = {} if faults is None else faults
+    def __init__(self, step: Step, faults: dict[str, Need]) -> None:
+        self.name = step.name
+        self._faults = faults
         self._failures = 0
-        self._step = step
-        self._pause_s = pause_s
+        self._step = step.run
+        self._pause_s = step.pause_s
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"job-{name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"job-{step.name}", daemon=True)
 
     def start(self) -> None:
         """Begin with a first step at once."""

@@ -23,6 +23,7 @@ from corral.config.watch import ConfigWatcher
 from corral.core import logs
 from corral.core.clock import now
 from corral.core.errors import CorralError, Unsupported
+from corral.core.steps import Step
 from corral.daemon import nouns
 from corral.daemon.instance import Instance
 from corral.daemon.jobs import Job
@@ -38,6 +39,9 @@ from corral.faces.http.framework import Framework
 from corral.faces.mcp.mount import Mcp
 from corral.faces.web.listening import WebView
 from corral.landing.queue import Queue
+from corral.observe.audit.writing import AuditWriter
+from corral.observe.events.log import EventLog
+from corral.observe.exports.exports import Exports
 from corral.work.workers.supervisor import Supervisor
 
 STOP_S = 14.0
@@ -135,9 +139,9 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
         asyncio.run_coroutine_threadsafe(_serve_also(server, door), loop).result()
 
     guard = SelfHeal(instance, services.db, door, reopen, parts.bound.has_left, request_leave)
-    jobs["guard"] = Job("guard", guard.step, faults=services.faults)
+    jobs["guard"] = Job(Step("guard", guard.step), services.faults)
     upgrade = Upgrade(services.faults, lambda: is_idle(services), hand_over)
-    jobs["upgrade"] = Job("upgrade", upgrade.step, faults=services.faults)
+    jobs["upgrade"] = Job(Step("upgrade", upgrade.step), services.faults)
     door.announce()
     for job in jobs.values():
         job.start()
@@ -215,8 +219,8 @@ def _end_work(parts: Assembly, drains: Callable[[], bool]) -> None:
     except CorralError as error:  # the next start finds them, and holds the daemon for dead
         log.warning("tasks_not_marked", reason=error.message)
     try:
-        parts.audit.finish(now())
-        parts.event_log.finish(now(), LAST_PAGES)
-        parts.exports.finish(now(), LAST_PAGES)
+        services.of(AuditWriter).finish(now())
+        services.of(EventLog).finish(now(), LAST_PAGES)
+        services.of(Exports).finish(now(), LAST_PAGES)
     except CorralError as error:  # the next start writes them
         log.warning("events_not_logged", reason=error.message)

@@ -13,7 +13,8 @@ from corral.core.errors import CorralError, DatabaseUnavailable
 from corral.core.logs import logger
 from corral.core.needs import Fault, Need
 from corral.core.redaction import redact
-from corral.daemon.jobs import RETRY_S, Step
+from corral.core.steps import Run
+from corral.daemon.jobs import RETRY_S
 
 log = logger("recovery")
 
@@ -57,7 +58,7 @@ class Recovery:
         self._done = True
         fault.end()
 
-    def before(self, step: Step) -> Step:
+    def before(self, step: Run) -> Run:
         """The step of the part's job, which first recovers what the start could not."""
 
         def recovering(now: datetime) -> datetime | None:

@@ -11,6 +11,7 @@ from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.coordination.sessions.sweep import LOOK_EVERY_S, mind_the_jump, sweep
 from corral.core.logs import logger
+from corral.core.steps import Step
 from corral.faces.hooks.presence import BRIDGE_WITHIN
 from corral.faces.hooks.unannounced import note_alive
 
@@ -65,3 +66,8 @@ def _note_missing_bridges(services: Services, now: datetime) -> None:
         services.db.write(partial(session_registry.unguard, session_ids=missing, now=now))
         log.warning("bridges_missing", session_ids=missing)
         services.changes.announce()
+
+
+def job(services: Services) -> Step:
+    """The job of this module."""
+    return Step("sessions", SessionKeeper(services).step, pause_s=0.2, reads_settings=True)

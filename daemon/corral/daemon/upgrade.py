@@ -19,8 +19,7 @@ from corral.core.instants import iso
 from corral.core.logs import logger
 from corral.core.needs import Need
 from corral.core.states import MergeState
-from corral.landing.verify import dry_run
-from corral.landing.verify.verification_run import VerificationContext
+from corral.landing.verify.verification_context import DRY_RUN, VerificationContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.work.merges.store import merges
 from corral.work.workers.supervisor import Supervisor
@@ -60,7 +59,7 @@ def is_idle(services: Services) -> bool:
     if services.of(Supervisor).running_count() or services.db.read(merges.counts).get(MergeState.VERIFYING):
         return False
     return not VerificationWorktree(
-        services.db, services.of(VerificationContext).places, services.git, dry_run.SLOT
+        services.db, services.of(VerificationContext).places, services.git, DRY_RUN
     ).is_there
 
 

@@ -43,7 +43,8 @@ from corral.landing.rewinds import Rewinds
 from corral.landing.settled_elsewhere import LOOK_AGAIN, ReturnedRequests
 from corral.landing.verify import blame, evidence, verification_receipts
 from corral.landing.verify.slot import VerificationSlot
-from corral.landing.verify.verification_run import Basis, RunSpec, VerificationContext
+from corral.landing.verify.verification_context import VerificationContext
+from corral.landing.verify.verification_run import Basis, RunSpec
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.work.merges.settling import OnSettled

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from corral.coordination.services import Services
+from corral.core.steps import Step
 from corral.git.process.command import Git
+from corral.landing.queue import Queue
 from corral.landing.rewinds import Rewinds
 
 LOOK_EVERY = timedelta(seconds=1)
@@ -30,3 +33,9 @@ class TargetWatch:
         if self.rewinds.has_moved(self.repo):
             self.nudge()
         return now + LOOK_EVERY
+
+
+def job(services: Services) -> Step:
+    """The job of this module."""
+    watch = TargetWatch(services.of(Queue).rewinds, services.git, lambda: services.nudge("landing"))
+    return Step("targets", watch.step)

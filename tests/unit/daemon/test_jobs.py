@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from corral.core.steps import Step
 from corral.daemon.jobs import Job
 
 PAUSE_S = 0.05
@@ -38,7 +39,7 @@ def step() -> Counted:
 
 @pytest.fixture
 def job(step: Counted) -> Iterator[Job]:
-    made = Job("counted", step, pause_s=PAUSE_S)
+    made = Job(Step("counted", step, pause_s=PAUSE_S), {})
     made.start()
     yield made
     made.stop()
@@ -59,7 +60,7 @@ def test_many_nudges_are_few_steps_and_the_last_one_is_never_lost(job: Job, step
 
 
 def test_a_job_that_pauses_is_stopped_at_once(step: Counted) -> None:
-    job = Job("slow", step, pause_s=60)
+    job = Job(Step("slow", step, pause_s=60), {})
     job.start()
     assert step.reach(1)
     job.nudge()
@@ -78,7 +79,7 @@ def test_a_clock_that_is_set_back_while_a_step_runs_makes_nobody_wait(monkeypatc
         stepped.release()
         return at + timedelta(seconds=0.05)
 
-    job = Job("jumps", step)
+    job = Job(Step("jumps", step), {})
     job.start()
     try:
         assert all(stepped.acquire(timeout=5) for _ in range(3))

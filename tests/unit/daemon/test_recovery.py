@@ -9,6 +9,7 @@ import pytest
 
 from corral.core.errors import DatabaseUnavailable, NotAProject
 from corral.core.needs import Need
+from corral.core.steps import Step
 from corral.daemon import jobs
 from corral.daemon.jobs import Job
 from corral.daemon.recovery import Recovery
@@ -64,7 +65,7 @@ def test_a_job_that_fails_step_after_step_stands_under_what_needs_a_person_until
         over.set()
         return None
 
-    job = Job("landing", step, faults=faults)
+    job = Job(Step("landing", step), faults)
     job.start()
     assert over.wait(10)
     job.stop()

@@ -30,6 +30,7 @@ from corral.core.events import EventKind
 from corral.core.instants import UTC, iso, parse
 from corral.core.logs import logger
 from corral.core.states import WorktreePurpose
+from corral.core.steps import Step
 from corral.core.visible import embedded
 from corral.faces.hooks.payloads import EDIT_TOOLS, HookEvent
 from corral.faces.hooks.tool_targets import target_at
@@ -304,3 +305,8 @@ def remarks(services: Services, target: Target) -> list[str]:
         return []
     text = f"{embedded(path)} changed while Corral's daemon was away, and nobody announced it. "
     return [text + "Look at what is in it before you edit it, and keep what is not yours."]
+
+
+def job(services: Services) -> Step:
+    """The job of this module."""
+    return Step("unannounced", UnannouncedChanges(services).step, pause_s=0.2)

@@ -25,11 +25,8 @@ from corral.core.states import ReceiptStatus
 from corral.git.process.command import Git, open_checkout
 from corral.landing.verify import blame
 from corral.landing.verify.verification import Verification, end_marked, marks
-from corral.landing.verify.verification_run import VerificationContext
+from corral.landing.verify.verification_context import DRY_RUN, VerificationContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
-
-SLOT = "dry-run"
-"""Its verification worktree's folder, and the end of that one's name."""
 
 ROUNDS = 5
 """Runs at most: an output names one missing file at a time."""
@@ -86,7 +83,7 @@ class DryRun:
     ) -> None:
         self._context = context
         self._landing = landing
-        self._worktree = VerificationWorktree(context.db, context.places, repo, SLOT)
+        self._worktree = VerificationWorktree(context.db, context.places, repo, DRY_RUN)
         self._until = now + timedelta(seconds=limit_s)
         self._log = make_own_folder(context.project.logs_dir, context.project.root) / DRY_RUN_LOG
         self._log.unlink(missing_ok=True)
@@ -150,7 +147,7 @@ class DryRun:
 
 def take_down(repo: Git, context: VerificationContext, now: datetime) -> None:
     """Remove what a dry run of a dead daemon left: its processes, then its worktree."""
-    worktree = VerificationWorktree(context.db, context.places, repo, SLOT)
+    worktree = VerificationWorktree(context.db, context.places, repo, DRY_RUN)
     if not worktree.is_there:
         return
     end_marked(marks(worktree.path, context.project_id))

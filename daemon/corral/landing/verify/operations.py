@@ -16,7 +16,7 @@ from corral.core.inputs import note
 from corral.core.routing import Routes
 from corral.git import refs
 from corral.landing.verify.dry_run import DryRun, Finding
-from corral.landing.verify.verification_run import VerificationContext
+from corral.landing.verify.verification_context import VerificationContext
 
 router = Routes("verification", "/verification")
 POLL_S = 0.2

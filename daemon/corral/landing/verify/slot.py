@@ -19,7 +19,8 @@ from corral.git.process.command import Git
 from corral.landing import land, pauses
 from corral.landing.verify import blame, evidence, run_logs, verification_receipts
 from corral.landing.verify.verification import Verdict, end_marked, marks
-from corral.landing.verify.verification_run import RunSpec, VerificationContext, VerificationRun
+from corral.landing.verify.verification_context import VerificationContext
+from corral.landing.verify.verification_run import RunSpec, VerificationRun
 from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.store import events
 from corral.store.rows.merges import MergeRow

@@ -16,7 +16,8 @@ from corral.core.redaction import redact
 from corral.core.states import ReceiptStatus
 from corral.landing.verify import programs
 from corral.landing.verify.verification import Verdict
-from corral.landing.verify.verification_run import Basis, VerificationContext, VerificationRun
+from corral.landing.verify.verification_context import VerificationContext
+from corral.landing.verify.verification_run import Basis, VerificationRun
 from corral.runners.environment import lasting_environment
 from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.work.merges.store import receipts

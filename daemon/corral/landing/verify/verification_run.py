@@ -9,28 +9,23 @@ import contextlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from corral.config.paths import Project
 from corral.config.sections.sharing import Landing
-from corral.config.worktree_root import WorktreeRoot, upward_finds
+from corral.config.worktree_root import upward_finds
 from corral.core.errors import CorralError, PathReplaced, RunnerUnavailable
 from corral.core.inputs import Prepared
 from corral.core.redaction import redact
-from corral.core.sealing import put_off
 from corral.core.states import ReceiptRole, ReceiptStatus
 from corral.git.process.command import Git
 from corral.landing.verify import blame, run_logs
-from corral.landing.verify.programs import Programs
 from corral.landing.verify.verification import POLL_S, Verdict, Verification, end_marked, marks
+from corral.landing.verify.verification_context import VerificationContext
 from corral.landing.verify.verification_worktree import LaidOut, VerificationWorktree
-from corral.runners.environment import verification_environment
-from corral.store.protocol import Store
 
 FULL_BYTES = 64 * 1024
 """Less free space than this is none."""
@@ -65,54 +60,6 @@ class RunSpec:
     def role(self) -> ReceiptRole:
         """What the commit is to the request."""
         return ReceiptRole.CANDIDATE if self.sha == self.candidate_sha else ReceiptRole.CONTROL
-
-
-@dataclass(frozen=True)
-class VerificationContext:
-    """Where trials are held.
-
-    Attributes:
-        db: Holds the verification worktree's row.
-        project: Says where the logs of merges are.
-        project_id: The project's, by which its processes are known.
-        places: Says where the verification worktree is made.
-        prepare: Makes the worktree usable, given it and the target's tip.
-        environ: The daemon's environment; what is no credential of it is passed on.
-        spawn: Runs a function that may take minutes (checkout, setup) where no step waits for it; by default at once.
-        ready: Told from there that it is done.
-        unsealed: Told that a log waits for :mod:`corral.core.sealing`.
-        recipes: The content of the recipes that apply to a commit, each with its ``setup`` command or None.
-        programs: What is known of the programs that the commands name.
-    """
-
-    db: Store
-    project: Project
-    project_id: str
-    places: WorktreeRoot
-    prepare: Callable[[VerificationWorktree, str], Prepared]
-    environ: Mapping[str, str]
-    spawn: Callable[[Callable[[], None]], None] = lambda function: function()
-    ready: Callable[[], None] = lambda: None
-    unsealed: Callable[[], None] = lambda: None
-    recipes: Callable[[str], Sequence[Mapping[str, Any]]] = lambda _commit: ()
-    programs: Programs = field(default_factory=Programs)
-
-    def environment(self, additions: Mapping[str, str]) -> dict[str, str]:
-        """The whole environment of a verification's commands: nothing of the daemon's that names the person's checkout."""
-        return verification_environment(self.environ, additions, self.project.root.resolve())
-
-    def put_off_sealing(self, log: Path) -> None:
-        """Note that a log is to be sealed once the step is over: that of 256 MB takes too long for it."""
-        put_off(self.project.logs_dir, log)
-        self.unsealed()
-
-    def marks_of_programs(self) -> dict[str, str]:
-        """The mark of the processes of programs that are asked for their version: they are of no worktree."""
-        return marks(Path("programs"), self.project_id)
-
-    def asking_environment(self) -> dict[str, str]:
-        """The environment in which a program is asked for its version."""
-        return {**self.environment({}), **self.marks_of_programs()}
 
 
 _Preparation = Future["tuple[LaidOut, Prepared, tuple[str, bool] | None] | None"]

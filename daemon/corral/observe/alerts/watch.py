@@ -13,6 +13,7 @@ from corral.coordination.services import Services
 from corral.core.identifiers import new_id
 from corral.core.logs import logger
 from corral.core.needs import Need
+from corral.core.steps import Step
 from corral.observe.alerts import alerts as operations
 from corral.observe.alerts import news, rules, timing
 from corral.observe.alerts import store as alerts
@@ -124,3 +125,10 @@ class AlertWatch:
         if self._services.settings().notifications.desktop and (shown := news.summary(told, project)) is not None:
             self._desktop.show(*shown)
         return delivery_id if to_webhook else None
+
+
+def job(services: Services) -> Step:
+    """The job of this module."""
+    watch = AlertWatch(services, Desktop(services.faults))
+    services.bring(watch)
+    return Step("alerts", watch.step, pause_s=PAUSE_S, reads_events=True, reads_settings=True)

@@ -7,16 +7,19 @@ nothing leaves the machine.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from corral.config.keys.webhook_secret import WebhookSecret
 from corral.config.sections.alerts import Notifications
+from corral.coordination.services import Services
 from corral.core.instants import iso, parse
 from corral.core.logs import logger
 from corral.core.needs import Fault, Need
 from corral.core.payload import Payload
 from corral.core.redaction import redact, remember_secret
+from corral.core.steps import Step
 from corral.observe.alerts import store as alerts
 from corral.observe.alerts.posting import NO_SECRET, Outcome, Posting
 from corral.observe.view.needs_of_alerts import NOTIFICATIONS
@@ -138,3 +141,17 @@ class Webhook:
         log.warning("not_delivered", reason=error, tries=tries)
         remedy = _SET_SECRET if outcome is NO_SECRET else "corral alert test shows whether it works again."
         self._fault.show(f"Notifications do not reach the webhook: {error}.", remedy, now)
+
+
+def job(services: Services) -> Step:
+    """The job of this module."""
+    webhook = Webhook(
+        services.db,
+        lambda: services.settings().notifications,
+        services.settings.webhook,
+        SigningSecret(os.environ),
+        lambda: services.jobs["webhook"].nudge(),
+        services.changes.announce,
+        services.faults,
+    )
+    return Step("webhook", webhook.step, reads_settings=True)

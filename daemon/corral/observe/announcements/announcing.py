@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.mail.messages import Letter
 from corral.coordination.mail.store import messages as message_rows
+from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.crash import crash_point
 from corral.core.errors import CorralError
@@ -27,6 +28,7 @@ from corral.core.events import EventKind, payload
 from corral.core.instants import iso, parse
 from corral.core.payload import Payload
 from corral.core.states import RETURNED_MERGES, Importance, SessionStatus, TaskStatus
+from corral.core.steps import Step
 from corral.git import refs
 from corral.git.process.command import Git
 from corral.observe.announcements import letters as notification_templates
@@ -303,3 +305,8 @@ def _named(row: BatchTask) -> str:
 
 def _paths(row: BatchTask) -> str:
     return ", ".join(str(one.get("path")) for one in (row["conflicts"] or [])[: notification_templates.SHOWN])
+
+
+def job(services: Services) -> Step:
+    """The job of this module."""
+    return Step("announcements", Announcer(services.db, services.git, services.changes.announce).step, pause_s=0.1)

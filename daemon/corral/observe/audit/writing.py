@@ -9,23 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import Connection
 
 from corral.config.paths import Project
+from corral.coordination.services import Services
 from corral.core.crash import crash_point
 from corral.core.errors import FolderLinked
 from corral.core.logs import logger
 from corral.core.needs import Fault, Need
+from corral.core.steps import Step
 from corral.observe.audit import reading, trail
 from corral.observe.audit import store as audit_rows
+from corral.observe.audit.settings import settings_changes
+from corral.observe.audit.tool_calls import note_worker
 from corral.observe.audit.trail import AuditTrail
 from corral.observe.exports.exports import top_of
 from corral.observe.exports.state_files import Lines, reason_of
 from corral.store import events
 from corral.store.protocol import Store
 from corral.store.rows.records import EventRow
+from corral.work.workers.supervisor import Supervisor
 
 PAUSE_S = 0.25
 """Least time between two steps, seconds."""
@@ -169,3 +175,14 @@ class AuditWriter:
             now,
         ):
             log.warning("audit_not_exported", reason=reason)
+
+
+def job(services: Services) -> Step:
+    """The job of this module; from now on settings and workers are noted, too."""
+    trail = AuditTrail()
+    writer = AuditWriter(services.db, trail, services.project, services.state_dir, services.faults)
+    services.bring(trail, writer)
+    trail.on_note = lambda: services.jobs["audit"].nudge()
+    services.settings.on_change.append(settings_changes(services))
+    services.of(Supervisor).on_tool_calls = partial(note_worker, trail)
+    return Step("audit", writer.step, pause_s=PAUSE_S, reads_events=True)

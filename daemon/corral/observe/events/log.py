@@ -14,8 +14,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions
-from corral.core.logs import logger
+from corral.core.logs import FILE, logger
+from corral.core.steps import Step
 from corral.observe.events import lines as event_lines
 from corral.store import events
 from corral.store.protocol import Store
@@ -98,3 +100,10 @@ class EventLog:
         writer = logger(event_lines.component(event))
         if writer.isEnabledFor(level):
             writer.log(level, str(event["kind"]).replace(".", "_"), **event_lines.fields(event, names))
+
+
+def job(services: Services) -> Step:
+    """The job of this module."""
+    log = EventLog(services.db, services.project.logs_dir / FILE)
+    services.bring(log)
+    return Step("event_log", log.step, pause_s=PAUSE_S, reads_events=True)

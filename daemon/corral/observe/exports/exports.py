@@ -12,10 +12,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from corral.config.paths import Project
+from corral.coordination.services import Services
 from corral.core.crash import crash_point
 from corral.core.errors import FolderLinked
 from corral.core.logs import logger
 from corral.core.needs import Fault, Need
+from corral.core.steps import Step
 from corral.git.process.command import Git
 from corral.observe.exports import store as exports
 from corral.observe.exports.evidence import Evidence
@@ -131,3 +133,10 @@ class Exports:
             now,
         ):
             log.warning("exports_not_written", reason=reason)
+
+
+def job(services: Services) -> Step:
+    """The job of this module."""
+    exports = Exports(services.db, services.project, services.git, services.state_dir, services.faults)
+    services.bring(exports)
+    return Step("exports", exports.step, pause_s=PAUSE_S, reads_events=True)

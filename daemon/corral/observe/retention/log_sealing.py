@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from corral.coordination.services import Services
 from corral.core.crash import crash_point
 from corral.core.logs import logger
 from corral.core.needs import Fault, Need
 from corral.core.sealing import is_sealed, seal_by_window, unsealed
+from corral.core.steps import Step
 
 NEXT = timedelta(milliseconds=10)
 """Between two windows of a log, for the requests that came meanwhile."""
@@ -73,3 +75,8 @@ class LogSealer:
         if self._fault.show(what, f"Make {file.parent} and its files writable, or delete the log.", now):
             log.warning("logs_not_sealed", files=len(self._failed), first=str(file), reason=reason)
         return now + AGAIN
+
+
+def job(services: Services) -> Step:
+    """The job of this module."""
+    return Step("log_sealing", LogSealer(services.project.logs_dir, services.faults).step)

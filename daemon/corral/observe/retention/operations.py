@@ -12,6 +12,7 @@ from corral.core.errors import NotPermitted
 from corral.core.routing import Routes
 from corral.observe.audit.requests import caller
 from corral.observe.retention.collection import Collection
+from corral.observe.retention.retention import Retention
 
 router = Routes("gc", "/gc")
 
@@ -35,5 +36,5 @@ async def collect(services: Services, wanted: Wanted) -> dict[str, Any]:
             cause=f"The request comes from the session {caller.get()!r}.",
             remedy="Run `corral gc --unlanded` in a terminal of your own.",
         )
-    run = partial(services.of(Collection).run, services.now(), dry_run=wanted.dry_run, forget=wanted.forget)
+    run = partial(Collection(services.of(Retention)).run, services.now(), dry_run=wanted.dry_run, forget=wanted.forget)
     return await services.work(run)

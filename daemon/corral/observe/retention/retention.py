@@ -18,12 +18,14 @@ from sqlalchemy import Connection
 
 from corral.config.paths import Project
 from corral.config.sections.upkeep import Retention as Ages
+from corral.coordination.services import Services
 from corral.core.crash import crash_point
 from corral.core.errors import CorralError, DatabaseDamaged
 from corral.core.instants import iso
 from corral.core.log_files import shorten
 from corral.core.logs import logger
 from corral.core.needs import Fault, Need
+from corral.core.steps import Step
 from corral.git import refs
 from corral.git.checkouts import forgetting
 from corral.git.process.command import Git
@@ -397,3 +399,13 @@ def _timed(operation: Callable[[Connection], int], conn: Connection) -> tuple[fl
     began = time.perf_counter()
     result = operation(conn)
     return time.perf_counter() - began, result
+
+
+def job(services: Services) -> Step:
+    """The job of this module."""
+    rules, is_stopping = lambda: services.settings().retention, lambda: services.stopping
+    retention = Retention(
+        services.db, services.git, services.project, rules, services.faults, is_stopping, state_dir=services.state_dir
+    )
+    services.bring(retention)
+    return Step("retention", retention.step)

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
+from corral import __version__
 from corral.config.model import Settings
+from corral.coordination.services import Services
 from corral.core.crash import crash_point
 from corral.core.instants import iso
 from corral.core.logs import logger
 from corral.core.needs import Fault, Need
 from corral.core.redaction import redact
+from corral.core.steps import Step
 from corral.observe.traces.gathering import TOLD, gather
 from corral.observe.traces.otlp import Outcome, Sending
 from corral.observe.traces.spans import Span, Value
@@ -245,3 +248,22 @@ class TraceExport:
         )
         if self._fault.show(what, _INSTALL if outcome.is_missing else _LOOK, now):
             self._changed()
+
+
+def job(services: Services, project_id: str) -> Step:
+    """The job of this module."""
+    export = TraceExport(
+        services.db,
+        services.settings,
+        services.settings.traces_url,
+        {
+            "service.name": "corral",
+            "service.version": __version__,
+            "service.instance.id": project_id,
+            "corral.project": redact(services.project.root.name),
+        },
+        lambda: services.jobs["traces"].nudge(),
+        services.changes.announce,
+        services.faults,
+    )
+    return Step("traces", export.step, pause_s=PAUSE_S, reads_events=True, reads_settings=True)

@@ -1,0 +1,130 @@
+"""Where trials are held: what every verification of this daemon has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from corral.config.paths import Project
+from corral.config.worktree_root import WorktreeRoot
+from corral.core.inputs import Prepared
+from corral.core.sealing import put_off
+from corral.git.process.command import Git
+from corral.git.refs import oid
+from corral.landing.verify.programs import Programs
+from corral.landing.verify.verification import marks
+from corral.landing.verify.verification_worktree import VerificationWorktree
+from corral.runners.environment import verification_environment
+from corral.runners.tags import VERIFICATION_MARK
+from corral.store.protocol import Store
+from corral.work.worktrees.allocation import WorktreeContext
+from corral.work.worktrees.recipes import DEEPEST, of_files
+from corral.work.worktrees.trial import preparation
+
+FIRST_FREE_PORT = 1024
+DRY_RUN = "dry-run"
+"""The folder of a dry run's verification worktree, and the end of its name."""
+
+
+@dataclass(frozen=True)
+class VerificationContext:
+    """Where trials are held.
+
+    Attributes:
+        db: Holds the verification worktree's row.
+        project: Says where the logs of merges are.
+        project_id: The project's, by which its processes are known.
+        places: Says where the verification worktree is made.
+        prepare: Makes the worktree usable, given it and the target's tip.
+        environ: The daemon's environment; what is no credential of it is passed on.
+        spawn: Runs a function that may take minutes (checkout, setup) where no step waits for it; by default at once.
+        ready: Told from there that it is done.
+        unsealed: Told that a log waits for :mod:`corral.core.sealing`.
+        recipes: The content of the recipes that apply to a commit, each with its ``setup`` command or None.
+        programs: What is known of the programs that the commands name.
+    """
+
+    db: Store
+    project: Project
+    project_id: str
+    places: WorktreeRoot
+    prepare: Callable[[VerificationWorktree, str], Prepared]
+    environ: Mapping[str, str]
+    spawn: Callable[[Callable[[], None]], None] = lambda function: function()
+    ready: Callable[[], None] = lambda: None
+    unsealed: Callable[[], None] = lambda: None
+    recipes: Callable[[str], Sequence[Mapping[str, Any]]] = lambda _commit: ()
+    programs: Programs = field(default_factory=Programs)
+
+    def environment(self, additions: Mapping[str, str]) -> dict[str, str]:
+        """The whole environment of a verification's commands: nothing of the daemon's that names the person's checkout."""
+        return verification_environment(self.environ, additions, self.project.root.resolve())
+
+    def put_off_sealing(self, log: Path) -> None:
+        """Note that a log is to be sealed once the step is over: that of 256 MB takes too long for it."""
+        put_off(self.project.logs_dir, log)
+        self.unsealed()
+
+    def marks_of_programs(self) -> dict[str, str]:
+        """The mark of the processes of programs that are asked for their version: they are of no worktree."""
+        return marks(Path("programs"), self.project_id)
+
+    def asking_environment(self) -> dict[str, str]:
+        """The environment in which a program is asked for its version."""
+        return {**self.environment({}), **self.marks_of_programs()}
+
+
+def context_of(
+    worktrees: WorktreeContext,
+    environ: Mapping[str, str],
+    spawn: Callable[[Callable[[], None]], None],
+    nudge: Callable[[str], None],
+) -> VerificationContext:
+    """Make it for a daemon.
+
+    Args:
+        nudge: Asks for a step of a job.
+    """
+    return VerificationContext(
+        worktrees.db,
+        worktrees.project,
+        worktrees.project_id,
+        worktrees.places,
+        partial(_made_usable, worktrees),
+        environ,
+        spawn=spawn,
+        ready=lambda: nudge("landing"),
+        unsealed=lambda: nudge("log_sealing"),
+        recipes=partial(_recipes_of, worktrees, lru_cache(2)(partial(_files_of, worktrees.repo))),
+    )
+
+
+def _made_usable(worktree_context: WorktreeContext, own: VerificationWorktree, tip_sha: str) -> Prepared:
+    """Make a verification worktree usable.
+
+    Its ports lie just below those of the allocated ones, a dry run's below these: both may run at once.
+    """
+    chosen = worktree_context.settings().worktrees
+    path = own.path
+    blocks_below = 2 if own.slot == DRY_RUN else 1
+    ports = chosen.port_first - blocks_below * chosen.ports_each
+    port_base = ports if chosen.ports_each and ports >= FIRST_FREE_PORT else None
+    place = preparation.Place(path, own.name, port_base, {VERIFICATION_MARK: str(path)}, own.prove)
+    return preparation.prepare(worktree_context, place, tip_sha)
+
+
+def _recipes_of(
+    worktree_context: WorktreeContext, files_of: Callable[[str], list[str]], commit: str
+) -> list[dict[str, object]]:
+    """The content of the recipes that apply to a commit."""
+    chosen = of_files(worktree_context.recipes, worktree_context.settings().worktrees.recipes, files_of(commit))
+    return [recipe.model_dump(mode="json") for recipe in chosen]
+
+
+def _files_of(git: Git, commit: str) -> list[str]:
+    """The files of a commit in which a recipe may find its project."""
+    listed = git.check("ls-tree", "-r", "-z", "--name-only", oid(commit)).names
+    return [path for path in listed if path.count("/") < DEEPEST]
