@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -88,6 +91,40 @@ def test_a_daemon_at_work_is_named_until_its_work_is_done_and_no_task_notices(
     assert named() == []
     detail = house.json("task", "detail", task)
     assert (detail["attempts"], detail["merge"]["state"]) == (1, "landed")
+
+
+@pytest.mark.executed
+def test_the_bridge_of_an_open_session_brings_back_a_daemon_that_an_upgrade_left_behind(
+    coordinate: Callable[..., Coordinated], site: Path
+) -> None:
+    """It is older than what it finds on the disk: what it imports now need not fit what it has imported before."""
+    house = coordinate()
+    assert version_of(house) == __version__
+    argv = [sys.executable, "-m", "corral", "mcp"]
+    with subprocess.Popen(argv, cwd=house.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as bridge:
+        assert bridge.stdin is not None and bridge.stdout is not None
+
+        def ask(number: int) -> str:
+            assert bridge.stdin is not None and bridge.stdout is not None
+            params = {"name": "list_locks", "arguments": {}}
+            request = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+            bridge.stdin.write(json.dumps(request) + "\n")
+            bridge.stdin.flush()
+            return next(line for line in bridge.stdout if f'"id":{number}' in line.replace(" ", ""))
+
+        before = ask(1)
+        install(site, "99.0")
+        client = site / "corral" / "client"
+        with (client / "wire.py").open("a") as file:
+            file.write("NEWER = True\n")
+        connection = (client / "connection.py").read_text()
+        (client / "connection.py").write_text(
+            connection.replace("\nimport itertools\n", "\nfrom corral.client.wire import NEWER\nimport itertools\n")
+        )
+        house.kill_daemon()
+        assert ask(2).replace('"id":2', '"id":1').replace('"id": 2', '"id": 1') == before
+        bridge.stdin.close()
+    assert '"version": "99.0"' in (house.root / ".corral" / "run" / "daemon.json").read_text()
 
 
 def test_it_is_replaced_once_the_installer_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

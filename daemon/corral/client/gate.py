@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -18,7 +19,7 @@ from urllib.parse import urlencode
 
 from corral.client import wire
 from corral.config.paths import Project, find_socket
-from corral.core.errors import CorralError, DatabaseUnavailable
+from corral.core.errors import CorralError, DatabaseUnavailable, from_wire
 from corral.core.log_files import append_line
 
 DEADLINE_S = 4.0
@@ -27,6 +28,8 @@ SUMMON_EVERY_S = 10.0
 """Minimum time between two starts of a missing daemon, seconds."""
 AGAIN_S = 1.0
 """The same after a start that succeeded: that daemon ran, and was killed."""
+START_S = 25.0
+"""Time limit for the start of a daemon, seconds."""
 TOOL_DEADLINE_S = 120.0
 """Time limit for a tool call, seconds: some wait, for example for a lock."""
 AWAKE_S = 20.0
@@ -277,13 +280,15 @@ class Gate:
             threading.Thread(target=self._start_daemon, name="summon", daemon=True).start()
 
     def _start_daemon(self) -> None:
-        # Importing the client takes several megabytes, so only a session that lost its daemon does it.
-        try:
-            from corral.client.connection import Client
+        """Have the installation of this moment start it: this process may be older, and what it has imported with it."""
+        import subprocess  # only a session that lost its daemon needs it
 
-            assert self._project is not None
-            with contextlib.closing(Client(self._project)) as client:
-                client.ensure_daemon()
+        assert self._project is not None
+        argv = [sys.executable, "-m", "corral.client.start", str(self._project.root)]
+        try:
+            done = subprocess.run(argv, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=START_S)
+            if done.returncode != 0:
+                raise from_wire(json.loads(done.stdout))
             self._no_database = None
             self._next_summons = time.monotonic() + AGAIN_S
         except DatabaseUnavailable as error:
