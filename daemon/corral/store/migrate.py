@@ -77,6 +77,7 @@ def _make(path: Path) -> None:
     engine = create_engine(URL.create("sqlite", database=str(aside)))
     try:
         with engine.begin() as conn:
+            conn.exec_driver_sql("BEGIN")  # or each statement would be one transaction, and wait for the disk
             make_schema(conn)
     finally:
         engine.dispose()
