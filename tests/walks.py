@@ -1,14 +1,19 @@
-"""How three operations go through the package, from the edge to the row: ``python -m tests.walks ROOT`` prints them as JSON.
+"""How operations go through the package: ``python -m tests.walks ROOT`` prints them as JSON.
 
-Each runs for real, in the parts that a daemon is made of. Noted is which modules are on the stack when the request hands its
-transaction over, and when that transaction's statement reaches the driver.
+Each runs for real, in the parts that a daemon is made of. Of three requests it is noted which modules are on the stack when the
+request hands its transaction over, and when that transaction's statement reaches the driver; of a task's start and of a landing
+those that are on it, on both sides of a thread's beginning, when the worker's process starts and when git moves the target.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,12 +31,17 @@ from corral.daemon.wiring import assemble
 from corral.faces.http.fast_path import FastPath
 from corral.faces.mcp.calls import Call, current
 from corral.faces.mcp.replays import Replays
+from corral.landing.queue import Queue
 from corral.store.access import StoreAccess
 from corral.store.engine.writes import Write
+from corral.work.tasks import tasks
+from corral.work.tasks.wire import read_submissions
+from corral.work.workers.supervisor import Supervisor
 
 PACKAGE = Path(corral.__file__).parent
 MACHINERY = "store/engine/"
 """What carries every transaction and statement is no step of any."""
+WORK = "echo hello > hello.txt"
 EDIT = {"hook_event_name": "PreToolUse", "session_id": "one", "tool_name": "Write", "tool_use_id": "use-1"}
 
 
@@ -127,10 +137,51 @@ async def _walks(services: Services, root: Path) -> dict[str, list[str]]:
     return found
 
 
+def _watch_processes(seen: dict[str, list[str]]) -> None:
+    """Note by what the worker's process, and git's that moves a target, are started."""
+    submit, start = ThreadPoolExecutor.submit, subprocess.Popen.__init__
+    begun_by = threading.local()
+
+    def submitting(self: ThreadPoolExecutor, function: Any, /, *given: Any, **named: Any) -> Any:
+        before = _modules(sys._getframe(1))
+
+        def run() -> Any:
+            begun_by.modules = before
+            return function(*given, **named)
+
+        return submit(self, run)
+
+    def starting(self: Any, argv: Any, *given: Any, **named: Any) -> None:
+        words = [os.fspath(word) for word in argv] if isinstance(argv, (list, tuple)) else [str(argv)]
+        walk = "start of a task" if any(WORK in word for word in words) else "landing" if "--ff-only" in words else ""
+        if walk and walk not in seen:
+            stack = [*getattr(begun_by, "modules", ()), *_modules(sys._getframe(1))]
+            seen[walk] = [name for at, name in enumerate(stack) if name not in stack[:at]]
+        start(self, argv, *given, **named)
+
+    ThreadPoolExecutor.submit, subprocess.Popen.__init__ = submitting, starting  # type: ignore[method-assign]
+
+
+def _work_off(services: Services) -> dict[str, list[str]]:
+    """Have one task done and landed, by the steps that the jobs make."""
+    seen: dict[str, list[str]] = {}
+    _watch_processes(seen)
+    item = {"title": "Says hello", "command": WORK}
+    rules = services.settings().tasks
+    services.db.write(lambda conn: tasks.submit_batch(conn, read_submissions([item]), services.now(), rules))
+    deadline = time.monotonic() + 60
+    while "landing" not in seen and time.monotonic() < deadline:
+        services.of(Supervisor).step(services.now())
+        services.of(Queue).step(services.now())
+        time.sleep(0.02)
+    return seen
+
+
 def main(root: Path) -> None:
     parts = assemble(find_project(root), ThreadPoolExecutor(2))
     try:
-        print(json.dumps(asyncio.run(_walks(parts.services, root))))
+        found = asyncio.run(_walks(parts.services, root))
+        print(json.dumps({**found, **_work_off(parts.services)}))
     finally:
         parts.services.db.close()
 

@@ -30,7 +30,7 @@ def walks(house: Coordinated) -> dict[str, list[str]]:
 
 def test_a_request_goes_through_few_modules_and_enters_each_once(walks: dict[str, list[str]]) -> None:
     document = (TOP / "docs" / "architecture.md").read_text(encoding="utf-8")
-    assert len(walks) == 3
+    assert len(walks) == 5
     for name, modules in walks.items():
         assert 3 < len(modules) <= MOST_MODULES, (name, modules)
         assert len(set(modules)) == len(modules), (name, modules)
