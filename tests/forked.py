@@ -274,7 +274,7 @@ def serve(address: str) -> None:
         address: Of the Unix socket to make.
     """
     atexit.register(_leave)  # before all others, and so after them
-    _import()
+    _import(Path(address).with_name("corral.db"))
     popen = _through(address, _started_with(os.environ))
     running: dict[int, socket.socket] = {}
     wake, woken = socket.socketpair()
@@ -378,7 +378,7 @@ def _show(argv: list[str]) -> None:
         ctypes.memmove(begin, text.ljust(end - begin, b"\0"), end - begin)
 
 
-def _import() -> None:
+def _import(mould: Path) -> None:
     """Import what commands and daemons import sooner or later, and build what a daemon builds of it."""
     import importlib
 
@@ -405,7 +405,7 @@ def _import() -> None:
         importlib.import_module(name)
     from tests.warmed import warm
 
-    warm()
+    warm(mould)
     gc.collect()
     gc.freeze()  # or what is forked would look through it for garbage
 
