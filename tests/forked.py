@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -47,23 +47,30 @@ class Forks:
     """The process that commands are forked from; it ends with the one that made it."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="corral-fork-", dir="/tmp")
-        self.address = f"{self._folder.name}/socket"
         self.env = {**os.environ, "PYTHONPATH": f"{SOURCE}{os.pathsep}{SOURCE.parent}"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.forked", self.address, "-" * _LONGEST],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=self.env,
-        )
-        assert self._process.stdout is not None and self._process.stdout.readline() == b"ready\n"
+        self._folder = tempfile.TemporaryDirectory(prefix="corral-fork-", dir="/tmp")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starting = threading.Lock()
+
+    def address(self) -> str:
+        """Where it is asked; started by the first who asks, for many a unit test asks nothing."""
+        address = f"{self._folder.name}/socket"
+        with self._starting:
+            if self._process is None:
+                argv = [sys.executable, "-m", "tests.forked", address, "-" * _LONGEST]
+                self._process = _popen(
+                    argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.env, cwd=SOURCE.parent
+                )
+                assert self._process.stdout is not None and self._process.stdout.readline() == b"ready\n"
+        return address
 
     def close(self) -> None:
         """End it; what was forked goes on."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait(30)
+        if self._process is not None:
+            assert self._process.stdin is not None and self._process.stdout is not None
+            self._process.stdin.close()
+            self._process.stdout.close()
+            self._process.wait(30)
         self._folder.cleanup()
 
 
@@ -87,7 +94,7 @@ def _started_with(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name.startswith(_DECIDES) and name not in _ASIDE}
 
 
-def _through(address: str, started_with: dict[str, str]) -> Any:
+def _through(address: Callable[[], str], started_with: dict[str, str]) -> Any:
     def is_same(argv: Any, how: dict[str, Any]) -> bool:
         if not isinstance(argv, list) or len(argv) < 3 or argv[0] != sys.executable or not set(how) <= _KNOWN:
             return False
@@ -105,7 +112,7 @@ def _through(address: str, started_with: dict[str, str]) -> Any:
 
         def __new__(cls, argv: Any, *given: Any, **how: Any) -> Any:
             if not given and is_same(argv, how):
-                return Forked(address, argv, **how)
+                return Forked(address(), argv, **how)
             return super().__new__(cls)
 
     return Popen
@@ -275,7 +282,7 @@ def serve(address: str) -> None:
     """
     atexit.register(_leave)  # before all others, and so after them
     _import(Path(address).with_name("corral.db"))
-    popen = _through(address, _started_with(os.environ))
+    popen = _through(lambda: address, _started_with(os.environ))
     running: dict[int, socket.socket] = {}
     wake, woken = socket.socketpair()
     for end in (wake, woken):
