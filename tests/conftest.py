@@ -24,7 +24,6 @@ from corral.store.engine import search
 from tests import postgres, programs, recorded
 from tests.coordinated import Coordinated
 from tests.forked import Forks, forking
-from tests.moulds import cast_schema
 
 GIT_ENV = {
     "GIT_AUTHOR_NAME": "A Tester",
@@ -104,14 +103,6 @@ def sealed(
     with tempfile.TemporaryDirectory(prefix="corral-run-", dir="/tmp") as runtime:
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
         yield home
-
-
-@pytest.fixture(scope="session", autouse=True)
-def schema_cast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """New databases are copies of one."""
-    end = cast_schema(tmp_path_factory.mktemp("mould") / "corral.db")
-    yield
-    end()
 
 
 @pytest.fixture(scope="session")

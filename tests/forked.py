@@ -281,7 +281,7 @@ def serve(address: str) -> None:
         address: Of the Unix socket to make.
     """
     atexit.register(_leave)  # before all others, and so after them
-    _import(Path(address).with_name("corral.db"))
+    _import()
     popen = _through(lambda: address, _started_with(os.environ))
     running: dict[int, socket.socket] = {}
     wake, woken = socket.socketpair()
@@ -385,7 +385,7 @@ def _show(argv: list[str]) -> None:
         ctypes.memmove(begin, text.ljust(end - begin, b"\0"), end - begin)
 
 
-def _import(mould: Path) -> None:
+def _import() -> None:
     """Import what commands and daemons import sooner or later, and build what a daemon builds of it."""
     import importlib
 
@@ -412,7 +412,7 @@ def _import(mould: Path) -> None:
         importlib.import_module(name)
     from tests.warmed import warm
 
-    warm(mould)
+    warm()
     gc.collect()
     gc.freeze()  # or what is forked would look through it for garbage
 

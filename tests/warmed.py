@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import create_engine
@@ -19,19 +18,11 @@ from corral.core.instructions import PROFILES
 from corral.daemon import nouns
 from corral.faces.http import app as http
 from corral.faces.mcp import server as mcp
-from corral.store import migrate
 from corral.store.engine.prepared import Prepared
-from tests.moulds import cast_schema
 
 
-def warm(mould: Path) -> None:
-    """Build all of it; a daemon that is forked from here takes it.
-
-    Args:
-        mould: Of new databases.
-    """
-    cast_schema(mould)
-    migrate.open_schema(mould.with_name("first.db"))
+def warm() -> None:
+    """Build all of it; a daemon that is forked from here takes it."""
     _compile()
     _build()
 
