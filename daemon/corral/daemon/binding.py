@@ -99,7 +99,7 @@ def _open_bound(project: Project, repo: Git, here: str, now: datetime) -> Bound:
     db = _open(project, here)
     try:
         known: Identity | None = db.read(identity.get)
-        if known is None and db.read(lambda conn: _is_own(conn, project)):
+        if known is None and db.read(identity.is_idle):
             fresh = known = _identity(project, here, now)
             db.write(lambda conn: identity.bind(conn, fresh))
         if known is not None and _is_same(known, project, here):
@@ -136,7 +136,7 @@ def adopt(project: Project, repo: Git, source: Path, now: datetime) -> Path | No
     db = Database(incoming)
     try:
         former = db.read(identity.get)
-        root = former["root"] if former else str(db.read(_former_root) or project.root)
+        root = former["root"] if former else str(project.root)
         common_dir = former["common_dir"] if former else f"{root}/.git"
         adopted: Identity = {**_identity(project, here, now), "root": root, "common_dir": common_dir}
         db.write(lambda conn: identity.bind(conn, adopted))
@@ -178,11 +178,6 @@ def _identity(project: Project, here: str, now: datetime) -> Identity:
     }
 
 
-def _is_own(conn: Connection, project: Project) -> bool:
-    """Whether a database that does not say whose it is may be used: it holds nothing to do, or was at work here before."""
-    return identity.is_idle(conn) or any(path.is_relative_to(project.root) for path in identity.recorded_places(conn))
-
-
 def _is_same(known: Identity, project: Project, here: str) -> bool:
     # Devices get other numbers at a boot: the same inode at the same path is the same folder.
     is_here = known["common_dir"] == str(project.common_dir)
@@ -191,12 +186,6 @@ def _is_same(known: Identity, project: Project, here: str) -> bool:
 
 def _inode(text: str) -> str:
     return text.rpartition(":")[2]
-
-
-def _former_root(conn: Connection) -> Path | None:
-    """Where the repository of a database that does not say so kept its worktrees, in their usual place."""
-    places = (path for path in identity.recorded_places(conn) if path.parts[-3:-1] == (".corral", "worktrees"))
-    return next((path.parents[2] for path in places), None)
 
 
 # -- moved ----------------------------------------------------------------------------------------------------------

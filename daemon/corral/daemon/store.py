@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from sqlalchemy import Column, Connection, Table, delete, insert, select, update
 from corral.core.states import OPEN_MERGES
 from corral.store.engine.fetch import fetch_first
 from corral.store.rows.records import Identity, IdentityRow
-from corral.store.schema import agent_sessions, file_locks, receipts, worktrees
+from corral.store.schema import agent_sessions, file_locks, receipts
 from corral.store.schema_project import project_identity
 from corral.work.merges.store import merges
 from corral.work.tasks.store import tasks
@@ -27,7 +26,7 @@ _FOLLOWING: tuple[tuple[Table, Column[Any], Column[Any]], ...] = (
 
 
 def get(conn: Connection) -> IdentityRow | None:
-    """Which repository the database belongs to; None: it was made before databases said so, or just now."""
+    """Which repository the database belongs to; None: it was made just now."""
     return fetch_first(conn, select(project_identity), IdentityRow)
 
 
@@ -41,13 +40,6 @@ def is_idle(conn: Connection) -> bool:
     """Whether the database holds nothing that a daemon would execute, land or touch."""
     busy = tasks.count_open(conn) or merges.listing(conn, OPEN_MERGES, limit=1) or worktree_rows.listing(conn)
     return not busy
-
-
-def recorded_places(conn: Connection) -> Iterator[Path]:
-    """The folders that worktrees and sessions of this database were ever in."""
-    for column in (worktrees.c.path, agent_sessions.c.worktree):
-        for (path,) in conn.execute(select(column).where(column.is_not(None)).distinct()):
-            yield Path(path)
 
 
 def follow_move(conn: Connection, old: Path, new: Path) -> None:
