@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -13,7 +14,6 @@ from sqlalchemy import Connection
 from corral.core.changes import Changes
 from corral.store.engine import search
 from corral.store.engine.writes import Write
-from corral.store.fair_queue import FairQueue
 from corral.store.protocol import Store, TooLong
 
 T = TypeVar("T")
@@ -84,3 +84,36 @@ class StoreAccess:
         for _part in range(0, await self.read_inline(partial(search.behind, table=table)), search.AT_ONCE):
             await self.write(partial(search.learn, table=table))
         return await self.read(operation)
+
+
+class FairQueue:
+    """Lets one after another go on, each in a turn of the loop of its own, first come first served.
+
+    Answers are sent at the end of a turn of the loop: of ten requests that are answered in one turn, the first would wait for the
+    last.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._taken = False
+
+    async def take(self) -> None:
+        """Wait for one's turn; nobody else has one until the loop has turned."""
+        if self._taken:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
+        else:
+            self._pass_on_later()
+
+    def _pass_on_later(self) -> None:
+        self._taken = True
+        asyncio.get_running_loop().call_soon(self._pass_on)
+
+    def _pass_on(self) -> None:
+        self._taken = False
+        while self._waiting and not self._taken:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                self._pass_on_later()

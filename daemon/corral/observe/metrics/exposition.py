@@ -49,7 +49,7 @@ def text(counted: Sequence[TotalRow], figures: Payload, present: Payload, proces
     Args:
         counted: As :func:`corral.store.totals.every` returns them.
         figures: As :func:`corral.observe.metrics.figures.recent` returns them.
-        present: As :func:`corral.observe.metrics.present.present` returns it.
+        present: As :func:`corral.observe.metrics.operations.present` returns it.
         process: ``memory_mb`` and ``cpu_s`` of the daemon.
     """
     from prometheus_client import CollectorRegistry, generate_latest

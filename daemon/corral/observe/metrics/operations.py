@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -13,14 +14,16 @@ from sqlalchemy import Connection
 from starlette.responses import Response
 
 from corral.coordination.services import Services
+from corral.coordination.sessions.store import sessions
 from corral.core.instants import LONGEST_SPAN_S
 from corral.core.payload import Payload
 from corral.core.routing import Routes
 from corral.observe.metrics import exposition, figures
 from corral.observe.metrics.latencies import Latencies
-from corral.observe.metrics.present import present
+from corral.observe.view.needs_you import needs_you
 from corral.store import totals
 from corral.store.rows.metrics import TotalRow
+from corral.work.merges.store import merges
 
 router = Routes("metrics", "/metrics")
 DAY_S = 86_400
@@ -61,4 +64,13 @@ def _process() -> Payload:
     return {
         "memory_mb": round(process.memory_info().rss / (1 << 20)),
         "cpu_s": round(times.user + times.system, 2),
+    }
+
+
+def present(services: Services, conn: Connection) -> Payload:
+    """``{needs_you, merges, sessions}``: what needs a person by kind, all requests by state, connected sessions by status."""
+    return {
+        "needs_you": Counter(need["kind"] for need in needs_you(services, conn)),
+        "merges": merges.counts(conn),
+        "sessions": Counter(str(sessions.shown_status(row)) for row in sessions.live(conn)),
     }

@@ -6,14 +6,13 @@ which of its states the file has been told: a status in the file that differs fr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from corral.core.states import OPEN_MERGES, MergeState, TaskStatus
 from corral.store.rows.tasks import RoadmapTaskRow
 from corral.work.roadmap.checks import PRIORITY, WORK
 from corral.work.roadmap.document import BLOCKED, DONE, IN_PROGRESS, PENDING, Roadmap, RoadmapTask
-from corral.work.roadmap.planning import plan_next, with_done_dependencies
 from corral.work.tasks.store.dependencies import DEPENDENCY_FAILED
 
 TOLD = "roadmap_status"
@@ -162,3 +161,23 @@ def parents(task: RoadmapTask, rows: Mapping[str, RoadmapTaskRow]) -> list[str]:
     """The queue tasks that a task has waited for; one that a person has called done does not count."""
     known = [rows[wanted] for wanted in task.dependencies if wanted in rows]
     return [row["task_id"] for row in known if status_of(row) == DONE]
+
+
+def plan_next(tasks: Iterable[RoadmapTask], limit: int | None = None) -> list[RoadmapTask]:
+    """The tasks to work on next: pending, with every dependency done; highest priority first, then in the file's order.
+
+    Args:
+        tasks: In the file's order.
+        limit: The largest number of them; None: all.
+    """
+    known = list(tasks)
+    unblocked = with_done_dependencies(known)
+    ready = [task for task in known if task.status == PENDING and task.task_id in unblocked]
+    return sorted(ready, key=lambda task: -task.priority)[:limit]
+
+
+def with_done_dependencies(tasks: Iterable[RoadmapTask]) -> set[str]:
+    """The ids of the tasks whose dependencies are all done."""
+    known = list(tasks)
+    done = {task.task_id for task in known if task.status == DONE}
+    return {task.task_id for task in known if done.issuperset(task.dependencies)}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from corral.work.roadmap.checks import read_roadmap
 from corral.work.roadmap.document import STATUSES, RoadmapTask
-from corral.work.roadmap.planning import plan_next
+from corral.work.roadmap.sync import plan_next
 
 
 def task(name: str, status: str = "pending", priority: int = 5, *dependencies: str) -> RoadmapTask:

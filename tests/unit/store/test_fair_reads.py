@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from corral.store.fair_queue import FairQueue
+from corral.store.access import FairQueue
 
 
 async def _played(gone: tuple[int, ...] = ()) -> list[str]:
