@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.params import Param
 from fastapi.responses import JSONResponse, Response
@@ -41,7 +41,8 @@ def build(services: Services, nouns: Iterable[Routes]) -> FastAPI:
         default_response_class=_Answer,
     )
     for routes in nouns:
-        app.include_router(_router(routes, services), prefix=PREFIX, responses=openapi.RESPONSES)
+        for route in routes.declared:  # added one by one: a router's would be made twice
+            _add(app, routes, route, services)
     app.add_api_route(
         "/metrics", _endpoint(Route("GET", "/metrics", metrics.scrape, {}, hot=False), services),
         response_class=Response, tags=["metrics"], responses=openapi.RESPONSES | {200: {"content": {"text/plain": {}}}},
@@ -54,11 +55,10 @@ def build(services: Services, nouns: Iterable[Routes]) -> FastAPI:
     return app
 
 
-def _router(routes: Routes, services: Services) -> APIRouter:
-    router = APIRouter(prefix=routes.prefix, tags=[routes.tag])
-    for route in routes.declared:
-        router.add_api_route(route.path, _endpoint(route, services), methods=[route.method], **route.options)
-    return router
+def _add(app: FastAPI, routes: Routes, route: Route, services: Services) -> None:
+    options = {**route.options, "responses": openapi.RESPONSES | route.options.get("responses", {})}
+    path = f"{PREFIX}{routes.prefix}{route.path}"
+    app.add_api_route(path, _endpoint(route, services), methods=[route.method], tags=[routes.tag], **options)
 
 
 def _endpoint(route: Route, services: Services) -> Callable[..., Awaitable[Any]]:
