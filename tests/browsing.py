@@ -60,7 +60,7 @@ class Visitor:
 
     def get(self, path: str, **other: str | None) -> Answer:
         """Ask for a page."""
-        return self.request("GET", path, **other)
+        return self.request("GET", path, None, **other)
 
     def post(self, path: str, other: dict[str, str | None] | None = None, **fields: str) -> Answer:
         """Send a form."""

@@ -144,7 +144,7 @@ def _handler(folder: Path) -> type[BaseHTTPRequestHandler]:
             if status == 429:
                 self.send_header("Retry-After", "40")
             if status == 302:
-                self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}/elsewhere")
+                self.send_header("Location", f"http://127.0.0.1:{self.connection.getsockname()[1]}/elsewhere")
             self.end_headers()
             self.wfile.write(answer.SerializeToString())
 

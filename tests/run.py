@@ -57,12 +57,12 @@ def workplace() -> Iterator[list[str]]:
         yield [f"--basetemp={place}/tests"]
 
 
-def step(name: str, command: list[str], **environment: str) -> bool:
+def step(name: str, command: list[str], cwd: Path = ROOT, **environment: str) -> bool:
     """Run one step and say how it went; its output only where it is wanted."""
     began = time.monotonic()
     quiet = name in CHECKS
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=quiet, text=True, stdin=subprocess.DEVNULL
+        command, cwd=cwd, env={**os.environ, **environment}, capture_output=quiet, text=True, stdin=subprocess.DEVNULL
     )
     verdict = "ok" if done.returncode == 0 else f"FAILED ({done.returncode})"
     print(f"{name:<14} {verdict}  {time.monotonic() - began:.1f} s", flush=True)

@@ -7,6 +7,7 @@ that picture is ``docs/images/interactive.png``.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 from tests.conftest import commit, git
@@ -69,8 +70,12 @@ def add_needs(house: Coordinated) -> dict[str, str]:
     approval = house.submit("Describe how to test", "echo 'Run pytest -q before each commit.' >> CLAUDE.md")
     wanted = {"conflict": conflict, "dead": dead, "held": approval}
     for outcome, task_id in wanted.items():
-        eventually(lambda task_id=task_id, outcome=outcome: _outcome(house, task_id) == outcome)
+        eventually(partial(_is, house, task_id, outcome))
     return wanted
+
+
+def _is(house: Coordinated, task_id: str, outcome: str) -> bool:
+    return _outcome(house, task_id) == outcome
 
 
 def _outcome(house: Coordinated, task_id: str) -> str:
@@ -98,8 +103,8 @@ def add_work(house: Coordinated) -> None:
         ("session-quietriver", "GreenLake", "Re: May I have src/cart.py?", "In five minutes.", "normal"),
         ("session-boldharbor", "all", "The API has new names", "See docs/api.md; old names go on Friday.", "normal"),
     )
-    for sender, to, subject, body, importance in letters:
-        letter = {"session_id": sender, "to": [to], "subject": subject, "body": body, "importance": importance}
+    for sender, to, subject, text, importance in letters:
+        letter = {"session_id": sender, "to": [to], "subject": subject, "body": text, "importance": importance}
         house.ask("POST", "/messages", letter)
     eventually(lambda: len(house.ask("GET", "/tasks", query={"status": "running"})) >= len(BUSY))
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+from collections.abc import Iterable
 from typing import Any
 
+from fastapi import FastAPI
 from sqlalchemy import create_engine
 
 from corral.coordination.services import Services
 from corral.core.instructions import PROFILES
+from corral.core.routing import Routes
 from corral.daemon import nouns
 from corral.faces.http import app as http
 from corral.faces.mcp import server as mcp
@@ -38,16 +41,16 @@ def _compile() -> None:
 
 
 def _build() -> None:
-    services = object.__new__(Services)
-    api = http.build(services, nouns.every())
+    made_for = object.__new__(Services)
+    api = http.build(made_for, nouns.every())
     asyncio.run(_asked(api))
     build_api, build_tools = http.build, mcp.build
     apis, tools = [api], {profile: mcp.build(profile) for profile in PROFILES}
 
-    def build(real: Services, operations: Any) -> Any:
+    def build(services: Services, nouns: Iterable[Routes]) -> FastAPI:
         if not apis:
-            return build_api(real, operations)
-        services.__dict__ = real.__dict__  # one object to all that looks at it, and to all that changes it
+            return build_api(services, nouns)
+        made_for.__dict__ = services.__dict__  # one object to all that looks at it, and to all that changes it
         return apis.pop()
 
     http.build = build

@@ -97,7 +97,7 @@ def test_no_test_goes_round_the_seal() -> None:
     found = [
         f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
         for file in sorted((ROOT / "tests").rglob("*.py"))
-        if file not in (HERE, ROOT / "tests" / "programs.py", ROOT / "tests" / "run.py")
+        if file != HERE and file not in (ROOT / "tests" / f"{one}.py" for one in ("programs", "run", "release"))
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
         if around.search(line)
     ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from corral.config import paths
 from corral.config.paths import find_project
 from corral.core.errors import NotAProject
 
@@ -33,7 +33,7 @@ def test_settings_that_a_landing_replaces_this_moment_are_found(
         looked.set()
         settings.write_bytes(content)
 
-    monkeypatch.setattr(paths.time, "sleep", put_back)
+    monkeypatch.setattr(time, "sleep", put_back)
     assert find_project(coordinated).root == coordinated.resolve() and looked.is_set()
 
 
@@ -45,7 +45,7 @@ def test_settings_that_stay_away_are_told(
     if not has_database:
         (coordinated / ".corral" / "corral.db").unlink()
     slept: list[float] = []
-    monkeypatch.setattr(paths.time, "sleep", slept.append)
+    monkeypatch.setattr(time, "sleep", slept.append)
     with pytest.raises(NotAProject, match="not coordinated"):
         find_project(coordinated)
     assert bool(slept) == has_database, "nothing is waited for where Corral never was"

@@ -30,7 +30,7 @@ def test_what_cannot_be_recovered_is_said_and_tried_again_before_each_step_until
     recovery.run(NOW)
     (need,) = faults.values()
     assert "Landings that were begun could not be recovered: /x has lost its git directory." in need.what
-    step = recovery.before(lambda _now: calls.append("step"))  # type: ignore[func-returns-value]
+    step = recovery.before(lambda _now: calls.append("step"))
     assert step(NOW + timedelta(seconds=5)) == NOW + timedelta(seconds=5 + jobs.RETRY_S), "it is not left to a nudge"
     assert next(iter(faults.values())).since == need.since
     broken[0] = False

@@ -26,7 +26,9 @@ def test_what_is_asked_for_by_a_request_that_went_away_is_not_written(tmp_path: 
 
     async def scene() -> None:
         changes.bind(asyncio.get_running_loop())
-        db.submit([Write(lambda _conn: go_on.wait(30))], bool)  # the writer is busy until both have been asked for
+        db.submit(
+            [Write(lambda _conn: go_on.wait(30))], lambda: None
+        )  # the writer is busy until both have been asked for
         gone = asyncio.create_task(store.write(lambda conn: note("gone", conn)))
         stays = asyncio.create_task(store.write(lambda conn: note("stays", conn)))
         await asyncio.sleep(0)

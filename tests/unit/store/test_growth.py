@@ -67,10 +67,14 @@ def test_the_log_stays_bounded_while_a_writer_never_rests_and_readers_overlap(
     monkeypatch.setattr(log, "LIMIT", 1 << 20)
     done, largest = threading.Event(), 0
 
+    def linger(conn: Connection) -> None:
+        events.recent(conn, 5)
+        time.sleep(0.02)
+
     def read() -> None:
         """Each reader begins before the other one ends, so that there is never a moment without one."""
         while not done.is_set():
-            db.read(lambda conn: (events.recent(conn, 5), time.sleep(0.02)))
+            db.read(linger)
 
     readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:

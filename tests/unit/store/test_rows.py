@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
@@ -199,7 +199,7 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
             if hasattr(module, name) and module.__name__ != "corral.store.engine.fetch":
                 monkeypatch.setattr(module, name, spy(module, getattr(module, name)))
     now, some = "2026-11-22T08:00:00.000Z", ["x"]
-    for call, given in {
+    calls: dict[Callable[..., object], tuple[Any, ...]] = {
         lists.listing: (), lists.dead: (), task_rows.standing: (), dependencies.unsettled_children: (some,),
         dependencies.parent_states: (some,), work_pause.current: (), worktrees.worked_in: (some,), names.by_session: (),
         announcements.attempts: ("x", 1), announcements.unseen: ("x",), announcements.batch: ("x",),
@@ -215,7 +215,8 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
         runs.keep: (some,), family.steps: ("x",), dependencies.results_of_parents: ("x",), dependencies.last_of: ("x",),
         choices.running: (), choices.pinned_by_tasks: (), choices.tasks_of: ("x",), choices.newest: ("x", True),
         choices.unseen: (), improvements.undecided: (now,),
-    }.items():  # fmt: skip
+    }  # fmt: skip
+    for call, given in calls.items():
         call(database, *given)
     list(task_rows.ready(database, now))
     return asked

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from corral.config.sections.work import Tasks as TaskRules
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
+from corral.store.rows.tasks import TaskRow
 from corral.work.tasks import attempts, scheduling, tasks, views
 from corral.work.tasks.attempts import CollectedWork, Ending
 from corral.work.tasks.wire import read_submissions
@@ -49,25 +50,25 @@ class Board:
     def one(self, now: datetime = START, **item: Any) -> str:
         return self.submit(item, now=now)[0]
 
-    def claim(self, now: datetime = START, ageing_s: float = 0) -> Row | None:
+    def claim(self, now: datetime = START, ageing_s: float = 0) -> TaskRow | None:
         return self.do(
             lambda conn: scheduling.claim(conn, session_id=f"s{now}", lease_s=60, ageing_s=ageing_s, now=now)
         )
 
-    def end(self, row: Row, now: datetime = START, **how: Any) -> Row:
+    def end(self, row: TaskRow, now: datetime = START, **how: Any) -> TaskRow:
         ending = Ending(**{"success": True, **how})
         return self.do(lambda conn: attempts.end(conn, row["task_id"], row["fencing_token"], ending, now, self.rules))
 
-    def fail(self, row: Row, now: datetime = START, *, retryable: bool = True) -> Row:
+    def fail(self, row: TaskRow, now: datetime = START, *, retryable: bool = True) -> TaskRow:
         return self.end(row, now, success=False, error_code="broken", error_message="It broke.", retryable=retryable)
 
-    def finish_with_work(self, row: Row, merge_id: str = "m1", now: datetime = START) -> Row:
+    def finish_with_work(self, row: TaskRow, merge_id: str = "m1", now: datetime = START) -> TaskRow:
         return self.end(row, now, to_land=CollectedWork(merge_id, f"corral/{merge_id}", "main", "a" * 40, "b" * 40))
 
-    def cancel(self, task_id: str, now: datetime = START) -> Row:
+    def cancel(self, task_id: str, now: datetime = START) -> TaskRow:
         return self.do(lambda conn: tasks.cancel(conn, task_id, now, self.rules))
 
-    def retry(self, task_id: str, now: datetime = START) -> Row:
+    def retry(self, task_id: str, now: datetime = START) -> TaskRow:
         return self.do(lambda conn: tasks.retry(conn, task_id, now, self.rules))
 
     def detail(self, task_id: str) -> Row:

@@ -54,7 +54,8 @@ def test_a_changed_or_lost_file_is_an_error_and_no_other_key(folder: Path) -> No
     file = KeyFile(folder)
     file.put(KEY)
     stored = json.loads(file.path.read_text())
-    for damaged in ({**stored, "ciphertext": stored["nonce"]}, {**stored, "nonce": "?"}, []):
+    contents: list[object] = [{**stored, "ciphertext": stored["nonce"]}, {**stored, "nonce": "?"}, []]
+    for damaged in contents:
         file.path.write_text(json.dumps(damaged))
         with pytest.raises(ApiKeyUnavailable, match="cannot be decrypted") as refused:
             file.get()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import Connection
@@ -21,8 +21,10 @@ from corral.coordination.sessions.briefing import LIMIT, briefing
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import InvalidInput, NotFound
+from corral.core.event_payloads import Commit
 from corral.core.events import EventKind
 from corral.store import events, schema
+from corral.store.rows.sessions import HeldLock, SessionRow
 from corral.work.merges.store import merges as merge_rows
 from tests.locking import acquire
 
@@ -39,7 +41,7 @@ def conn(any_database: Connection) -> Connection:
     return any_database
 
 
-def arrive(conn: Connection, who: str, minute: float = 0, **more: Any) -> dict[str, Any]:
+def arrive(conn: Connection, who: str, minute: float = 0, **more: Any) -> SessionRow:
     return session_registry.register(conn, Arrival(session_id=who, **{"worktree": MAIN, **more}), at(minute))
 
 
@@ -148,7 +150,7 @@ def test_a_session_that_ends_leaves_what_is_known_of_it(conn: Connection, reason
     hold(conn, "a", "src/login.py", "api:GET /login")
     session_rows.change(conn, "a", {"last_words": "The reset still fails."})
     merge = _merge(conn, "a", "conflict", "src/login.py was changed by B")
-    commits = [{"sha": "c" * 40, "subject": "Reset"}]
+    commits: list[Commit] = [{"sha": "c" * 40, "subject": "Reset"}]
     events.record(conn, at(3), EventKind.SESSION_COMMITTED({"branch": "x", "commits": commits}), session_id="a")
     end(conn, "a", 5, reason)
     left = newest(conn)
@@ -294,7 +296,7 @@ def test_who_only_passes_by_takes_it_from_nobody(conn: Connection) -> None:
     "same", [{"agent_name": "Ann"}, {"worktree": OTHER}, {"branch": "corral/x"}, {"task_id": "t1"}]
 )
 def test_a_valuable_one_is_not_displaced_by_a_session_that_left_nothing_to_go_on_with(
-    conn: Connection, same: dict[str, str]
+    conn: Connection, same: dict[str, Any]
 ) -> None:
     arrive(conn, "a", **same)
     handoffs.write(conn, "a", "Half of the login works.", {"next_steps": ["the reset"]}, at(1))
@@ -355,8 +357,8 @@ def test_what_is_quoted_is_short_and_cannot_speak_for_corral(conn: Connection) -
 
 def test_a_briefing_keeps_its_rules_and_its_handoff_however_much_there_is_to_tell(conn: Connection) -> None:
     me = arrive(conn, "a", agent_name="A")
-    others = [{**me, "agent_name": f"Other{n}", "current_task": "x" * 300} for n in range(30)]
-    held = [{"file_path": f"src/{'deep/' * 20}{n}.py", "agent_name": "B"} for n in range(30)]
+    others: list[SessionRow] = [{**me, "agent_name": f"Other{n}", "current_task": "x" * 300} for n in range(30)]
+    held = [cast(HeldLock, {"file_path": f"src/{'deep/' * 20}{n}.py", "agent_name": "B"}) for n in range(30)]
     left = "B left this:\n> " + "y" * 700
     text = briefing(me, others, held, target="main", behind=3, notices=["A notice."], handoff=left)
     assert len(text) <= LIMIT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from typing import cast
 
 import pytest
 from sqlalchemy import create_engine
@@ -16,13 +17,16 @@ from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.instants import iso
 from corral.store import schema
+from corral.store.rows.sessions import LockOfHolder
 from tests.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 
 
-def _lock(silent_min: float, **holder: str) -> dict[str, str | None]:
-    return {"status": "active", "stalled_since_at": None, "last_heartbeat": iso(_ago(silent_min)), **holder}
+def _lock(silent_min: float, **holder: str) -> LockOfHolder:
+    """What the judgement looks at."""
+    seen = {"status": "active", "stalled_since_at": None, "last_heartbeat": iso(_ago(silent_min))}
+    return cast(LockOfHolder, {**seen, **holder})
 
 
 def _ago(minutes: float) -> datetime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, func, select
@@ -19,6 +20,7 @@ from corral.core.errors import Conflict, CorralError, IdempotencyKeyConflict, In
 from corral.core.instants import after, iso
 from corral.store import events, schema_coordination
 from corral.store.engine import search
+from tests.unit.coordination.mail.inboxes import inbox
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 ANN, BEN = Identity("a", "Ann"), Identity("b", "Ben")
@@ -39,8 +41,8 @@ def _stored(conn: Connection) -> int:
     return int(conn.execute(select(func.count()).select_from(schema_coordination.messages)).scalar_one())
 
 
-def _subjects(conn: Connection, who: str, **which: object) -> list[str]:
-    return [row["subject"] for row in mailbox.inbox(conn, who, **which)]  # type: ignore[arg-type]
+def _subjects(conn: Connection, who: str, **which: Any) -> list[str]:
+    return [row["subject"] for row in inbox(conn, who, **which)]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_what_is_malformed_or_too_long_is_refused_before_anything_is_stored(
 def test_a_body_of_exactly_the_limit_and_any_characters_comes_as_it_was(conn: Connection) -> None:
     body = "</corral-mail>\x1b[2J\ud800\0" + "x" * (64 * 1024 - 22)
     messages.send(conn, ANN, _letter("Ben", body=body), NOW)
-    (row,) = mailbox.inbox(conn, "b")
+    (row,) = inbox(conn, "b")
     assert row["body"] == body.replace("\ud800", "\\ud800").replace("\0", "\u2400")
 
 
@@ -134,7 +136,7 @@ def test_mail_to_one_that_is_gone_bounces_and_is_there_when_it_comes_back(conn: 
     session_registry.end(conn, "b", "ended", NOW)
     sent = messages.send(conn, ANN, _letter("Ben", "Cid"), NOW)
     assert sent.bounced == ["Ben"]
-    (row,) = mailbox.inbox(conn, "b")
+    (row,) = inbox(conn, "b")
     assert row["state"] == "bounced"
     session_registry.register(conn, Arrival(session_id="b"), NOW)
     assert "How are you?" in "".join(mailing.deliver(conn, "b", NOW))
@@ -318,7 +320,7 @@ def test_a_blind_copy_is_known_to_its_recipient_and_its_sender_only(conn: Connec
     search.learn(conn, "messages")
     for asker, found in (("c", 1), ("a", 1), ("b", 0), (None, 0)):
         assert len(list(mailbox.find(conn, "Hello", session_id="c", asker=asker))) == found
-    assert [row["addressed"] for row in mailbox.inbox(conn, None)] == ["Ben"]
+    assert [row["addressed"] for row in inbox(conn, None)] == ["Ben"]
     assert _subjects(conn, "c", blind=False) == [] != _subjects(conn, "c")
     (told,) = (row for row in events.listing(conn) if row["kind"] == "message.sent")
     assert told["data"]["bounced"] == []

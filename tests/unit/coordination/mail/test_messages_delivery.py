@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timezone
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import Connection
@@ -16,7 +16,9 @@ from corral.coordination.mail.messages import Letter
 from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
+from corral.store.rows.mail import WrittenMessage
 from tests.steps import only_sqlite, steps
+from tests.unit.coordination.mail.inboxes import inbox
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 ANN, BEN = Identity("a", "Ann"), Identity("b", "Ben")
@@ -42,7 +44,7 @@ def test_mail_enters_the_context_once_oldest_first_as_much_as_fits(conn: Connect
     assert [[f"Part {n}" in text for n in range(5)].count(True) for text in told] == [2, 2, 1, 0]
     assert "3 more will follow" in told[0]
     assert mailing.waits(conn, "b") is None
-    assert {row["state"] for row in mailbox.inbox(conn, "b")} == {"injected"}
+    assert {row["state"] for row in inbox(conn, "b")} == {"injected"}
 
 
 def test_an_inbox_that_the_database_wrote_says_the_same_as_its_rows(conn: Connection) -> None:
@@ -62,7 +64,7 @@ def test_an_inbox_that_the_database_wrote_says_the_same_as_its_rows(conn: Connec
     messages.acknowledge(conn, "b", 1, NOW)
     plain = [mailing.wire(row) for row in mailbox.inbox(conn, "b")]
     assert plain[2]["body"] == odd and plain[2]["data"] == data and plain[2]["state"] == "acknowledged"
-    written = list(mailbox.inbox(conn, "b", written=mailing.ADDRESSED))
+    written = cast("list[WrittenMessage]", list(mailbox.inbox(conn, "b", written=mailing.ADDRESSED)))
     assert [json.loads(row["text"]) for row in written] == plain
     assert [(row["id"], row["to"]) for row in written] == [(3, "Ben"), (2, "Ben"), (1, "Ben")]
     for row, wire in zip(written, plain, strict=True):
@@ -150,6 +152,6 @@ def test_everybodys_mail_is_sorted_without_its_bodies(conn: Connection) -> None:
     messages.send(conn, ANN, _letter("Ben", "Cid"), NOW)
     raw: Any = conn.connection.dbapi_connection
     raw.set_trace_callback(asked.append)
-    assert [row["addressed"] for row in mailbox.inbox(conn, None)] == ["Ben", "Cid"]
+    assert [row["addressed"] for row in inbox(conn, None)] == ["Ben", "Cid"]
     raw.set_trace_callback(None)
     assert [("ORDER BY" in sql, "body" in sql) for sql in asked] == [(True, False), (False, True)]

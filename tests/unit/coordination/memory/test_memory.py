@@ -15,6 +15,7 @@ from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.core.errors import InvalidInput
 from corral.core.instants import iso
+from corral.store.rows.records import MemoryRow
 from tests.steps import only_sqlite, steps
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -27,7 +28,7 @@ def conn(any_database: Connection) -> Connection:
     return any_database
 
 
-def tell(conn: Connection, summary: str, who: str = "a", days: float = 0, **more: Any) -> tuple[dict[str, Any], bool]:
+def tell(conn: Connection, summary: str, who: str = "a", days: float = 0, **more: Any) -> tuple[MemoryRow, bool]:
     row, is_new = memory.remember(
         conn, session_registry.find(conn, who), Memory(summary, **more), NOW - timedelta(days=days)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def known(
     }  # fmt: skip
 
 
-def decided(findings: list[Finding], rows: list[Known], **settings: int) -> Decision:
+def decided(findings: list[Finding], rows: list[Known], **settings: Any) -> Decision:
     return decide(findings, rows, Alerts(**settings), NOW)
 
 

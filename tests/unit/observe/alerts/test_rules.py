@@ -13,7 +13,7 @@ from corral.observe.alerts.rules import RULES, Ended, Facts, evaluate
 
 NOW = datetime(2026, 11, 24, 12, 0, tzinfo=timezone.utc)
 HOUR = timedelta(hours=1)
-PLENTY = {"free_disk_mb": 50_000.0, "free_memory_mb": 8_000.0}
+PLENTY: dict[str, Any] = {"free_disk_mb": 50_000.0, "free_memory_mb": 8_000.0}
 
 
 def ended(

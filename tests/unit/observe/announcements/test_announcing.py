@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Connection, update
 
@@ -19,6 +19,7 @@ from corral.observe.announcements.announcing import Announcer
 from corral.store import events
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
+from corral.store.rows.mail import InboxMessage
 from corral.store.schema import tasks as task_table
 from corral.work.merges.store import merges
 from corral.work.tasks import tasks
@@ -46,7 +47,7 @@ def test_a_branch_that_shares_no_history_with_its_target_stops_no_letter(tmp_pat
     try:
         db.write(complete)
         Announcer(db, open_repository(repo / ".git"), lambda: None).step(NOW)
-        (mail,) = db.read(lambda conn: list(mailbox.inbox(conn, "boss")))
+        (mail,) = cast("list[InboxMessage]", db.read(lambda conn: list(mailbox.inbox(conn, "boss"))))
     finally:
         db.close()
     assert (mail["data"]["commit_sha"], mail["data"]["files_changed"]) == (head, [])

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -193,14 +194,16 @@ def test_each_event_gives_one_line_wherever_the_daemon_dies(world: World, monkey
         kind = EventKind.LOCK_ACQUIRED if number % 3 == 0 else None
         paused = EventKind.WORK_PAUSED({"reason": str(number)})
         told = kind({"paths": [], "exclusive": True, "automatic": True, "checkout": None}) if kind else paused
-        world.db.write(lambda conn, told=told: events.record(conn, NOW, told))
+        world.db.write(partial(events.record, at=NOW, event=told))
     world.job.step(NOW)  # one page of several, and no stop
     world.restart()
     world.step()
     world.step()
     found = world.db.read(lambda conn: audit_rows.following(conn, 0, 1000))
-    told = [json.loads(row["parameters"])["reason"] for row in found]
-    assert told == [str(number) for number in range(120) if number % 3], "lock.acquired says again what a request says"
+    reasons = [json.loads(row["parameters"])["reason"] for row in found]
+    assert reasons == [str(number) for number in range(120) if number % 3], (
+        "lock.acquired says again what a request says"
+    )
     assert world.verify() == []
     exported = [json.loads(line) for line in world.export.read_text().splitlines()]
     assert [line["seq"] for line in exported] == [row["seq"] for row in found]

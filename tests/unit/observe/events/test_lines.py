@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from corral.observe.events import lines as event_lines
+from corral.store.rows.records import EventRow
 
 
-def event(kind: str, data: dict[str, Any] | None = None, **ids: str) -> dict[str, Any]:
+def event(kind: str, data: dict[str, Any] | None = None, **ids: str) -> EventRow:
     none = dict.fromkeys(("task_id", "session_id", "merge_id"))
-    return {"event_id": 7, "at": "2031-03-01T12:00:00.000Z", "kind": kind, **none, **ids, "data": data or {}}
+    row = {"event_id": 7, "at": "2031-03-01T12:00:00.000Z", "kind": kind, **none, **ids, "data": data or {}}
+    return cast(EventRow, row)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,7 @@ def event(kind: str, data: dict[str, Any] | None = None, **ids: str) -> dict[str
         (event("task.cancel_requested", {"reason": "late"}, task_id="t"), "Task t cancel requested: late"),
     ],
 )  # fmt: skip
-def test_the_sentence_says_what_happened_to_what_and_why(given: dict[str, Any], sentence: str) -> None:
+def test_the_sentence_says_what_happened_to_what_and_why(given: EventRow, sentence: str) -> None:
     assert event_lines.sentence(given) == sentence
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -218,9 +219,14 @@ def test_a_line_costs_the_same_however_long_the_file_is(
     """Bytes and flushes are counted: nothing but the line is written, and at most the end of the file is read."""
     done: list[tuple[str, int]] = []
     write, read, flush = os.write, os.pread, os.fsync
-    monkeypatch.setattr(os, "write", lambda handle, data: done.append(("write", len(data))) or write(handle, data))
-    monkeypatch.setattr(os, "pread", lambda handle, size, at: done.append(("read", size)) or read(handle, size, at))
-    monkeypatch.setattr(os, "fsync", lambda handle: done.append(("flush", 0)) or flush(handle))
+
+    def counted(what: str, size: int, deed: Callable[[], Any]) -> Any:
+        done.append((what, size))
+        return deed()
+
+    monkeypatch.setattr(os, "write", lambda to, data: counted("write", len(data), lambda: write(to, data)))
+    monkeypatch.setattr(os, "pread", lambda of, size, at: counted("read", size, lambda: read(of, size, at)))
+    monkeypatch.setattr(os, "fsync", lambda of: counted("flush", 0, lambda: flush(of)))
     mine, line = lines(file, tmp_path), some(7, text="x" * 300)
     size = len(json.dumps(line[0])) + 1
     for _length in (0, 1000):

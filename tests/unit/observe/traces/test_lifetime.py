@@ -55,8 +55,9 @@ def test_a_task_that_is_retried_lands_after_its_merge_was_held() -> None:
 def test_what_happens_within_a_part_is_told_in_it_and_bounded() -> None:
     story = Story()
     story(Kind.TASK_SUBMITTED)
+    change: dict[str, Any] = {"from": 1, "to": 2}
     for _ in range(MOST_MARKS + 5):
-        story(Kind.TASK_REPRIORITIZED, **{"from": 1, "to": 2})
+        story(Kind.TASK_REPRIORITIZED, **change)
     (wait,) = story.parts(Kind.TASK_CLAIMED, attempt=1, token=1)
     assert len(wait.marks) == MOST_MARKS
     story(Kind.TASK_STARTED, pid=5)

@@ -92,7 +92,8 @@ def test_a_landing_and_its_verification_and_one_that_another_proved() -> None:
     assert verification.attributes["corral.verification.tests"] == 3
     assert landing.attributes["vcs.change.state"] == "merged" and landing.attributes["corral.merge.landed_sha"] == "cd"
     assert landing.attributes["vcs.ref.base.name"] == "main"
-    earlier = one(part, About(TASK, merge=merge, receipt={**receipt, "created_at": at(5)}))
+    before: Any = {**receipt, "created_at": at(5)}
+    earlier = one(part, About(TASK, merge=merge, receipt=before))
     assert earlier.attributes["corral.receipt.status"] == "passed", "it did not run within this landing"
     failed = Part("landing", at(10), event(Kind.MERGE_FAILED, 20, "m", reason="red", landed_sha=None), None)
     red = {**receipt, "status": "failed", "exit_code": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 import pytest
 from sqlalchemy import (
@@ -33,8 +34,8 @@ things = Table(
     Column("kept", Boolean, nullable=False),
     Column("more", JSON, nullable=False),
 )
-_ADD = Prepared(insert(things).returning(things), "name", "kept", "more")
-_FIND = Prepared(select(things).where(things.c.name == bindparam("which"), things.c.kept.is_(True)))
+_ADD = Prepared[dict[str, Any]](insert(things).returning(things), "name", "kept", "more")
+_FIND = Prepared[dict[str, Any]](select(things).where(things.c.name == bindparam("which"), things.c.kept.is_(True)))
 
 
 class Colour(str, Enum):
@@ -60,7 +61,9 @@ def test_rows_are_those_of_sqlalchemy_with_every_type_read_and_written(conn: Con
 def test_what_stands_in_the_statement_and_what_is_given_are_kept_apart(conn: Connection) -> None:
     _ADD.one(conn, {"name": "one", "kept": True, "more": {}})
     _ADD.one(conn, {"name": "two", "kept": True, "more": {}})
-    rename = Prepared(update(things).where(things.c.name == bindparam("which"), things.c.name != Colour.RED), "name")
+    rename = Prepared[None](
+        update(things).where(things.c.name == bindparam("which"), things.c.name != Colour.RED), "name"
+    )
     assert rename.change(conn, {"which": "one", "name": "red"}) == 1
     assert rename.change(conn, {"which": "red", "name": "green"}) == 0
     assert Prepared(delete(things)).change(conn, {}) == 2

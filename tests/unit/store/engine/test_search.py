@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from sqlalchemy import Connection
 
@@ -20,7 +22,7 @@ SAID = (
 
 
 def say(conn: Connection, seq: int, body: str) -> None:
-    row = dict.fromkeys(("thread_id", "sender_name", "kind", "created_at"), "")
+    row: dict[str, Any] = dict.fromkeys(("thread_id", "sender_name", "kind", "created_at"), "")
     row |= {"seq": seq, "message_id": str(seq), "subject": "s", "body": body, "data": {}, "attachments": []}
     conn.execute(messages.insert().values(**row, importance="normal", ack_required=False))
 

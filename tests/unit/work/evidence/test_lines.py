@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,7 +23,8 @@ TASK: ExportedTask = {
 
 def event(event_id: int, kind: str, **data: Any) -> EventRow:
     about = {"task_id": "q1", "session_id": "s1", "merge_id": None}
-    return EventRow(event_id=event_id, at=f"2026-03-01T12:00:{event_id:02d}.000Z", kind=kind, data=data, **about)  # type: ignore[typeddict-item]
+    row = {"event_id": event_id, "at": f"2026-03-01T12:00:{event_id:02d}.000Z", "kind": kind, "data": data, **about}
+    return cast(EventRow, row)
 
 
 def claimed(event_id: int, token: int = 1, name: str = "GreenLake") -> EventRow:

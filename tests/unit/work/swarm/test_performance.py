@@ -9,11 +9,12 @@ import pytest
 from corral.observe.alerts import store as alerts
 from corral.observe.metrics import figures
 from corral.store import events
+from corral.store.rows.tasks import TaskRow
 from corral.work.swarm import store as swarm
 from corral.work.swarm.performance import KEEPS_FAILING, by_kind, durations
 from corral.work.tasks.store import attempts
 from corral.work.tasks.wire import IMPROVEMENT
-from tests.unit.work.conftest import Board, Row, at
+from tests.unit.work.conftest import Board, at
 
 
 def row(outcome: str, seconds: float | None = 1.0, **more: Any) -> Any:
@@ -61,7 +62,7 @@ def told(board: Board) -> list[dict[str, Any]]:
     return [dict(event["data"]) for event in found if event["kind"] == "agent.failing"]
 
 
-def begun(board: Board, second: int, runner: str | None = "command", **fields: Any) -> Row:
+def begun(board: Board, second: int, runner: str | None = "command", **fields: Any) -> TaskRow:
     """A task that a worker of a runner has taken up."""
     task_id = board.one(max_retries=0, **fields)
     row = board.claim(at(second))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ from corral.coordination.sessions import registry
 from corral.coordination.sessions.registry import Arrival
 from corral.core.errors import Conflict, InvalidInput
 from corral.core.states import MergeState, ReceiptStatus, TaskStatus
+from corral.store.rows.tasks import TaskRow
 from corral.work.merges.store import merges, receipts
 from corral.work.tasks import attempts, leases, tasks
 from corral.work.tasks.leases import Claimant
@@ -85,7 +87,12 @@ class Queue(RuleBasedStateMachine):
     )
     def begin(self, ageing_s: int, unblock_on: str, max_retries: int | None, items: list[dict[str, Any]]) -> None:
         self.board = Board(cast("Any", Memory(self.empty)))
-        known = {"ageing_s": ageing_s, "unblock_on": unblock_on, "max_retries": max_retries, "max_crashes": 2}
+        known: dict[str, Any] = {
+            "ageing_s": ageing_s,
+            "unblock_on": unblock_on,
+            "max_retries": max_retries,
+            "max_crashes": 2,
+        }
         self.board.rules = TaskRules(**known, retry_initial_s=10, retry_max_s=40)
         self.settings = Settings(tasks=self.board.rules)
         self.model = QueueModel(Rules(max_retries, 2, 10, 40, ageing_s, unblock_on))
@@ -93,7 +100,7 @@ class Queue(RuleBasedStateMachine):
         self.merges = 0
         self.is_same = True
         for who in SESSIONS:
-            self.board.do(lambda conn, who=who: registry.register(conn, Arrival(session_id=who), at(0)))
+            self.board.do(partial(registry.register, arrival=Arrival(session_id=who), now=at(0)))
         self.submit(items)
 
     def teardown(self) -> None:
@@ -279,8 +286,8 @@ class Queue(RuleBasedStateMachine):
             return
         self.is_same = False
         for task in self.model.tasks.values():
-            row = self.board.db.read(lambda conn, one=task.task_id: rows.get(conn, one))
-            assert row["status"] == task.state, (row, task)
+            row = self.board.db.read(partial(rows.get, task_id=task.task_id))
+            assert row is not None and row["status"] == task.state, (row, task)
             if task.state != "running":
                 assert row["error_code"] == task.error_code, (row, task)
             if task.culprit is not None:
@@ -289,8 +296,9 @@ class Queue(RuleBasedStateMachine):
                     first = self.model.tasks[first.culprit]
                 merge = self.model.merge_of(first)
                 how = f" ended as {merge}." if first.state == "completed" else f" is {first.state}."
-                assert f"It waits for {task.culprit} (" in row["error_message"], (row, task)
-                assert first.task_id in row["error_message"] and row["error_message"].endswith(how), (row, first)
+                why = row["error_message"] or ""
+                assert f"It waits for {task.culprit} (" in why, (row, task)
+                assert first.task_id in why and why.endswith(how), (row, first)
             assert (row["completed_at"] is not None) == (task.state in TERMINAL), row
         self.is_same = True
 
@@ -365,8 +373,8 @@ class Queue(RuleBasedStateMachine):
     def open_merges(self) -> list[str]:
         return [one for t in self.model.tasks.values() for one, state in t.merges if state == OPEN_MERGE]
 
-    def _row(self, task: ModelTask) -> dict[str, Any]:
-        return {"task_id": task.task_id, "fencing_token": task.token}
+    def _row(self, task: ModelTask) -> TaskRow:
+        return cast(TaskRow, {"task_id": task.task_id, "fencing_token": task.token})
 
 
 def _has_cycle(edges: dict[str, list[str]]) -> bool:

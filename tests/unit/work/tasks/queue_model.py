@@ -107,7 +107,7 @@ class QueueModel:
                 reserved.append(task)
             if beside != "no":
                 last_choice = last_choice or task
-        return last_choice and last_choice.task_id
+        return last_choice.task_id if last_choice else None
 
     def _keeps_waiting(self, task: ModelTask, blocked: ModelTask) -> bool:
         """Whether a task that is blocked now could not start, were only this one left of those it cannot run beside."""

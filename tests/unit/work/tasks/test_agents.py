@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from corral.config.roster import Roster
 from corral.config.teams import TeamAgent
 from corral.core.errors import ConfigInvalid, InvalidInput, NotFound, RunnerUnavailable
 from corral.core.states import RunnerName
+from corral.store.rows.tasks import TaskDoer
 from corral.work.tasks.agents import ResolvedAgent, resolve_agent, settle
 from corral.work.tasks.wire import read_submissions
 
@@ -45,8 +46,9 @@ def roster(repo: Path) -> Make:
     return make
 
 
-def task(**said: Any) -> dict[str, Any]:
-    return {"agent": None, "agent_requirements": None, "runner": None, "command": None, **said}
+def task(**said: Any) -> TaskDoer:
+    nothing = {"agent": None, "agent_requirements": None, "runner": None, "command": None}
+    return cast(TaskDoer, {**nothing, **said})
 
 
 def who(post: ResolvedAgent) -> tuple[str | None, str | None]:

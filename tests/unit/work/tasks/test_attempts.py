@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from corral.runners.blame import DISK_FULL
+from corral.store.rows.tasks import TaskRow
 from corral.work.tasks import attempts
 from corral.work.tasks.store import attempts as attempt_rows
 from corral.work.tasks.store import tasks as task_rows
-from tests.unit.work.conftest import Board, Row, at
+from tests.unit.work.conftest import Board, at
 
 MADE = {"input_tokens": 5, "output_tokens": 2, "cost_usd": 0.5, "turns": 1}
 
@@ -20,7 +21,7 @@ def outcomes(board: Board, task_id: str) -> list[tuple[int, str | None, str | No
     return [(one["number"], one["outcome"], one["error_code"]) for one in tried]
 
 
-def claimed(board: Board, second: float = 0) -> Row:
+def claimed(board: Board, second: float = 0) -> TaskRow:
     row = board.claim(at(second))
     assert row is not None
     return row

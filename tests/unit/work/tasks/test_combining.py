@@ -8,14 +8,15 @@ import pytest
 
 from corral.core.errors import Conflict, InvalidInput
 from corral.core.states import MergeState
+from corral.store.rows.tasks import TaskRow
 from corral.work.merges.store import merges
 from corral.work.tasks import combining, followers
 from corral.work.tasks.attempts import CollectedWork
-from tests.unit.work.conftest import Board, Row, at
+from tests.unit.work.conftest import Board, at
 from tests.unit.work.tasks.test_dependencies import settle
 
 
-def together(board: Board, number: int, combine: str, **fields: Any) -> tuple[str, list[Row]]:
+def together(board: Board, number: int, combine: str, **fields: Any) -> tuple[str, list[TaskRow]]:
     """A task for several agents, with its members claimed."""
     task_id = board.one(agents=number, combine=combine, **fields)
     claimed = []
@@ -27,7 +28,7 @@ def together(board: Board, number: int, combine: str, **fields: Any) -> tuple[st
     return task_id, claimed
 
 
-def succeed(board: Board, row: Row, output: str, seconds: float = 1, *, work: bool = False) -> None:
+def succeed(board: Board, row: TaskRow, output: str, seconds: float = 1, *, work: bool = False) -> None:
     landing = None
     if work:
         landing = CollectedWork(f"m-{row['task_id'][:8]}", f"corral/{row['task_id'][:8]}", "main", "a" * 40, "b" * 40)
@@ -121,7 +122,9 @@ def test_one_more_agent_makes_one_of_all_and_is_told_what_each_did(board: Board)
     row = board.claim()
     assert row is not None and row["task_id"] == task_id
     told = board.db.read(lambda conn: combining.synthesis(conn, row))
-    assert f"branch corral/{one['task_id'][:8]}, commit {'b' * 12}" in told and "with a table" in told
+    assert (
+        told is not None and f"branch corral/{one['task_id'][:8]}, commit {'b' * 12}" in told and "with a table" in told
+    )
     assert requests(board) == []
     succeed(board, row, "the page", work=True)
     assert board.status(task_id) == "completed" and requests(board)[0][0] == task_id

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from corral.core.cycles import blocking_cycle
 from corral.core.states import MergeState, ReceiptStatus
+from corral.store.rows.tasks import TaskRow
 from corral.work.merges.store import merges, receipts
 from corral.work.tasks import tasks, views
 from corral.work.tasks.outlook import Outlook, outlook
 from tests.unit.work.conftest import Board, at
 
 
-def claim(board: Board, task_id: str) -> dict[str, Any]:
+def claim(board: Board, task_id: str) -> TaskRow:
     row = board.claim(at(10**6))
     assert row is not None and row["task_id"] == task_id
     return row
@@ -113,7 +114,8 @@ def test_a_request_that_a_worker_made_itself_and_that_came_back_still_counts(boa
     first = claim(board, parent)
     board.fail(first)
     row = claim(board, parent)
-    mine = {"session_id": None, "title": "t", "priority": 5, "branch": "b", "target": "main", "base_sha": "a" * 40}
+    mine: dict[str, Any] = {"session_id": None, "title": "t", "priority": 5, "branch": "b", "target": "main"}
+    mine["base_sha"] = "a" * 40
     board.do(
         lambda conn: merges.submit(conn, merge_id="m1", task_id=parent, head_sha="b" * 40, now=at(10**6 + 1), **mine)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from corral.core.errors import (
 )
 from corral.core.states import TaskStatus
 from corral.runners.blame import BLAME, Blame, blame_of, blame_of_error
+from corral.store.rows.tasks import TaskRow
 from corral.work.tasks import attempts, delays
 from corral.work.tasks.attempts import Ending
 from corral.work.tasks.retry import judge_crash, judge_fault
@@ -29,7 +31,6 @@ from corral.work.tasks.store import tasks as task_rows
 from corral.work.workers.claim_pause import PROBE_AT_MOST_S, ClaimPause
 from tests.unit.work.conftest import Board, at
 
-Row = dict[str, Any]
 FULL = Ending(False, "disk_full", "The volume is full.", is_fault=True, remedy="Free space.")
 
 
@@ -80,13 +81,13 @@ def test_a_fault_is_tried_for_ever_and_a_crash_is_bounded() -> None:
 # -- starts that the machine prevents
 
 
-def fail_to_start(board: Board, row: Row, second: float) -> Row:
+def fail_to_start(board: Board, row: TaskRow, second: float) -> TaskRow:
     return board.do(
         lambda conn: attempts.end(conn, row["task_id"], row["fencing_token"], FULL, at(second), board.rules)
     )
 
 
-def start(board: Board, row: Row, second: float) -> Row:
+def start(board: Board, row: TaskRow, second: float) -> TaskRow:
     return board.do(
         lambda conn: attempts.started(
             conn, row["task_id"], row["fencing_token"], at(second), pid=2**22 + 1, pid_started=1.0
@@ -146,15 +147,16 @@ def test_a_plain_commands_own_exit_code_is_tried_again_only_where_somebody_said_
 # -- daemons that die
 
 
-def die(board: Board, *running: Row, second: float) -> None:
+def die(board: Board, *running: TaskRow, second: float) -> None:
     """The daemon dies with these running; the next one recovers."""
     for row in running:
-        found = board.do(lambda conn, row=row: task_rows.get(conn, row["task_id"]))
-        board.do(lambda conn, row=found: attempts.crash(conn, row, at(second), board.rules))
-        board.do(lambda conn, row=row: attempts.resume(conn, row["task_id"], at(second), board.rules))
+        found = board.do(partial(task_rows.get, task_id=row["task_id"]))
+        assert found is not None
+        board.do(partial(attempts.crash, row=found, now=at(second), rules=board.rules))
+        board.do(partial(attempts.resume, task_id=row["task_id"], now=at(second), rules=board.rules))
 
 
-def claim_and_start(board: Board, second: float) -> Row:
+def claim_and_start(board: Board, second: float) -> TaskRow:
     row = board.claim(at(second))
     assert row is not None
     return start(board, row, second)
@@ -252,7 +254,8 @@ def test_a_clock_that_was_set_back_makes_nobody_wait_for_hours(board: Board) -> 
     assert row is not None
     fail_to_start(board, row, 8 * 3600)
     latest = task_rows.latest_backoff
-    assert board.do(latest) > "2026-03-01T20"
+    until = board.do(latest)
+    assert until is not None and until > "2026-03-01T20"
     board.do(lambda conn: task_rows.bound_backoffs(conn, "2026-03-01T12:05:00.000Z"))
     assert board.do(latest) == "2026-03-01T12:05:00.000Z"
     assert board.claim(at(300))["task_id"] == task_id  # type: ignore[index]
@@ -266,7 +269,8 @@ def test_claiming_pauses_when_the_starts_of_different_tasks_fail_in_a_row(board:
     assert not pause.start_failed("a", FULL, at(0), board.rules)
     assert not pause.start_failed("a", FULL, at(0), board.rules), "one task alone has its own backoff"
     assert pause.start_failed("b", FULL, at(0), board.rules)
-    assert pause.now is not None and pause.now.reason == "The volume is full." and pause.now.remedy == "Free space."
+    told = pause.now
+    assert told is not None and told.reason == "The volume is full." and told.remedy == "Free space."
     assert not pause.may_probe(at(9)) and pause.may_probe(at(10))
     for turn in range(9):
         assert not pause.start_failed("a", FULL, at(turn), board.rules)

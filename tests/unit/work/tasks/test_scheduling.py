@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import Connection
 
+from corral.store.rows.tasks import ReadyTask, TaskRow
 from corral.work.tasks import scheduling
 from corral.work.tasks.scheduling import lifted
 from corral.work.tasks.store import tasks as rows
@@ -42,7 +43,7 @@ def test_a_new_priority_changes_the_order_of_what_waits(board: Board) -> None:
 
 def test_ageing_lifts_by_one_step_per_interval_and_no_further_than_ten(board: Board) -> None:
     task_id = board.one(priority=3)
-    row = board.detail(task_id)
+    row = cast(ReadyTask, board.detail(task_id))
     assert [lifted(row, at(seconds), 60) for seconds in (0, 59, 60, 119, 120, 10**6)] == [3, 3, 4, 4, 5, 10]
 
 
@@ -140,7 +141,7 @@ def test_a_follower_starts_beside_its_leader_whatever_both_claim(board: Board) -
 def why_not(board: Board, task_id: str) -> str | None:
     """The task that is named as the one that keeps another from starting."""
     found = board.db.read(lambda conn: scheduling.blocker(conn, task_id, at(0), ageing_s=0, ready=scheduling.startable))
-    return found and found.task_id
+    return found.task_id if found else None
 
 
 def test_a_task_without_a_runner_is_left_to_sessions(board: Board) -> None:
@@ -183,7 +184,7 @@ def test_claims_are_stored_in_one_spelling_and_compared_with_the_file_systems_ca
     board.one(claims=["SRC/A.PY"])
     assert board.claim() is not None
 
-    def next_one(fold: bool) -> Row | None:
+    def next_one(fold: bool) -> TaskRow | None:
         ask: Row = {"session_id": "s", "lease_s": 60, "ageing_s": 0, "now": at(1)}
         return board.do(lambda conn: scheduling.claim(conn, **ask, fold=fold))
 

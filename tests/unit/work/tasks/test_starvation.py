@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections import deque
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +16,7 @@ from sqlalchemy import Connection, update
 from corral.config.model import Settings
 from corral.coordination.sessions import registry
 from corral.coordination.sessions.registry import Arrival
+from corral.store.rows.tasks import TaskRow
 from corral.store.schema import tasks as tasks_table
 from corral.work.tasks import delays, leases, scheduling
 from corral.work.tasks.leases import Claimant
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.one_python
 ROUNDS = 12
 
 
-def claim(board: Board, **how: Any) -> Row | None:
+def claim(board: Board, **how: Any) -> TaskRow | None:
     ask: Row = {"session_id": "s", "lease_s": 60, "ageing_s": 0, "now": at(1), **how}
     return board.do(lambda conn: scheduling.claim(conn, **ask))
 
@@ -149,7 +151,7 @@ def test_of_many_that_overlap_in_part_one_is_started_without_a_look_at_all_of_th
 
 def test_a_session_is_given_nothing_that_would_hold_up_a_task_which_it_could_do_first(board: Board) -> None:
     for who in ("anna", "ben"):
-        board.do(lambda conn, who=who: registry.register(conn, Arrival(session_id=who), at(0)))
+        board.do(partial(registry.register, arrival=Arrival(session_id=who), now=at(0)))
     offered: Row = {"command": None, "description": "look"}
     settings = Settings(tasks=board.rules)
 

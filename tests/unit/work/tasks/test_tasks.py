@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -59,9 +60,7 @@ def test_a_list_is_read_in_each_order_page_by_page(board: Board) -> None:
         found: list[str] = []
         after = None
         for _ in range(4):
-            page = board.db.read(
-                lambda conn, after=after, sort=sort: views.listing(conn, sort=sort, after=after, limit=1)
-            )  # type: ignore[misc]
+            page = board.db.read(partial(views.listing, sort=sort, after=after, limit=1))
             found += [row["task_id"] for row in page]
             after = views.cursor(page[-1]) if page else after
         assert found == expected, sort
@@ -108,7 +107,7 @@ def test_the_detail_has_every_field_of_the_contract_and_reading_changes_nothing(
 def test_the_detail_of_a_task_with_a_long_story_tells_its_end(board: Board) -> None:
     task_id = board.one()
     for number in range(250):
-        board.do(lambda conn, to=number % 10: tasks.reprioritize(conn, task_id, to, at(0)))
+        board.do(partial(tasks.reprioritize, task_id=task_id, priority=number % 10, now=at(0)))
     row = board.claim()
     assert row is not None
     board.end(row)
@@ -220,7 +219,8 @@ def test_a_full_queue_refuses_and_a_repeated_submission_still_gets_its_answer(bo
     board.one()
     with pytest.raises(Conflict, match="full"):
         board.one()
-    assert board.claim()["task_id"] == second, "what runs is no longer queued"
+    row = board.claim()
+    assert row is not None and row["task_id"] == second, "what runs is no longer queued"
     board.one()
 
 
@@ -275,9 +275,9 @@ def test_an_old_token_changes_nothing_and_is_told_who_owns_the_task(board: Board
     board.do(lambda conn: attempts.resume(conn, task_id, at(1), board.rules))
     new = board.claim(at(2))
     assert new is not None and new["fencing_token"] == 2
-    for act in (lambda: board.end(old), lambda: board.fail(old), lambda: board.finish_with_work(old)):
+    for late in (board.end, board.fail, board.finish_with_work):
         with pytest.raises(LeaseLost) as lost:
-            act()
+            late(old)
         assert lost.value.details["owner"]["session_id"] == new["session_id"]
     with pytest.raises(LeaseLost):
         board.do(lambda conn: attempts.started(conn, task_id, 1, at(2), pid=1, pid_started=1.0))

@@ -68,7 +68,7 @@ def test_steps_become_tasks_that_wait_for_those_of_their_own_item_or_for_all(tmp
 
 
 def test_what_a_submission_says_counts_for_each_step_before_the_template(tmp_path: Path) -> None:
-    said = {
+    said: dict[str, Any] = {
         "priority": 2,
         "thread_id": "th",
         "limits": {"max_turns": 1, "max_tokens": None},
@@ -171,7 +171,7 @@ def test_a_submission_cannot_bring_steps_or_say_who_does_them(tmp_path: Path) ->
     assert errors == [("steps", "a task has steps only by its template: write them there, and name it with `template`")]
     _, found = expand_all(tmp_path, [{"title": "t", "steps": []}])
     assert found[0]["field"] == "steps"
-    fields = {
+    fields: dict[str, Any] = {
         "agent": "a",
         "runner": "claude",
         "agents": 2,

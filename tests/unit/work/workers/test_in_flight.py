@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +19,7 @@ from corral.coordination.sessions.registry import Arrival
 from corral.runners.protocol import Observation, Usage
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
+from corral.store.rows.tasks import TaskRow, WorktreeRow
 from corral.work.workers.execution import Started
 from corral.work.workers.in_flight import PATIENCE_S, Attempt, bring_mail
 
@@ -51,9 +53,7 @@ def db(tmp_path: Path) -> Iterator[Database]:
     open_schema(tmp_path / "db")
     database = Database(tmp_path / "db")
     for name in ("ann", "ben", "cid"):
-        database.write(
-            lambda conn, name=name: session_registry.register(conn, Arrival(name, agent_name=name.title()), NOW)
-        )  # type: ignore[misc]
+        database.write(partial(session_registry.register, arrival=Arrival(name, agent_name=name.title()), now=NOW))
     yield database
     database.close()
 
@@ -64,8 +64,8 @@ def send(db: Database, to: str, body: str) -> None:
 
 
 def at_work(session_id: str, worker: Worker, **state: Any) -> Attempt:
-    task = {"task_id": session_id, "fencing_token": 1, "session_id": session_id}
-    return Attempt(task, Started(worker, task, {}, NOW), **state)
+    task = cast(TaskRow, {"task_id": session_id, "fencing_token": 1, "session_id": session_id})
+    return Attempt(task, Started(worker, task, cast(WorktreeRow, {}), NOW), **state)
 
 
 def test_mail_is_told_to_its_reader_once_after_its_hooks_had_their_time(db: Database) -> None:

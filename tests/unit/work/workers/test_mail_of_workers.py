@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -122,7 +123,7 @@ def test_what_another_worker_of_the_agent_has_too_comes_back_to_nobody(office: O
 def test_a_worker_reads_and_writes_under_the_name_of_its_agent(office: Office) -> None:
     office.begin("w1")
     office.begin("w2")
-    assert [office.do(lambda conn, who=who: identity(conn, who, "boulder").name) for who in ("w1", "w2")] == [
+    assert [office.do(partial(identity, session_id=who, name="boulder")).name for who in ("w1", "w2")] == [
         "Boulder",
         "Boulder",
     ]

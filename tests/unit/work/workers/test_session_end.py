@@ -15,16 +15,16 @@ from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import session_end
-from corral.coordination.sessions.registry import SILENT, Arrival
+from corral.coordination.sessions.registry import SILENT, Arrival, EndedSession
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.instants import iso
 from corral.store import events
+from corral.store.rows.sessions import SessionRow
 from corral.work.tasks import leases
 from tests.locking import acquire
 from tests.unit.work.conftest import START, Board, at
 
 SETTINGS = Settings()
-Row = dict[str, Any]
 
 
 class Inn(Board):
@@ -42,10 +42,10 @@ class Inn(Board):
         self.do(lambda conn: acquire(conn, [parse_key(f"{who}.py")], Holder(session_id=who), START, ttl_s=3600))
         return task_id
 
-    def leave(self, who: str, reason: str = "ended", seconds: float = 1) -> Row | None:
+    def leave(self, who: str, reason: str = "ended", seconds: float = 1) -> EndedSession | None:
         return self.do(lambda conn: session_end.end(conn, who, reason, at(seconds), leases.offering(self.rules)))
 
-    def session(self, who: str) -> Row:
+    def session(self, who: str) -> SessionRow:
         row = self.db.read(lambda conn: session_rows.get(conn, who))
         assert row is not None
         return row

@@ -114,7 +114,8 @@ def test_one_that_is_landing_is_marked_and_stays_until_that_is_over(any_database
     second, third = submit(conn, "mine", 2), submit(conn, "mine", 3)
     assert [merges.get(conn, one)["state"] for one in (first, second, third)] == ["queued", "superseded", "queued"]
     assert merges.get(conn, first)["replaced_by"] == second
-    assert (merges.open_of_branch(conn, "mine", "main") or {})["merge_id"] == third
+    found = merges.open_of_branch(conn, "mine", "main")
+    assert found is not None and found["merge_id"] == third
 
 
 def test_a_task_with_an_open_request_has_not_landed_whatever_else_of_it_has(any_database: Connection) -> None:
@@ -130,7 +131,8 @@ def test_a_task_with_an_open_request_has_not_landed_whatever_else_of_it_has(any_
     assert merges.get(conn, older)["task_id"] == "t", "asked for again, for its task"
     newer = submit(conn, "two", 2, "t")
     merges.finish(conn, newer, MergeState.CONFLICT, now=NOW, reason="x")
-    assert standing() == "queued" and (merge_tasks.decisive(conn, "t") or {})["merge_id"] == older
+    counts = merge_tasks.decisive(conn, "t")
+    assert standing() == "queued" and counts is not None and counts["merge_id"] == older
     merges.finish(conn, older, MergeState.CANCELLED, now=NOW)
     assert standing() == "conflict", "of those that have ended the newest counts"
     latest = submit(conn, "two", 3, "t")
