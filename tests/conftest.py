@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine, create_engine
 
 from corral.config.worktree_root import MARKER
 from corral.core.events import Event
-from corral.store import events, schema_coordination
+from corral.store import events, schema
 from corral.store.engine import search
 from tests import postgres, programs, recorded
 from tests.coordinated import Coordinated
@@ -277,7 +277,7 @@ def any_database(request: pytest.FixtureRequest) -> Iterator[Connection]:
     """A connection to an empty database, once for each kind that there is; what a test does there is never committed."""
     if request.param == "sqlite":
         engine = create_engine("sqlite://")
-        schema_coordination.metadata.create_all(engine)
+        schema.metadata.create_all(engine)
     else:
         engine = request.getfixturevalue("postgresql")
     with engine.connect() as connection:

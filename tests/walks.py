@@ -159,7 +159,8 @@ def _watch_processes(seen: dict[str, list[str]]) -> None:
             seen[walk] = [name for at, name in enumerate(stack) if name not in stack[:at]]
         start(self, argv, *given, **named)
 
-    ThreadPoolExecutor.submit, subprocess.Popen.__init__ = submitting, starting  # type: ignore[method-assign]
+    ThreadPoolExecutor.submit = submitting  # type: ignore[method-assign, assignment]
+    subprocess.Popen.__init__ = starting  # type: ignore[method-assign, assignment]
 
 
 def _work_off(services: Services) -> dict[str, list[str]]:
