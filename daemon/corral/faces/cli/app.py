@@ -112,7 +112,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _with_alias_expanded(arguments: list[str]) -> list[str]:
-    if COMPLETION in os.environ or {*arguments[:1]} <= {*NOUNS, "hook"}:
+    if {*arguments[:1]} <= {*NOUNS, "hook"} or all(word.startswith("-") for word in arguments):
         return arguments
     from corral.faces.cli.terminal.expansion import expanded
 

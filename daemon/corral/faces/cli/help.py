@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import json
 import re
-import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 
 from corral.faces.cli.parsing import HELP, Command, Context, Group, Parameter
+from corral.faces.cli.terminal.stdio import columns
 
 CATEGORIES = {
     "Every day": (
@@ -104,7 +103,8 @@ def usage_of(context: Context) -> str:
 
 def described(command: Command) -> str:
     """The text of a command's help, without the indentation of the source."""
-    return inspect.cleandoc(command.help)
+    first, line_break, others = command.help.strip().partition("\n")
+    return first + line_break + textwrap.dedent(others)
 
 
 def record_of(one: Parameter) -> tuple[str, str]:
@@ -194,7 +194,7 @@ def _filled(text: str, width: int, begin: str, further: str | None = None) -> st
 
 
 def _width() -> int:
-    return max(min(shutil.get_terminal_size().columns, 80) - 2, 50)
+    return max(min(columns(), 80) - 2, 50)
 
 
 def _name(context: Context) -> str:

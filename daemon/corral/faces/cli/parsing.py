@@ -8,7 +8,6 @@ the options. A library that does the same would take half the time of a command 
 
 from __future__ import annotations
 
-import copy
 import os
 import re
 import stat
@@ -212,7 +211,8 @@ def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
         hint = eval(hint, function.__globals__) if isinstance(hint, str) else hint
         if hint is Context:
             continue
-        made = copy.copy(hint.__metadata__[0])
+        made = Parameter()
+        vars(made).update(vars(hint.__metadata__[0]))
         made.name, made.kind = name, _without_none(hint.__origin__)
         if getattr(made.kind, "__origin__", None) is list:
             made.multiple, made.kind = True, made.kind.__args__[0]

@@ -52,6 +52,24 @@ def can_write(stream: TextIO, text: str) -> bool:
     return True
 
 
+def columns(otherwise: int = 80) -> int:
+    """The width of the terminal, as ``shutil`` finds it, which would load all archivers.
+
+    Args:
+        otherwise: The width where there is no terminal, and no variable ``COLUMNS``.
+    """
+    try:
+        wanted = int(os.environ["COLUMNS"])
+    except (KeyError, ValueError):
+        wanted = 0
+    if wanted > 0:
+        return wanted
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or otherwise  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):
+        return otherwise
+
+
 def guard_output(command: Callable[[], int]) -> int:
     """Run a command; returns its exit code, or 1 if its output could not be written.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -140,7 +139,7 @@ def submit(
         "max_retries": retries,
         "ignore_dependency_failure": ignore_dependency_failure,
         # With a generated idempotency key, the client can repeat the request after a lost answer.
-        "idempotency_key": key or str(uuid.uuid4()),
+        "idempotency_key": key or _key(),
         "submitted_by": session_id(),
         **({"task_type": task_type} if task_type is not None else {}),
         **({"priority": priority} if priority is not None else {}),
@@ -158,9 +157,7 @@ def batch_submit(
     """Submit the tasks of a file, all or none; they can depend on each other by `name`."""
     items = read_batch(file)
     common = {"submitted_by": session_id(), **author()}
-    tasks = [
-        {**common, "idempotency_key": str(uuid.uuid4()), **item} if isinstance(item, dict) else item for item in items
-    ]
+    tasks = [{**common, "idempotency_key": _key(), **item} if isinstance(item, dict) else item for item in items]
     answer = client().request("POST", "/tasks/batch", {"tasks": tasks})
     if as_json:
         emit(answer)
@@ -236,7 +233,7 @@ def claim(
     as_json: Json = False,
 ) -> None:
     """Claim the next task that no worker executes; it stays yours until you complete it or your session ends."""
-    body = {"task_types": task_types or [], "session_id": session_id(), "idempotency_key": str(uuid.uuid4())}
+    body = {"task_types": task_types or [], "session_id": session_id(), "idempotency_key": _key()}
     answer = client().request("POST", "/tasks/claim", body)
     if as_json:
         emit(answer)
@@ -359,3 +356,10 @@ def print_log(
             break
     if as_json:
         emit({"text": "".join(pieces), "complete": part["complete"], **({"run": part["run"]} if "run" in part else {})})
+
+
+def _key() -> str:
+    """A key of its own for one submission or claim."""
+    import uuid  # asks for the platform, which takes as long as a list of tasks
+
+    return str(uuid.uuid4())
