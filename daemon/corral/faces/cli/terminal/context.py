@@ -1,4 +1,4 @@
-"""The folder, project and session that a command acts on. Loads no framework: some commands run without it."""
+"""The folder, project and session that a command acts on. Loads little: some commands run at each prompt."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ INTERRUPTED = 130
 
 
 class Interrupted(BaseException):
-    """Control-C; not KeyboardInterrupt, which the framework would turn into a plain failure."""
+    """Control-C; not an Exception, which a command may handle."""
 
 
 def guarded(command: Callable[[], int], *, as_json: bool, debug: Callable[[], bool]) -> int:

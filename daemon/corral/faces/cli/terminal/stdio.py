@@ -13,7 +13,7 @@ DEVNULL = Path(os.devnull)
 
 
 class OutputLost(BaseException):
-    """Standard output cannot be written; nothing more is. Not an OSError, which the framework would handle.
+    """Standard output cannot be written; nothing more is. Not an OSError, which a command may handle.
 
     Attributes:
         reason: The cause; None for a broken pipe (`corral task list | head`).
