@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import typer.main
 
 from corral.faces.cli.app import app
-from corral.faces.cli.help import CATEGORIES, first_sentence
+from corral.faces.cli.help import CATEGORIES
+from corral.faces.cli.parsing import Command, Group
 
 FILE = Path(__file__).parents[1] / "docs" / "commands.md"
 HEAD = """# Commands
@@ -20,12 +18,12 @@ manual page. `--output human|json|table` (`--json`), `--quiet`, `--verbose` and 
 """
 
 
-def leaves(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+def leaves(group: Group, path: str) -> Iterator[tuple[str, Command]]:
     """The commands below a group, with their whole names."""
-    context = group.context_class(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        if hasattr(command, "commands"):
+    for name in group.list_commands():
+        command = group.get_command(name)
+        assert command is not None
+        if isinstance(command, Group):
             yield from leaves(command, f"{path}{name} ")
         else:
             yield f"{path}{name}", command
@@ -33,17 +31,17 @@ def leaves(group: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 def with_json() -> set[str]:
     """The commands that have ``--json``."""
-    known = leaves(typer.main.get_command(app), "")
+    known = leaves(app, "")
     return {name for name, command in known if any(one.name == "as_json" for one in command.params)}
 
 
 def page() -> str:
     """The document."""
-    known = dict(leaves(typer.main.get_command(app), ""))
+    known = dict(leaves(app, ""))
     parts = [HEAD]
     for heading, nouns in CATEGORIES.items():
         rows = [
-            f"| `corral {name}` | {first_sentence(command)} |"
+            f"| `corral {name}` | {command.summary} |"
             for noun in nouns
             for name, command in known.items()
             if name.split()[0] == noun

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
-import typer
 
 from corral.faces.cli.app import app
 from corral.faces.cli.help import pages, reached
+from corral.faces.cli.parsing import Command, Group
 
-ROOT = typer.main.get_command(app)
 SHARED = {"--output", "--quiet", "--verbose", "--debug", "--profile"}
 WITHOUT_JSON = {"demo", "interactive", "mcp", "statusline"}
 """Commands for a terminal, or for another program's protocol."""
 TWO_MEANINGS = {"-a": {"--agent", "--all"}, "-f": {"--file", "--follow"}}
 
 
-def commands() -> dict[str, Any]:
-    found = {name: reached(ROOT, name.split()) for name in pages()}
-    return {name: one[1] for name, one in found.items() if one is not None and not hasattr(one[1], "list_commands")}
+def commands() -> dict[str, Command]:
+    found = {name: reached(app, name.split()) for name in pages()}
+    return {name: one.command for name, one in found.items() if one and not isinstance(one.command, Group)}
 
 
 @pytest.mark.req("NFR-USE-005", "FR-CLI-004", "FR-CLI-007")
@@ -37,7 +35,7 @@ def test_options_are_written_alike_and_a_short_one_means_the_same_everywhere() -
     for name, command in commands().items():
         assert re.fullmatch(r"[a-z]+( [a-z-]+)*", name), name
         for one in command.params:
-            if one.param_type_name == "argument":
+            if one.is_argument:
                 assert one.metavar and one.metavar.isupper(), (name, one.name)
                 continue
             long = {flag for flag in one.opts if flag.startswith("--")}

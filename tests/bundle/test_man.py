@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import typer
 
 from corral.faces.cli.app import app, run
 from corral.faces.cli.help import pages
@@ -43,7 +42,7 @@ def test_every_command_has_a_manual_page_with_what_its_help_says(
         and ".SH COMMANDS: Every day" in top
         and "(1) ,\n.BR" not in top.partition(".SH SEE")[0]
     )
-    text = page_of(typer.main.get_command(app), "task submit")
+    text = page_of(app, "task submit")
     assert "\\fB\\-t, \\-\\-title TEXT\\fR\nTitle; also the commit's subject (default: the template's)." in text
 
 

@@ -50,7 +50,7 @@ def test_a_key_press_completes_a_command_in_an_empty_home_and_outside_of_a_proje
     with _Terminal(SHELLS[shell], elsewhere, env) as terminal:
         terminal.type("echo be''gin\n")
         terminal.wait_for("begin")
-        # The first key press in zsh loads the function of :mod:`typer`, the second one completes.
+        # The first key press in zsh loads the function, the second one completes.
         terminal.type("corral task repri" + ("\t\t" if shell == "zsh" else "\t"))
         terminal.wait_for("corral task reprioritize", typed="corral task repri")
 

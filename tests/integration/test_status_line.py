@@ -74,19 +74,66 @@ def test_it_starts_no_daemon_and_says_nothing_where_nothing_is_coordinated(house
     assert status_line(house, {"session_id": "s-1", "cwd": str(tmp_path)}, tmp_path) == ""
     assert status_line(house, b"not json", tmp_path) in ("", "corral: the daemon does not answer\n")
     loaded = status_line(house, {}, None, "-X", "importtime")
-    slow = {
-        "typer",
-        "rich",
-        "click",
-        "pydantic",
-        "sqlalchemy",
-        "yaml",
+    assert not modules(loaded) & (SLOW | {"urllib"})
+
+
+SLOW = {
+    *(
         "asyncio",
+        "click",
         "dataclasses",
-        "urllib",
+        "difflib",
+        "email",
+        "hmac",
+        "http",
+        "importlib.metadata",
+        "inspect",
+        "logging",
+    ),
+    *(
+        "pydantic",
+        "rich",
+        "secrets",
+        "shutil",
+        "sqlalchemy",
+        "ssl",
         "subprocess",
-    }
-    assert not slow & {line.rpartition("|")[2].strip().partition(".")[0] for line in loaded.splitlines()}
+        "tempfile",
+        "typer",
+        "urllib.request",
+    ),
+    *("yaml", "zoneinfo"),
+}
+"""Modules that take long to load, or load others that do."""
+
+
+def modules(importtime: str) -> set[str]:
+    """The modules in what ``-X importtime`` prints, with the packages that they are in."""
+    names = {line.rpartition("|")[2].strip() for line in importtime.splitlines() if line.startswith("import time:")}
+    return {*names, *(name.partition(".")[0] for name in names)}
+
+
+@pytest.mark.executed
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("--version", "--help", "status", "task submit --title x --command true", "task list", "task detail 1"),
+        *("lock acquire a.py", "lock list", "metrics", "swarm status"),
+    ],
+)
+def test_a_command_loads_nothing_that_takes_long(house: Coordinated, line: str) -> None:
+    house.ask("POST", "/pause", {"reason": "nothing needs to run"})
+    house.submit("first", "true")
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "corral", *line.split()],
+        cwd=house.root,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not modules(done.stderr) & SLOW
 
 
 @pytest.mark.parametrize("edited", [False, True], ids=["as it was", "edited since"])

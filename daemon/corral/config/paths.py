@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from corral.config import account, ownership
 from corral.core.errors import NotAProject
@@ -31,8 +31,7 @@ _LOOKS, _BETWEEN_LOOKS_S = 6, 0.05
 """For settings that are gone at the first look, in a repository that has a database."""
 
 
-@dataclass(frozen=True)
-class Checkout:
+class Checkout(NamedTuple):
     """One worktree: its top folder, its own git directory, and the shared common directory."""
 
     top: Path
@@ -40,8 +39,7 @@ class Checkout:
     common_dir: Path
 
 
-@dataclass(frozen=True)
-class Project:
+class Project(NamedTuple):  # not a dataclass: their module takes as long to load as all that a command reads
     """The paths of one coordinated repository.
 
     Attributes:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import segment
 from corral.config.paths import find_checkout
 from corral.core.errors import InvalidInput
 from corral.core.states import MergeState
 from corral.core.visible import one_line
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.terminal.diff_view import Stat, show_diff, show_patch
 from corral.faces.cli.terminal.options import Json, argument, client, here, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, facts, paint, report, state, verification
@@ -19,7 +17,7 @@ from corral.faces.cli.terminal.person import confirm, refuse_agents
 from corral.faces.cli.terminal.tables import WIDTH, Column, age, table
 from corral.work.tasks.cli.commands import print_log
 
-app = typer.Typer(cls=Grouped, help="Merge queue: merge, verify, land.", no_args_is_help=True)
+app = Group("Merge queue: merge, verify, land.")
 _STATES = f"Only these states; repeatable. One of: {', '.join(MergeState.values())}."
 Id = Annotated[str, argument("A merge id, its first characters, or its task's id or number.", "ID", of="merge")]
 
@@ -115,7 +113,7 @@ def _current_branch() -> str:
 def retry(
     merge_id: Id,
     follow_branch: Annotated[
-        bool, typer.Option("--follow-branch", help="Use the branch's current head instead of the pinned one.")
+        bool, Option("--follow-branch", help="Use the branch's current head instead of the pinned one.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -149,7 +147,7 @@ def _acted(verb: str, merge_id: str, body: dict[str, Any] | None, as_json: bool)
 @app.command()
 def approve(
     merge_id: Id,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show what needs your approval in a merge request, and approve it."""
@@ -158,14 +156,14 @@ def approve(
     if not as_json:
         _show_review(review)
     if not yes and not confirm("Approve this change, so that it lands once verified?", default=False):
-        raise typer.Exit(1)
+        raise Exit(1)
     _acted("approve", review["merge_id"], {"head_sha": review["head_sha"]}, as_json)
 
 
 @app.command("accept-rewind")
 def accept_rewind(
     target: Annotated[str, argument("A branch that was rewound.", "TARGET", of="branch")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
     as_json: Json = False,
 ) -> None:
     """Accept that a branch was rewound and lacks what had landed on it; what waits for that goes on."""
@@ -178,7 +176,7 @@ def accept_rewind(
                 echo(f"  {request['merge_id'][:8]}  {one_line(request['title'])}")
             echo(paint(f"Its commits stay on a ref of Corral's: {row['lost_sha']}", "dim"))
     if found and not yes and not confirm("Accept that this is gone? Tasks that wait for it then start.", default=False):
-        raise typer.Exit(1)
+        raise Exit(1)
     body = {"target": target, "lost": [row["lost_sha"] for row in found] or ["none"]}
     answer = client().request("POST", "/rewinds/accept", body)
     report(answer, f"Accepted: {target} stays as it is.", as_json=as_json)
@@ -198,7 +196,7 @@ def _show_review(review: dict[str, Any]) -> None:
 @app.command()
 def log(
     merge_id: Id,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log.")] = False,
+    follow: Annotated[bool, Option("--follow", "-f", help="Follow the log.")] = False,
     run: Annotated[
         str | None,
         option("--run", "Another run: its number, `candidate` or `control`; the last of its kind.", "RUN"),

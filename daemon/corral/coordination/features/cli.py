@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import segment
 from corral.core.visible import one_line
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.terminal.keys import to_lock_keys
 from corral.faces.cli.terminal.options import Json, argument, client, json_object, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, report
 from corral.faces.cli.terminal.tables import Column, table
 
-app = typer.Typer(cls=Grouped, help="Features: lines of work, their claims and conflicts.", no_args_is_help=True)
+app = Group("Features: lines of work, their claims and conflicts.")
 SEQUENTIAL = 4
 _SHOWN = (
     "feature_id", "title", "status", "registered_by", "branch_name", "merge_priority", "registered_at", "completed_at",
@@ -32,7 +30,7 @@ def register(
     branch: Annotated[str | None, option("--branch", "The branch of the feature.", "NAME", of="branch")] = None,
     priority: Annotated[
         int | None,
-        typer.Option("--priority", help="Priority for ordering merges (default: 5).", min=-1000, max=1000),
+        Option("--priority", help="Priority for ordering merges (default: 5).", min=-1000, max=1000),
     ] = None,
     metadata: Annotated[str | None, option("--metadata", "Further data: a JSON object.", "JSON")] = None,
     as_json: Json = False,
@@ -99,7 +97,7 @@ def analyze(
     else:
         _explain(answer)
     if answer["feasibility"] == "SEQUENTIAL":
-        raise typer.Exit(SEQUENTIAL)
+        raise Exit(SEQUENTIAL)
 
 
 def _explain(answer: dict[str, Any]) -> None:
@@ -118,7 +116,7 @@ def _explain(answer: dict[str, Any]) -> None:
 @app.command()
 def deregister(
     feature_id: FeatureId,
-    cancelled: Annotated[bool, typer.Option("--cancelled", help="The feature was abandoned, not completed.")] = False,
+    cancelled: Annotated[bool, Option("--cancelled", help="The feature was abandoned, not completed.")] = False,
     as_json: Json = False,
 ) -> None:
     """End a feature: its claims no longer count."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import segment
 from corral.core.visible import one_line
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.terminal.options import Json, argument, client, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, fact, moment, paint, report
 from corral.faces.cli.terminal.tables import Column, table
 
-app = typer.Typer(cls=Grouped, help="Handoffs: notes that a session leaves for the next one.", no_args_is_help=True)
+app = Group("Handoffs: notes that a session leaves for the next one.")
 _PARTS = (
     ("done", "completed_work"),
     ("doing", "in_progress"),
@@ -25,13 +23,13 @@ _PARTS = (
 
 
 def _items(what: str) -> Any:
-    return typer.Option(help=f"{what}; repeatable.", metavar="TEXT")
+    return Option(help=f"{what}; repeatable.", metavar="TEXT")
 
 
 @app.command("list")
 def listing(
     agent: Annotated[str | None, option("--agent", "Only handoffs of this agent.", "NAME", of="session")] = None,
-    limit: Annotated[int, typer.Option("--limit", help="Maximum number of rows.", min=1, max=100)] = 20,
+    limit: Annotated[int, Option("--limit", help="Maximum number of rows.", min=1, max=100)] = 20,
     as_json: Json = False,
 ) -> None:
     """List handoffs, newest first."""
@@ -74,7 +72,7 @@ def write(
     done: Annotated[list[str] | None, _items("Completed work")] = None,
     doing: Annotated[list[str] | None, _items("Work in progress")] = None,
     decided: Annotated[list[str] | None, _items("A decision and its reason")] = None,
-    next_step: Annotated[list[str] | None, typer.Option("--next", help="The next step; repeatable.")] = None,
+    next_step: Annotated[list[str] | None, Option("--next", help="The next step; repeatable.")] = None,
     file: Annotated[list[str] | None, _items("A relevant file")] = None,
     as_json: Json = False,
 ) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from corral.core.errors import InvalidInput
 from corral.core.visible import one_line
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.terminal.keys import to_lock_keys
 from corral.faces.cli.terminal.options import Json, argument, client, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, moment, report
 from corral.faces.cli.terminal.progress import progress
 from corral.faces.cli.terminal.tables import Column, table
 
-app = typer.Typer(cls=Grouped, help="Locks: who holds which files.", no_args_is_help=True)
+app = Group("Locks: who holds which files.")
 Paths = Annotated[list[str], argument("Paths, globs, or logical keys such as 'api:GET /v1/users'.", "PATH", of="path")]
 HELD = 4
 ANSWER_S = 30.0
@@ -59,19 +57,19 @@ def check(paths: Paths, as_json: Json = False) -> None:
             if not row["locked"]:
                 echo(f"{row['file_path']}: free")
     if any(row["locked"] for row in rows):
-        raise typer.Exit(HELD)
+        raise Exit(HELD)
 
 
 @app.command()
 def acquire(
     paths: Paths,
     ttl: Annotated[float | None, option("--ttl", "Lifetime of the lock (default: locks.ttl_s).", "SECONDS")] = None,
-    shared: Annotated[bool, typer.Option("--shared", help="Let other sessions share the lock.")] = False,
+    shared: Annotated[bool, Option("--shared", help="Let other sessions share the lock.")] = False,
     reason: Annotated[str | None, option("--reason", "Reason, shown to others.", "TEXT")] = None,
     wait: Annotated[
         float, option("--wait", "Wait in the queue at most this long for all paths.", "SECONDS", min=0)
     ] = 0.0,
-    each: Annotated[bool, typer.Option("--each", help="Lock the free paths and list the rest.")] = False,
+    each: Annotated[bool, Option("--each", help="Lock the free paths and list the rest.")] = False,
     as_json: Json = False,
 ) -> None:
     """Lock paths, all or none, for this session or for you; exits with 4 if another session holds one."""
@@ -94,13 +92,13 @@ def acquire(
         for found in answer.get("conflicts", ()):
             echo(one_line(f"{found['requested']}: held by {found['holder']} until {_until(found)} UTC"))
     if not answer["success"]:
-        raise typer.Exit(HELD)
+        raise Exit(HELD)
 
 
 @app.command()
 def renew(
     paths: Annotated[list[str] | None, argument("Paths to renew.", "PATH", of="lock")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Renew all your locks.")] = False,
+    everything: Annotated[bool, Option("--all", help="Renew all your locks.")] = False,
     extend: Annotated[float, option("--extend", "Time to add.", "SECONDS")] = EXTEND_S,
     as_json: Json = False,
 ) -> None:
@@ -119,7 +117,7 @@ def renew(
 def force_release(
     paths: Paths,
     note: Annotated[str, option("--note", "Message for the former holder.", "TEXT")] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Also release locks of a live session.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Also release locks of a live session.")] = False,
     as_json: Json = False,
 ) -> None:
     """Release locks of a dead session; refused while its session is alive."""
@@ -138,7 +136,7 @@ def force_release(
 @app.command()
 def release(
     paths: Annotated[list[str] | None, argument("Paths to release.", "PATH", of="lock")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Release all locks of this session.")] = False,
+    everything: Annotated[bool, Option("--all", help="Release all locks of this session.")] = False,
     as_json: Json = False,
 ) -> None:
     """Release your own locks."""

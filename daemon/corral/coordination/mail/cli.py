@@ -6,18 +6,16 @@ import sys
 import uuid
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import Client, segment
 from corral.core.errors import InvalidInput
 from corral.core.states import Importance
 from corral.core.visible import one_line, visible
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.terminal.options import Json, argument, client, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, moment, paint, report, state
 from corral.faces.cli.terminal.tables import Column, table
 
-app = typer.Typer(cls=Grouped, help="Mail between sessions, and with you.", no_args_is_help=True)
+app = Group("Mail between sessions, and with you.")
 ROUND_S = 20.0
 """Duration of one long poll for new mail, seconds."""
 Row = dict[str, Any]
@@ -43,7 +41,7 @@ def send(
         Importance,
         option("--importance", "Importance: low, normal, high or urgent (holds the reader's next Stop once).", "HOW"),
     ] = Importance.NORMAL,
-    acknowledge: Annotated[bool, typer.Option("--ack", help="Request an acknowledgement.")] = False,
+    acknowledge: Annotated[bool, Option("--ack", help="Request an acknowledgement.")] = False,
     thread: Annotated[str | None, option("--thread", "Thread of the message.", "ID", of="thread")] = None,
     attach: Attach = None,
     key: Key = None,
@@ -116,15 +114,15 @@ def inbox(
     agent: Annotated[
         str | None, option("--agent", "Agent whose mail to show (default: you).", "AGENT", of="session")
     ] = None,
-    everyone: Annotated[bool, typer.Option("--all", help="Show the mail of the whole project.")] = False,
-    urgent: Annotated[bool, typer.Option("--urgent", help="Only high and urgent messages.")] = False,
-    unread: Annotated[bool, typer.Option("--unread", help="Only unread messages.")] = False,
+    everyone: Annotated[bool, Option("--all", help="Show the mail of the whole project.")] = False,
+    urgent: Annotated[bool, Option("--urgent", help="Only high and urgent messages.")] = False,
+    unread: Annotated[bool, Option("--unread", help="Only unread messages.")] = False,
     overdue: Annotated[
-        bool, typer.Option("--overdue", help="Only messages whose acknowledgement is over 30 minutes late.")
+        bool, Option("--overdue", help="Only messages whose acknowledgement is over 30 minutes late.")
     ] = False,
     since: Annotated[str | None, option("--since", "Only messages after this instant.", "TIME")] = None,
     limit: Annotated[int, option("--limit", "Maximum number of messages.", "N", min=1, max=1000)] = 20,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new messages until interrupted.")] = False,
+    follow: Annotated[bool, Option("--follow", "-f", help="Print new messages until interrupted.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show an inbox, newest first. With --follow: oldest first, then new messages as they arrive."""

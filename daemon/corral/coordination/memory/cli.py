@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.terminal.options import Json, argument, client, json_object, option, session_id
 from corral.faces.cli.terminal.output import report
 from corral.faces.cli.terminal.tables import Column, table
 
-app = typer.Typer(cls=Grouped, help="Memory: facts that sessions recorded for later ones.", no_args_is_help=True)
+app = Group("Memory: facts that sessions recorded for later ones.")
 Tags = Annotated[list[str] | None, option("--tag", "A tag; repeatable.", "WORD")]
 Type = Annotated[str | None, option("--type", "Only this kind, such as discovery or error.", "WORD")]
-Limit = Annotated[int, typer.Option("--limit", help="Maximum number of rows.", min=1, max=100)]
+Limit = Annotated[int, Option("--limit", help="Maximum number of rows.", min=1, max=100)]
 
 
 @app.command()
@@ -47,9 +45,7 @@ def search(
     tag: Tags = None,
     kind: Type = None,
     limit: Limit = 10,
-    min_relevance: Annotated[
-        float, typer.Option("--min-relevance", help="Minimum relevance, 0 to 1.", min=0, max=1)
-    ] = 0,
+    min_relevance: Annotated[float, Option("--min-relevance", help="Minimum relevance, 0 to 1.", min=0, max=1)] = 0,
     as_json: Json = False,
 ) -> None:
     """Search the memories, most relevant first."""

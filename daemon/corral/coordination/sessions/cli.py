@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import segment
 from corral.core.errors import InvalidInput
 from corral.core.states import ShownStatus
 from corral.core.visible import one_line
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.terminal.options import Json, argument, client, option, project, session_id
 from corral.faces.cli.terminal.output import echo, emit, facts, paint, report, state, waiting
 from corral.faces.cli.terminal.tables import WIDTH, Column, age, table
 
-app = typer.Typer(cls=Grouped, help="Sessions: the agents working on this repository.", no_args_is_help=True)
+app = Group("Sessions: the agents working on this repository.")
 _STATES = f"Only these statuses; repeatable. One of: {', '.join(ShownStatus.values())}."
 
 
@@ -133,7 +131,7 @@ def name(
     called: Annotated[
         str | None, argument("The further name (default: the session's own).", "NAME", show_default=False)
     ] = None,
-    new: Annotated[bool, typer.Option("--new", help="Use NAME if it is free, else generate one.")] = False,
+    new: Annotated[bool, Option("--new", help="Use NAME if it is free, else generate one.")] = False,
     program: Annotated[str | None, option("--program", "Program that the agent runs under that name.", "NAME")] = None,
     model: Annotated[str | None, option("--model", "Model that the agent uses under that name.", "NAME")] = None,
     task: Annotated[str | None, option("--task", "Current task under that name.", "TEXT")] = None,

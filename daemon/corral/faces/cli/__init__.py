@@ -1,4 +1,4 @@
-"""The ``corral`` command. Hooks and shell prompts are served without loading the framework."""
+"""The ``corral`` command. Hooks and shell prompts are served without loading the parser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMPLETION = "_CORRAL_COMPLETE"
 def main() -> int:
     """The console script."""
     arguments = sys.argv[1:]
-    if COMPLETION not in os.environ and (code := _run_without_framework(arguments)) is not None:
+    if COMPLETION not in os.environ and (code := _run_without_parser(arguments)) is not None:
         return code
     from corral.faces.cli.terminal.stdio import guard_output
 
@@ -24,8 +24,8 @@ def main() -> int:
     return guard_output(lambda: run(arguments))
 
 
-def _run_without_framework(arguments: list[str]) -> int | None:
-    """Run a command that must start fast; None if the command needs the framework."""
+def _run_without_parser(arguments: list[str]) -> int | None:
+    """Run a command that must start fast; None if the command line must be parsed."""
     if arguments[:1] == ["mcp"] and not {"--help", "-h"} & {*arguments}:
         from corral.client.bridge import main as bridge
 

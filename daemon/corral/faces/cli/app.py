@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated
 
 from corral.core.errors import InvalidInput
-from corral.faces.cli import COMPLETION
-from corral.faces.cli.help import epilog_of_program, reached
+from corral.faces.cli import COMPLETION, parsing
 from corral.faces.cli.nouns import NOUNS, Nouns
+from corral.faces.cli.parsing import Abort, Context, Exit, HelpWanted, Option, UsageError
 from corral.faces.cli.shared_options import Debug, Output, Profile, Quiet, Verbose
 from corral.faces.cli.terminal.context import Common, Format, wants_json
 from corral.faces.cli.terminal.options import Json, option
@@ -23,24 +21,24 @@ def _interrupt(_number: int, _frame: object) -> None:
     raise Interrupted
 
 
-app = typer.Typer(
-    cls=Nouns,
-    name="corral",
-    no_args_is_help=False,
-    add_completion=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=epilog_of_program(),
-    help="Many Claude Code sessions on one git repository: sessions do not overwrite each other, only "
-    "verified work lands, no work is lost.\n\nBegin with `corral init` in a repository; then `corral "
-    "task submit`, or start `claude`.",
-)
+def _install(context: Context) -> None:
+    from corral.faces.cli.completion import install
+
+    install(context)
 
 
-@app.callback(invoke_without_command=True)
+def _show(context: Context) -> None:
+    from corral.faces.cli.completion import show
+
+    show(context)
+
+
+_INSTALL = "Install completion for the current shell."
+_SHOW = "Show completion for the current shell, to copy it or customize the installation."
+
+
 def top(
-    context: typer.Context,
+    context: Context,
     directory: Annotated[str, option("-C", "Run as if started in this folder.", "PATH")] = "",
     output: Output = None,
     quiet: Quiet = False,
@@ -48,8 +46,10 @@ def top(
     debug: Debug = False,
     profile: Profile = None,
     as_json: Json = False,
-    interactive: Annotated[bool, typer.Option("--interactive", "-i", help="Like `corral interactive`.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+    interactive: Annotated[bool, Option("--interactive", "-i", help="Like `corral interactive`.")] = False,
+    version: Annotated[bool, Option("--version", help="Show the version.")] = False,
+    install_completion: Annotated[bool, Option("--install-completion", help=_INSTALL, act=_install)] = False,
+    show_completion: Annotated[bool, Option("--show-completion", help=_SHOW, act=_show)] = False,
 ) -> None:
     """Read the options before the noun."""
     output = Format.JSON if as_json else output
@@ -57,75 +57,73 @@ def top(
     if version:
         from corral.faces.cli.program.version import show
 
-        raise typer.Exit(show(as_json=Common.output == Format.JSON))
+        raise Exit(show(as_json=Common.output == Format.JSON))
     if interactive:
-        if context.invoked_subcommand is not None:
+        if context.invoked is not None:
             raise InvalidInput("--interactive has no command.", remedy="Use `corral -i`, or the command alone.")
         from corral.faces.screen.command import interactive as show_screen
 
         show_screen()
-    elif context.invoked_subcommand is None:
+    elif context.invoked is None:
         from corral.observe.view.cli import status
 
         status(as_json=Common.output in (Format.JSON, Format.TABLE))
 
 
+app = Nouns(
+    "Many Claude Code sessions on one git repository: sessions do not overwrite each other, only "
+    "verified work lands, no work is lost.\n\nBegin with `corral init` in a repository; then `corral "
+    "task submit`, or start `claude`.",
+    top,
+)
+
+
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     signal.signal(signal.SIGINT, _interrupt)
+    return guarded(
+        lambda: _run(arguments), as_json=wants_json(arguments), debug=lambda: Common.debug or "--debug" in arguments
+    )
 
-    def command() -> int:
-        if (page := _help_page(arguments)) is not None:
-            echo(page)
+
+def _run(arguments: list[str]) -> int:
+    if instruction := os.environ.get(COMPLETION):
+        from corral.faces.cli.completion import answer
+
+        return answer(app, instruction)
+    try:
+        code = parsing.run(app, "corral", _with_alias_expanded(arguments))
+    except Exit as ended:
+        return ended.code
+    except (Abort, EOFError):
+        print("aborted", file=sys.stderr)
+        return 1
+    except HelpWanted as wanted:
+        from corral.faces.cli.help import page_of
+
+        if wanted.asked:
+            echo(page_of(wanted.context))
             return 0
-        try:
-            code = app(args=_with_alias_expanded(arguments), prog_name="corral", standalone_mode=False)
-        except typer.Abort:
-            print("aborted", file=sys.stderr)
-            return 1
-        except Exception as error:
-            if not hasattr(error, "format_message"):
-                raise
-            return _refuse_usage(error)
-        return code if isinstance(code, int) else 0
-
-    return guarded(command, as_json=wants_json(arguments), debug=lambda: Common.debug or "--debug" in arguments)
-
-
-def _help_page(arguments: list[str]) -> str | None:
-    """The help page of a command line that is only a command and ``--help``; None if it is another one."""
-    if COMPLETION in os.environ or arguments[-1:] not in (["--help"], ["-h"]):
-        return None
-    found = reached(typer.main.get_command(app), arguments[:-1])
-    return None if found is None else str(found[1].get_help(found[0]))
+        print(page_of(wanted.context), file=sys.stderr)
+        return InvalidInput.exit_code
+    except UsageError as error:
+        raise _refused(error) from None
+    return code if isinstance(code, int) else 0
 
 
 def _with_alias_expanded(arguments: list[str]) -> list[str]:
-    if COMPLETION in os.environ or {*arguments[:1]} <= {*NOUNS, "hook"}:
+    if {*arguments[:1]} <= {*NOUNS, "hook"} or all(word.startswith("-") for word in arguments):
         return arguments
     from corral.faces.cli.terminal.expansion import expanded
 
     return expanded(arguments, frozenset({*NOUNS, "hook"}))
 
 
-def _refuse_usage(error: Any) -> int:
-    """Turn the framework's complaint about a command line into an error with cause and remedy.
-
-    Returns:
-        The exit code, where it is no error: a noun without a command, whose help is shown.
-
-    Raises:
-        InvalidInput: The command line is wrong.
-    """
-    context = getattr(error, "ctx", None)
-    if context is not None and type(error).__name__ == "NoArgsIsHelpError":
-        print(context.get_help(), file=sys.stderr)
-        return InvalidInput.exit_code
+def _refused(error: UsageError) -> InvalidInput:
+    """A complaint about the command line, with cause and remedy."""
+    from corral.faces.cli.help import usage_of
     from corral.faces.cli.terminal.suggestions import explained
 
-    path = context.command_path if context is not None else "corral"
-    usage = " ".join(context.get_usage().split()) if context is not None else ""
     message, meant = explained(error)
-    raise InvalidInput(
-        message, cause=usage, remedy=f"{meant} `{path} --help` shows what is accepted.".strip()
-    ) from None
+    remedy = f"{meant} `{error.context.path} --help` shows what is accepted.".strip()
+    return InvalidInput(message, cause=" ".join(usage_of(error.context).split()), remedy=remedy)

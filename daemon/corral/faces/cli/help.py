@@ -1,14 +1,17 @@
-"""Help pages: examples and related commands per command, and the commands by category."""
+"""Help pages: what a command's parameters say of themselves, examples, related commands, and the commands by category."""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from enum import Enum
 from pathlib import Path
-from typing import Any
 
-from typer.core import TyperGroup
+from corral.faces.cli.parsing import HELP, Command, Context, Group, Parameter
+from corral.faces.cli.terminal.stdio import columns
 
 CATEGORIES = {
     "Every day": (
@@ -31,7 +34,7 @@ def pages() -> dict[str, dict[str, list[str]]]:
 
 
 def epilog(command: str) -> str:
-    """The end of a command's help page; a leading backspace makes the framework keep the line breaks of a paragraph."""
+    """The end of a command's help page; a leading backspace keeps the line breaks of a paragraph."""
     page = pages().get(command, {"examples": [], "related": []})
     lines = page["examples"] or _of_its_commands(command)
     examples = "".join(f"\n  corral {line}" for line in lines)
@@ -61,52 +64,139 @@ def epilog_of_program() -> str:
     return f"\b\nExamples:{lines}\n\nSee also: {', '.join(f'corral {name} --help' for name in related)}"
 
 
-class Grouped(TyperGroup):
-    """A group whose help lists its commands by category with their whole first sentence, and adds their examples."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command with its entry of :func:`pages`."""
-        command = super().get_command(ctx, cmd_name)
-        if command is not None and not command.epilog:
-            command.epilog = epilog(" ".join([*_names(ctx), cmd_name]))
-        return command
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write one section per category; a noun has one section."""
-        shown = self.summaries(ctx)
-        sections = {"Commands": tuple(shown)} if _names(ctx) else CATEGORIES
-        for heading, names in sections.items():
-            with formatter.section(heading):
-                formatter.write_dl([(name, shown[name]) for name in names])
-
-    def summaries(self, ctx: Any) -> dict[str, str]:
-        """Return the commands with their first sentences."""
-        return {name: first_sentence(self.get_command(ctx, name)) for name in self.list_commands(ctx)}
-
-
-def reached(program: Any, words: Sequence[str]) -> tuple[Any, Any] | None:
-    """The framework's context and command of a command's words; None if there is none.
-
-    The framework itself would read all options first, for which it loads a library that takes as long as all the rest.
-    """
-    here, context = program, program.context_class(program, info_name="corral", **program.context_settings)
+def reached(program: Command, words: Sequence[str]) -> Context | None:
+    """The context of a command's words, without reading further ones; None if there is no such command."""
+    context = Context(program, "corral")
     for word in words:
-        here = here.get_command(context, word) if hasattr(here, "list_commands") else None
-        if here is None:
+        command = context.command.get_command(word) if isinstance(context.command, Group) else None
+        if command is None:
             return None
-        context = here.context_class(here, info_name=word, parent=context, **here.context_settings)
-    return context, here
+        context = Context(command, word, context)
+    return context
 
 
-def _names(ctx: Any) -> list[str]:
-    """The nouns that led here, without the program's name."""
-    names: list[str] = []
-    while ctx.parent is not None:
-        names.insert(0, ctx.info_name)
-        ctx = ctx.parent
-    return names
+def page_of(context: Context) -> str:
+    """The help page of a command."""
+    command, width = context.command, _width()
+    parts = [usage_of(context)]
+    if text := described(command):
+        parts.append(_wrapped(text, width, "  "))
+    parts += [_section(heading, rows, width) for heading, rows in _sections(context) if rows]
+    end = epilog(_name(context)) if context.parent else epilog_of_program()
+    return "\n\n".join([*parts, _wrapped(end, width, "  ")] if end else parts)
 
 
-def first_sentence(command: Any) -> str:
-    """The first sentence of a command's help."""
-    return str(command.help or "").strip().split(". ")[0].split("\n")[0].rstrip(".") + "."
+def usage_of(context: Context) -> str:
+    """The line that shows what a command takes."""
+    pieces = ["[OPTIONS]"]
+    for one in context.command.params:
+        if one.is_argument:
+            name = one.metavar or one.name
+            pieces.append((f"{{{name}}}" if one.required else f"[{name}]") + ("..." if one.multiple else ""))
+    if isinstance(context.command, Group):
+        pieces.append("COMMAND [ARGS]...")
+    beginning, width = f"Usage: {context.path} ", _width()
+    if width >= len(beginning) + 20:
+        return _filled(" ".join(pieces), width, beginning, " " * len(beginning))
+    return beginning + "\n" + _filled(" ".join(pieces), width, " " * 11)
+
+
+def described(command: Command) -> str:
+    """The text of a command's help, without the indentation of the source."""
+    first, line_break, others = command.help.strip().partition("\n")
+    return first + line_break + textwrap.dedent(others)
+
+
+def record_of(one: Parameter) -> tuple[str, str]:
+    """A parameter's flags with the name of its value, and what its help says."""
+    if one.is_argument:
+        names = f"{one.metavar or one.name + '...' * one.multiple} {_kind(one)}"
+    else:
+        value = "" if one.is_flag else f" {one.metavar or _kind(one)}"
+        both = [one.opts, one.secondary_opts] if one.secondary_opts else [one.opts]
+        names = " / ".join(", ".join(sorted(flags, key=lambda flag: flag.startswith("--"))) + value for flags in both)
+    facts = "; ".join(filter(None, _facts(one)))
+    return names, "  ".join(filter(None, [one.help, facts and f"[{facts}]"]))
+
+
+def _kind(one: Parameter) -> str:
+    """The type of a value: ``<int>``."""
+    if one.choices:
+        name = "|".join(one.choices)
+    elif one.kind is Path:
+        name = "path" if one.file_okay else "dir"
+    else:
+        name = f"{one.kind.__name__} range" if (one.min, one.max) != (None, None) else one.kind.__name__
+    return f"<list[{name}]>" if one.multiple else f"<{name}>"
+
+
+def _facts(one: Parameter) -> Iterator[str]:
+    """What is added to the help of a parameter."""
+    yield one.envvar and f"env var: {one.envvar}"
+    default = one.default if one.show_default else None
+    if one.secondary_opts and default is not None:
+        default = (one.opts if default else one.secondary_opts)[0].removeprefix("--")
+    elif one.is_flag and not default:
+        default = None
+    shown = str(default.value if isinstance(default, Enum) else default)
+    yield f"default: {shown}" if shown and default is not None else ""
+    if one.min is not None or one.max is not None:
+        least, most = [f"{one.min}<=" if one.max is not None else f">={one.min}", f"<={one.max}"]
+        yield f"x{least}" if one.max is None else f"{least if one.min is not None else ''}x{most}"
+    yield "required" if one.required else ""
+
+
+def _sections(context: Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """The parameters, and the commands of a group: the program's by category, a noun's in one section."""
+    command = context.command
+    every = [one for one in [*command.params, HELP] if not one.hidden]
+    shared = [] if isinstance(command, Group) else [one for one in every if _is_shared(one, command)]
+    yield "Arguments", [record_of(one) for one in every if one.is_argument]
+    yield "Options", [record_of(one) for one in every if not one.is_argument and one not in shared]
+    yield "Shared options", [record_of(one) for one in shared]
+    if isinstance(command, Group):
+        known = command.summaries()
+        for heading, names in ({"Commands": tuple(known)} if context.parent else CATEGORIES).items():
+            yield heading, [(name, known[name]) for name in names]
+
+
+def _is_shared(one: Parameter, command: Command) -> bool:
+    return one in command.shared or one.name in ("as_json", "help")
+
+
+def _section(heading: str, rows: list[tuple[str, str]], width: int) -> str:
+    """Terms and their descriptions in two columns."""
+    column = min(max(len(first) for first, _ in rows), 30) + 2
+    lines = [f"{heading}:"]
+    for first, second in rows:
+        gap = " " * (column - len(first)) if len(first) <= column - 2 else "\n" + " " * (column + 2)
+        text = _wrapped(second, max(width - column - 2, 10)).replace("\n", "\n" + " " * (column + 2))
+        lines.append(f"  {first}{gap}{text}" if second else f"  {first}")
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> str:
+    """Paragraphs, each indented like its first line; one that begins with a backspace keeps its line breaks."""
+    parts = []
+    for paragraph in re.split("\n\n+", text.strip("\n")):
+        first, *others = paragraph.split("\n")
+        if first == "\b":
+            parts.append("\n".join(indent + line for line in others))
+        else:
+            begin = indent + " " * (len(first) - len(first.lstrip()))
+            parts.append(_filled(" ".join([first.lstrip(), *others]), width, begin))
+    return "\n\n".join(parts)
+
+
+def _filled(text: str, width: int, begin: str, further: str | None = None) -> str:
+    further = begin if further is None else further
+    return textwrap.fill(text, width, initial_indent=begin, subsequent_indent=further, replace_whitespace=False)
+
+
+def _width() -> int:
+    return max(min(columns(), 80) - 2, 50)
+
+
+def _name(context: Context) -> str:
+    """The words that led here, without the program's name."""
+    return context.path.partition(" ")[2]

@@ -8,9 +8,8 @@ import signal
 import sys
 import threading
 
-import typer
-
 from corral.core.errors import InvalidInput
+from corral.faces.cli.parsing import Exit
 from corral.faces.cli.terminal.context import client, project
 
 STANDARD_INPUT = 0
@@ -35,7 +34,7 @@ def interactive() -> None:
     _end_with(STANDARD_INPUT)
     screen.run()
     if screen.return_code:
-        raise typer.Exit(screen.return_code)
+        raise Exit(screen.return_code)
 
 
 def _end_with(terminal: int) -> None:

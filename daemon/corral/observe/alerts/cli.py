@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import segment
 from corral.core.visible import one_line
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Argument, Exit, Group, Option
 from corral.faces.cli.terminal.options import Json, client
 from corral.faces.cli.terminal.output import echo, paint, report
 from corral.faces.cli.terminal.person import refuse_agents
 from corral.faces.cli.terminal.tables import Column, table
 
-app = typer.Typer(cls=Grouped, help="Alerts: rules that fired, and the test of notifications.", no_args_is_help=True)
+app = Group("Alerts: rules that fired, and the test of notifications.")
 _COLUMNS: list[Column] = [
     ("ID", lambda row: row["alert_id"][:8], 8),
     ("STATE", "state", 12),
@@ -36,7 +34,7 @@ _STATES = {
 
 @app.command("list")
 def listing(
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Show resolved alerts too.")] = False,
+    everything: Annotated[bool, Option("--all", "-a", help="Show resolved alerts too.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show the open alerts."""
@@ -46,7 +44,7 @@ def listing(
 
 @app.command()
 def ack(
-    alert_id: Annotated[str, typer.Argument(metavar="ID", help="The alert, or the beginning of its id.")],
+    alert_id: Annotated[str, Argument(metavar="ID", help="The alert, or the beginning of its id.")],
     as_json: Json = False,
 ) -> None:
     """Acknowledge an alert: no reminder follows until its cause is gone and comes back."""
@@ -68,7 +66,7 @@ def test(as_json: Json = False) -> None:
             f"bell     {'on, in terminals that run `corral status --watch` or `corral interactive`' if answer['bell'] else 'off'}"
         )
     if answer["webhook"]["state"] not in ("off", "delivered") or answer["desktop"]["state"] == "failed":
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _tell(way: str, result: Mapping[str, Any], problem: str | None) -> None:

@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
-
 from corral.core.errors import InvalidInput
 from corral.core.instants import span_s
 from corral.core.visible import one_line
+from corral.faces.cli.parsing import Exit, Option
 from corral.faces.cli.terminal.options import Json, client, option
 from corral.faces.cli.terminal.output import echo, emit, paint
 from corral.faces.cli.terminal.tables import Column, table
@@ -49,7 +48,7 @@ def audit(
     limit: Annotated[int, option("--limit", "Maximum number of lines, the newest.", "N", min=1)] = 200,
     verify: Annotated[
         bool,
-        typer.Option("--verify", help="Check that no line was changed, removed or inserted; exit code 1 if one was."),
+        Option("--verify", help="Check that no line was changed, removed or inserted; exit code 1 if one was."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -79,4 +78,4 @@ def _verify(as_json: bool) -> None:
         for one in found["problems"]:
             echo(f"  line {one['seq']}: {one['problem']}")
     if not found["valid"]:
-        raise typer.Exit(1)
+        raise Exit(1)

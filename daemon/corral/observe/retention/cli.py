@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
-
 from corral.core.visible import one_line
+from corral.faces.cli.parsing import Exit, Option
 from corral.faces.cli.terminal.options import Json, client
 from corral.faces.cli.terminal.output import echo, emit, paint
 from corral.faces.cli.terminal.person import confirm
@@ -16,11 +16,11 @@ TIMEOUT_S = 150.0
 
 
 def gc(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would go.")] = False,
     unlanded: Annotated[
-        bool, typer.Option("--unlanded", help="Also delete old saved work that nothing else has; asks first.")
+        bool, Option("--unlanded", help="Also delete old saved work that nothing else has; asks first.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask about --unlanded.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Do not ask about --unlanded.")] = False,
     as_json: Json = False,
 ) -> None:
     """Delete finished data that is older than the retention settings; say what went and what is kept.
@@ -35,7 +35,7 @@ def gc(
     else:
         _show(found)
     if found["problems"]:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _agreed(yes: bool, dry_run: bool) -> list[str]:
@@ -46,7 +46,7 @@ def _agreed(yes: bool, dry_run: bool) -> list[str]:
     if not refs or dry_run:
         return names
     for ref in refs:
-        typer.echo(f"{ref['created_at'][:10]}  {ref['sha'][:12]}  {one_line(ref['ref'])}", err=True)
+        print(f"{ref['created_at'][:10]}  {ref['sha'][:12]}  {one_line(ref['ref'])}", file=sys.stderr)
     agreed = yes or confirm(f"Delete {len(refs)} saved states? Nothing else has this work.", default=False)
     return names if agreed else []
 

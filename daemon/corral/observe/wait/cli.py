@@ -6,11 +6,10 @@ import sys
 import time
 from typing import Annotated, Any
 
-import typer
-
 from corral.core.errors import InvalidInput
 from corral.core.remedies import WHAT_TO_DO
 from corral.core.visible import one_line, visible
+from corral.faces.cli.parsing import Exit, Option
 from corral.faces.cli.terminal.options import Json, argument, client, option
 from corral.faces.cli.terminal.output import echo, emit, paint, state
 from corral.faces.cli.terminal.progress import progress
@@ -24,7 +23,7 @@ LONGER = 4
 
 def wait(
     ids: Annotated[list[str] | None, argument("Tasks or merge requests to wait for.", "ID", of="open")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Wait for every open task and merge request.")] = False,
+    everything: Annotated[bool, Option("--all", help="Wait for every open task and merge request.")] = False,
     timeout: Annotated[
         float | None, option("--timeout", "Stop waiting after this time and exit with 1.", "SECONDS", min=0)
     ] = None,
@@ -58,7 +57,7 @@ def wait(
     # Rows printed during the wait are still on the terminal.
     _report(answer, as_json, seen=told if sys.stderr.isatty() else set())
     if not answer["done"]:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _delay(answer: dict[str, Any]) -> str:

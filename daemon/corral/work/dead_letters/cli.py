@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from corral.client.connection import segment
 from corral.core.visible import log_text
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.terminal.options import Json, argument, client
 from corral.faces.cli.terminal.output import coloured, echo, emit, moment
 from corral.faces.cli.terminal.tables import Column, table
 from corral.work.tasks.cli.task_view import show_task
 
-app = typer.Typer(cls=Grouped, help="The dead-letter queue: tasks that are out of retries.", no_args_is_help=True)
+app = Group("The dead-letter queue: tasks that are out of retries.")
 Ids = Annotated[list[str] | None, argument("Task ids, or their first characters.", "ID", of="task")]
 
 
 @app.command("list")
 def listing(
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Maximum number of tasks.")] = None,
+    limit: Annotated[int | None, Option("--limit", min=1, help="Maximum number of tasks.")] = None,
     as_json: Json = False,
 ) -> None:
     """List the tasks that are out of retries, the oldest first."""
@@ -54,7 +52,7 @@ def show(
 @app.command()
 def retry(
     task_ids: Ids = None,
-    every: Annotated[bool, typer.Option("--all", help="All tasks of the queue.")] = False,
+    every: Annotated[bool, Option("--all", help="All tasks of the queue.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run dead tasks again, with all their retries."""

@@ -6,12 +6,10 @@ import uuid
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import segment
 from corral.core.errors import InvalidInput
 from corral.core.visible import one_line, visible
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.terminal.diff_view import Stat, show_diff
 from corral.faces.cli.terminal.options import Json, argument, author, client, json_object, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, fact, paint, report, state
@@ -19,7 +17,7 @@ from corral.faces.cli.terminal.tables import Column, age, table
 from corral.work.tasks.cli.submission import Agent, Command, Input, Priority, Prompt, Template, Values, read_prompt
 from corral.work.templates.cli.parameters import with_parameters
 
-app = typer.Typer(cls=Grouped, help="Loops: repeat work until criteria say that it is good.", no_args_is_help=True)
+app = Group("Loops: repeat work until criteria say that it is good.")
 Id = Annotated[
     str, argument("The loop's task: its number or id, or its first four or more characters.", "ID", of="task")
 ]
@@ -56,7 +54,7 @@ def start(
         str | None, option("--json-path", "Place of the number in printed JSON, such as $.totals.coverage.", "PATH")
     ] = None,
     plateau: Annotated[
-        int | None, typer.Option("--plateau", min=1, help="Stop after as many iterations without a better number.")
+        int | None, Option("--plateau", min=1, help="Stop after as many iterations without a better number.")
     ] = None,
     condition: Annotated[
         str | None,
@@ -65,12 +63,12 @@ def start(
     judge: Annotated[
         Path | None, option("--judge", "Good when Claude says that the work meets the rubric in this file.", "FILE")
     ] = None,
-    votes: Annotated[int, typer.Option("--votes", min=1, max=15, help="Votes of --judge.")] = 3,
+    votes: Annotated[int, Option("--votes", min=1, max=15, help="Votes of --judge.")] = 3,
     judge_model: Annotated[str | None, option("--judge-model", "Model of --judge.", "MODEL")] = None,
-    any_: Annotated[bool, typer.Option("--any", help="One criterion is enough (default: all must be met).")] = False,
+    any_: Annotated[bool, Option("--any", help="One criterion is enough (default: all must be met).")] = False,
     max_iterations: Most = None,
     timeout: Timeout = None,
-    land_best: Annotated[bool, typer.Option("--land-best", help="At its limits, land the best iteration.")] = False,
+    land_best: Annotated[bool, Option("--land-best", help="At its limits, land the best iteration.")] = False,
     onto: Annotated[str | None, option("--onto", "Land on this branch.", "BRANCH", of="branch")] = None,
     priority: Priority = None,
     as_json: Json = False,
@@ -280,7 +278,7 @@ def resume(loop_id: Id, max_iterations: Most = None, timeout: Timeout = None, as
 @app.command()
 def land(
     loop_id: Id,
-    iteration: Annotated[int | None, typer.Option("--iteration", min=1, help="Which one (default: the best).")] = None,
+    iteration: Annotated[int | None, Option("--iteration", min=1, help="Which one (default: the best).")] = None,
     as_json: Json = False,
 ) -> None:
     """Queue what an iteration made for landing, although the loop has not converged."""
@@ -295,9 +293,9 @@ def diff(
     loop_id: Id,
     before: Annotated[
         int | None,
-        typer.Option("--from", min=0, help="Iteration to compare with (default: the one before; 0: the start)."),
+        Option("--from", min=0, help="Iteration to compare with (default: the one before; 0: the start)."),
     ] = None,
-    after: Annotated[int | None, typer.Option("--to", min=1, help="Iteration to show (default: the last one).")] = None,
+    after: Annotated[int | None, Option("--to", min=1, help="Iteration to show (default: the last one).")] = None,
     stat: Stat = False,
     as_json: Json = False,
 ) -> None:

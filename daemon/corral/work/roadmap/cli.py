@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
-
 from corral.client.connection import Client
 from corral.config.trust import Claim
 from corral.core.errors import NotPermitted
 from corral.core.visible import one_line
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Group
 from corral.faces.cli.terminal.options import Json, client
 from corral.faces.cli.terminal.output import echo, emit, facts, moment
 from corral.faces.cli.terminal.person import refuse_agents
 
-app = typer.Typer(
-    cls=Grouped, help="The roadmap: work off the tasks of .corral/state/roadmap.yaml.", no_args_is_help=True
-)
+app = Group("The roadmap: work off the tasks of .corral/state/roadmap.yaml.")
 
 
 @app.command()

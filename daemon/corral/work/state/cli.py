@@ -5,23 +5,17 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import segment
 from corral.core.visible import one_line
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Argument, Group, Option
 from corral.faces.cli.terminal.options import Json, argument, client, session_id
 from corral.faces.cli.terminal.output import emit, report
 from corral.faces.cli.terminal.tables import Column, table
 
-app = typer.Typer(
-    cls=Grouped, help="Shared state: values that the agents at one task share while it lasts.", no_args_is_help=True
-)
+app = Group("Shared state: values that the agents at one task share while it lasts.")
 Task = Annotated[str, argument("A task id, or its first four or more characters.", "TASK", of="task")]
-Key = Annotated[str, typer.Argument(help="A key.", metavar="KEY")]
-Version = Annotated[
-    int | None, typer.Option("--if-version", min=0, help="Only if the key has this version; 0: is new.")
-]
+Key = Annotated[str, Argument(help="A key.", metavar="KEY")]
+Version = Annotated[int | None, Option("--if-version", min=0, help="Only if the key has this version; 0: is new.")]
 
 
 @app.command("get")
@@ -35,7 +29,7 @@ def get(task: Task, key: Key, as_json: Json = False) -> None:
 def set_(
     task: Task,
     key: Key,
-    value: Annotated[str, typer.Argument(help="A JSON value; anything else is taken as a text.", metavar="VALUE")],
+    value: Annotated[str, Argument(help="A JSON value; anything else is taken as a text.", metavar="VALUE")],
     if_version: Version = None,
     as_json: Json = False,
 ) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import typer
-
 from corral.core.visible import one_line
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Group
 from corral.faces.cli.terminal.options import Json, client
 from corral.faces.cli.terminal.output import echo, emit, moment, paint
 from corral.faces.cli.terminal.tables import Column, table
 
-app = typer.Typer(cls=Grouped, help="Swarm: the running agents, and the limits of all together.", no_args_is_help=True)
+app = Group("Swarm: the running agents, and the limits of all together.")
 
 
 _METRICS: list[Column] = [

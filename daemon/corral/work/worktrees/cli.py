@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from corral.client.connection import segment
 from corral.core.errors import WorkAtRisk
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Group
 from corral.faces.cli.terminal.options import Json, argument, client, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, report
 from corral.faces.cli.terminal.progress import progress
 from corral.faces.cli.terminal.tables import Column, table
 
-app = typer.Typer(cls=Grouped, help="Worktrees of tasks and sessions, and salvaged work.", no_args_is_help=True)
+app = Group("Worktrees of tasks and sessions, and salvaged work.")
 
 
 @app.command("list")

@@ -9,30 +9,26 @@ from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import Client
 from corral.config.paths import Project, find_checkout, find_project
 from corral.core.errors import Conflict, CorralError, NotAProject
 from corral.core.visible import one_line
 from corral.faces.cli.guard import hook
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.project.own_files import give_back, replace_file
 from corral.faces.cli.terminal.options import Json, here, session_id
 from corral.faces.cli.terminal.output import echo, emit, paint, report
 from corral.faces.cli.terminal.person import confirm, refuse_agents
 from corral.git.process.command import Git
 
-app = typer.Typer(
-    cls=Grouped, help="Guard: a git hook that tells a commit whose files it would take along.", no_args_is_help=True
-)
+app = Group("Guard: a git hook that tells a commit whose files it would take along.")
 MOST_NAMED = 10
 MOST_COMMITTED = 20_000
 """Files of a commit that are looked at, as the daemon takes them."""
 ANSWER_WITHIN_S = 5.0
 RECORD = "corral-guard.json"
 """In the git common directory: the hooks that the guard was put into."""
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not prompt.")]
 
 
 @app.command()
@@ -46,7 +42,7 @@ def install(yes: Yes = False, as_json: Json = False) -> None:
         if not as_json:
             echo(f"{paint('will change', 'bold')} {file}: {scope}")
         if not yes and not confirm("Change it?", default=False):
-            raise typer.Exit(1)
+            raise Exit(1)
     _remember(project, {*_remembered(project), str(file)})
     hook.put_in(file)
     report({"hook": str(file), "installed": True}, f"The guard is in {file}.", as_json=as_json)
@@ -110,7 +106,7 @@ def check(as_json: Json = False) -> None:
     else:
         _tell(answer["held"])
     if answer["held"] and answer["enforcement"] == "enforce":
-        raise typer.Exit(Conflict.exit_code)
+        raise Exit(Conflict.exit_code)
 
 
 def _asked() -> dict[str, Any]:

@@ -6,22 +6,20 @@ import difflib
 import shlex
 from typing import Annotated, Any
 
-import typer
-
 from corral.config.custom.aliases import ALIASES, Alias, aliases_of, check
 from corral.config.custom.edit import with_value, without_value
 from corral.config.paths import Project
 from corral.core.errors import InvalidInput, NotFound
 from corral.core.visible import one_line
-from corral.faces.cli.help import Grouped
 from corral.faces.cli.nouns import NOUNS
+from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.program.settings_file import PLACE_HELP, Place, approve_own, change
 from corral.faces.cli.terminal.expansion import layers_of, unapproved
 from corral.faces.cli.terminal.options import Json, argument, project
 from corral.faces.cli.terminal.output import report
 from corral.faces.cli.terminal.tables import Column, table
 
-app = typer.Typer(cls=Grouped, help="Aliases: own names for whole commands.", no_args_is_help=True)
+app = Group("Aliases: own names for whole commands.")
 Name = Annotated[str, argument("Name of the alias.", "NAME")]
 
 
@@ -58,7 +56,7 @@ def set_(
     command: Annotated[
         list[str], argument("The command, quoted, with $1, $@ or $name for arguments; without `corral`.", "COMMAND")
     ],
-    place: Annotated[Place, typer.Option("--file", help=f"{PLACE_HELP}.")] = Place.LOCAL,
+    place: Annotated[Place, Option("--file", help=f"{PLACE_HELP}.")] = Place.LOCAL,
     as_json: Json = False,
 ) -> None:
     """Add an alias, or replace one. It can hide no command."""
@@ -98,7 +96,7 @@ def _require_command(known: dict[str, Alias], name: str, first: str) -> None:
 def remove(
     name: Annotated[str, argument("Name of the alias.", "NAME", of="alias")],
     place: Annotated[
-        Place | None, typer.Option("--file", help=f"{PLACE_HELP} (default: the one that counts).", show_default=False)
+        Place | None, Option("--file", help=f"{PLACE_HELP} (default: the one that counts).", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -8,8 +8,6 @@ import sys
 from contextlib import closing
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import Client
 from corral.config import account
 from corral.config.keys.key_file import KeyFile, config_folder
@@ -19,6 +17,7 @@ from corral.config.keys.lookup import Look, Places, Source, places_of
 from corral.config.keys.webhook_secret import VARIABLE, WebhookSecret
 from corral.config.paths import Project, find_project
 from corral.core.errors import CorralError, InvalidInput, NotAProject
+from corral.faces.cli.parsing import Context, Option
 from corral.faces.cli.terminal.context import here
 from corral.faces.cli.terminal.options import Json
 from corral.faces.cli.terminal.output import echo, emit, paint, report
@@ -32,15 +31,13 @@ _NAMES = {
     Source.FILE: "encrypted file",
     Source.DOTENV: ".env",
 }
-ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""Settings of ``set-key``: it refuses further words itself, since the framework's message would repeat them."""
 
 
 def set_key(
-    context: typer.Context,
-    file: Annotated[bool, typer.Option("--file", help="Use the encrypted file, not the keychain.")] = False,
+    context: Context,
+    file: Annotated[bool, Option("--file", help="Use the encrypted file, not the keychain.")] = False,
     webhook: Annotated[
-        bool, typer.Option("--webhook", help="Store the secret that notifications to the webhook are signed with.")
+        bool, Option("--webhook", help="Store the secret that notifications to the webhook are signed with.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -75,7 +72,7 @@ def set_key(
 
 
 def remove_key(
-    webhook: Annotated[bool, typer.Option("--webhook", help="Remove the webhook's signing secret.")] = False,
+    webhook: Annotated[bool, Option("--webhook", help="Remove the webhook's signing secret.")] = False,
     as_json: Json = False,
 ) -> None:
     """Remove the stored key from the keychain and the encrypted file."""

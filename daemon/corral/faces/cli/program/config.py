@@ -7,24 +7,20 @@ import os
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import Client
 from corral.config import account
 from corral.config.custom.profiles import DEFAULT, ProfileError, chosen_profile, declared
 from corral.config.load import load, read_layers
 from corral.config.paths import Project
 from corral.core.errors import ConfigInvalid, NotFound
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Exit, Group
 from corral.faces.cli.program import api_key, config_values
 from corral.faces.cli.terminal.options import Json, argument, client, project
 from corral.faces.cli.terminal.output import echo, emit, paint
 from corral.faces.cli.terminal.tables import Column, table
 
-app = typer.Typer(
-    cls=Grouped, help="Settings: the values in force, and whether the files are valid.", no_args_is_help=True
-)
-app.command("set-key", context_settings=api_key.ANY_WORDS)(api_key.set_key)
+app = Group("Settings: the values in force, and whether the files are valid.")
+app.command("set-key", any_words=True)(api_key.set_key)
 app.command("remove-key")(api_key.remove_key)
 app.command("key-status")(api_key.key_status)
 app.command("get")(config_values.get)
@@ -129,7 +125,7 @@ def validate(as_json: Json = False) -> None:
         if not as_json:
             raise
         emit({"valid": False, "errors": error.details["errors"], "warnings": []})
-        raise typer.Exit(error.exit_code) from error
+        raise Exit(error.exit_code) from error
     if as_json:
         emit({"valid": True, "errors": [], "warnings": loaded.warnings})
         return

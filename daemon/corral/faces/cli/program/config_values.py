@@ -11,8 +11,6 @@ import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from corral.config.custom.edit import with_value, without_value
 from corral.config.custom.profiles import SECTION
 from corral.config.document import DocumentError
@@ -20,6 +18,7 @@ from corral.config.load import interpret
 from corral.config.model import Setting, all_settings
 from corral.core.errors import ConfigInvalid, InvalidInput, NotFound
 from corral.core.visible import one_line, visible
+from corral.faces.cli.parsing import Option
 from corral.faces.cli.program.explanation import explained
 from corral.faces.cli.program.settings_file import (
     PLACE_HELP,
@@ -39,7 +38,7 @@ from corral.faces.cli.terminal.person import confirm, is_terminal
 from corral.faces.cli.terminal.tables import table
 
 Key = Annotated[str, argument("A setting, such as landing.target.", "KEY", of="setting")]
-File = Annotated[Place | None, typer.Option("--file", help=f"{PLACE_HELP}.", show_default=False)]
+File = Annotated[Place | None, Option("--file", help=f"{PLACE_HELP}.", show_default=False)]
 
 
 def setting_of(key: str) -> Setting:
@@ -177,7 +176,7 @@ def explain(key: Key, as_json: Json = False) -> None:
 
 
 def edit(
-    place: Annotated[Place, typer.Option("--file", help=f"{PLACE_HELP}.")] = Place.TEAM,
+    place: Annotated[Place, Option("--file", help=f"{PLACE_HELP}.")] = Place.TEAM,
     as_json: Json = False,
 ) -> None:
     """Edit a file in $EDITOR; an invalid one does not replace the file."""

@@ -9,23 +9,19 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from corral import __version__
 from corral.client.connection import Client, adopt_database
 from corral.config.paths import Project
 from corral.core.errors import Conflict, DaemonUnreachable, NotFound, OwnDaemon
 from corral.core.marks import started_by_work_of
 from corral.core.visible import one_line
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.terminal.options import Json, argument, client, project
 from corral.faces.cli.terminal.output import echo, emit, report
 from corral.faces.cli.terminal.person import confirm, refuse_agents
 from corral.faces.cli.terminal.progress import progress
 
-app = typer.Typer(
-    cls=Grouped, help="The background process that owns the database and the worktrees.", no_args_is_help=True
-)
+app = Group("The background process that owns the database and the worktrees.")
 
 STOP_S = 20.0
 """The daemon itself stops within 15 seconds."""
@@ -34,7 +30,7 @@ STOP_S = 20.0
 @app.command()
 def start(
     as_json: Json = False,
-    detach: Annotated[bool, typer.Option("--detach", hidden=True, help="Accepted and ignored.")] = True,
+    detach: Annotated[bool, Option("--detach", hidden=True, help="Accepted and ignored.")] = True,
 ) -> None:
     """Start the daemon, if it does not run."""
     health = client().ensure_daemon()
@@ -43,7 +39,7 @@ def start(
 
 @app.command()
 def stop(
-    drain: Annotated[bool, typer.Option("--drain", help="Let running tasks finish first.")] = False,
+    drain: Annotated[bool, Option("--drain", help="Let running tasks finish first.")] = False,
     as_json: Json = False,
 ) -> None:
     """Stop the workers, mark their tasks interrupted, and wait for the daemon to exit."""
@@ -129,7 +125,7 @@ def _announced(where: Project) -> dict[str, Any]:
 
 @app.command()
 def restart(
-    drain: Annotated[bool, typer.Option("--drain", help="Let running tasks finish first.")] = False,
+    drain: Annotated[bool, Option("--drain", help="Let running tasks finish first.")] = False,
     as_json: Json = False,
 ) -> None:
     """Stop the daemon if it runs, and start it."""
@@ -147,7 +143,7 @@ def status(as_json: Json = False) -> None:
     line = f"{_running(answer)} at {answer['address'] or answer['socket']}" if answer["running"] else "not running"
     report(answer, line, as_json=as_json)
     if not answer["running"]:
-        raise typer.Exit(DaemonUnreachable.exit_code)
+        raise Exit(DaemonUnreachable.exit_code)
 
 
 def _running(health: dict[str, Any]) -> str:
@@ -171,7 +167,7 @@ def _state(where: Project, health: dict[str, Any] | None) -> dict[str, Any]:
 @app.command()
 def adopt(
     file: Annotated[Path, argument("A database that Corral set aside, or one from a backup.", "FILE")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
     as_json: Json = False,
 ) -> None:
     """Take over the tasks of a copied or restored repository's database."""
@@ -184,7 +180,7 @@ def adopt(
         "there too. Adopt it?"
     )
     if not yes and not confirm(question, default=False):
-        raise typer.Exit(1)
+        raise Exit(1)
     with progress("adopting the database"):
         answer = adopt_database(where, file.absolute())
     kept = f" The previous database is now {answer['replaced']}." if answer["replaced"] else ""
@@ -193,8 +189,8 @@ def adopt(
 
 @app.command()
 def logs(
-    lines: Annotated[int, typer.Option("--lines", "-n", help="Number of lines.", min=1)] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log.")] = False,
+    lines: Annotated[int, Option("--lines", "-n", help="Number of lines.", min=1)] = 50,
+    follow: Annotated[bool, Option("--follow", "-f", help="Follow the log.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show the daemon's log (JSON, one event per line)."""

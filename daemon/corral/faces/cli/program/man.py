@@ -8,13 +8,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated
 
 from corral.core.errors import InvalidInput, NotFound
 from corral.core.visible import one_line
 from corral.faces.cli.help import pages
+from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.program.man_page import page_of, title_of
 from corral.faces.cli.terminal.options import Json, argument
 from corral.faces.cli.terminal.output import echo, emit
@@ -26,9 +25,7 @@ def man(
     ] = None,
     write: Annotated[
         Path | None,
-        typer.Option(
-            "--write", metavar="FOLDER", help="Write all pages into this folder, such as a man1.", file_okay=False
-        ),
+        Option("--write", metavar="FOLDER", help="Write all pages into this folder, such as a man1.", file_okay=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -50,10 +47,10 @@ def man(
         echo(text.rstrip("\n"))
 
 
-def _program() -> Any:
+def _program() -> Group:
     from corral.faces.cli.app import app  # it imports this module when the command is used
 
-    return typer.main.get_command(app)
+    return app
 
 
 def _write(folder: Path, as_json: bool) -> None:

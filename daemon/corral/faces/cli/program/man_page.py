@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
-
 from corral import __version__
-from corral.faces.cli.help import CATEGORIES, PROGRAM, first_sentence, pages, reached
+from corral.faces.cli.help import CATEGORIES, PROGRAM, described, pages, reached, record_of, usage_of
+from corral.faces.cli.parsing import HELP, Context, Group
 
 MARK = '.\\" Written by corral man'
 """The first line of each page: the installer removes no other files."""
@@ -40,27 +38,27 @@ def title_of(name: str) -> str:
     return "-".join(["corral", *name.split()])
 
 
-def page_of(program: Any, name: str) -> str:
+def page_of(program: Group, name: str) -> str:
     """The page of a command.
 
     Args:
-        program: The framework's command of ``corral`` itself.
+        program: The command ``corral`` itself.
         name: Such as ``task submit``; empty for ``corral`` itself.
     """
     found = reached(program, name.split())
     assert found is not None, "the pages are those of existing commands"
-    context, command = found
+    command = found.command
     title = title_of(name)
-    summary = first_sentence(command).rstrip(".")
+    summary = command.summary.rstrip(".")
     lines = [MARK, f'.TH "{title.upper()}" "1" "" "corral {__version__}" "Corral"']
     lines += [".SH NAME", f"{_text(title)} \\- {_text(summary)}"]
-    lines += [".SH SYNOPSIS", f".B corral {_text(name)}".rstrip(), _text(_usage(context, command, name))]
-    lines += [".SH DESCRIPTION", *_paragraphs(inspect.cleandoc(command.help or ""))]
-    for heading, kind in (("ARGUMENTS", "argument"), ("OPTIONS", "option")):
-        records = [one.get_help_record(context) for one in command.get_params(context) if one.param_type_name == kind]
-        lines += _described(heading, dict(filter(None, records)))
-    if hasattr(command, "list_commands"):
-        lines += _commands(context, command, name)
+    lines += [".SH SYNOPSIS", f".B corral {_text(name)}".rstrip(), _text(_usage(found, name))]
+    lines += [".SH DESCRIPTION", *_paragraphs(described(command))]
+    every = [one for one in [*command.params, HELP] if not one.hidden]
+    lines += _described("ARGUMENTS", dict(record_of(one) for one in every if one.is_argument))
+    lines += _described("OPTIONS", dict(record_of(one) for one in every if not one.is_argument))
+    if isinstance(command, Group):
+        lines += _commands(command, name)
     page = pages().get(name)
     examples, related = (page["examples"], page["related"]) if page else (PROGRAM[0], ())
     if examples:
@@ -73,14 +71,14 @@ def page_of(program: Any, name: str) -> str:
     return "\n".join([*lines, ".SH SEE ALSO", " ,\n".join(also)]) + "\n"
 
 
-def _usage(context: Any, command: Any, name: str) -> str:
+def _usage(context: Context, name: str) -> str:
     """The usage without the command's own words."""
-    words = context.get_usage().split()
+    words = usage_of(context).split()
     return " ".join(words[2 + len(name.split()) :])
 
 
-def _commands(context: Any, command: Any, name: str) -> list[str]:
-    summaries: dict[str, str] = command.summaries(context)
+def _commands(command: Group, name: str) -> list[str]:
+    summaries = command.summaries()
     sections = (
         {"COMMANDS": [*summaries]}
         if name

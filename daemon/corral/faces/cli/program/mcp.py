@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from typing import Annotated
 
-import typer
-
 from corral.core.instructions import PROFILES
+from corral.faces.cli.parsing import Exit
 from corral.faces.cli.terminal.options import here, option
 
 
@@ -26,4 +25,4 @@ def mcp(
     from corral.client.bridge import serve
 
     os.chdir(here())
-    raise typer.Exit(serve(profile))
+    raise Exit(serve(profile))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import typer
-
 from corral.config.paths import bundle_dir
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Group
 from corral.faces.cli.terminal.options import Json
 from corral.faces.cli.terminal.output import report
 
-app = typer.Typer(cls=Grouped, help="The Claude Code plugin.", no_args_is_help=True)
+app = Group("The Claude Code plugin.")
 
 
 @app.command()

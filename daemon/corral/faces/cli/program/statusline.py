@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-import typer
-
+from corral.faces.cli.parsing import Exit
 from corral.faces.cli.terminal.options import here
 
 
@@ -14,4 +13,4 @@ def statusline() -> None:
     from corral.client.status_line import main
 
     os.chdir(here())
-    raise typer.Exit(main())
+    raise Exit(main())

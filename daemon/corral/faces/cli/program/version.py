@@ -16,7 +16,7 @@ from corral.faces.cli.terminal.output import echo
 
 def show(*, as_json: bool = False) -> int:
     """Print Corral's version, its Python and its folder, and in a project the template that it was prepared from."""
-    python, folder = ".".join(str(part) for part in sys.version_info[:3]), str(Path(__file__).parents[2])
+    python, folder = ".".join(str(part) for part in sys.version_info[:3]), str(Path(__file__).parents[3])
     template = _template()
     if as_json:
         print(json.dumps({"version": __version__, "python": python, "path": folder, "template": template}, indent=2))

@@ -6,8 +6,7 @@ import os
 import sys
 from typing import Annotated
 
-import typer
-
+from corral.faces.cli.parsing import Option
 from corral.faces.cli.terminal.context import client
 from corral.faces.cli.terminal.options import Json
 from corral.faces.cli.terminal.output import report
@@ -15,7 +14,7 @@ from corral.faces.cli.terminal.person import refuse_agents
 
 
 def web(
-    no_open: Annotated[bool, typer.Option("--no-open", help="Print the link only; open no browser.")] = False,
+    no_open: Annotated[bool, Option("--no-open", help="Print the link only; open no browser.")] = False,
     as_json: Json = False,
 ) -> None:
     """Print a link that opens the web view once, within a minute, and open it in a browser."""

@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 import yaml
 
 from corral.client.connection import Client, segment
 from corral.config.initial import default_config
 from corral.config.paths import Project, find_project
 from corral.core.errors import CorralError, RunnerUnavailable
+from corral.faces.cli.parsing import Exit, Option
 from corral.faces.cli.program.daemon import stop_and_wait
 from corral.faces.cli.project import trust as project_trust
 from corral.faces.cli.terminal.output import echo, paint, state, verification
@@ -43,8 +43,8 @@ _FINAL = ("landed", "conflict", "failed", "dead", "completed")
 
 
 def demo(
-    claude: Annotated[bool, typer.Option("--claude", help="Use real Claude Code workers, with your login.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder.")] = False,
+    claude: Annotated[bool, Option("--claude", help="Use real Claude Code workers, with your login.")] = False,
+    keep: Annotated[bool, Option("--keep", help="Keep the folder.")] = False,
 ) -> None:
     """Run a batch of tasks on a small project and show what lands, what comes back and why."""
     if claude and shutil.which("claude") is None:
@@ -74,7 +74,7 @@ def demo(
     installed = "" if shutil.which("corral") else "./install.sh, then "
     echo(f"Next:         {installed}cd YOUR-REPOSITORY && corral init --verify 'YOUR TEST COMMAND'")
     if not verdict:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _git(cwd: Path, *arguments: str) -> str:

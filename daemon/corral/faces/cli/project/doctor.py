@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any
 
-import typer
-
 from corral import __version__
 from corral.client.connection import Client
 from corral.config.paths import Project, bundle_dir, find_project
@@ -19,6 +17,7 @@ from corral.config.worktree_root import CLEANER
 from corral.core.errors import CorralError
 from corral.core.instants import UTC
 from corral.core.visible import one_line
+from corral.faces.cli.parsing import Exit, Option
 from corral.faces.cli.project import claude_settings, client_plugin, drift, init_record, verification
 from corral.faces.cli.terminal.options import Json, here
 from corral.faces.cli.terminal.output import echo, emit, paint
@@ -32,9 +31,7 @@ _STYLE = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
 def doctor(
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Also run the verification commands in a fresh worktree.")
-    ] = False,
+    verify: Annotated[bool, Option("--verify", help="Also run the verification commands in a fresh worktree.")] = False,
     as_json: Json = False,
 ) -> None:
     """Check the machine and the repository. Repairs nothing; exits with 1 on a problem."""
@@ -51,7 +48,7 @@ def doctor(
             if check["remedy"]:
                 echo(f"        {check['remedy']}")
     if any(check["status"] == "error" for check in checks):
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _check(name: str, status: str, message: str, remedy: str = "") -> Check:

@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from corral import __version__
 from corral.client.connection import Client
 from corral.config import account, worktree_root
@@ -22,6 +20,7 @@ from corral.config.paths import Checkout, Project, bundle_dir, find_checkout, fi
 from corral.config.trust import Claim
 from corral.core.errors import CorralError, InvalidInput, NotFound, Unsupported
 from corral.core.visible import visible
+from corral.faces.cli.parsing import Exit, Option
 from corral.faces.cli.project import claude_settings, init_record, own_files, project_copies, verification
 from corral.faces.cli.project import trust as project_trust
 from corral.faces.cli.project.init_config import Answers, text_of
@@ -42,31 +41,31 @@ _PURPOSES = {
 
 def init(
     path: Annotated[Path | None, argument("The repository (default: this one).", "PATH")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
     target: Annotated[str | None, option("--target", "Branch that work lands on.", "BRANCH", of="branch")] = None,
     verify: Annotated[
         list[str] | None, option("--verify", "Command that must pass before anything lands; repeatable.", "CMD")
     ] = None,
     no_copies: Annotated[
-        bool, typer.Option("--no-copies", help="Write no agent and no skill into .claude/; the plugin has them.")
+        bool, Option("--no-copies", help="Write no agent and no skill into .claude/; the plugin has them.")
     ] = False,
     with_opencode: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--with-opencode/--without-opencode",
             help="Write the agent OpenCode-Builder, which sends code to Google (default: ask; no answer means no).",
         ),
     ] = None,
     allow_tools: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--allow-tools/--ask-for-tools",
             help="Let Claude Code use Corral's tools without a prompt (default: ask).",
         ),
     ] = None,
     status_line: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--status-line/--no-status-line",
             help="Show `corral statusline` in Claude Code, where no status line is set (default: ask).",
         ),
@@ -79,10 +78,10 @@ def init(
         str | None, option("--version", "The template's tag, branch or commit (default: latest).", "V")
     ] = None,
     update: Annotated[
-        bool, typer.Option("--update", help="Look at the template's repository though a cached copy is young enough.")
+        bool, Option("--update", help="Look at the template's repository though a cached copy is young enough.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check/--no-check", help="Run the verification in a fresh worktree, for 20 s at most.")
+        bool, Option("--check/--no-check", help="Run the verification in a fresh worktree, for 20 s at most.")
     ] = True,
     as_json: Json = False,
 ) -> None:
@@ -127,7 +126,7 @@ def init(
     question = "Change these settings?" if changes else "Write these files?"
     is_change = files or brought or any(edit.changes for edit in edits.values())
     if not yes and is_change and not confirm(question, default=not changes):
-        raise typer.Exit(1)
+        raise Exit(1)
     own_files.write(project, _contents(project, files, edits, copies, lock, allow=allow))
     _approve(project, brought, {os.path.relpath(file, project.root) for file in files})
     if as_json:

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import Client
 from corral.config import account
 from corral.config.custom.aliases import aliases_of
@@ -19,6 +17,7 @@ from corral.config.paths import Project, find_project
 from corral.config.trust import Claim, TrustStore, of_agents, of_aliases, of_settings, trust_file
 from corral.core.errors import CorralError
 from corral.core.visible import one_line, visible
+from corral.faces.cli.parsing import Exit, Option
 from corral.faces.cli.terminal.options import Json, here
 from corral.faces.cli.terminal.output import echo, emit, paint
 from corral.faces.cli.terminal.person import confirm, refuse_agents
@@ -29,8 +28,8 @@ COMMITTED = ".corral/config.yaml"
 
 
 def trust(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke every approval for this project.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
+    revoke: Annotated[bool, Option("--revoke", help="Revoke every approval for this project.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show what this project's files would run on this machine, and approve it."""
@@ -46,7 +45,7 @@ def trust(
     if not as_json:
         show(found)
     if found and not yes and not confirm("Allow Corral to run these on this machine?", default=False):
-        raise typer.Exit(1)
+        raise Exit(1)
     answers.approve(project.common_dir, found)
     left = tell_daemon(project)
     if as_json:

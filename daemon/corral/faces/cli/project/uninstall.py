@@ -7,14 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from corral.client.connection import Client
 from corral.config.links import refuse_links
 from corral.config.paths import Project, find_project
 from corral.core.errors import CorralError, NotFound, WorkAtRisk
 from corral.core.visible import one_line
 from corral.faces.cli.guard import commits
+from corral.faces.cli.parsing import Exit, Option
 from corral.faces.cli.program.daemon import refuse_own_work, stop_and_wait
 from corral.faces.cli.project import claude_settings, init_record, project_copies
 from corral.faces.cli.project import trust as project_trust
@@ -31,7 +30,7 @@ MOST_NAMED = 5
 
 def uninstall(
     path: Annotated[Path | None, argument("The repository (default: this one).", "PATH")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
     as_json: Json = False,
 ) -> None:
     """Stop the daemon, remove .corral/ and restore .claude/. Saved work and the files that you changed stay."""
@@ -47,7 +46,7 @@ def uninstall(
             "files that you changed stay."
         )
     if not yes and not confirm("Remove this?", default=True):
-        raise typer.Exit(1)
+        raise Exit(1)
     left: list[str] = []
     if project.initialised:
         with progress("removing the worktrees"):

@@ -16,6 +16,7 @@ from corral.client.connection import Client
 from corral.config import account
 from corral.config.paths import Project
 from corral.core.errors import CorralError
+from corral.faces.cli.parsing import Context
 from corral.faces.cli.terminal.context import Common, here, project
 
 Candidate = tuple[str, str]
@@ -30,18 +31,14 @@ _VALUE = re.compile(r"[\w./%+][\w./%+,@-]*")
 _STRANGE = re.compile(r"[^\w .,/#+-]+")
 
 
-def completer(kind: str) -> Callable[..., list[Candidate]]:
-    """A function that completes an argument of that kind, for the framework."""
-
-    def complete(ctx: Any, incomplete: str) -> list[Candidate]:
-        Common.update(directory=ctx.find_root().params.get("directory") or "")
-        return [
-            (value, " ".join(_STRANGE.sub(" ", about).split())[:60])
-            for value, about in found(kind)
-            if value.startswith(incomplete) and _VALUE.fullmatch(value)
-        ]
-
-    return complete
+def completed(kind: str, context: Context, incomplete: str) -> list[Candidate]:
+    """The candidates of a kind that begin so, in what a shell may evaluate."""
+    Common.update(directory=context.root.params.get("directory") or "")
+    return [
+        (value, " ".join(_STRANGE.sub(" ", about).split())[:60])
+        for value, about in found(kind)
+        if value.startswith(incomplete) and _VALUE.fullmatch(value)
+    ]
 
 
 def found(kind: str) -> list[Candidate]:

@@ -1,4 +1,4 @@
-"""The folder, project and session that a command acts on. Loads no framework: some commands run without it."""
+"""The folder, project and session that a command acts on. Loads little: some commands run at each prompt."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import itertools
 import os
 from enum import Enum
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from corral.client.connection import Client
 from corral.config import account
 from corral.config.paths import Project, find_project
 from corral.core.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from corral.client.connection import Client
 
 VARIABLE = "CORRAL_PROFILE"
 """The chosen profile; the same name as in :mod:`corral.config.custom.profiles`, which most commands need not load."""
@@ -96,6 +98,8 @@ def client(*, autostart: bool = True) -> Client:
         NotFound: The chosen profile does not exist.
         Conflict: The daemon runs with another profile.
     """
+    from corral.client.connection import Client  # help pages need none
+
     where = project()
     wanted = os.environ.get(VARIABLE)
     if not wanted:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from corral.core.errors import CorralError
 from corral.core.visible import one_line, visible
+from corral.faces.cli.parsing import Option
 from corral.faces.cli.terminal.options import client
 from corral.faces.cli.terminal.output import echo, emit, paint
 from corral.faces.cli.terminal.tables import WIDTH, Column, table
 
-Stat = Annotated[bool, typer.Option("--stat", help="Show only how many lines of each file changed.")]
+Stat = Annotated[bool, Option("--stat", help="Show only how many lines of each file changed.")]
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 

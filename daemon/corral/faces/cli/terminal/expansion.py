@@ -1,4 +1,4 @@
-"""Expand an alias at the place of a command, before the framework reads the command line."""
+"""Expand an alias at the place of a command, before the command line is read."""
 
 from __future__ import annotations
 

@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from corral.core.errors import InvalidInput
-from corral.faces.cli.terminal.candidates import completer
+from corral.faces.cli.parsing import Argument, Context, Option, Parameter
 from corral.faces.cli.terminal.context import Common, author, client, here, project, session_id
 
 __all__ = [
     "Common", "Json", "argument", "author", "client", "here", "json_object", "option", "project", "session_id",
 ]  # fmt: skip
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON document.")]
 
 
-def option(flag: str, about: str, metavar: str, *, short: str | None = None, of: str = "", **more: Any) -> Any:
+def option(flag: str, about: str, metavar: str, *, short: str | None = None, of: str = "", **more: Any) -> Parameter:
     """An option that has a value, for ``Annotated``.
 
     Args:
         of: The kind of its values, a key of :data:`corral.faces.cli.terminal.candidates.KINDS`: shells complete it, and an
             unknown one is answered with similar ones.
     """
-    names = filter(None, (flag, short))
-    return typer.Option(*names, help=about, metavar=metavar, autocompletion=_completion(of), **more)
+    return Option(*filter(None, (flag, short)), help=about, metavar=metavar, candidates=_candidates(of), **more)
 
 
-def argument(about: str, metavar: str, *, of: str = "", **more: Any) -> Any:
+def argument(about: str, metavar: str, *, of: str = "", **more: Any) -> Parameter:
     """An argument, for ``Annotated``; ``of`` as in :func:`option`."""
-    return typer.Argument(help=about, metavar=metavar, autocompletion=_completion(of), **more)
+    return Argument(help=about, metavar=metavar, candidates=_candidates(of), **more)
 
 
-def _completion(kind: str) -> Any:
-    return completer(kind) if kind else None
+def _candidates(kind: str) -> Callable[[Context, str], list[tuple[str, str]]] | None:
+    def look(context: Context, incomplete: str) -> list[tuple[str, str]]:
+        from corral.faces.cli.terminal.candidates import completed
+
+        return completed(kind, context, incomplete)
+
+    return look if kind else None
 
 
 def content(option: str, file: str, kind: str = "text") -> str:

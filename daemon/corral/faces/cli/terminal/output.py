@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
-from corral.client.connection import Client
 from corral.config.paths import bundle_dir
 from corral.core.errors import ConfigInvalid, CorralError
 from corral.core.visible import one_line, visible
@@ -170,12 +169,13 @@ INTERRUPTED = 130
 
 
 class Interrupted(BaseException):
-    """Control-C; not KeyboardInterrupt, which the framework would turn into a plain failure."""
+    """Control-C; not an Exception, which a command may handle."""
 
 
 def guarded(command: Callable[[], int], *, as_json: bool, debug: Callable[[], bool]) -> int:
     """Run a command; show whatever error ends it, and return the exit code."""
     if sys.stderr.isatty():
+        from corral.client.connection import Client
         from corral.faces.cli.terminal.progress import progress
 
         Client.waiting = progress

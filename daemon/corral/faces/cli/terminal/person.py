@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-import typer
-
 from corral.core.errors import InvalidInput, NotPermitted
+from corral.faces.cli.parsing import Abort
 
 MARKS = (
     "CORRAL_TASK_ID", "CORRAL_SESSION_ID", "CORRAL_MERGE_ID", "CORRAL_VERIFICATION", "CLAUDECODE",
@@ -45,9 +44,28 @@ def confirm(question: str, *, default: bool) -> bool:
 
     Raises:
         InvalidInput: There is no terminal.
+        Abort: It has ended.
     """
     if not is_terminal():
         raise InvalidInput(
             "Not a terminal: cannot prompt.", cause="Standard input is not a terminal.", remedy="Use --yes to agree."
         )
-    return typer.confirm(question, default=default)
+    while (answer := ask(f"{question} [{'Y/n' if default else 'y/N'}]: ").strip().lower()) not in _ANSWERS:
+        print("Error: invalid input")
+    return default if _ANSWERS[answer] is None else bool(_ANSWERS[answer])
+
+
+_ANSWERS = {"y": True, "yes": True, "n": False, "no": False, "": None}
+
+
+def ask(question: str) -> str:
+    """Ask for a line on the terminal.
+
+    Raises:
+        Abort: The terminal has ended.
+    """
+    try:
+        print(question[:-1], end="", flush=True)
+        return input(question[-1:])  # given to it, for else a backspace may delete the question
+    except EOFError:
+        raise Abort from None

@@ -1,4 +1,4 @@
-"""The implementation of ``corral status``: shell prompts run it, so it loads no framework."""
+"""The implementation of ``corral status``: shell prompts run it, so it loads little."""
 
 from __future__ import annotations
 

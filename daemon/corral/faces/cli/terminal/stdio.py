@@ -13,7 +13,7 @@ DEVNULL = Path(os.devnull)
 
 
 class OutputLost(BaseException):
-    """Standard output cannot be written; nothing more is. Not an OSError, which the framework would handle.
+    """Standard output cannot be written; nothing more is. Not an OSError, which a command may handle.
 
     Attributes:
         reason: The cause; None for a broken pipe (`corral task list | head`).
@@ -50,6 +50,24 @@ def can_write(stream: TextIO, text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def columns(otherwise: int = 80) -> int:
+    """The width of the terminal, as ``shutil`` finds it, which would load all archivers.
+
+    Args:
+        otherwise: The width where there is no terminal, and no variable ``COLUMNS``.
+    """
+    try:
+        wanted = int(os.environ["COLUMNS"])
+    except (KeyError, ValueError):
+        wanted = 0
+    if wanted > 0:
+        return wanted
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or otherwise  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):
+        return otherwise
 
 
 def guard_output(command: Callable[[], int]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -12,7 +11,7 @@ from typing import Any
 from corral.core.instants import UTC, parse
 from corral.core.visible import one_line, visible
 from corral.faces.cli.terminal.output import echo, emit, paint, state
-from corral.faces.cli.terminal.stdio import can_write
+from corral.faces.cli.terminal.stdio import can_write, columns
 
 Row = Mapping[str, Any]
 Column = tuple[str, "str | Callable[[Any], str]", int]
@@ -144,8 +143,8 @@ def _grid(lines: Sequence[Sequence[str]], empty: str) -> None:
 def _room(without_terminal: int | None, around: int = 0) -> int | None:
     """The cells of a line; None: unlimited, as in a pipe."""
     if sys.stdout.isatty():
-        return max(1, shutil.get_terminal_size().columns - around)
-    return None if without_terminal is None else shutil.get_terminal_size((without_terminal, 24)).columns
+        return max(1, columns() - around)
+    return None if without_terminal is None else columns(without_terminal)
 
 
 def _fitted(lines: Sequence[Sequence[str]], *, between: int, room: int | None) -> list[int] | None:

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import segment
 from corral.core.errors import InvalidInput
 from corral.core.visible import one_line
+from corral.faces.cli.parsing import Argument, Exit, Group, Option
 from corral.faces.cli.program.settings_file import load_settings
 from corral.faces.cli.terminal.context import project
 from corral.faces.cli.terminal.options import Json, argument, client, content, option
@@ -20,7 +19,7 @@ from corral.faces.cli.terminal.output import echo, emit, facts, paint, report
 from corral.faces.cli.terminal.person import confirm, is_terminal, refuse_agents
 from corral.faces.cli.terminal.tables import Column, table
 
-app = typer.Typer()
+app = Group()
 _VERSION = "A version: 1.2.0, or the first six or more characters of its hash."
 _TRUST = "It names commands that nobody approved: its tasks wait until you run corral trust."
 
@@ -28,8 +27,8 @@ _TRUST = "It names commands that nobody approved: its tasks wait until you run c
 @app.command()
 def pin(
     name: Annotated[str, argument("An agent's name.", "NAME", of="agent")],
-    version: Annotated[str | None, typer.Argument(help=_VERSION, metavar="[V]")] = None,
-    unpin: Annotated[bool, typer.Option("--unpin", help="Work by what the file says again.")] = False,
+    version: Annotated[str | None, Argument(help=_VERSION, metavar="[V]")] = None,
+    unpin: Annotated[bool, Option("--unpin", help="Work by what the file says again.")] = False,
     as_json: Json = False,
 ) -> None:
     """Pin an agent to a version of its definition.
@@ -53,12 +52,8 @@ def pin(
 
 @app.command()
 def rollout(
-    name: Annotated[
-        str, typer.Argument(help="An agent's name; or `status` or `stop`, and then the name.", metavar="NAME")
-    ],
-    of: Annotated[
-        str | None, typer.Argument(help="After `status` or `stop`: an agent's name.", metavar="[NAME]")
-    ] = None,
+    name: Annotated[str, Argument(help="An agent's name; or `status` or `stop`, and then the name.", metavar="NAME")],
+    of: Annotated[str | None, Argument(help="After `status` or `stop`: an agent's name.", metavar="[NAME]")] = None,
     to: Annotated[str | None, option("--to", _VERSION, "V")] = None,
     share: Annotated[
         str | None, option("--share", "Share of the tasks that work by it, such as 20%.", "PERCENT")
@@ -90,15 +85,15 @@ def rollout(
 def improve(
     name: Annotated[str, argument("An agent's name.", "NAME", of="agent")],
     feedback: Annotated[
-        Path | None, typer.Option("--feedback", help="A file: praise and complaints.", metavar="FILE")
+        Path | None, Option("--feedback", help="A file: praise and complaints.", metavar="FILE")
     ] = None,
     deploy_if_better: Annotated[
-        bool, typer.Option("--deploy-if-better", help="Write a version that does better into the file.")
+        bool, Option("--deploy-if-better", help="Write a version that does better into the file.")
     ] = False,
-    status: Annotated[bool, typer.Option("--status", help="Show the newest improvement instead.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with one whose tasks failed.")] = False,
-    deploy: Annotated[bool, typer.Option("--deploy", help="Write its new version into the agent's file.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not prompt.")] = False,
+    status: Annotated[bool, Option("--status", help="Show the newest improvement instead.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Go on with one whose tasks failed.")] = False,
+    deploy: Annotated[bool, Option("--deploy", help="Write its new version into the agent's file.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
     as_json: Json = False,
 ) -> None:
     """Have a meta-agent propose a better version of an agent, and compare both.
@@ -122,7 +117,7 @@ def improve(
         text = content("--feedback", str(feedback)) if feedback is not None else None
         asks = is_terminal() and not yes and not as_json
         if asks and not confirm(_question(name, deploys=deploy_if_better), default=False):
-            raise typer.Exit(1)
+            raise Exit(1)
         body = {"feedback": text, "deploy_if_better": deploy_if_better}
         found = client().request("POST", f"{path}/resume") if resume else client().request("POST", path, body)
     if as_json:
@@ -156,7 +151,7 @@ def _deploy(found: Mapping[str, Any], *, yes: bool, as_json: bool) -> None:
         _show_improvement(found)
     said = "" if made["recommendation"] == "deploy" else f" The report recommends {made['recommendation']}."
     if not yes and not confirm(f"Write version {version} into the file of {agent}?{said}", default=False):
-        raise typer.Exit(1)
+        raise Exit(1)
     answer = client().request("POST", f"/agents/{segment(agent)}/rollback", {"version": version})
     file = one_line(answer["file"])
     done = {**found, "report": {**made, "deployed": answer["file"]}}

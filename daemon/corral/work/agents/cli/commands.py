@@ -5,20 +5,18 @@ from __future__ import annotations
 import shlex
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import segment
 from corral.core.visible import one_line
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Group
 from corral.faces.cli.terminal.options import Json, argument, client, option
 from corral.faces.cli.terminal.output import echo, emit, facts, paint, report
 from corral.faces.cli.terminal.tables import Column, table
 from corral.work.agents.cli import choices, record, versions
 
-app = typer.Typer(cls=Grouped, help="Agents: team members and agent definitions that do tasks.", no_args_is_help=True)
-app.add_typer(versions.app)
-app.add_typer(choices.app)
-app.add_typer(record.app)
+app = Group("Agents: team members and agent definitions that do tasks.")
+app.add(versions.app)
+app.add(choices.app)
+app.add(record.app)
 
 
 @app.command("list")

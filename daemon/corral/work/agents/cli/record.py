@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import segment
 from corral.core.errors import InvalidInput
 from corral.core.instants import span_s
 from corral.core.visible import one_line
+from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.terminal.options import Json, argument, client, option
 from corral.faces.cli.terminal.output import echo, emit, paint, report
 from corral.faces.cli.terminal.tables import Column, table
 
-app = typer.Typer()
-feedback_app = typer.Typer()
+app = Group()
+feedback_app = Group()
 
 
 class By(str, Enum):
@@ -94,7 +93,7 @@ def stats(
 @feedback_app.command()
 def feedback(
     task_id: Annotated[str, argument("A task's number or id, or its first four or more characters.", "ID", of="task")],
-    rating: Annotated[int | None, typer.Option("--rating", min=1, max=5, help="1 (useless) to 5 (excellent).")] = None,
+    rating: Annotated[int | None, Option("--rating", min=1, max=5, help="1 (useless) to 5 (excellent).")] = None,
     comment: Annotated[str | None, option("--comment", "Praise or complaint.", "TEXT")] = None,
     as_json: Json = False,
 ) -> None:

@@ -8,12 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from corral.config import account
 from corral.core.errors import ConfigInvalid, NotAProject, NotFound, RunnerUnavailable, from_wire
 from corral.core.visible import one_line
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Exit, Group
 from corral.faces.cli.terminal.options import Json, argument, client, here, project
 from corral.faces.cli.terminal.output import echo, emit, fail, paint
 from corral.work.agents.cli.commands import show_table
@@ -23,9 +21,7 @@ if TYPE_CHECKING:
     from corral.config.teams import Team, TeamAgent
     from corral.core.states import RunnerName
 
-app = typer.Typer(
-    cls=Grouped, help="The team: roles, capabilities and runners in .corral/teams.yaml.", no_args_is_help=True
-)
+app = Group("The team: roles, capabilities and runners in .corral/teams.yaml.")
 
 
 @app.command()
@@ -46,7 +42,7 @@ def validate(
         if not as_json:
             raise
         emit({"valid": False, "errors": error.details["errors"], "warnings": []})
-        raise typer.Exit(error.exit_code) from error
+        raise Exit(error.exit_code) from error
     if team is None:
         raise NotFound(f"There is no file {path}.", remedy="Create it with a list `agents`, or name another file.")
     warnings = list(_warnings(team))

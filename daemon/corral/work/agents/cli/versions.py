@@ -5,17 +5,16 @@ from __future__ import annotations
 import shlex
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import segment
 from corral.core.visible import one_line, visible
+from corral.faces.cli.parsing import Argument, Group
 from corral.faces.cli.terminal.diff_view import show_patch
 from corral.faces.cli.terminal.options import Json, argument, client
 from corral.faces.cli.terminal.output import echo, emit, facts, paint, report
 from corral.faces.cli.terminal.person import refuse_agents
 from corral.faces.cli.terminal.tables import Column, age, table
 
-app = typer.Typer()
+app = Group()
 Name = Annotated[str, argument("An agent's name, as `corral agent list` shows it.", "NAME", of="agent")]
 _VERSION = "A version: 1.2.0, or the first six or more characters of its hash."
 
@@ -40,8 +39,8 @@ def versions(name: Name, as_json: Json = False) -> None:
 @app.command()
 def diff(
     name: Name,
-    before: Annotated[str, typer.Argument(help=_VERSION, metavar="V1")],
-    after: Annotated[str, typer.Argument(help=_VERSION, metavar="V2")],
+    before: Annotated[str, Argument(help=_VERSION, metavar="V1")],
+    after: Annotated[str, Argument(help=_VERSION, metavar="V2")],
     as_json: Json = False,
 ) -> None:
     """Show what differs between two versions of an agent's definition."""
@@ -57,7 +56,7 @@ def diff(
 @app.command()
 def rollback(
     name: Name,
-    version: Annotated[str, typer.Argument(help=_VERSION, metavar="V")],
+    version: Annotated[str, Argument(help=_VERSION, metavar="V")],
     as_json: Json = False,
 ) -> None:
     """Write a version of an agent's definition back into its file, for you to look at and commit.

@@ -8,10 +8,9 @@ import shutil
 import sys
 from typing import Annotated, Any
 
-import typer
-
 from corral.client.connection import segment
 from corral.core.errors import InvalidInput, RunnerUnavailable
+from corral.faces.cli.parsing import Option
 from corral.faces.cli.terminal.options import Json, argument, client
 from corral.faces.cli.terminal.output import echo, emit
 from corral.faces.cli.terminal.person import is_terminal, refuse_agents
@@ -19,7 +18,7 @@ from corral.faces.cli.terminal.person import is_terminal, refuse_agents
 
 def attach(
     task_id: Annotated[str, argument("A task's number or id, its first four or more characters.", "TASK", of="task")],
-    print_only: Annotated[bool, typer.Option("--print", help="Print the command line instead of running it.")] = False,
+    print_only: Annotated[bool, Option("--print", help="Print the command line instead of running it.")] = False,
     as_json: Json = False,
 ) -> None:
     """Resume the conversation of a task's worker in this terminal."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import uuid
 from pathlib import Path
 from typing import Annotated, Any
-
-import typer
 
 from corral.client.connection import segment
 from corral.core.errors import InvalidInput
 from corral.core.run_heading import run_heading
 from corral.core.states import Combine, RunnerName, TaskSort, TaskStatus
 from corral.core.visible import log_text, one_line
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Argument, Group, Option
 from corral.faces.cli.terminal.diff_view import Stat, show_diff, stat_line
 from corral.faces.cli.terminal.options import Json, argument, author, client, json_object, option, session_id
 from corral.faces.cli.terminal.output import coloured, echo, emit, fact, paint, report, state
@@ -26,9 +23,9 @@ from corral.work.tasks.cli.submission import Agent, Command, Input, Priority, Pr
 from corral.work.tasks.cli.task_view import follow_task, show_task
 from corral.work.templates.cli.parameters import with_parameters
 
-app = typer.Typer(cls=Grouped, help="Tasks: submit, follow, cancel.", no_args_is_help=True)
-app.add_typer(dead_letters.app, name="dlq")
-app.add_typer(record.feedback_app)
+app = Group("Tasks: submit, follow, cancel.")
+app.add(dead_letters.app, "dlq")
+app.add(record.feedback_app)
 _STATES = f"Only these statuses; repeatable. One of: {', '.join(TaskStatus.values())}."
 _SOMETIMES = {"TEMPLATE": "template", "PROGRESS": "progress"}
 """Columns that a list has where any of its tasks has them."""
@@ -63,7 +60,7 @@ def submit(
         str | None, option("--feedback", "Comment for the record of its agent, as by `task feedback`.", "TEXT")
     ] = None,
     runner: Annotated[
-        RunnerName | None, typer.Option("--runner", help="Runner (default: its agent's; else claude for a prompt).")
+        RunnerName | None, Option("--runner", help="Runner (default: its agent's; else claude for a prompt).")
     ] = None,
     task_type: Annotated[str | None, option("--type", "Type, for sessions that claim tasks.", "TYPE")] = None,
     input_data: Input = None,
@@ -71,11 +68,9 @@ def submit(
     template: Template = None,
     set_: Values = None,
     agents: Annotated[
-        int | None, typer.Option("--agents", min=1, max=50, help="Number of agents that do it, each by itself.")
+        int | None, Option("--agents", min=1, max=50, help="Number of agents that do it, each by itself.")
     ] = None,
-    combine: Annotated[
-        Combine | None, typer.Option("--combine", help="How their results become one (default: all).")
-    ] = None,
+    combine: Annotated[Combine | None, Option("--combine", help="How their results become one (default: all).")] = None,
     parent: Annotated[
         str | None, option("--parent", "Task whose agent leads this one's; it ends with it.", "ID", of="task")
     ] = None,
@@ -90,22 +85,20 @@ def submit(
         list[str] | None, option("--requires", "A capability that its agent needs; repeatable.", "WORD")
     ] = None,
     timeout: Annotated[float | None, option("--timeout", "Time limit per attempt.", "SECONDS")] = None,
-    max_turns: Annotated[
-        int | None, typer.Option("--max-turns", min=1, help="Turn limit of a task with a prompt.")
-    ] = None,
+    max_turns: Annotated[int | None, Option("--max-turns", min=1, help="Turn limit of a task with a prompt.")] = None,
     max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", min=1, help="Token limit of a task with a prompt.")
+        int | None, Option("--max-tokens", min=1, help="Token limit of a task with a prompt.")
     ] = None,
     max_cost_usd: Annotated[
-        float | None, typer.Option("--max-cost-usd", help="Cost limit in USD of a task with a prompt.")
+        float | None, Option("--max-cost-usd", help="Cost limit in USD of a task with a prompt.")
     ] = None,
     thread: Annotated[str | None, option("--thread", "Message thread of its batch.", "ID", of="thread")] = None,
     target: Annotated[str | None, option("--target", "Land on this branch.", "BRANCH", of="branch")] = None,
     retries: Annotated[
-        int | None, typer.Option("--retries", min=0, help="Number of retries (default: tasks.max_retries).")
+        int | None, Option("--retries", min=0, help="Number of retries (default: tasks.max_retries).")
     ] = None,
     ignore_dependency_failure: Annotated[
-        bool, typer.Option("--ignore-dependency-failure", help="Start even if a dependency fails.")
+        bool, Option("--ignore-dependency-failure", help="Start even if a dependency fails.")
     ] = False,
     key: Annotated[
         str | None, option("--idempotency-key", "Idempotency key: the same key returns the same task.", "KEY")
@@ -146,7 +139,7 @@ def submit(
         "max_retries": retries,
         "ignore_dependency_failure": ignore_dependency_failure,
         # With a generated idempotency key, the client can repeat the request after a lost answer.
-        "idempotency_key": key or str(uuid.uuid4()),
+        "idempotency_key": key or _key(),
         "submitted_by": session_id(),
         **({"task_type": task_type} if task_type is not None else {}),
         **({"priority": priority} if priority is not None else {}),
@@ -158,15 +151,13 @@ def submit(
 
 @app.command("batch-submit")
 def batch_submit(
-    file: Annotated[Path, typer.Option("--file", "-f", help="YAML or JSON: a list of tasks, or {tasks: [...]}.")],
+    file: Annotated[Path, Option("--file", "-f", help="YAML or JSON: a list of tasks, or {tasks: [...]}.")],
     as_json: Json = False,
 ) -> None:
     """Submit the tasks of a file, all or none; they can depend on each other by `name`."""
     items = read_batch(file)
     common = {"submitted_by": session_id(), **author()}
-    tasks = [
-        {**common, "idempotency_key": str(uuid.uuid4()), **item} if isinstance(item, dict) else item for item in items
-    ]
+    tasks = [{**common, "idempotency_key": _key(), **item} if isinstance(item, dict) else item for item in items]
     answer = client().request("POST", "/tasks/batch", {"tasks": tasks})
     if as_json:
         emit(answer)
@@ -180,16 +171,14 @@ def batch_submit(
 @app.command("list")
 def listing(
     status: Annotated[list[TaskStatus] | None, option("--status", _STATES, "STATE")] = None,
-    priority: Annotated[int, typer.Option("--priority", min=0, max=10, help="Only this priority and above.")] = 0,
+    priority: Annotated[int, Option("--priority", min=0, max=10, help="Only this priority and above.")] = 0,
     agent: Annotated[str | None, option("--agent", "Only tasks for this agent.", "NAME", of="agent")] = None,
     task_type: Annotated[str | None, option("--type", "Only tasks of this type.", "TYPE")] = None,
     template: Annotated[str | None, option("--template", "Only of this template.", "NAME", of="template")] = None,
     thread: Annotated[str | None, option("--thread", "Only tasks of this batch.", "ID")] = None,
-    sort: Annotated[
-        TaskSort, typer.Option("--sort", help="Order: by priority and age, or by age.")
-    ] = TaskSort.PRIORITY,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Maximum number of tasks.")] = None,
-    compact: Annotated[bool, typer.Option("--compact", help="One short line per task, without a heading.")] = False,
+    sort: Annotated[TaskSort, Option("--sort", help="Order: by priority and age, or by age.")] = TaskSort.PRIORITY,
+    limit: Annotated[int | None, Option("--limit", min=1, help="Maximum number of tasks.")] = None,
+    compact: Annotated[bool, Option("--compact", help="One short line per task, without a heading.")] = False,
     as_json: Json = False,
 ) -> None:
     """List tasks, highest priority first."""
@@ -217,7 +206,7 @@ def listing(
 def detail(
     task_id: Id,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Print its events and its worker's output until it has ended.")
+        bool, Option("--follow", "-f", help="Print its events and its worker's output until it has ended.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -244,7 +233,7 @@ def claim(
     as_json: Json = False,
 ) -> None:
     """Claim the next task that no worker executes; it stays yours until you complete it or your session ends."""
-    body = {"task_types": task_types or [], "session_id": session_id(), "idempotency_key": str(uuid.uuid4())}
+    body = {"task_types": task_types or [], "session_id": session_id(), "idempotency_key": _key()}
     answer = client().request("POST", "/tasks/claim", body)
     if as_json:
         emit(answer)
@@ -264,7 +253,7 @@ def claim(
 @app.command()
 def complete(
     task_id: Id,
-    failed: Annotated[bool, typer.Option("--failed", help="Report a failure; it is not retried.")] = False,
+    failed: Annotated[bool, Option("--failed", help="Report a failure; it is not retried.")] = False,
     result: Annotated[str | None, option("--result", "Result: a JSON object.", "JSON")] = None,
     error: Annotated[str | None, option("--error", "Reason of the failure.", "TEXT")] = None,
     as_json: Json = False,
@@ -278,9 +267,9 @@ def complete(
 @app.command()
 def cancel(
     task_id: Id,
-    reason: Annotated[str, typer.Option("--reason", help="Reason, stored with the task.")] = "Cancelled.",
+    reason: Annotated[str, Option("--reason", help="Reason, stored with the task.")] = "Cancelled.",
     convention: Annotated[
-        bool, typer.Option("--convention", help="End it as failed, with error_code cancelled_by_orchestrator.")
+        bool, Option("--convention", help="End it as failed, with error_code cancelled_by_orchestrator.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -297,7 +286,7 @@ def retry(task_id: Id, as_json: Json = False) -> None:
 @app.command()
 def reprioritize(
     task_id: Id,
-    priority: Annotated[int, typer.Argument(min=0, max=10, help="10 first.", metavar="PRIORITY")],
+    priority: Annotated[int, Argument(min=0, max=10, help="10 first.", metavar="PRIORITY")],
     as_json: Json = False,
 ) -> None:
     """Change the priority of a task that has not started."""
@@ -323,9 +312,9 @@ def _acted(verb: str, task_id: str, body: dict[str, Any] | None, as_json: bool) 
 @app.command()
 def logs(
     task_id: Id,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log.")] = False,
-    attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Attempt number (default: the last).")] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Show a client's event stream as it is.")] = False,
+    follow: Annotated[bool, Option("--follow", "-f", help="Follow the log.")] = False,
+    attempt: Annotated[int | None, Option("--attempt", min=1, help="Attempt number (default: the last).")] = None,
+    raw: Annotated[bool, Option("--raw", help="Show a client's event stream as it is.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show the output of a task's worker; a client's as its texts and tool calls."""
@@ -367,3 +356,10 @@ def print_log(
             break
     if as_json:
         emit({"text": "".join(pieces), "complete": part["complete"], **({"run": part["run"]} if "run" in part else {})})
+
+
+def _key() -> str:
+    """A key of its own for one submission or claim."""
+    import uuid  # asks for the platform, which takes as long as a list of tasks
+
+    return str(uuid.uuid4())

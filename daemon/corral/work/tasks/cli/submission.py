@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Annotated
 
-import typer
-
+from corral.faces.cli.parsing import Option
 from corral.faces.cli.terminal.options import option
 
 Command = Annotated[str | None, option("--command", "Shell command to run in the task's worktree.", "CMD", short="-c")]
@@ -24,11 +25,13 @@ Template = Annotated[
 Values = Annotated[
     list[str] | None, option("--set", "Value of one of its template's parameters; repeatable.", "NAME=VALUE")
 ]
-Priority = Annotated[
-    int | None, typer.Option("--priority", min=0, max=10, help="10 first (default: the template's, or 5).")
-]
+Priority = Annotated[int | None, Option("--priority", min=0, max=10, help="10 first (default: the template's, or 5).")]
 
 
 def read_prompt(prompt: str | None) -> str | None:
     """The prompt as it was given; ``-`` is the text on the standard input."""
-    return typer.get_text_stream("stdin").read() if prompt == "-" else prompt
+    if prompt != "-":
+        return prompt
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
+    return sys.stdin.read()

@@ -6,20 +6,14 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from corral.core.errors import ConfigInvalid, NotFound
 from corral.core.visible import one_line, visible
-from corral.faces.cli.help import Grouped
+from corral.faces.cli.parsing import Exit, Group
 from corral.faces.cli.terminal.options import Json, argument, here, project
 from corral.faces.cli.terminal.output import echo, emit, fact, facts, paint
 from corral.faces.cli.terminal.tables import Column, table
 
-app = typer.Typer(
-    cls=Grouped,
-    help="Templates: those of tasks, and the one that this project was prepared from.",
-    no_args_is_help=True,
-)
+app = Group("Templates: those of tasks, and the one that this project was prepared from.")
 
 
 @app.command("list")
@@ -101,7 +95,7 @@ def validate(
         count = "1 error." if len(findings) == 1 else f"{len(findings)} errors."
         echo(paint(count, "red") if findings else paint(good, "green"))
     if findings:
-        raise typer.Exit(ConfigInvalid.exit_code)
+        raise Exit(ConfigInvalid.exit_code)
 
 
 def _checked(place: Path) -> tuple[int, list[dict[str, Any]]]:

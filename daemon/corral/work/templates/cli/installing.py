@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import typer
-
 from corral import __version__
 from corral.config.initial import default_ignore
 from corral.config.paths import Project
 from corral.core.errors import Conflict, InvalidInput
 from corral.core.visible import one_line
+from corral.faces.cli.parsing import Exit
 from corral.faces.cli.terminal.options import here
 from corral.faces.cli.terminal.output import echo, paint
 from corral.faces.cli.terminal.person import confirm, refuse_agents
@@ -70,7 +69,7 @@ def install(project: Project, wanted: Wanted, *, yes: bool, as_json: bool) -> di
     if runs:
         refuse_agents("Installing hooks, MCP servers and commands", "corral init --template")
     if not yes and not confirm("Install this template?", default=not runs):
-        raise typer.Exit(1)
+        raise Exit(1)
     record(project, plan, lock)
     return {
         "source": str(address),

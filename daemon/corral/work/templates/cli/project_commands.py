@@ -5,10 +5,9 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from corral.core.errors import InvalidInput, NotTrusted
 from corral.core.visible import one_line, visible
+from corral.faces.cli.parsing import Option
 from corral.faces.cli.terminal.options import Json, option, project
 from corral.faces.cli.terminal.output import echo, emit, fact, paint
 from corral.faces.cli.terminal.tables import table
@@ -71,10 +70,8 @@ def update(
     version: Annotated[
         str | None, option("--version", "Tag, branch or commit (default: the newest release, or the same branch).", "V")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes, and change nothing.")] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not prompt; a conflict still needs --on-conflict.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show the changes, and change nothing.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt; a conflict still needs --on-conflict.")] = False,
     on_conflict: Annotated[
         str | None,
         option(
@@ -83,7 +80,7 @@ def update(
             "CHOICE",
         ),
     ] = None,
-    rollback: Annotated[bool, typer.Option("--rollback", help="Restore the files as before the last update.")] = False,
+    rollback: Annotated[bool, Option("--rollback", help="Restore the files as before the last update.")] = False,
     as_json: Json = False,
 ) -> None:
     """Update the template's files, and merge them with this project's changes. Needs no daemon."""
@@ -146,7 +143,7 @@ def verify(as_json: Json = False) -> None:
 
 @app.command()
 def cache(
-    clear: Annotated[bool, typer.Option("--clear", help="Remove everything from the cache.")] = False,
+    clear: Annotated[bool, Option("--clear", help="Remove everything from the cache.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the templates in this user's cache, or clear it. Needs no daemon."""

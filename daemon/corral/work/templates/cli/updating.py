@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import typer
-
 from corral.config.paths import Project
 from corral.core.errors import Conflict, NotTrusted
 from corral.core.visible import one_line
+from corral.faces.cli.parsing import Exit
 from corral.faces.cli.terminal.output import echo, emit, paint
-from corral.faces.cli.terminal.person import confirm, is_terminal, refuse_agents
+from corral.faces.cli.terminal.person import ask, confirm, is_terminal, refuse_agents
 from corral.git.process.command import open_repository
 from corral.git.remote.cache import Kept, Obtained
 from corral.git.remote.parts import CONFIG, Part, installed
@@ -73,7 +72,7 @@ def update(project: Project, answers: Answers) -> None:
         refuse_agents("Installing hooks, MCP servers and commands", "corral template update")
     plan = [_resolved(step, answers) for step in plan]
     if not answers.yes and not confirm("Update these files?", default=not runs):
-        raise typer.Exit(1)
+        raise Exit(1)
     asked = asked if lock.asked != LATEST else LATEST
     done = installing.record(project, plan, obtaining.lock_of(project, obtained, asked, lock))
     if answers.as_json:
@@ -150,6 +149,9 @@ def _valid(step: Step) -> Step:
     return replace(step, action="conflict", reason=f"together not valid: {as_line(errors[0])}") if errors else step
 
 
+_QUESTION = "Keep mine, take theirs, or leave markers in the file (mine, theirs, markers)?"
+
+
 def _resolved(step: Step, answers: Answers) -> Step:
     if step.action != "conflict":
         return step
@@ -164,9 +166,7 @@ def _resolved(step: Step, answers: Answers) -> Step:
         echo(f"{paint(one_line(step.path), 'bold')}: {one_line(step.reason)}")
         choice = ""
         while choice not in CHOICES:
-            choice = typer.prompt(
-                "Keep mine, take theirs, or leave markers in the file (mine, theirs, markers)?", default="mine"
-            )
+            choice = ask(f"{_QUESTION} [mine]: ") or "mine"
     if choice == "mine":
         return replace(step, action="keep", data=None, reason="yours, instead of the new version's")
     if choice == "theirs":
