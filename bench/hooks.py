@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.coordinated import Coordinated
 from tests.e2e.client import client_environment, find_client, run_client
 from tests.e2e.stage import Stage, script, text, tool
+from tests.support.coordinated import Coordinated
 
 from bench.measure import Measure, in_turns, p50, spread
 from bench.world import SOURCE, World, python

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 from bench import raw
 from bench.load import Load, drive, http, line

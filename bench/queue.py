@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 from bench.load import Link, Load, drive, http
 from bench.measure import Measure, p50, p95

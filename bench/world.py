@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 SOURCE = Path(__file__).parent.parent
 IDENTITY = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from corral.faces.http.openapi import examples
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 CONFIG = "supervisor: {max_agents: 1}"
 """Of the repository in which the story is played."""

@@ -21,9 +21,9 @@ from corral.config.worktree_root import MARKER
 from corral.core.events import Event
 from corral.store import events, schema
 from corral.store.engine import search
-from tests import postgres, programs, recorded
-from tests.coordinated import Coordinated
-from tests.forked import Forks, forking
+from tests.support import postgres, programs, recorded
+from tests.support.coordinated import Coordinated
+from tests.support.forked import Forks, forking
 
 GIT_ENV = {
     "GIT_AUTHOR_NAME": "A Tester",

@@ -34,7 +34,7 @@ CHECKS: dict[str, list[str]] = {
 # One more than there are cores: much of what is tested waits for other processes.
 WORKERS = ["-n", str((os.cpu_count() or 2) + 1), "--dist", "worksteal"]
 NOT_SLOW = ["-m", "not slow"]
-TOGETHER = ["-p", "tests.ledger", *WORKERS]
+TOGETHER = ["-p", "tests.support.ledger", *WORKERS]
 
 MEMORY = Path("/dev/shm")
 ROOM = 8 << 30

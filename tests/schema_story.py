@@ -21,10 +21,10 @@ from typing import Any
 from corral.faces.cli.app import run as corral
 from corral.faces.cli.schemas import FILE
 from corral.faces.cli.terminal.context import Common
-from tests.answer_schemas import schema_of, union
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
 from tests.integration.templates.repositories import release, template
+from tests.support.answer_schemas import schema_of, union
+from tests.support.coordinated import Coordinated, eventually
 
 Answer = tuple[str, Any]
 WIDTH = 110

@@ -23,7 +23,7 @@ from corral.faces.cli.nouns import NOUNS
 from corral.faces.cli.terminal.output import guarded
 from tests import commands_page
 from tests.conftest import git
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

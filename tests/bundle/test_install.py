@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from corral import __version__
-from tests.coordinated import Coordinated
-from tests.programs import program as program_of
+from tests.support.coordinated import Coordinated
+from tests.support.programs import program as program_of
 
 ROOT = Path(__file__).parents[2]
 PLAIN_TOOLS = ("sh", "env", "cat", "sed", "mkdir", "rm", "rmdir", "ln", "readlink", "dirname", "mktemp")

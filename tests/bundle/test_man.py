@@ -12,7 +12,7 @@ import pytest
 from corral.faces.cli.app import app, run
 from corral.faces.cli.help import pages
 from corral.faces.cli.program.man_page import MARK, page_of
-from tests.programs import requires
+from tests.support.programs import requires
 
 
 @pytest.mark.req("NFR-USE-004", "FR-CLI-002")

@@ -19,11 +19,11 @@ from typing import Any
 import yaml
 
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
 from tests.e2e.client import client_environment, find_client, trust
 from tests.e2e.stage import Stage, Step, bash, script, text, tool
 from tests.e2e.team import PLUGIN, Member, Team, corral_command
-from tests.tmux import Tmux, Window
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.tmux import Tmux, Window
 
 PAGE = "<main>\n  <h1>The shop</h1>\n</main>\n"
 FILES = {

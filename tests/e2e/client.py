@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.stage import Stage
-from tests.programs import program
+from tests.support.programs import program
 
 Json = dict[str, Any]
 KEY = "sk-ant-api03-a-key-that-opens-nothing"

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.coordinated import Coordinated
 from tests.e2e.client import Run, client_environment, find_client, run_client
 from tests.e2e.stage import Stage
 from tests.e2e.team import Team, corral_command
+from tests.support.coordinated import Coordinated
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from typing import Any
 
 import psutil
 
-from tests.coordinated import Coordinated, eventually
 from tests.e2e.client import Conversation, Run, run_client
 from tests.e2e.stage import FENCE, Request, Stage, Step, script, text
+from tests.support.coordinated import Coordinated, eventually
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ("--plugin-dir", str(ROOT))

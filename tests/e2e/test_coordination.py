@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.coordinated import eventually
 from tests.e2e.stage import bash, bash_until, script, text, tool
 from tests.e2e.team import Team
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import eventually
 
 pytestmark = pytest.mark.e2e
 

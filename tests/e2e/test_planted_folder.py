@@ -11,11 +11,11 @@ import psutil
 import pytest
 
 from tests.conftest import git
-from tests.coordinated import Coordinated
 from tests.e2e.client import STREAM_FLAGS
 from tests.e2e.stage import Stage, bash, script, text
 from tests.e2e.team import ROOT, corral_command
-from tests.strangers import NEEDS_ROOT, plant, serving, snapshot
+from tests.support.coordinated import Coordinated
+from tests.support.strangers import NEEDS_ROOT, plant, serving, snapshot
 
 pytestmark = [pytest.mark.e2e, NEEDS_ROOT]
 

@@ -21,7 +21,7 @@ from tests.e2e.client import KEY
 from tests.e2e.stage import Stage, bash, script, text, tool
 from tests.integration.running import clock, find_marked, finish, kill, look, make_assignment, wait
 from tests.integration.test_runner_anthropic import events, odd_api, said
-from tests.programs import requires
+from tests.support.programs import requires
 
 pytestmark = pytest.mark.e2e
 Start = Callable[..., Running]

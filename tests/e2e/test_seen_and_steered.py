@@ -14,14 +14,14 @@ import yaml
 
 from corral.config.account import user_name
 from tests.conftest import git
-from tests.coordinated import eventually
 from tests.e2e.busy_shop import ALL, SETTINGS, VERIFY, Shop, make_repository
 from tests.e2e.client import trust
 from tests.e2e.team import ROOT, Team
 from tests.integration.test_metrics import families
 from tests.integration.test_web_browser import Window, launched
-from tests.programs import requires
-from tests.tmux import Tmux
+from tests.support.coordinated import eventually
+from tests.support.programs import requires
+from tests.support.tmux import Tmux
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 pytestmark = [

@@ -17,8 +17,8 @@ import psutil
 
 from corral.runners.tags import TASK_MARK
 from corral.work.evidence import lines as mapping
-from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import Caller, Storm
+from tests.support.coordinated import Coordinated, eventually
 
 Line = dict[str, Any]
 

@@ -25,7 +25,7 @@ from corral.core.errors import DaemonUnreachable, GitFailed
 from corral.git.process.command import open_repository
 from corral.git.process.stale import lock_files
 from tests.conftest import commit, git, worktrees_in
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 SEED_VARIABLE = "STORM_SEED"
 SETTLED_WITHIN_S = 150.0

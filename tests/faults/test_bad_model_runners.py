@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
-from tests.coordinated import Coordinated, eventually
 from tests.faults import stand_in
 from tests.faults.storm import processes_of
 from tests.integration.test_runner_anthropic import events, said
+from tests.support.coordinated import Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 

@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from tests.conftest import worktrees_of
-from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import processes_of
 from tests.integration.running import ESCAPES, is_alive
+from tests.support.coordinated import Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 

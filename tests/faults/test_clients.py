@@ -34,10 +34,10 @@ from corral.work.tasks import attempts, scheduling, tasks, views
 from corral.work.tasks.attempts import Ending
 from corral.work.tasks.wire import read_submissions
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import processes_of
 from tests.integration.test_landing_verification import gone
-from tests.programs import requires
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.programs import requires
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 

@@ -25,8 +25,8 @@ from corral.store.migrate import open_schema
 from corral.work.tasks import tasks
 from corral.work.tasks.wire import read_submissions
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import CONFIG, Storm, seed_of_this_run
+from tests.support.coordinated import Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(420)]
 

@@ -14,7 +14,7 @@ import pytest
 
 from corral.store.engine.database import Database
 from tests.conftest import commit, git, worktrees_of
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 PAGE = 4096

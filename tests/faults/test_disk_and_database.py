@@ -36,9 +36,9 @@ from corral.daemon.session_keeper import SessionKeeper
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
-from tests.locking import acquire
-from tests.programs import program
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.locking import acquire
+from tests.support.programs import program
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 

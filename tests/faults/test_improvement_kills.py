@@ -8,10 +8,10 @@ import pytest
 
 from corral.core.crash import VARIABLE
 from corral.core.errors import CorralError
-from tests.coordinated import Coordinated, eventually
 from tests.e2e.stage import script, text
 from tests.integration.test_agent_improvements import BAD, COMPARED, GOOD, Jury, ended, of_improvement, proposal, scribe
 from tests.integration.test_agent_improvements import stage as stage
+from tests.support.coordinated import Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 

@@ -13,9 +13,9 @@ from corral.config.sections.sharing import Landing
 from corral.config.worktree_root import WorktreeRoot
 from corral.git.land import landing
 from tests.conftest import git, worktrees_of
-from tests.coordinated import Coordinated, eventually
 from tests.integration.landing_world import World
-from tests.programs import program
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.programs import program
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 

@@ -18,10 +18,10 @@ from corral.runners import worker
 from corral.runners.command import CommandRunner
 from corral.runners.process import spawn
 from corral.runners.protocol import Assignment, Running
-from tests.coordinated import Coordinated, eventually
 from tests.integration.running import clock, finish, make_assignment
 from tests.integration.supervision import House, settings_with
-from tests.programs import program
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.programs import program
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 

@@ -15,7 +15,7 @@ from corral.client.connection import Client
 from corral.config.paths import find_project
 from corral.core.errors import DaemonUnreachable
 from corral.daemon.listeners import socket_path
-from tests.coordinated import DEADLINE_S, Coordinated, eventually
+from tests.support.coordinated import DEADLINE_S, Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 

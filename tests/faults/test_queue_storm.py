@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinated import Coordinated
 from tests.faults.queue_storm import QueueStorm
 from tests.faults.storm import CONFIG, seed_of_this_run
+from tests.support.coordinated import Coordinated
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(420)]
 

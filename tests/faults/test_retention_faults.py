@@ -27,7 +27,7 @@ from corral.store.migrate import open_schema
 from tests.conftest import git
 from tests.faults.test_disk_and_database import filled
 from tests.integration.test_retention import LARGE, LATER, THEN, World
-from tests.programs import program
+from tests.support.programs import program
 
 pytestmark = pytest.mark.faults
 

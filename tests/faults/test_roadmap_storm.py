@@ -22,11 +22,11 @@ from corral.work.evidence.lines import KINDS
 from corral.work.roadmap.checks import read_roadmap
 from corral.work.roadmap.document import with_statuses
 from tests.conftest import git, worktrees_in
-from tests.coordinated import Coordinated, eventually
 from tests.faults.storm import processes_of, seed_of_this_run
 from tests.faults.test_poison import kill_the_daemon
 from tests.integration.planned import Plan
-from tests.programs import program, requires
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.programs import program, requires
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 

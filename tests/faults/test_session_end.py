@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 HELD = ("active", "running", 1, 0)

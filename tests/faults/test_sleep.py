@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinated import Coordinated, eventually
 from tests.integration.running import find_marked
 from tests.integration.supervision import House, settings_with
+from tests.support.coordinated import Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 

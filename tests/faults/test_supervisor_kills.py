@@ -26,7 +26,7 @@ from corral.work.tasks import tasks
 from tests.conftest import git, worktrees_in, worktrees_of
 from tests.integration.running import find_marked, finish, kill
 from tests.integration.supervision import IMPATIENT, House, in_a_process, settings_with, utc_now
-from tests.programs import requires
+from tests.support.programs import requires
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tests import api_story, schema_story
-from tests.coordinated import Coordinated
 from tests.golden import playing
 from tests.golden.asking import Answers
 from tests.golden.plain import VARIES, common, differences
+from tests.support.coordinated import Coordinated
 
 FILE = Path(__file__).with_name("answers.jsonl")
 

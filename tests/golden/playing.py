@@ -23,8 +23,8 @@ from corral.faces.mcp import resources
 from corral.faces.mcp.profiles import TOOLS
 from tests import api_story, schema_story
 from tests.commands_page import with_json
-from tests.coordinated import Coordinated
 from tests.golden.asking import PREFIX, Answers, Door, Listener, error_of
+from tests.support.coordinated import Coordinated
 
 ENDS_THE_DAEMON = {"POST /daemon/stop", "POST /worktrees/retire"}
 HELD_OPEN = {"GET /bridge", "POST /hooks/Stop/wait"}

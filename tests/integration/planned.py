@@ -8,7 +8,7 @@ from typing import Any
 from corral.config.paths import find_project
 from corral.faces.cli.project import trust as project_trust
 from corral.work.roadmap.checks import read_roadmap
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 
 class Plan:

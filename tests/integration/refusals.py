@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 ENVELOPE = {"code", "name", "message", "cause", "remedy", "details"}
 NOBODY: dict[str, Any] = {"CORRAL_SESSION_ID": "", "CLAUDE_CODE_SESSION_ID": ""}

@@ -16,7 +16,7 @@ from corral.core.instants import UTC
 from corral.runners.process import survivors
 from corral.runners.protocol import Assignment, Finished, Limits, Observation, Running
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
-from tests.programs import requires
+from tests.support.programs import requires
 
 DEADLINE_S = 60.0
 

@@ -14,7 +14,7 @@ import pytest
 
 from corral.core.errors import NotPermitted
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 
 def _call(

@@ -14,12 +14,12 @@ import corral
 from corral.core.errors import Conflict, CorralError, InvalidInput, LockHeld
 from corral.work.agents.choosing import is_in_share
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
 from tests.integration import test_agent_improvements as improvements
 from tests.integration.test_agent_improvements import Jury
 from tests.integration.test_agent_improvements import stage as stage
 from tests.integration.test_agent_record import figures, scribe, work
 from tests.integration.test_agents import detail, ended
+from tests.support.coordinated import Coordinated, eventually
 
 ONE, TWO = "echo one > which.txt", "echo two > which.txt"
 

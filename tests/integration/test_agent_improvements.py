@@ -11,11 +11,11 @@ import pytest
 
 from corral.core.errors import Conflict, CorralError
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
 from tests.e2e.stage import Json, Stage, Step, script, text, tool
 from tests.integration.test_agent_record import figures, work
 from tests.integration.test_agents import define
-from tests.terminals import on_terminal
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.terminals import on_terminal
 
 GOOD, BAD = "Write GOOD work.", "Write bad work."
 # The client of this agent does what its instructions say: they come before its prompt.

@@ -10,8 +10,8 @@ import pytest
 
 from corral.core.errors import Conflict, CorralError, InvalidInput, NotFound
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
 from tests.integration.test_agents import define, ended
+from tests.support.coordinated import Coordinated, eventually
 
 NOTES = "runner: note\ncommand: [sh, -c, 'echo \"$CORRAL_TASK_ID\" > note.txt; {then}']"
 

@@ -11,8 +11,8 @@ import pytest
 
 from corral.core.errors import CorralError, InvalidInput
 from tests.conftest import git, worktrees_of
-from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated, eventually
 
 RECORDER = """\
 #!/bin/sh

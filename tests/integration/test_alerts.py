@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.coordinated import Coordinated, eventually
 from tests.integration.refusals import refused
-from tests.receiver import SECRET, Receiver, receiver
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.receiver import SECRET, Receiver, receiver
 
 KEY = "sk-ant-api03-abcdefghijklmnop0123"
 CONFIG = """

@@ -8,7 +8,7 @@ import pytest
 
 from corral.core.instants import parse
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually, told
+from tests.support.coordinated import Coordinated, eventually, told
 
 
 def _mail(house: Coordinated, session: str) -> dict[str, list[dict[str, Any]]]:

@@ -18,8 +18,8 @@ from corral.config.keys.keychain import Keychain
 from corral.config.keys.webhook_secret import WebhookSecret
 from corral.core.errors import ApiKeyUnavailable
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
-from tests.keychains import TestKeychain, no_keychain
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.keychains import TestKeychain, no_keychain
 
 KEY = "sk-ant-api03-0123456789-abcdefghij-Wx7Z"
 OTHER = "sk-ant-api03-9876543210-jihgfedcba-Qr5S"

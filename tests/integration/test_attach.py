@@ -13,7 +13,7 @@ import pytest
 
 from corral.core.errors import Conflict, InvalidInput
 from tests.conftest import git
-from tests.coordinated import Coordinated, _source, eventually
+from tests.support.coordinated import Coordinated, _source, eventually
 
 CLIENT = """#!/bin/sh
 if [ "$1" = --resume ]; then echo "resumed $2 in $(pwd)"; exit; fi

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from corral.config.account import user_name
-from tests.coordinated import Coordinated, denied, eventually
+from tests.support.coordinated import Coordinated, denied, eventually
 
 KEY = "sk-ant-api03-0123456789-abcdefghij"
 

@@ -10,7 +10,7 @@ import pytest
 
 from corral.core.errors import InvalidInput
 from corral.work.tasks.cli.batch_file import read_batch
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 LEVELS = "".join(
     f"  {name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"

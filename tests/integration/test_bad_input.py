@@ -12,9 +12,9 @@ import pytest
 from corral.client.wire import dial, exchange, request
 from corral.config.paths import find_project, socket_path
 from corral.core.errors import InvalidInput, NotFound
-from tests.coordinated import Coordinated, told
 from tests.integration.hooking import fire, logged, silent
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated, told
 
 HALF = "\ud800"
 MANY = [f"src/f{number}.py" for number in range(10_000)]

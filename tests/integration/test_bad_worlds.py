@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import git, worktrees_of
-from tests.coordinated import Coordinated, eventually
-from tests.programs import program, requires
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.programs import program, requires
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "daemon")
 

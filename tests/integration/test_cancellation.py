@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from corral.core.errors import CorralError
-from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated, eventually
 
 REASON = "The package failed."
 ENDED = {"error_code": "cancelled_by_orchestrator", "reason": REASON}

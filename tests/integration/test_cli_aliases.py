@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 
 @pytest.mark.req("FR-CLI-009")

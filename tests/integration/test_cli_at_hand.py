@@ -15,7 +15,7 @@ import pytest
 
 from corral import __version__
 from tests.conftest import git
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 
 def test_the_plugin_path_needs_no_repository(house: Coordinated, tmp_path: Path) -> None:

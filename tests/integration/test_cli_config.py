@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.conftest import commit
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 
 def test_a_file_that_is_not_yaml_is_told_with_its_line_by_the_doctor_too(house: Coordinated) -> None:

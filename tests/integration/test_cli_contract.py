@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.conftest import git
-from tests.coordinated import Coordinated
 from tests.integration.refusals import refused
+from tests.support.coordinated import Coordinated
 
 TASK = {"task_id", "title", "status", "outcome", "priority", "created_at", "number", "agent", "template", "progress"}
 TASK |= {"parent_task_id", "step"}

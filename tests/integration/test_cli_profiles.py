@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 CONFIG = "profiles: {small: {supervisor: {max_agents: 2}}, tiny: {inherits: small, locks: {ttl_s: 60}}}"
 

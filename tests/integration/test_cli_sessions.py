@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from corral.core.errors import CorralError
-from tests.coordinated import Coordinated, eventually
 from tests.integration.refusals import NOBODY, refused
-from tests.programs import program
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.programs import program
 
 SESSION = {"session_id", "agent_name", "agent_type", "status", "current_task", "worktree", "last_heartbeat"}
 LOCK = {"file_path", "locked_by", "session_id", "exclusive", "reason", "expires_at"}

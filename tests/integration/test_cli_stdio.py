@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 COMMANDS = (
     ("--version",),

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import git
-from tests.coordinated import Coordinated
 from tests.integration.claude_settings import hook_command
+from tests.support.coordinated import Coordinated
 
 
 def as_a_colleague(command: str, cwd: Path, **payload: Any) -> subprocess.CompletedProcess[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 
 @pytest.mark.req("FR-SWARM-003", "FR-SWARM-001")

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import git
-from tests.coordinated import Coordinated
-from tests.programs import requires
+from tests.support.coordinated import Coordinated
+from tests.support.programs import requires
 
 SOURCE = Path(__file__).parents[2] / "daemon"
 SHELLS = {"bash": ["bash", "-i"], "zsh": ["zsh", "-i"], "fish": ["fish", "-i"]}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import commit
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 
 @pytest.mark.req("FR-CONFIG-001")

@@ -15,7 +15,7 @@ import pytest
 from corral.client import wire
 from corral.config.paths import find_project, socket_path
 from corral.faces.http.connections import HEADERS_BYTES, HEADERS_S, MOST_BODY_BYTES
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from corral.core.errors import NotFound
-from tests.coordinated import Coordinated
 from tests.integration.mcp.client import DAEMON
+from tests.support.coordinated import Coordinated
 
 
 def test_a_session_has_contacts_and_as_many_names_as_it_is_given(house: Coordinated) -> None:

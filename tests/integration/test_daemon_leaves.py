@@ -17,7 +17,7 @@ from corral.config.paths import find_project
 from corral.daemon import instance
 from corral.daemon.instance import claim
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 WITHIN_S = 10
 """One second until it is noticed, two for the workers, the rest for a slow machine."""

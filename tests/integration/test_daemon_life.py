@@ -20,7 +20,7 @@ import pytest
 from corral.client.connection import Client
 from corral.config.paths import find_project, socket_path
 from tests.conftest import NEEDS_RIGHTS_DROPPED, WITHOUT_ROOTS_RIGHTS, commit, git
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 
 def test_twenty_clients_at_once_start_exactly_one_daemon(house: Coordinated) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from corral.faces.cli.project.claude_settings import STRICT
-from tests.coordinated import Coordinated, eventually
 from tests.integration.claude_settings import OWN_HOOK, SETTINGS, settings_of, write_settings
+from tests.support.coordinated import Coordinated, eventually
 
 
 def denying(house: Coordinated) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from corral.core.errors import NotFound
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 CONFIG = "tasks: {max_retries: 0}\nworktrees: {pool_min_files: 0}\n"
 

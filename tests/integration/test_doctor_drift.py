@@ -16,8 +16,8 @@ import pytest
 
 from corral.config.paths import bundle_dir
 from corral.faces.cli.project import drift
-from tests.coordinated import Coordinated
-from tests.programs import program
+from tests.support.coordinated import Coordinated
+from tests.support.programs import program
 
 
 def checks(house: Coordinated, name: str, **env: str) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ import pytest
 from corral.observe.events import lines as event_lines
 from corral.observe.events.log import PAGE
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, denied, eventually
+from tests.support.coordinated import Coordinated, denied, eventually
 
 Line = dict[str, Any]
 Lines = list[Line]

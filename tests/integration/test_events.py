@@ -13,7 +13,7 @@ import pytest
 
 from corral.config.paths import find_project, find_socket
 from corral.core.errors import LockHeld
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 Event = dict[str, Any]
 

@@ -18,8 +18,8 @@ from corral.config.paths import find_project
 from corral.core.errors import DaemonUnreachable
 from corral.core.instants import parse
 from corral.work.evidence import lines as mapping
-from tests.coordinated import Coordinated, eventually
-from tests.programs import program
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.programs import program
 
 Line = dict[str, Any]
 FOUR = ["selected", "assigned", "started", "completed"]

@@ -11,7 +11,7 @@ import pytest
 from corral.client import wire
 from corral.config.paths import find_project, socket_path
 from corral.core.errors import InvalidInput, LockHeld
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 
 def _raw(house: Coordinated, method: str, path: str, body: bytes | None) -> tuple[int, Any]:

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 OLD = "2020-01-01T00:00:00.000Z"
 EVENTS = 5000

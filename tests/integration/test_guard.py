@@ -13,7 +13,7 @@ from corral.core.errors import Conflict
 from corral.faces.cli.guard import hook as guard_hook
 from corral.git.process.command import open_checkout
 from tests.conftest import GIT_ENV, git
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 HOOK = b'#!/bin/sh -e\n# no line end behind the last line\necho "$0 $*" >> ran'
 

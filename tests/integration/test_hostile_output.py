@@ -12,7 +12,7 @@ import pytest
 
 from corral.faces.cli.app import run
 from corral.faces.cli.terminal.context import Common
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 FORGED = "FORGED line of Corral"
 EVIL = f"[bold]x[/bold] \x1b[2J\x1b]0;owned\x07\u202egnp.exe\u2066\u200b\x9b31m\r\n{FORGED}\n\x1b[31m{FORGED}"

@@ -8,7 +8,7 @@ import pytest
 
 from corral.core.errors import NotPermitted
 from corral.core.instants import parse
-from tests.coordinated import Coordinated, denied
+from tests.support.coordinated import Coordinated, denied
 
 
 def test_an_idle_sessions_automatic_locks_shorten_and_a_person_may_take_them(house: Coordinated) -> None:

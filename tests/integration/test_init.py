@@ -14,9 +14,9 @@ import pytest
 from corral.config.paths import bundle_dir
 from corral.faces.cli.project.project_copies import COPIES
 from tests.conftest import git
-from tests.coordinated import Coordinated
 from tests.integration.claude_settings import SETTINGS, settings_of, write_settings
-from tests.terminals import on_terminal
+from tests.support.coordinated import Coordinated
+from tests.support.terminals import on_terminal
 
 AGENT, SKILL = COPIES
 IDENTITY = {f"GIT_{who}_{what}": "a@b.test" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}

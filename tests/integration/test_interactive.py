@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 from corral.core.errors import InvalidInput
-from tests.coordinated import Coordinated, eventually
-from tests.scene import add_needs, make_repository
-from tests.screens import Player, play
-from tests.tmux import Tmux, Window
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.scene import add_needs, make_repository
+from tests.support.screens import Player, play
+from tests.support.tmux import Tmux, Window
 
 NASTY = "[bold red]x[/] \x1b[31m\u202emoc"
 

@@ -14,9 +14,9 @@ from corral.landing import requests
 from corral.landing.verify.blame import LONGEST_WAIT_S
 from corral.work.merges.store import intents
 from tests.conftest import git
-from tests.coordinated import eventually
 from tests.integration.git.test_git_wrapper import shim
 from tests.integration.landing_world import World, in_a_process, listed
+from tests.support.coordinated import eventually
 
 pytestmark = pytest.mark.timeout(120)
 

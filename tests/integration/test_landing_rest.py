@@ -14,8 +14,8 @@ from corral.git.checkouts import index_lock
 from corral.git.process.command import open_checkout
 from corral.landing.land import LONGEST_UNREST
 from tests.conftest import GIT_ENV, git
-from tests.coordinated import eventually
 from tests.integration.landing_world import World
+from tests.support.coordinated import eventually
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from corral.runners.process import LogTail
 from tests.conftest import NEEDS_RIGHTS_DROPPED, commit, git
 from tests.integration.landing_world import World, in_a_process
 from tests.integration.running import ON_LINUX
-from tests.programs import requires
+from tests.support.programs import requires
 
 
 @pytest.fixture

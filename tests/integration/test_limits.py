@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 LIMITS = (
     "supervisor: {max_agents: 2}\nqueue: {max_size: 1}\ntasks: {max_retries: 0}\nrunners: {command: {memory_mb: 120}}\n"

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 from tests.conftest import git, worktrees_of
-from tests.coordinated import Coordinated
 from tests.integration import taken_places
 from tests.integration.taken_places import state
+from tests.support.coordinated import Coordinated
 
 
 def needs(house: Coordinated) -> list[dict[str, str]]:

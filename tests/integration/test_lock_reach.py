@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.coordinated import Coordinated, denied
+from tests.support.coordinated import Coordinated, denied
 
 
 def test_a_glob_keeps_only_what_it_covers_and_a_folder_on_disk_all_that_is_in_it(house: Coordinated) -> None:

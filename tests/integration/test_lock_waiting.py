@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from corral.core.errors import CorralError, InvalidInput, LockHeld, NotFound
-from tests.coordinated import Coordinated, eventually
 from tests.integration.bridging import Bridge
+from tests.support.coordinated import Coordinated, eventually
 
 
 def _acquire(house: Coordinated, who: str, *paths: str, wait_s: float = 0, **more: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 SESSIONS, ROUNDS = 4, 80
 BOUND = 24 << 20

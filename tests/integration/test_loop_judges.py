@@ -16,9 +16,9 @@ from corral.work.loops.criteria import judge
 from corral.work.loops.criteria.place import Evaluation, Place
 from corral.work.loops.spec import JudgeCriterion, Verdict
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
 from tests.e2e.stage import Stage, script, text
 from tests.integration.running import find_marked
+from tests.support.coordinated import Coordinated, eventually
 
 KEY = "sk-ant-test-000000000000"
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
 from tests.integration.running import find_marked
+from tests.support.coordinated import Coordinated, eventually
 
 Coordinate = Callable[..., Coordinated]
 

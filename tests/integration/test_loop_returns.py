@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 Coordinate = Callable[..., Coordinated]
 

@@ -8,7 +8,7 @@ from corral.core.errors import Conflict, InvalidInput, NotPermitted
 from corral.faces.cli.terminal.person import MARKS
 from corral.faces.mcp.profiles import TOOLS
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 
 @pytest.mark.req("X12")

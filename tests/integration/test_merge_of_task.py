@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 CORRAL = f"{shlex.quote(sys.executable)} -m corral"
 SOURCE = str(Path(__file__).resolve().parents[2] / "daemon")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.browsing import visitor
-from tests.coordinated import Coordinated, eventually
 from tests.integration.test_tasks_end_to_end import started
+from tests.support.browsing import visitor
+from tests.support.coordinated import Coordinated, eventually
 
 VERIFY = "if ls | grep -q bad; then echo IT-IS-'RED'; exit 3; else echo IT-IS-'GREEN'; fi"
 

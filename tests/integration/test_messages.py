@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from corral.core.errors import CorralError
-from tests.coordinated import Coordinated, eventually, told
 from tests.integration.git.test_git_wrapper import shim
+from tests.support.coordinated import Coordinated, eventually, told
 
 SOURCE = str(Path(__file__).parents[2] / "daemon")
 PERSON: dict[str, Any] = {"CORRAL_SESSION_ID": "", "CLAUDE_CODE_SESSION_ID": ""}

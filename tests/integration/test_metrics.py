@@ -24,7 +24,7 @@ from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.schema import attempts, tasks
 from corral.work.tasks.store import tasks as tasks_rows
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 

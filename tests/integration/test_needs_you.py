@@ -6,7 +6,7 @@ from corral.git.checkouts import index_lock
 from corral.git.land import halfway
 from corral.git.process.command import open_checkout
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 
 def test_a_held_landing_stands_first_in_the_status_until_it_lands(house: Coordinated) -> None:

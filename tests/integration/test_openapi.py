@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from corral.core.errors import InvalidInput
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 EXAMPLES = 5
 LONGEST_WAIT_S = 25

@@ -13,7 +13,7 @@ from corral.daemon import nouns
 from corral.faces.http import app
 from tests import api_story
 from tests.api_story import EXAMPLES
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 DOCUMENT = app.build(SimpleNamespace(), nouns.every()).openapi()  # type: ignore[arg-type]
 OPERATIONS: dict[str, dict[str, Any]] = {

@@ -20,10 +20,10 @@ from corral.core.errors import DaemonUnreachable
 from tests.bundle.listener import coordinate as look_coordinated
 from tests.bundle.listener import listening
 from tests.conftest import git
-from tests.coordinated import Coordinated
 from tests.integration import bridging
 from tests.integration.hooking import fire, logged, silent
-from tests.strangers import NEEDS_ROOT, STRANGER, ask_as_stranger, plant, serving, snapshot
+from tests.support.coordinated import Coordinated
+from tests.support.strangers import NEEDS_ROOT, STRANGER, ask_as_stranger, plant, serving, snapshot
 
 pytestmark = [NEEDS_ROOT, pytest.mark.req("X2")]
 COMMANDS = (

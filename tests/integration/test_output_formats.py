@@ -15,7 +15,7 @@ import pytest
 
 from corral.faces.cli.terminal.context import Format
 from tests.conftest import git
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 LISTS = (
     ("task", "list"), ("task", "dlq", "list"), ("merge", "list"), ("session", "list"), ("lock", "list"),

@@ -27,8 +27,8 @@ from corral.core.pages import BYTES, SHOWN_BYTES
 from corral.store.schema import agent_sessions, file_locks
 from corral.work.tasks import tasks
 from corral.work.tasks.wire import read_submissions
-from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated
 
 LOCKS, MAILS, TASKS, SESSIONS, LIVE = 2500, 12, 1300, 1100, 120
 ENVELOPE = 4096

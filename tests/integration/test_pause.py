@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 
 def test_a_pause_stops_claiming_and_landing_through_restarts_and_looking_starts_nothing(house: Coordinated) -> None:

@@ -16,7 +16,7 @@ from corral.client.connection import Client
 from corral.core.sealing import unsealed
 from corral.faces.cli.app import run
 from corral.faces.cli.terminal.context import Common
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 KEYS = {
     name: f"sk-ant-api03-{name}-0123456789abcdefghijklmnopqrstuvwxyz-AA"

@@ -22,11 +22,11 @@ import psutil
 import pytest
 
 from corral.config.paths import find_project, socket_path
-from tests.browsing import Visitor, link
-from tests.collector import collector
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
-from tests.receiver import Receiver, receiver
+from tests.support.browsing import Visitor, link
+from tests.support.collector import collector
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.receiver import Receiver, receiver
 
 
 @dataclass(frozen=True)

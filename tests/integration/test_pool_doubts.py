@@ -26,7 +26,7 @@ from tests.integration import pooling, taken_places
 from tests.integration.pooling import Open, counted, inode, look, pooled, run, seen, used
 from tests.integration.supervision import House
 from tests.integration.taken_places import Take, state
-from tests.programs import requires
+from tests.support.programs import requires
 
 
 @pytest.fixture

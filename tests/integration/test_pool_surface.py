@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import git, worktrees_in, worktrees_of
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 SMALL_TREES = "worktrees: {pool_min_files: 0}"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinated import Coordinated
-from tests.terminals import on_terminal
+from tests.support.coordinated import Coordinated
+from tests.support.terminals import on_terminal
 
 PROGRAM = """
 import sys, time

@@ -19,7 +19,7 @@ from corral.work.worktrees.provision import run_setup
 from tests.conftest import git
 from tests.integration.provisioning import add_worktree, make_usable, run_in
 from tests.integration.running import ON_LINUX
-from tests.programs import requires
+from tests.support.programs import requires
 
 MakeRepo = Callable[..., Path]
 WITHIN_S = 20

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import commit, git
 from tests.integration.provisioning import add_worktree, make_usable, run_in
-from tests.programs import requires
+from tests.support.programs import requires
 
 MakeRepo = Callable[..., Path]
 

@@ -16,7 +16,7 @@ import pytest
 from corral.work.worktrees.ports import bindable, choose_block
 from corral.work.worktrees.provision import Provisioned
 from tests.integration.provisioning import add_worktree, make_usable
-from tests.programs import requires
+from tests.support.programs import requires
 
 WITHIN_S = 20
 NODE = "require('http').createServer((q, a) => a.end(require('fs').readFileSync('name'))).listen(process.env.PORT)"

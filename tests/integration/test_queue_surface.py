@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from corral.core.errors import ConfigInvalid, NotFound
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 NEVER_AGAIN = "tasks: {max_retries: 0}\n"
 

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from tests.conftest import git, worktrees_of
-from tests.coordinated import Coordinated, eventually
 from tests.integration.hooking import fire, logged
+from tests.support.coordinated import Coordinated, eventually
 
 
 def copied(source: Path, target: Path) -> Path:

@@ -37,7 +37,7 @@ from corral.store.migrate import open_schema
 from corral.work.agents.record import stats
 from corral.work.merges.store import receipts as receipt_rows
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, rested
+from tests.support.coordinated import Coordinated, rested
 
 THEN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 LATER = THEN + timedelta(days=400)

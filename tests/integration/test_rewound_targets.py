@@ -9,7 +9,7 @@ import pytest
 
 from corral.core.errors import NotPermitted
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 WRITES = "echo {0} > {0}.txt && git add -A && git commit -qm {0}"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
 from tests.integration.planned import Plan, runs
+from tests.support.coordinated import Coordinated, eventually
 
 PLAN = """\
 # What we do.

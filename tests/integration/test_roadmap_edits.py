@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
 from tests.integration.planned import Plan, noted, queued
+from tests.support.coordinated import Coordinated, eventually
 
 
 @pytest.mark.req("SUP-FR1")

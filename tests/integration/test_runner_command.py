@@ -21,7 +21,7 @@ from corral.core.errors import InvalidInput, RunnerUnavailable
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Assignment, Limits, Running
 from tests.integration.running import clock, find_marked, finish, kill, look, make_assignment, wait
-from tests.programs import requires
+from tests.support.programs import requires
 
 Start = Callable[..., Running]
 DAEMONISE = """

@@ -19,7 +19,7 @@ from corral.runners.command import CommandRunner
 from corral.runners.protocol import Finished
 from tests.conftest import git
 from tests.integration.running import clock, finish, make_assignment
-from tests.programs import program, requires
+from tests.support.programs import program, requires
 
 pytestmark = requires("opencode")
 

@@ -17,7 +17,7 @@ import pytest
 
 from corral.runners.process import Feed, end_leftovers, kill_leftover, spawn, start_time
 from tests.integration.running import find_marked, kill, marks, wait
-from tests.programs import program
+from tests.support.programs import program
 
 pytestmark = pytest.mark.faults
 DAEMON = """

@@ -10,9 +10,9 @@ import pytest
 
 from corral.faces.cli.schemas import schemas
 from tests import schema_story
-from tests.answer_schemas import closed, schema_of
 from tests.commands_page import with_json
-from tests.coordinated import Coordinated
+from tests.support.answer_schemas import closed, schema_of
+from tests.support.coordinated import Coordinated
 
 WRITE = (
     "run `python -m tests.schema_story`, look at what it changes in faces/cli/schemas.json, and keep it if it is meant"

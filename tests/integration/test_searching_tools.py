@@ -18,7 +18,7 @@ import pytest
 
 from tests.conftest import commit, git
 from tests.integration.supplied import Supplied, package
-from tests.programs import find, requires
+from tests.support.programs import find, requires
 
 Make = Callable[..., Supplied]
 

@@ -9,8 +9,8 @@ import pytest
 
 from corral.faces.cli.project.claude_settings import MARK
 from tests.conftest import git
-from tests.coordinated import Coordinated
 from tests.integration.claude_settings import OWN_HOOK, SETTINGS, settings_of, write_settings
+from tests.support.coordinated import Coordinated
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 from corral.config.sections.sharing import Landing
 from corral.work.tasks.store import outcomes
 from tests.conftest import git
-from tests.coordinated import Coordinated
 from tests.integration.landing_world import World
+from tests.support.coordinated import Coordinated
 
 
 def test_what_failed_is_open_whenever_it_died_until_somebody_dismisses_it(

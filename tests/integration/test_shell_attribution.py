@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import git
-from tests.coordinated import Coordinated, denied, told
+from tests.support.coordinated import Coordinated, denied, told
 
 SAVED = "refs/corral/salvage/"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from corral.client import wire
-from tests.coordinated import Coordinated
-from tests.programs import program, requires
+from tests.support.coordinated import Coordinated
+from tests.support.programs import program, requires
 
 
 @pytest.mark.req("X11")

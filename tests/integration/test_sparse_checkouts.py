@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 
 def codes(house: Coordinated) -> dict[str, tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 NOT_AT_START = {"alembic", "fastapi", "fastmcp", "mcp", "opentelemetry", "pathspec"}
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.coordinated import Coordinated
 from tests.integration.claude_settings import SETTINGS, settings_of, write_settings
-from tests.programs import requires
-from tests.tmux import Tmux
+from tests.support.coordinated import Coordinated
+from tests.support.programs import requires
+from tests.support.tmux import Tmux
 
 HOSTILE = "\x1b[2JEvil\x07\u202e\nforged | needs you"
 LINE = {"type": "command", "command": "if command -v corral >/dev/null 2>&1; then corral statusline; fi"}

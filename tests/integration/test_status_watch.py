@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinated import DEADLINE_S, Coordinated, eventually
+from tests.support.coordinated import DEADLINE_S, Coordinated, eventually
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 
 from corral.faces.cli.terminal.candidates import near
 from tests.conftest import git
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 
 @pytest.mark.req("FR-CLI-006", "NFR-USE-003")

@@ -11,9 +11,9 @@ import pytest
 
 from corral.work.evidence.bundle import PHASES
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
 from tests.integration.planned import Plan
-from tests.programs import requires
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.programs import requires
 
 NAME = "TEST-SUPERVISOR-INTEGRATION-001"
 LIFECYCLE, LEASES = "analytics/supervisor_lifecycle.jsonl", "supervisor_leases.jsonl"

@@ -20,8 +20,8 @@ from corral.runners.protocol import Assignment, Finished, Observation, Running, 
 from corral.store import events
 from corral.work.tasks import delays
 from corral.work.workers import claiming
-from tests.coordinated import Coordinated, eventually
 from tests.integration.supervision import House, settings_with
+from tests.support.coordinated import Coordinated, eventually
 
 
 class Talking:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 EATER = """
 import os, time

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from corral.core.errors import InvalidInput
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 AGAIN = "tasks: {max_retries: 1, retry_initial_s: 0}\n"
 

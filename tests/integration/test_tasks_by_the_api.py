@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
 from tests.e2e.stage import Stage, script, text, tool
+from tests.support.coordinated import Coordinated, eventually
 
 KEY = "sk-ant-test-0123456789-not-a-real-key"
 

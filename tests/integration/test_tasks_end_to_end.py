@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 QUICK = "tasks: {max_retries: 1, retry_initial_s: 0}"
 NO_RETRY = "tasks: {max_retries: 0}"

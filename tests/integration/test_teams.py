@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.coordinated import Coordinated, eventually, told
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated, eventually, told
 
 TEAM = """\
 agents:

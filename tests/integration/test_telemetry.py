@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from corral.observe.traces import spans
-from tests.collector import Collector, collector
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
+from tests.support.collector import Collector, collector
+from tests.support.coordinated import Coordinated, eventually
 
 KEY = "sk-ant-api03-abcdefghijklmnop0123"
 CONFIG = "{tasks: {max_retries: 0}, worktrees: {pool_min_files: 0}}"

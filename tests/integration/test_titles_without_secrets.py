@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.browsing import visitor
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
-from tests.screens import Player, play
+from tests.support.browsing import visitor
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.screens import Player, play
 
 KEY = "sk-ant-api03-0123456789abcdefghijklmnopqrstuvwxyz-AA"
 

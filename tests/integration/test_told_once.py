@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from tests.bundle.listener import Body, coordinate, listening
-from tests.coordinated import Coordinated, eventually, told
 from tests.integration.bridging import Bridge, said
+from tests.support.coordinated import Coordinated, eventually, told
 
 
 @pytest.fixture

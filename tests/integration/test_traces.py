@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from corral.faces.cli.terminal.output import guarded
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 SECRET = "sk-ant-api03-0123456789abcdefghijklmnop"
 OF_ENVIRONMENT = "orchid-meadow-lantern-7"

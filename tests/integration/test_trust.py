@@ -12,7 +12,7 @@ import pytest
 from corral.config.paths import find_project
 from corral.core.errors import ConfigInvalid, InvalidInput, NotPermitted, NotTrusted
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 AGENT = "---\nname: mine\ndescription: Does it.\nrunner: own\ncommand: [touch, {ran}]\n---\n\nDo it.\n"
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.conftest import git
-from tests.coordinated import Coordinated, denied, eventually, told
+from tests.support.coordinated import Coordinated, denied, eventually, told
 
 Json = dict[str, Any]
 

@@ -10,8 +10,8 @@ import psutil
 
 from corral.faces.cli.project.claude_settings import MARK
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
 from tests.integration.claude_settings import settings_of
+from tests.support.coordinated import Coordinated, eventually
 
 
 def test_uninstall_takes_everything_away_and_keeps_what_was_saved(house: Coordinated) -> None:

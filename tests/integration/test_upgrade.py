@@ -15,7 +15,7 @@ import pytest
 import corral
 from corral import __version__
 from corral.daemon import upgrade
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 
 def install(site: Path, version: str) -> None:

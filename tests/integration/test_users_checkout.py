@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import GIT_ENV, commit, git
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 
 def lands(house: Coordinated, command: str = "echo hello > hello.txt", *args: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import GIT_ENV, git, verified_in
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 NEEDS_VERSION = "python3 -c 'import sys; sys.path.insert(0, \"src\"); import app._version'"
 

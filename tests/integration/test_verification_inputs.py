@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
 from tests.integration.supplied import Supplied, package
+from tests.support.coordinated import Coordinated, eventually
 
 MakeRepo = Callable[..., Path]
 Make = Callable[..., Supplied]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.conftest import commit, git, verified_in
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 TEST = """import unittest
 

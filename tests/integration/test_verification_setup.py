@@ -9,8 +9,8 @@ from pathlib import Path
 
 from corral.config.sections.sharing import Landing
 from corral.landing import requests
-from tests.coordinated import eventually
 from tests.integration.landing_world import World
+from tests.support.coordinated import eventually
 
 
 def test_a_setup_runs_beside_the_step_so_that_a_request_can_be_cancelled_meanwhile(repo: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from corral.core.instants import parse
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 
 def view(house: Coordinated) -> dict[str, Any]:

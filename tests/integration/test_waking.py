@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tests.bundle.listener import Body, coordinate, listening
-from tests.coordinated import Coordinated, eventually, told
+from tests.support.coordinated import Coordinated, eventually, told
 
 HOOKS = Path(__file__).parents[2] / "hooks"
 ((STOP,),) = [

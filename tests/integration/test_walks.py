@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 TOP = Path(__file__).parents[2]
 MOST_MODULES = 7

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.browsing import Visitor, visitor
-from tests.coordinated import Coordinated
-from tests.strangers import NEEDS_ROOT
+from tests.support.browsing import Visitor, visitor
+from tests.support.coordinated import Coordinated
+from tests.support.strangers import NEEDS_ROOT
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
 PAGES = (

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.browsing import link
-from tests.coordinated import Coordinated, eventually
-from tests.programs import MACHINE, program, requires
-from tests.scene import add_needs, make_repository
+from tests.support.browsing import link
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.programs import MACHINE, program, requires
+from tests.support.scene import add_needs, make_repository
 
 OPTIONS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.browsing import Visitor, visitor
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
+from tests.support.browsing import Visitor, visitor
+from tests.support.coordinated import Coordinated, eventually
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\u202egnp.exe \x1b[31mred\x1b]0;title\x07 {{7*7}} \"'&"
 FIRST, SECOND = "5e1d0000-0000-4000-8000-000000000001", "5e1d0000-0000-4000-8000-000000000002"

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
 from tests.e2e.team import corral_command
+from tests.support.coordinated import Coordinated, eventually
 
 IDENTITY = {f"GIT_{who}_{what}": "a@b.test" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import commit, git, verified_in, worktrees_in, worktrees_of
-from tests.coordinated import Coordinated, eventually
+from tests.support.coordinated import Coordinated, eventually
 
 SEARCHES_UPWARD = """
 import os, sys

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import MACHINE, requires
+from tests.support.programs import MACHINE, requires
 
 HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]
@@ -97,8 +97,8 @@ def test_no_test_goes_round_the_seal() -> None:
     found = [
         f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
         for file in sorted((ROOT / "tests").rglob("*.py"))
-        if file != HERE and file not in (ROOT / "tests" / f"{one}.py" for one in ("programs", "run", "release"))
+        if file != HERE and file not in (ROOT / "tests" / f"{one}.py" for one in ("support/programs", "run", "release"))
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
         if around.search(line)
     ]
-    assert not found, "tests/programs.py says how a test names a program"
+    assert not found, "tests/support/programs.py says how a test names a program"

@@ -18,11 +18,11 @@ from corral.git.land import forward, halfway, landing
 from corral.git.land.landing import InTheWay, Landed, Moved
 from corral.git.process.command import open_checkout, open_repository
 from tests.conftest import git
-from tests.coordinated import eventually
 from tests.integration.git.test_git_halfway import LAND, fail_at_z, killed, new
 from tests.integration.git.test_git_landing import MAIN, state
 from tests.integration.git.test_git_wrapper import shim
-from tests.programs import program
+from tests.support.coordinated import eventually
+from tests.support.programs import program
 
 __all__ = ["new"]  # a fixture
 

@@ -1,7 +1,7 @@
 """A plain MCP client, the official one, on the bridge as any agent program starts it; or straight on the daemon's port.
 
-The bridge's pipes are read here, and not by the client's own transport, which starts it by asyncio: :mod:`tests.forked` forks
-what is started by ``subprocess``. What is documented of a start is tested by the client's own (``test_documented``).
+The bridge's pipes are read here, and not by the client's own transport, which starts it by asyncio: :mod:`tests.support.forked`
+forks what is started by ``subprocess``. What is documented of a start is tested by the client's own (``test_documented``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mcp import ClientSession
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 T = TypeVar("T")
 DAEMON = Path(__file__).parents[3] / "daemon"

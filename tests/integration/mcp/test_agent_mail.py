@@ -14,8 +14,8 @@ import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated
 
 Call = Callable[..., Awaitable[Any]]
 STORED = Path(__file__).with_name("agent_mail_conversation.json")

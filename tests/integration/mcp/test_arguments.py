@@ -9,8 +9,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from corral.faces.mcp.arguments import IGNORED, MOST_BYTES, MOST_LOOKED_AT
-from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated
 
 ME = {"program": "opencode", "model": "m"}
 

@@ -11,8 +11,8 @@ import pytest
 
 from corral.core.instants import parse
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated
 
 BATCH = "batch-7"
 

@@ -10,8 +10,8 @@ import pytest
 
 from corral.client import gate, wire
 from corral.config.paths import find_project, find_socket
-from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated, eventually
 
 
 @pytest.mark.req("MCP-1")

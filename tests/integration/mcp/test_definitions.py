@@ -8,8 +8,8 @@ import pytest
 
 from corral.core.instructions import INSTRUCTIONS
 from corral.faces.mcp.profiles import CORE, MAIL, QUEUE, TOOLS
-from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated
 
 CHARACTERS_PER_TOKEN = 3.5
 PROMISED = """acquire_lock release_lock check_locks get_work complete_work submit_work get_task write_handoff read_handoff

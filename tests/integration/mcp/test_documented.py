@@ -17,8 +17,8 @@ from corral.core.instructions import PROFILES
 from corral.faces.mcp.arguments import IGNORED
 from corral.faces.mcp.profiles import MAIL, TOOLS
 from corral.faces.mcp.resources import RESOURCES
-from tests.coordinated import Coordinated
 from tests.integration.mcp.client import DAEMON, Agent
+from tests.support.coordinated import Coordinated
 
 ROOT = DAEMON.parent
 SAID = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from corral.core.errors import CorralError
-from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated
 
 CLAIMS = ["api:GET /v1/users", "db:schema:users", "src/api/users.py"]
 

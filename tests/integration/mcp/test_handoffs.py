@@ -6,8 +6,8 @@ import pytest
 
 from corral.core.errors import InvalidInput, NotFound
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually, told
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated, eventually, told
 
 
 @pytest.mark.req("HANDOFF-1", "HANDOFF-2", "HANDOFF-3", "MCP-1")

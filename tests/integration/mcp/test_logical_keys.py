@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from corral.core.instants import parse
-from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated
 
 KEYS = {
     "api:GET /v1/users": ("api:POST /v1/users", "api:GET /v1", "api:GET /v1/users/7"),

@@ -10,8 +10,8 @@ import pytest
 
 from corral.coordination.sessions.names import ADJECTIVES, NOUNS, agent_name
 from tests.conftest import git
-from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated
 
 
 @pytest.mark.req("REGISTER-1", "REGISTER-2")

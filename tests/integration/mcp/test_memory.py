@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from corral.core.errors import InvalidInput
-from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated
 
 
 def test_what_one_agent_learnt_another_finds(house: Coordinated) -> None:

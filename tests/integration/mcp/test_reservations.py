@@ -13,8 +13,8 @@ import pytest
 from corral.core.errors import LockHeld, NotPermitted
 from corral.core.instants import parse
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated, eventually
 
 OVERLAPS = [
     ("src/lib.py", "src/**"),

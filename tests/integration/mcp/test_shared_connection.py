@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated, eventually
 
 CODER = {"program": "opencode-coder", "model": "m"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from corral.faces.mcp.profiles import CORE, QUEUE
-from tests.coordinated import Coordinated
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated
 
 
 @pytest.mark.req("FR-SWARM-006", "FR-SWARM-007")

@@ -11,8 +11,8 @@ import pytest
 
 from corral.core.errors import NotFound
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play
+from tests.support.coordinated import Coordinated, eventually
 
 READ = {
     "task_id", "task_type", "status", "input_data", "result", "error_message", "priority", "created_at", "completed_at",

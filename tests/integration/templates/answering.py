@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 
 def answered(house: Coordinated, command: Sequence[str], answers: Sequence[tuple[str, str]]) -> tuple[int, str]:

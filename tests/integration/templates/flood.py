@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 MOST = 2_000_000_000
 """Bytes after which an answer ends all the same, so that a defect does not take the whole machine."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 SHA = "1" * 40
 MOST = 320_000_000

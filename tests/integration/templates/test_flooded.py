@@ -14,8 +14,8 @@ from corral.core.errors import GitFailed
 from corral.git.remote import reading, store
 from corral.git.remote.address import parse
 from corral.git.remote.store import TemplateStore
-from tests.coordinated import Coordinated, eventually
 from tests.integration.templates.flood import Flood, flood, measured
+from tests.support.coordinated import Coordinated, eventually
 
 MOST_MEMORY = 700_000_000
 """The bound of 512 MB, and the command itself. Without a bound it is 1.4 GB and more."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated
 from tests.integration.templates.repositories import AGENT, FILES, release, template
+from tests.support.coordinated import Coordinated
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import git
-from tests.coordinated import Coordinated, eventually
 from tests.integration.templates.repositories import AGENT, FILES, release, template
+from tests.support.coordinated import Coordinated, eventually
 
 AGENT_FILE = ".claude/agents/reviewer.md"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated
 from tests.integration.templates.repositories import AGENT, release, template
+from tests.support.coordinated import Coordinated
 
 CONFIG, PAGE, OWN = ".corral/config.yaml", ".corral/templates/page.yaml", ".corral/templates/own.yaml"
 AGENT_FILE, OTHER, PROJECTS = ".claude/agents/reviewer.md", ".claude/agents/other.md", ".claude/agents/same.md"

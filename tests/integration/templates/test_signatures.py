@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated
 from tests.integration.templates.repositories import release, template
-from tests.programs import requires
+from tests.support.coordinated import Coordinated
+from tests.support.programs import requires
 
 pytestmark = requires("ssh-keygen")
 

@@ -23,9 +23,9 @@ from corral.git.remote.versions import LATEST
 from corral.work.templates.cli import shipped
 from corral.work.templates.project.lock import checksums, lock_file, read_lock
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated
 from tests.integration.templates.answering import answered
 from tests.integration.templates.repositories import AGENT, FILES, release, template
+from tests.support.coordinated import Coordinated
 
 AGENT_FILE, CONFIG, PAGE = ".claude/agents/reviewer.md", ".corral/config.yaml", ".corral/templates/page.yaml"
 

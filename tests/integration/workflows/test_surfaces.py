@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from corral.core.errors import CorralError
-from tests.browsing import visitor
-from tests.coordinated import Coordinated, eventually
 from tests.integration.mcp.client import Agent, play
 from tests.integration.workflows.test_lands import write
-from tests.screens import Player
-from tests.screens import play as open_screen
+from tests.support.browsing import visitor
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.screens import Player
+from tests.support.screens import play as open_screen
 
 EACH = """
 name: each

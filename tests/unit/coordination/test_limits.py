@@ -22,7 +22,7 @@ from corral.core.errors import InvalidInput, LimitReached
 from corral.core.instants import iso
 from corral.faces.hooks import payloads as hook_events
 from corral.work.tasks.wire import TaskSubmission
-from tests.locking import acquire
+from tests.support.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 

@@ -10,7 +10,7 @@ import pytest
 
 from corral.core.events import MERGE_ENDS, TASK_SETBACKS, EventKind, Kind, payload
 from corral.core.states import OPEN_MERGES, MergeState, TaskStatus
-from tests import recorded
+from tests.support import recorded
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "architecture.md"
 KINDS = recorded.kinds()

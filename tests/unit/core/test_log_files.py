@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from corral.core import log_files
-from tests.coordinated import eventually
+from tests.support.coordinated import eventually
 
 WRITER = """
 import sys

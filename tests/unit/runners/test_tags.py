@@ -12,7 +12,7 @@ import pytest
 
 import corral
 from corral.runners.tags import PROJECT_MARK, TASK_MARK, VERIFICATION_MARK, WORKTREE_MARK, is_tagged, tagging
-from tests.programs import requires
+from tests.support.programs import requires
 
 pytestmark = requires("prlimit")
 MARKS = {PROJECT_MARK: "a project", TASK_MARK: "a task", WORKTREE_MARK: "/a"}

@@ -20,7 +20,7 @@ from corral.store.engine import database as engine
 from corral.store.engine import log
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
-from tests.coordinated import rested
+from tests.support.coordinated import rested
 
 pytestmark = pytest.mark.one_python
 

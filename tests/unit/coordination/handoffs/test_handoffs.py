@@ -26,7 +26,7 @@ from corral.core.events import EventKind
 from corral.store import events, schema
 from corral.store.rows.sessions import HeldLock, SessionRow
 from corral.work.merges.store import merges as merge_rows
-from tests.locking import acquire
+from tests.support.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 MAIN, OTHER = "/repo", "/repo/.corral/worktrees/other"

@@ -16,7 +16,7 @@ from corral.coordination.locks import globs
 from corral.coordination.locks.glob_search import finder
 from corral.coordination.locks.globs import Pattern, compile_pattern, is_pattern, meets_path, overlaps, plain
 from corral.core.errors import InvalidInput
-from tests.steps import lines_run
+from tests.support.steps import lines_run
 
 pytestmark = pytest.mark.one_python
 

@@ -24,8 +24,8 @@ from corral.core.identifiers import new_id
 from corral.core.instants import after, iso
 from corral.store import schema
 from corral.store.schema import file_locks
-from tests.locking import acquire
-from tests.steps import only_sqlite, steps
+from tests.support.locking import acquire
+from tests.support.steps import only_sqlite, steps
 
 pytestmark = pytest.mark.one_python
 

@@ -18,7 +18,7 @@ from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.instants import iso
 from corral.store import schema
 from corral.store.rows.sessions import LockOfHolder
-from tests.locking import acquire
+from tests.support.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 

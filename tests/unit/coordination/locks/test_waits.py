@@ -21,7 +21,7 @@ from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import Conflict, InvalidInput, LockHeld
 from corral.core.instants import iso
-from tests.locking import acquire
+from tests.support.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 

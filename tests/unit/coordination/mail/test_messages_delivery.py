@@ -17,7 +17,7 @@ from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.store.rows.mail import WrittenMessage
-from tests.steps import only_sqlite, steps
+from tests.support.steps import only_sqlite, steps
 from tests.unit.coordination.mail.inboxes import inbox
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)

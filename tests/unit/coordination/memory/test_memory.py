@@ -16,7 +16,7 @@ from corral.coordination.sessions.registry import Arrival
 from corral.core.errors import InvalidInput
 from corral.core.instants import iso
 from corral.store.rows.records import MemoryRow
-from tests.steps import only_sqlite, steps
+from tests.support.steps import only_sqlite, steps
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 

@@ -39,7 +39,7 @@ from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.work.tasks import leases, tasks
 from corral.work.tasks.wire import read_submissions
-from tests.locking import acquire
+from tests.support.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 MINUTE = timedelta(minutes=1)

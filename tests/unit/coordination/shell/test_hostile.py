@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from corral.coordination.shell import lexer as shell_lexer
 from corral.coordination.shell.danger import danger, target_directory
 from corral.coordination.shell.reading import is_read_only
-from tests.steps import lines_run
+from tests.support.steps import lines_run
 
 pytestmark = pytest.mark.one_python
 

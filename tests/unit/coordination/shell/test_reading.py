@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from corral.coordination.shell.reading import is_read_only
-from tests.programs import requires
+from tests.support.programs import requires
 
 READS = [
     "ls",

@@ -12,7 +12,7 @@ import pytest
 from corral.coordination.shell.calls import calls
 from corral.coordination.shell.lexer import Word, read
 from corral.coordination.shell.reading import is_read_only
-from tests.programs import requires
+from tests.support.programs import requires
 
 # One write for each call: two that run at once must not mix.
 RECORDER = """#!/bin/sh

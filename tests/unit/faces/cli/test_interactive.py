@@ -20,7 +20,7 @@ from corral.faces.screen.feed import ConnectionLost, Feed
 from corral.faces.screen.log_view import MOST_LINES, LogView, split
 from corral.faces.screen.table import Column, RowTable
 from corral.faces.screen.text import Glyphs, short_age
-from tests.screens import Player, play_app
+from tests.support.screens import Player, play_app
 
 ROWS = 10_000
 RICH = Glyphs(plain=False)

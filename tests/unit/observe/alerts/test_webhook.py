@@ -19,8 +19,8 @@ from corral.observe.alerts import store as alerts
 from corral.observe.alerts.webhook import Webhook, pause_s
 from corral.store import migrate
 from corral.store.engine.database import Database
-from tests.coordinated import eventually
-from tests.receiver import SECRET, Receiver, receiver
+from tests.support.coordinated import eventually
+from tests.support.receiver import SECRET, Receiver, receiver
 
 NOW = datetime(2031, 3, 1, 12, tzinfo=timezone.utc)
 

@@ -18,8 +18,8 @@ from corral.observe.traces.export import AT_ONCE, READER, SHOWN_AFTER, TraceExpo
 from corral.store import events, migrate
 from corral.store.engine.database import Database
 from corral.work.tasks.store import tasks
-from tests.collector import Collector, collector
-from tests.coordinated import eventually
+from tests.support.collector import Collector, collector
+from tests.support.coordinated import eventually
 
 NOW = datetime(2031, 3, 1, 12, tzinfo=timezone.utc)
 TASK = {"task_type": "task", "title": "A", "status": "cancelled", "priority": 5, "limits": {}, "max_retries": 0}

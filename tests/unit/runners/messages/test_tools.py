@@ -11,7 +11,7 @@ import pytest
 
 from corral.runners.messages import files, shell
 from corral.runners.messages.tools import NAMES, Toolbox, allowed
-from tests.coordinated import eventually
+from tests.support.coordinated import eventually
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from corral.store.engine.prepared import Prepared
-from tests.steps import only_sqlite
+from tests.support.steps import only_sqlite
 
 metadata = MetaData()
 things = Table(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from corral.work.templates.substitution import as_word, broken_in, names_in, substituted, unsafe_places
-from tests.programs import requires
+from tests.support.programs import requires
 
 HOSTILE = (
     "$(touch pwned)", "`touch pwned`", "'; touch pwned; '", '"; touch pwned; "', "\\'; touch pwned; #", "a\nb; touch pwned",

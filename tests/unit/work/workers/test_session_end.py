@@ -21,7 +21,7 @@ from corral.core.instants import iso
 from corral.store import events
 from corral.store.rows.sessions import SessionRow
 from corral.work.tasks import leases
-from tests.locking import acquire
+from tests.support.locking import acquire
 from tests.unit.work.conftest import START, Board, at
 
 SETTINGS = Settings()

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from corral.core.errors import NotFound
 from corral.work.merges.store import merges
-from tests.steps import only_sqlite, steps
+from tests.support.steps import only_sqlite, steps
 
 NOW = datetime(2026, 11, 22, 8, 0, tzinfo=timezone.utc)
 

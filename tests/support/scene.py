@@ -1,7 +1,7 @@
 """A project with a day's work: three things that need a person, and tasks, sessions, locks and mail around them.
 
-``python -m tests.scene FOLDER PICTURE.svg`` makes one, leaves its daemon running, and draws its screen; drawn by a browser,
-that picture is ``docs/images/interactive.png``.
+``python -m tests.support.scene FOLDER PICTURE.svg`` makes one, leaves its daemon running, and draws its screen; drawn by a
+browser, that picture is ``docs/images/interactive.png``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from tests.conftest import commit, git
-from tests.coordinated import Coordinated, eventually
-from tests.screens import Player, play
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.screens import Player, play
 
 PAGE = "<main>\n  <h1>The shop</h1>\n</main>\n"
 BUSY = (

@@ -12,7 +12,7 @@ import termios
 from pathlib import Path
 from typing import NamedTuple
 
-SOURCE = Path(__file__).resolve().parents[1] / "daemon"
+SOURCE = Path(__file__).resolve().parents[2] / "daemon"
 
 
 class Screen(NamedTuple):

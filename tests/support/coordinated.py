@@ -18,7 +18,7 @@ from corral.config.paths import find_project
 from corral.core.errors import CorralError
 from corral.faces.cli.program.daemon import stop_and_wait
 from corral.faces.cli.project import trust as project_trust
-from tests import recorded
+from tests.support import recorded
 
 DEADLINE_S = 45.0
 
@@ -160,4 +160,4 @@ def eventually(condition: Callable[[], Any], deadline_s: float = DEADLINE_S) -> 
 
 
 def _source() -> str:
-    return str(Path(__file__).resolve().parent.parent / "daemon")
+    return str(Path(__file__).resolve().parents[2] / "daemon")

@@ -1,8 +1,8 @@
 """An OpenTelemetry collector as a process of its own: it decodes what it gets, fails or hangs as it is told, dies and comes back.
 
-``python -m tests.collector FOLDER PORT``: in ``FOLDER``, ``received.jsonl`` has a line per request that was decoded, and ``mode``
-says how to answer: a status, ``hang`` (no answer), ``drip`` (an answer that never ends), ``flood`` (a redirect whose body
-has no end; ``flooded`` says how many bytes of it were taken), ``reject`` (a partial success).
+``python -m tests.support.collector FOLDER PORT``: in ``FOLDER``, ``received.jsonl`` has a line per request that was decoded, and
+``mode`` says how to answer: a status, ``hang`` (no answer), ``drip`` (an answer that never ends), ``flood`` (a redirect whose
+body has no end; ``flooded`` says how many bytes of it were taken), ``reject`` (a partial success).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.coordinated import eventually
+from tests.support.coordinated import eventually
 
 MOST_FLOODED = 200 << 20
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Collector:
@@ -48,7 +48,7 @@ class Collector:
         """Start it, on the same port as before."""
         ready = self.folder / "port"
         ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "tests.collector", str(self.folder), str(self.port)]
+        command = [sys.executable, "-m", "tests.support.collector", str(self.folder), str(self.port)]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
         self.port = int(eventually(lambda: ready.exists() and ready.read_text()))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 STRANGER = 65534
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to act as another user")

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 
 from corral.config.paths import find_project
 from corral.faces.screen.app import Interactive
-from tests.coordinated import DEADLINE_S, Coordinated
+from tests.support.coordinated import DEADLINE_S, Coordinated
 
 _TEXT = re.compile(
     r'<text class="[^"]*" x="([\d.]+)" y="[\d.]+" textLength="[\d.]+" clip-path="[^"]*-line-(\d+)[^"]*">(.*?)</text>'

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import urlencode, urlsplit
 
-from tests.coordinated import Coordinated
+from tests.support.coordinated import Coordinated
 
 Headers = dict[str, str]
 

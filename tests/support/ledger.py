@@ -1,6 +1,6 @@
 """Where the time of a run goes: the slowest files at its end, and the tests that take long without a reason written beside them.
 
-``-p tests.ledger``. A test that may take long is marked ``@pytest.mark.slow("why")``.
+``-p tests.support.ledger``. A test that may take long is marked ``@pytest.mark.slow("why")``.
 """
 
 from __future__ import annotations

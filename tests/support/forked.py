@@ -27,9 +27,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from tests.programs import is_on
+from tests.support.programs import is_on
 
-SOURCE = Path(__file__).parents[1] / "daemon"
+SOURCE = Path(__file__).parents[2] / "daemon"
 MODULES = ("corral", "corral.daemon")
 _KNOWN = {"cwd", "env", "stdin", "stdout", "stderr", "text", "bufsize", "start_new_session"}
 _DECIDES = ("PYTHON", "LC_", "LANG")
@@ -57,7 +57,7 @@ class Forks:
         address = f"{self._folder.name}/socket"
         with self._starting:
             if self._process is None:
-                argv = [sys.executable, "-m", "tests.forked", address, "-" * _LONGEST]
+                argv = [sys.executable, "-m", "tests.support.forked", address, "-" * _LONGEST]
                 self._process = _popen(
                     argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.env, cwd=SOURCE.parent
                 )
@@ -410,7 +410,7 @@ def _import() -> None:
         "tests.conftest",
     ):
         importlib.import_module(name)
-    from tests.warmed import warm
+    from tests.support.warmed import warm
 
     warm()
     gc.collect()

@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.coordinated import eventually
-from tests.programs import program
+from tests.support.coordinated import eventually
+from tests.support.programs import program
 
 
 class Window:

@@ -18,7 +18,7 @@ from sqlalchemy import URL, Engine, NullPool, create_engine
 from sqlalchemy.exc import OperationalError
 
 from corral.store.migrate import make_schema
-from tests.programs import MACHINE, find
+from tests.support.programs import MACHINE, find
 
 DEADLINE_S = 30.0
 LOCALE = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"

@@ -1,0 +1,1 @@
+"""What tests have in common: worlds to act in, programs to act with, and watchers."""
