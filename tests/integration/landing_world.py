@@ -22,13 +22,14 @@ from corral.core.instants import iso
 from corral.core.states import MergeState
 from corral.git.process.command import Git, open_repository
 from corral.landing import pauses as pausing
-from corral.landing import requests, runs
+from corral.landing import runs
 from corral.landing.queue import Queue
 from corral.landing.verify.verification_context import VerificationContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.store import events
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
+from corral.work.merges.requests import submit
 from corral.work.merges.store import merges, pauses, receipts
 from corral.work.merges.wire import summary
 from corral.work.worktrees import store as worktrees
@@ -128,7 +129,7 @@ class World:
 
     def submit(self, branch: str, target: str = "main", *, approved: bool = True, **values: Any) -> str:
         """Submit a branch, whose head a person approves at once unless told otherwise: many verifications here name files."""
-        row = requests.submit(self.db, self.repo(), branch=branch, target=target, now=self.now(), **values)
+        row = submit(self.db, self.repo(), branch=branch, target=target, now=self.now(), **values)
         assert row is not None
         if approved:
             self.db.write(lambda conn: merges.approve(conn, row["merge_id"], row["head_sha"], self.now()))
