@@ -20,6 +20,7 @@ from typing import Any
 
 import psutil
 import pytest
+from sqlalchemy import Connection
 
 from corral.config.model import Settings
 from corral.config.paths import Project, find_project, socket_path
@@ -35,6 +36,7 @@ from corral.core.instants import iso, parse
 from corral.daemon.session_keeper import SessionKeeper
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
+from corral.work.tasks.leases import give_back
 from tests.conftest import git
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.locking import acquire
@@ -316,6 +318,9 @@ class Parts:
     unwatched: bool = True
 
     def nudge(self, _name: str) -> None: ...
+
+    def offer_again(self, conn: Connection, session_id: str, reason: str, now: datetime) -> None:
+        give_back(conn, session_id, reason, now, Settings().tasks)
 
     def alive(self) -> set[str]:
         return {row["session_id"] for row in self.db.read(session_rows.live)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from corral.git.checkouts import index_lock
 from corral.git.land import halfway
 from corral.git.process.command import open_checkout
@@ -15,8 +17,15 @@ def test_a_held_landing_stands_first_in_the_status_until_it_lands(house: Coordin
     git(house.root, "switch", "-q", "main")
     (house.root / "src" / "a.py").write_text("a = 3\n")
     house.run("merge", "submit", "side")
-    need = eventually(lambda: house.json("status")["needs_you"])[0]
-    assert need["kind"] == "held_merge" and "overlap" in need["what"] and "'side'" in need["what"]
+
+    def told() -> (
+        dict[str, Any] | None
+    ):  # right after the commands above git's rest is waited for, and that is told first
+        needs = house.json("status")["needs_you"]
+        return next((need for need in needs if "overlap" in need["what"]), None)
+
+    need = eventually(told)
+    assert need["kind"] == "held_merge" and "'side'" in need["what"]
     shown = house.run("status").stdout.splitlines()
     assert shown[0] == "needs you" and "overlap" in shown[1] and shown[2].strip() == need["remedy"]
     assert need["remedy"].startswith("Commit them: git -C ")

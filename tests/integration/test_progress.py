@@ -55,6 +55,7 @@ def test_without_a_terminal_with_quiet_and_on_a_dumb_terminal_there_is_none(tmp_
 
 
 @pytest.mark.req("FR-CLI-005", "FR-CLI-004")
+@pytest.mark.executed  # a daemon that is forked is there before anybody would be told
 def test_each_command_tells_that_it_waits_and_fits_the_terminals_own_width(house: Coordinated) -> None:
     house.run("daemon", "stop")
     started = on_terminal(["-m", "corral", "task", "submit", "-t", "Say hello", "-c", "sleep 600"], cwd=house.root)

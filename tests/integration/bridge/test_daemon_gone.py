@@ -138,6 +138,7 @@ def test_the_next_event_of_a_session_says_which_answers_to_it_were_not_heard(
     assert "unheard" not in heard.events[0][1]["_hook"]
 
 
+@pytest.mark.executed  # what is forked is no child of this process
 def test_the_daemon_sees_a_bridge_live_and_die(repo: Path, sock: Path, start: Start) -> None:
     with listening(sock) as heard:
         bridge = start(repo, CLAUDE_CODE_SESSION_ID="s 1&2")
