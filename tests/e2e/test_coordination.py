@@ -95,7 +95,7 @@ def test_the_audit_tells_each_tool_call_of_a_session_once_with_its_result_and_wi
         ("tool.Write", "denied"),
         ("tool.Write", "ok"),
     ]
-    (asked,) = team.house.json("audit", "--agent", one.name, "--action", "mcp.acquire_lock")
+    (asked,) = eventually(lambda: team.house.json("audit", "--agent", one.name, "--action", "mcp.acquire_lock"))
     assert asked["result"]["status"] == "ok", "a tool of ours is one line, with its answer"
     whole = team.house.run("audit", "--json").stdout
     assert "seen.txt" in whole and "nothing of this" not in whole and "a secret text" not in whole

@@ -148,7 +148,10 @@ def test_a_landing_that_is_killed_at_any_moment_leaves_nothing_behind(repo: Path
         assert daemon.stdout and daemon.stdout.readline() == b"ready\n"
         time.sleep(chance.uniform(0, 0.09))  # the moment of the kill is what varies; nothing waits for it
         whom = chance.choice(["git", "daemon", "both"])
-        for process in [*psutil.Process(daemon.pid).children(recursive=True), psutil.Process(daemon.pid)]:
+        there: list[psutil.Process] = []
+        with suppress(psutil.NoSuchProcess):  # it may have done all by then
+            there = [*psutil.Process(daemon.pid).children(recursive=True), psutil.Process(daemon.pid)]
+        for process in there:
             with suppress(psutil.Error):
                 if whom == "both" or (whom == "daemon") == (process.pid == daemon.pid):
                     process.kill()

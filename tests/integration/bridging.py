@@ -26,10 +26,12 @@ DENIAL: Body = {
 
 # No daemon can be started for a stand-in's socket, so that a bridge here only notes that it would have started one.
 WITHOUT_START = """
-import sys, corral.client.connection
-def note(client, timeout_s=0):
-    open(client.project.home / "summoned", "a").write("x")
-corral.client.connection.Client.ensure_daemon = note
+import subprocess, sys
+def note(argv, **_):
+    assert argv[1:-1] == ["-m", "corral.client.start"]
+    open(argv[-1] + "/.corral/summoned", "a").write("x")
+    return subprocess.CompletedProcess(argv, 0)
+subprocess.run = note
 from corral.client.bridge import main
 sys.exit(main())
 """

@@ -14,6 +14,7 @@ from tests.conftest import git
 from tests.integration.bridging import DENIAL, Start, logged, said
 
 
+@pytest.mark.executed  # what is forked is no child of this process
 def test_an_event_reaches_the_daemon_as_the_client_would_have_sent_it(repo: Path, sock: Path, start: Start) -> None:
     began = time.time()
     with listening(sock, lambda *_: DENIAL) as heard:
