@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.conftest import commit, git, verified_in
-from tests.support.coordinated import Coordinated
+from tests.support.coordinated import Coordinated, eventually
 
 TEST = """import unittest
 
@@ -31,7 +31,18 @@ def test_bytecode_of_an_earlier_candidate_is_never_run(
         house.run("wait", bad, "--timeout", "60", check=False)
         assert house.json("task", "detail", bad)["merge"]["state"] == "failed", f"round {round_number}"
         assert "b - a" not in git(house.root, "show", "main:calc.py")
-        commit(house.root, {"calc.py": files["calc.py"]}, "again") if round_number < 2 else None
+        if round_number < 2:
+            eventually(lambda: _is_committed(house.root, files["calc.py"]))
+
+
+def _is_committed(root: Path, source: str) -> bool:
+    """Commit like a person, who tries again: after a landing Corral looks at the checkout once more, and holds its index."""
+    try:
+        commit(root, {"calc.py": source}, "again")
+    except AssertionError as refused:
+        assert "index.lock" in str(refused)
+        return False
+    return True
 
 
 def test_ignored_products_of_an_earlier_run_are_gone(
