@@ -148,7 +148,7 @@ def answered(family: Family, error: CorralError) -> Payload:
 
 
 def _edge(family: Family, function: Function) -> Function:
-    is_tool = ".tools." in function.__module__
+    is_tool = not function.__module__.rpartition(".")[2].startswith("resources")  # what only reads is not noted
 
     @functools.wraps(function)
     async def run(*args: Any, **kw: Any) -> Any:
