@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
@@ -247,7 +248,12 @@ def _fetched() -> set[str]:
 
 def _trees(*folders: str) -> dict[str, ast.Module]:
     files = (file for folder in folders for file in sorted((PACKAGE / folder).rglob("*.py")))
-    return {str(file.relative_to(PACKAGE)): ast.parse(file.read_text(encoding="utf-8")) for file in files}
+    return {str(file.relative_to(PACKAGE)): _tree(file) for file in files}
+
+
+@functools.cache
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 def _sql() -> dict[str, ast.Module]:

@@ -59,6 +59,10 @@ class Fleet:
     def now(self) -> datetime:
         return self.time
 
+    def of(self, kind: type[AuditTrail]) -> AuditTrail:
+        assert kind is AuditTrail
+        return self.audit
+
     def offer_again(self, conn: Connection, session_id: str, reason: str, now: datetime) -> None:
         leases.give_back(conn, session_id, reason, now, Settings().tasks)
 
