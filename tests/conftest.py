@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, settings
 from sqlalchemy import Connection, Engine, create_engine
 
 from corral.config.worktree_root import MARKER
@@ -24,6 +25,10 @@ from corral.store.engine import search
 from tests.support import postgres, programs, recorded
 from tests.support.coordinated import Coordinated
 from tests.support.forked import Forks, forking
+
+# How long an example takes is the machine's matter: on a busy one it fails nobody.
+settings.register_profile("corral", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("corral")
 
 GIT_ENV = {
     "GIT_AUTHOR_NAME": "A Tester",
