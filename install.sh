@@ -162,6 +162,7 @@ install_for_user() {
 }
 
 # Daemons that run from this installation would go on without their files: stop each the regular way, and say where it was.
+# One that an older version started has the name corral.server.
 stop_daemons() {
     "$data/venv/bin/python" - "$data/venv" <<'PY' || true
 import contextlib, subprocess, sys
@@ -171,7 +172,7 @@ venv = sys.argv[1]
 for process in psutil.process_iter():
     with contextlib.suppress(psutil.Error):
         line = process.cmdline()
-        if line[:1] == [f"{venv}/bin/python"] and line[1:4] == ["-m", "corral.daemon", "--project"]:
+        if line[:1] == [f"{venv}/bin/python"] and line[1:2] == ["-m"] and line[2:4] in (["corral.daemon", "--project"], ["corral.server", "--project"]):
             print(f"Stopping the daemon of {line[4]} (its .corral folder stays) ...", flush=True)
             subprocess.run([f"{venv}/bin/corral", "-C", line[4], "daemon", "stop"], stdout=subprocess.DEVNULL)
 PY

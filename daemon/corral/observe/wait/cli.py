@@ -79,7 +79,7 @@ def _without_task(answer: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _pause(row: dict[str, str]) -> str:
-    return one_line(f"{row['target']} is paused: {row['reason'].splitlines()[0]}")
+    return one_line(f"{row['target']} is paused: {row['reason'].splitlines()[0].rstrip('.')}")
 
 
 def _report(answer: dict[str, Any], as_json: bool, seen: set[str]) -> None:
