@@ -80,4 +80,5 @@ def test_a_target_that_merges_again_is_merged_in_before_it_is_evaluated_again(
     assert (git(repo, "show", "main:seen.txt"), git(repo, "show", "main:shared.txt")) == ("news", "mine")
     merge_id = one.json("loop", "status", task_id)["merge"]["merge_id"]
     changed = {file["path"] for file in one.json("merge", "diff", merge_id, "--stat")["files"]}
-    assert changed == {"shared.txt", "achieved.txt", "seen.txt"}, "the request is of its own changes alone"
+    shown = (one.json("merge", "list"), git(repo, "log", "--graph", "--stat", "--format=%h %p %s", "main"), merge_id)
+    assert changed == {"shared.txt", "achieved.txt", "seen.txt"}, shown

@@ -103,7 +103,7 @@ def test_a_task_whose_merge_waits_for_approval_says_so(coordinate: Callable[...,
     merge = house.json("merge", "list")[0]["merge_id"]
     assert said.startswith("waits to land: ") and said.endswith(f"corral merge approve {merge[:8]}")
     assert f"corral merge approve {merge[:8]}" in house.run("supervisor", "status").stdout
-    assert plan.statuses() == {"A": "in_progress", "B": "pending"}
+    plan.until(A="in_progress", B="pending")
     house.run("merge", "approve", merge, "--yes")
     plan.until(A="done", B="done")
     assert noted(house) == {}

@@ -93,9 +93,14 @@ def test_a_wait_that_does_not_end_says_what_it_waits_for_and_the_commands_that_e
     (house.root / "a new file").write_text("new\n")
     merge = house.json("merge", "submit", "side")["merge_id"]
     process, said = waiting()
-    told = eventually(lambda: len(lines := said.read_text().splitlines()) > 1 and lines)
-    assert "overlap with the changes to land (a new file)" in told[0]
-    command = told[1].strip().removeprefix("Commit them: ").partition("; ")[0]
+
+    def told() -> list[str]:
+        lines = said.read_text().splitlines()
+        return next((lines[at:] for at, line in enumerate(lines[:-1]) if "overlap with the changes" in line), [])
+
+    first, remedy, *_rest = eventually(told)
+    assert "overlap with the changes to land (a new file)" in first
+    command = remedy.strip().removeprefix("Commit them: ").partition("; ")[0]
     person.type(command)
     printed = process.communicate(timeout=60)[0]
     assert process.returncode == 0 and merge in printed, printed

@@ -16,6 +16,7 @@ from corral.core.instants import parse
 from corral.core.states import MergeState
 from corral.git import refs
 from corral.git.checkouts import listing, status
+from corral.git.land.landing import OVERLAP
 from corral.git.process.command import Git, open_checkout
 from corral.landing.verify import verification_receipts
 from corral.store.protocol import Store
@@ -29,10 +30,12 @@ _NAMED_AT_ONCE = 1000
 
 
 def remain(db: Store, repo: Git, merge: MergeRow, tip_sha: str) -> bool:
-    """Whether a request is held only by the target's checkout, and the way is still not free: no use in trying."""
+    """Whether a request is held by uncommitted work in the target's checkout that is still there: no use in trying."""
     receipt = db.read(lambda conn: receipts.get(conn, merge["receipt_id"]))
     if merge["state"] != MergeState.HELD or receipt is None or receipt["status"] in verification_receipts.NOT_GREEN:
         return False
+    if OVERLAP not in str(merge["reason"]):
+        return False  # What it is held by may be over by now: a try finds out what is in its way, and says that.
     if tip_sha != merge["tip_sha"] and refs.is_ancestor(repo, merge["head_sha"], tip_sha):
         return False
     return _overlap(repo, merge["target"], required(merge["tip_sha"]), required(merge["candidate_sha"]))

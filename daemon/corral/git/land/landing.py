@@ -24,6 +24,8 @@ from corral.git.process.command import Git, Outcome, Result, open_checkout
 _LOCK = re.compile(r"'(/.*\.lock)': File exists")
 _MOST_TYPED = 5
 """Maximum number of files in a command for the user to type."""
+OVERLAP = "overlap with the changes to land"
+"""Part of the reason where a person's uncommitted work would be overwritten."""
 _LEFT_HALFWAY = "holds files of a landing that failed half-way and cannot be restored yet"
 
 
@@ -156,7 +158,7 @@ def _not_put_back(checkout: Git, stuck: list[str], why: str = "") -> InTheWay:
 
 def _reason(path: Path, result: Result) -> str:
     if "would be overwritten" in result.stderr or "would lose untracked" in result.stderr:
-        return f"uncommitted changes in {path} overlap with the changes to land"
+        return f"uncommitted changes in {path} {OVERLAP}"
     said = next((line for line in result.stderr.splitlines() if line.strip()), f"exit code {result.rc}")
     return f"{path}: {said.removeprefix('error: ').removeprefix('fatal: ')}"
 
