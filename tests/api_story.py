@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from corral.daemon import nouns
 from corral.faces.http.openapi import examples
+from tests.support.answers import unlike
 from tests.support.coordinated import Coordinated, eventually
 
 CONFIG = "supervisor: {max_agents: 1}"
@@ -19,6 +21,11 @@ parameters: {PAGE: {type: string, description: Its name.}}
 prompt: Write the page {{ PAGE }}.
 """
 EXAMPLES = examples()
+TYPES = {
+    f"{route.method} {routes.prefix}{route.path}".replace(":path}", "}"): route.answer
+    for routes in nouns.every()
+    for route in routes.declared
+}
 FREE = {
     "data",
     "metadata",
@@ -67,6 +74,7 @@ class Story:
         asked, answered = EXAMPLES[operation].get("request"), EXAMPLES[operation]["response"]
         real = self.house.ask(method, filled + query, asked if body is None else body)
         self.wrong += differences(answered, real, operation)
+        self.wrong += [f"{operation}: {one}" for one in unlike(TYPES[operation], real)]
         self.told.add(operation)
         return real
 

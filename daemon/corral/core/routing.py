@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 PREFIX = "/api/v1"
 """Before every path."""
@@ -24,6 +24,7 @@ class Route:
     """One operation.
 
     Attributes:
+        said: The type of its answer, where the handler returns a response that is made already.
         options: Those of FastAPI's ``add_api_route``.
         hot: Whether sessions call it all the time, so that it is answered without the framework.
         action: Its name in the audit; None: it is not noted there.
@@ -31,10 +32,16 @@ class Route:
 
     method: str
     path: str
-    answer: Callable[..., Awaitable[Any]]
+    handler: Callable[..., Awaitable[Any]]
     options: dict[str, Any]
     hot: bool
     action: str | None = None
+    said: Any = None
+
+    @property
+    def answer(self) -> Any:
+        """The type of its answer."""
+        return self.said or get_type_hints(self.handler, include_extras=True)["return"]
 
 
 class Routes:
@@ -63,9 +70,11 @@ class Routes:
         return self._declare("DELETE", path, options, False, True)
 
     def _declare(self, method: str, path: str, options: dict[str, Any], hot: bool, audited: bool) -> Callable[[F], F]:
-        def keep(answer: F) -> F:
-            action = f"{self.tag.removesuffix('s')}.{answer.__name__}" if audited else None
-            self.declared.append(Route(method, path, answer, options, hot, action))
-            return answer
+        said = options.pop("answer", None)
+
+        def keep(handler: F) -> F:
+            action = f"{self.tag.removesuffix('s')}.{handler.__name__}" if audited else None
+            self.declared.append(Route(method, path, handler, options, hot, action, said))
+            return handler
 
         return keep

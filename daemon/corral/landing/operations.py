@@ -78,7 +78,7 @@ class Review(BaseModel):
     truncated: bool
 
 
-@router.get("", response_model=list[dict[str, Any]])
+@router.get("", answer=list[dict[str, Any]])
 async def listing(
     services: Services,
     request: Request,

@@ -60,7 +60,7 @@ class Question(BaseModel):
     candidate_claims: Claims | None = Field(None, description="Another word for `claims`.")
 
 
-@router.get("", response_model=list[dict[str, Any]])
+@router.get("", answer=list[dict[str, Any]])
 async def listing(
     services: Services,
     request: Request,

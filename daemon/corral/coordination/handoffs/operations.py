@@ -34,7 +34,7 @@ class Handoff(BaseModel):
     session_id: str | None = Field(None, max_length=128)
 
 
-@router.get("", response_model=dict[str, Any])
+@router.get("", answer=dict[str, Any])
 async def listing(
     services: Services,
     agent_name: Annotated[str | None, Field(max_length=128)] = None,

@@ -103,7 +103,7 @@ class Force(Named):
     certain: bool = False
 
 
-@router.get("", response_model=list[dict[str, Any]])
+@router.get("", answer=list[dict[str, Any]])
 async def listing(
     services: Services,
     request: Request,

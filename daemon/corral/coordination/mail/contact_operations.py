@@ -28,7 +28,7 @@ class Contact(BaseModel):
     updated_at: str
 
 
-@router.get("", response_model=list[Contact])
+@router.get("", answer=list[Contact])
 async def listing(
     services: Services,
     request: Request,

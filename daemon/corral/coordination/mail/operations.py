@@ -107,7 +107,7 @@ class Inbox(BaseModel):
     wait_s: float = Field(0, ge=0, le=25, description="Wait so long for the first one.")
 
 
-@router.get("", response_model=list[dict[str, Any]], hot=True)
+@router.get("", answer=list[dict[str, Any]], hot=True)
 async def inbox(services: Services, request: Request, asked: Inbox) -> Response:
     """An inbox, the newest first; reading it changes nothing."""
 
@@ -139,7 +139,7 @@ async def inbox(services: Services, request: Request, asked: Inbox) -> Response:
         await services.changes.next(left)
 
 
-@router.get("/search", response_model=list[dict[str, Any]])
+@router.get("/search", answer=list[dict[str, Any]])
 async def search(
     services: Services,
     q: Annotated[str, Field(max_length=1000)],
@@ -156,7 +156,7 @@ async def search(
     return Response(listed((await services.store.search("messages", find)).texts), media_type="application/json")
 
 
-@router.get("/threads/{thread_id}", response_model=list[dict[str, Any]])
+@router.get("/threads/{thread_id}", answer=list[dict[str, Any]])
 async def thread(
     services: Services,
     request: Request,

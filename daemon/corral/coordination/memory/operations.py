@@ -39,7 +39,7 @@ async def remember(services: Services, said: Memory) -> dict[str, Any]:
     return await app_memory.remember(Actor(services, said.session_id), told)
 
 
-@router.get("", response_model=dict[str, Any])
+@router.get("", answer=dict[str, Any])
 async def recall(
     services: Services,
     query: str = "",

@@ -58,7 +58,7 @@ class Registration(BaseModel):
     cwd: str | None = None
 
 
-@router.get("", response_model=list[dict[str, Any]])
+@router.get("", answer=list[dict[str, Any]])
 async def listing(
     services: Services,
     request: Request,

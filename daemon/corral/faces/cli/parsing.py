@@ -84,6 +84,7 @@ class Parameter:
         file_okay: bool = True,
         candidates: Callable[[Context, str], list[tuple[str, str]]] | None = None,
         act: Callable[[Context], None] | None = None,
+        answer: str = "",
     ) -> None:
         """Declare a parameter.
 
@@ -92,11 +93,13 @@ class Parameter:
             file_okay: Whether a path may be that of an existing file.
             candidates: Completes a word: the values that begin so, each with a few words about it.
             act: Called as soon as the flag is read; what it declares is no parameter of the function.
+            answer: What a command prints where this is given: the name of a type.
         """
         self.opts = [flag.partition("/")[0] for flag in flags]
         self.secondary_opts = [flag.partition("/")[2] for flag in flags if "/" in flag]
         self.help, self.metavar, self.min, self.max, self.envvar, self.hidden = help, metavar, min, max, envvar, hidden
         self.show_default, self.file_okay, self.candidates, self.act = show_default, file_okay, candidates, act
+        self.answer = answer
 
     @property
     def is_flag(self) -> bool:

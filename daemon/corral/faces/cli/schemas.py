@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
+
+from corral.faces.cli.app import app
+from corral.faces.cli.parsing import Group
 
 FILE = Path(__file__).with_name("schemas.json")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -35,4 +42,32 @@ ERROR: dict[str, Any] = {
 def schemas() -> dict[str, dict[str, Any]]:
     """The schemas by command, such as ``task list``."""
     found: dict[str, dict[str, Any]] = json.loads(FILE.read_text("utf-8"))
-    return {name: {"$schema": DIALECT, "title": f"corral {name} --json", **schema} for name, schema in found.items()}
+    found |= {name: _schema(answer) for name, answer in _answers(app, "") if answer}
+    return {name: {"$schema": DIALECT, "title": f"corral {name} --json", **found[name]} for name in sorted(found)}
+
+
+def _answers(group: Group, path: str) -> Iterator[tuple[str, str]]:
+    """What the commands below a group print as JSON: their whole names, and the names of types."""
+    for name in group.list_commands():
+        command = group.get_command(name)
+        if isinstance(command, Group):
+            yield from _answers(command, f"{path}{name} ")
+        elif command is not None:
+            yield from ((f"{path}{name}", one.answer) for one in command.params if one.name == "as_json")
+
+
+def _schema(answer: str) -> dict[str, Any]:
+    module, _, name = answer.removesuffix("[]").rpartition(".")
+    kind: Any = getattr(importlib.import_module(f"corral.{module}"), name)
+    many: Any = list[kind]
+    made: dict[str, Any] = TypeAdapter(many if answer.endswith("[]") else kind).json_schema(mode="serialization")
+    return {**without_titles(made)}
+
+
+def without_titles(schema: Any) -> Any:
+    """A JSON Schema without the titles that pydantic makes of names."""
+    if isinstance(schema, list):
+        return [without_titles(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: without_titles(one) for key, one in schema.items() if key != "title" or not isinstance(one, str)}

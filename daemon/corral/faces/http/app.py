@@ -63,24 +63,24 @@ def _add(app: FastAPI, routes: Routes, route: Route, services: Services) -> None
 
 def _endpoint(route: Route, services: Services) -> Callable[..., Awaitable[Any]]:
     """A route as FastAPI reads it: the services are given, and a GET's parameters stand in its query."""
-    signature = inspect.signature(route.answer, eval_str=True)
+    signature = inspect.signature(route.handler, eval_str=True)
     _services, *parameters = signature.parameters.values()
     if route.method == "GET":
         parameters = [_in_query(one, route.path) for one in parameters]
 
     async def endpoint(**given: Any) -> Any:
         if route.action is None:
-            return await route.answer(services, **given)
+            return await route.handler(services, **given)
         try:
-            answered = await route.answer(services, **given)
+            answered = await route.handler(services, **given)
         except Exception as error:  # the edge: noted, and answered by the handlers below
             audit_requests.note(services, route.action, given, error)
             raise
         audit_requests.note(services, route.action, given, answered)
         return answered
 
-    endpoint.__name__, endpoint.__doc__ = route.answer.__name__, route.answer.__doc__
-    endpoint.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    endpoint.__name__, endpoint.__doc__ = route.handler.__name__, route.handler.__doc__
+    endpoint.__signature__ = signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty)  # type: ignore[attr-defined]
     return endpoint
 
 

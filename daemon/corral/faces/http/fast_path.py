@@ -78,7 +78,7 @@ def _reader(kind: Any, method: str) -> Read:
 def _call(prefix: str, route: Route) -> Call:
     """A declared route as it is called here; its parameters say what it wants, as they tell FastAPI."""
     said, request = None, None
-    _services, *parameters = signature(route.answer, eval_str=True).parameters.values()
+    _services, *parameters = signature(route.handler, eval_str=True).parameters.values()
     for one in parameters:
         if one.annotation is Request:
             request = one.name
@@ -86,7 +86,7 @@ def _call(prefix: str, route: Route) -> Call:
             said = (one.name, _reader(one.annotation, route.method))
     pattern = re.compile(PREFIX + re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", prefix + route.path))
     status = route.options.get("status_code", 200)
-    return Call(route.method, pattern, route.answer, status, said, request, route.action)
+    return Call(route.method, pattern, route.handler, status, said, request, route.action)
 
 
 class FastPath:

@@ -23,7 +23,7 @@ router = Routes("audit", "/audit")
 _Name = Annotated[str | None, Field(max_length=128)]
 
 
-@router.get("", response_model=list[dict[str, Any]])
+@router.get("", answer=list[dict[str, Any]])
 async def listing(
     services: Services,
     request: Request,

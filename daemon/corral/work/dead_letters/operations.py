@@ -32,7 +32,7 @@ class Chosen(BaseModel):
     all: bool = False
 
 
-@router.get("", response_model=list[dict[str, Any]])
+@router.get("", answer=list[dict[str, Any]])
 async def listing(
     services: Services,
     request: Request,

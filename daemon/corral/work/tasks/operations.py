@@ -92,7 +92,7 @@ async def submit_batch(services: Services, batch: Batch) -> dict[str, Any]:
     return {"task_ids": ids, "numbers": numbers, "queued": len(rows)}
 
 
-@router.get("", response_model=list[dict[str, Any]])
+@router.get("", answer=list[dict[str, Any]])
 async def listing(
     services: Services,
     request: Request,

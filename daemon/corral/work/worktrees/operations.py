@@ -44,7 +44,7 @@ async def _part(
     return answer(request, found, lambda row: {"after": row[key]})
 
 
-@router.get("/worktrees", response_model=list[dict[str, Any]])
+@router.get("/worktrees", answer=list[dict[str, Any]])
 async def listing(
     services: Services,
     request: Request,
@@ -102,7 +102,7 @@ async def remove(services: Services, name: str) -> dict[str, Any]:
     return gone
 
 
-@router.get("/salvage", response_model=list[dict[str, Any]])
+@router.get("/salvage", answer=list[dict[str, Any]])
 async def salvaged(
     services: Services,
     request: Request,

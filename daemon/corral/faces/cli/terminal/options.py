@@ -12,10 +12,19 @@ from corral.faces.cli.parsing import Argument, Context, Option, Parameter
 from corral.faces.cli.terminal.context import Common, author, client, here, project, session_id
 
 __all__ = [
-    "Common", "Json", "argument", "author", "client", "here", "json_object", "option", "project", "session_id",
+    "Common", "Json", "argument", "author", "client", "here", "json_object", "json_of", "option", "project", "session_id",
 ]  # fmt: skip
 
 Json = Annotated[bool, Option("--json", help="Print one JSON document.")]
+
+
+def json_of(answer: str) -> Parameter:
+    """The option ``--json``, for ``Annotated[bool, …]``.
+
+    Args:
+        answer: The type of what is printed, below ``corral``; with ``[]`` a list of it. It is loaded for ``corral schema`` alone.
+    """
+    return Option("--json", help="Print one JSON document.", answer=answer)
 
 
 def option(flag: str, about: str, metavar: str, *, short: str | None = None, of: str = "", **more: Any) -> Parameter:
