@@ -11,7 +11,8 @@ import pytest
 from corral.faces.cli.schemas import schemas
 from tests import schema_story
 from tests.commands_page import with_json
-from tests.support.answer_schemas import closed, schema_of
+from tests.support.answer_schemas import schema_of
+from tests.support.answers import closed
 from tests.support.coordinated import Coordinated
 
 WRITE = (
@@ -49,7 +50,8 @@ def test_every_schema_is_one_and_names_its_command() -> None:
 def test_a_schema_needs_no_repository_and_a_mistyped_command_is_named(tmp_path: Path) -> None:
     anywhere = Coordinated(tmp_path)
     schema = json.loads(anywhere.run("schema", "task", "list").stdout)
-    assert schema["type"] == "array" and {"task_id", "title", "outcome"} <= {*schema["items"]["properties"]}
+    item = schema["$defs"][schema["items"]["$ref"].rpartition("/")[2]] if "$ref" in schema["items"] else schema["items"]
+    assert schema["type"] == "array" and {"task_id", "title", "outcome"} <= {*item["properties"]}
     assert anywhere.json("schema", "task", "list") == schema
     every = anywhere.json("schema")
     assert set(every["commands"]) == with_json() and every["error"]["required"] == ["error"]

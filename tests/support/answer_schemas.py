@@ -90,14 +90,3 @@ def union(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 def _types(schema: dict[str, Any]) -> set[str]:
     kind = schema.get("type", [])
     return {kind} if isinstance(kind, str) else {*kind}
-
-
-def closed(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema without room for a field that it does not name."""
-    made = dict(schema)
-    if "properties" in made:
-        made["properties"] = {name: closed(inner) for name, inner in made["properties"].items()}
-        made["additionalProperties"] = False
-    if "items" in made:
-        made["items"] = closed(made["items"])
-    return made

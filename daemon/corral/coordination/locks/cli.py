@@ -8,7 +8,7 @@ from corral.core.errors import InvalidInput
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.terminal.keys import to_lock_keys
-from corral.faces.cli.terminal.options import Json, argument, client, option, session_id
+from corral.faces.cli.terminal.options import argument, client, json_of, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, moment, report
 from corral.faces.cli.terminal.progress import progress
 from corral.faces.cli.terminal.tables import Column, table
@@ -22,7 +22,7 @@ EXTEND_S = 1800.0
 
 
 @app.command("list")
-def listing(as_json: Json = False) -> None:
+def listing(as_json: Annotated[bool, json_of("coordination.locks.api.Lock[]")] = False) -> None:
     """List all locks."""
     rows = client().listing("/locks")
     columns: list[Column] = [
@@ -44,7 +44,7 @@ def _until(row: dict[str, Any]) -> str:
 
 
 @app.command()
-def check(paths: Paths, as_json: Json = False) -> None:
+def check(paths: Paths, as_json: Annotated[bool, json_of("coordination.locks.api.Checked[]")] = False) -> None:
     """Show who holds paths; exits with 4 if another session holds one."""
     rows = client().request("POST", "/locks/check", {"paths": to_lock_keys(paths), "session_id": session_id()})
     if as_json:
@@ -70,7 +70,7 @@ def acquire(
         float, option("--wait", "Wait in the queue at most this long for all paths.", "SECONDS", min=0)
     ] = 0.0,
     each: Annotated[bool, Option("--each", help="Lock the free paths and list the rest.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.locks.api.Acquired")] = False,
 ) -> None:
     """Lock paths, all or none, for this session or for you; exits with 4 if another session holds one."""
     body = {
@@ -100,7 +100,7 @@ def renew(
     paths: Annotated[list[str] | None, argument("Paths to renew.", "PATH", of="lock")] = None,
     everything: Annotated[bool, Option("--all", help="Renew all your locks.")] = False,
     extend: Annotated[float, option("--extend", "Time to add.", "SECONDS")] = EXTEND_S,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.locks.api.Renewed")] = False,
 ) -> None:
     """Extend your own locks, all or none."""
     answer = client().request("POST", "/locks/renew", {**_named(paths, everything), "extend_s": extend})
@@ -118,7 +118,7 @@ def force_release(
     paths: Paths,
     note: Annotated[str, option("--note", "Message for the former holder.", "TEXT")] = "",
     yes: Annotated[bool, Option("--yes", help="Also release locks of a live session.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.locks.api.Forced")] = False,
 ) -> None:
     """Release locks of a dead session; refused while its session is alive."""
     body = {"paths": to_lock_keys(paths), "note": note, "session_id": session_id(), "certain": yes}
@@ -137,7 +137,7 @@ def force_release(
 def release(
     paths: Annotated[list[str] | None, argument("Paths to release.", "PATH", of="lock")] = None,
     everything: Annotated[bool, Option("--all", help="Release all locks of this session.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.locks.api.Released")] = False,
 ) -> None:
     """Release your own locks."""
     answer = client().request("POST", "/locks/release", _named(paths, everything))

@@ -12,8 +12,9 @@ from sqlalchemy import Connection
 from corral.coordination.locks import activity as lock_activity
 from corral.coordination.locks import stale_holders
 from corral.coordination.locks import table as lock_table
+from corral.coordination.locks.api import EXTEND_S, MAX_KEYS
 from corral.coordination.locks.keys import LockKey
-from corral.coordination.locks.reserving import EXTEND_S, MAX_KEYS, inside, parse
+from corral.coordination.locks.reserving import inside, parse
 from corral.coordination.locks.table import Holder
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.projects import slug

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from corral.config.paths import Project, find_checkout
 from corral.coordination.locks import table as lock_table
+from corral.coordination.locks.api import MAX_KEYS
 from corral.coordination.locks.keys import LockKey, parse_key, reach
 from corral.coordination.locks.waits import LockRequest
 from corral.coordination.services import Services
@@ -19,12 +20,8 @@ from corral.core.errors import InvalidInput
 from corral.core.payload import Payload
 from corral.store.rows.sessions import LockRow
 
-MAX_KEYS = 1000
-"""Paths in one call."""
 MAX_ANYWHERE = 10
 """Globs in one call that may mean anything, anywhere."""
-EXTEND_S = 1800.0
-"""How much longer a renewed lock lasts where nothing else is said."""
 
 
 def inside(project: Project, path: str) -> str:

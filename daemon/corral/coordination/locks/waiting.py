@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 
 from corral.coordination.locks import table as lock_table
 from corral.coordination.locks import waits as lock_waits
+from corral.coordination.locks.api import MAX_WAIT_S
 from corral.coordination.locks.waits import LockRequest, Wait
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor, Speaker
@@ -24,7 +25,6 @@ from corral.core.payload import Payload
 from corral.store.engine.writes import Write
 from corral.store.rows.sessions import LockRow
 
-MAX_WAIT_S = 3600.0
 MAX_AWAITED = 100
 """Paths that one waits for at once."""
 SIGN_OF_LIFE_S = lock_waits.PLACE_S / 3

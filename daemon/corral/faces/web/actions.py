@@ -13,6 +13,7 @@ from urllib.parse import quote
 from starlette.responses import RedirectResponse, Response
 
 from corral.coordination.locks import operations as locks
+from corral.coordination.locks.api import Force
 from corral.coordination.mail import operations as messages
 from corral.coordination.services import Services
 from corral.core.errors import InvalidInput, NotFound
@@ -97,9 +98,7 @@ async def _approve(services: Services, item: str, form: dict[str, str]) -> Any:
 
 
 async def _release(services: Services, item: str, _form: dict[str, str]) -> None:
-    force = locks.Force(
-        file_path=None, lock_ids=[item], note="Released in the web view.", certain=True, session_id=None
-    )
+    force = Force(file_path=None, lock_ids=[item], note="Released in the web view.", certain=True, session_id=None)
     if not (await locks.force_release(services, force))["released"]:
         raise NotFound("There is no such lock any more.", remedy="Nothing to do.")
 
