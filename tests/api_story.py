@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from corral.core.routing import PREFIX
 from corral.daemon import nouns
 from corral.faces.http.openapi import examples
+from corral.faces.http.router import operations
 from tests.support.answers import unlike
 from tests.support.coordinated import Coordinated, eventually
 
@@ -22,9 +24,9 @@ prompt: Write the page {{ PAGE }}.
 """
 EXAMPLES = examples()
 TYPES = {
-    f"{route.method} {routes.prefix}{route.path}".replace(":path}", "}"): route.answer
-    for routes in nouns.every()
-    for route in routes.declared
+    f"{one.route.method} {one.path.removeprefix(PREFIX)}": one.route.answer
+    for one in operations(nouns.every())
+    if one.path.startswith(PREFIX)
 }
 FREE = {
     "data",

@@ -28,7 +28,7 @@ from corral.coordination.mail import tools as mail
 from corral.coordination.services import Services
 from corral.daemon import nouns
 from corral.daemon.wiring import assemble
-from corral.faces.http.fast_path import FastPath
+from corral.faces.http.router import Router
 from corral.faces.mcp.calls import Call, current
 from corral.faces.mcp.replays import Replays
 from corral.landing.queue import Queue
@@ -99,7 +99,7 @@ def _watch(walks: list[Walk]) -> None:
     StoreAccess.write, Write.run = writing, in_the_writer  # type: ignore[method-assign]
 
 
-async def _post(express: FastPath, path: str, body: dict[str, Any]) -> None:
+async def _post(router: Router, path: str, body: dict[str, Any]) -> None:
     scope = {"type": "http", "method": "POST", "path": f"/api/v1{path}", "query_string": b"", "headers": []}
 
     async def receive() -> dict[str, Any]:
@@ -109,16 +109,13 @@ async def _post(express: FastPath, path: str, body: dict[str, Any]) -> None:
         if message["type"] == "http.response.start" and message["status"] >= 400:
             raise AssertionError(message)
 
-    await express(scope, receive, send)
+    await router(scope, receive, send)
 
 
 async def _walks(services: Services, root: Path) -> dict[str, list[str]]:
     services.changes.bind(asyncio.get_running_loop())
 
-    async def nothing_else(scope: Any, _receive: Any, _send: Any) -> None:
-        raise AssertionError(scope["path"])
-
-    express, walks = FastPath(nothing_else, services, nouns.HOT), [Walk("nothing")]
+    router, walks = Router(services, nouns.HOT, list), [Walk("nothing")]
     _watch(walks)
     found = {}
 
@@ -127,11 +124,11 @@ async def _walks(services: Services, root: Path) -> dict[str, list[str]]:
         await operation
         found[name] = walks[-1].modules()
 
-    await _post(express, "/sessions", {"session_id": "one", "agent_name": "One"})
-    await _post(express, "/sessions", {"session_id": "two", "agent_name": "Two"})
+    await _post(router, "/sessions", {"session_id": "one", "agent_name": "One"})
+    await _post(router, "/sessions", {"session_id": "two", "agent_name": "Two"})
     edit = {**EDIT, "cwd": str(root), "tool_input": {"content": "x", "file_path": str(root / "a.py")}}
-    await walk("hook of an edit", "file_locks", _post(express, "/hooks/PreToolUse", edit))
-    await walk("POST /tasks", "tasks", _post(express, "/tasks", {"title": "A task"}))
+    await walk("hook of an edit", "file_locks", _post(router, "/hooks/PreToolUse", edit))
+    await walk("POST /tasks", "tasks", _post(router, "/tasks", {"title": "A task"}))
     current.set(Call(services=services, replays=Replays(), session="one"))
     await walk("send_message", "messages", mail.send_message(to=("Two",), subject="Hello", body_md="It is free."))
     return found

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 from corral.daemon import nouns
 from corral.faces.cli.help import pages
-from corral.faces.http import app
+from corral.faces.http.openapi import document
+from corral.faces.http.router import operations
 from corral.faces.mcp.profiles import TOOLS
 
 SURFACES = {
@@ -65,11 +64,9 @@ one call spare a model what a program writes in a row. Agent Mail's clients call
 
 
 def test_every_tool_has_its_operation_and_its_command() -> None:
-    described = app.build(SimpleNamespace(), nouns.every()).openapi()["paths"]  # type: ignore[arg-type]
-    operations = {
-        f"{verb.upper()} {path.removeprefix('/api/v1')}" for path, verbs in described.items() for verb in verbs
-    }
+    described = document(operations(nouns.every()))["paths"]
+    known = {f"{verb.upper()} {path.removeprefix('/api/v1')}" for path, verbs in described.items() for verb in verbs}
     assert set(SURFACES) == set(TOOLS) - TOOLS_ALONE
     for tool, (operation, command) in SURFACES.items():
-        assert operation in operations, tool
+        assert operation in known, tool
         assert command in pages(), tool

@@ -10,15 +10,15 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from corral.client.connection import Client
 from corral.daemon import nouns
 from corral.faces.cli.app import run as corral
 from corral.faces.cli.terminal.context import Common
-from corral.faces.http import app as http_app
+from corral.faces.http import openapi
 from corral.faces.http.openapi import examples
+from corral.faces.http.router import operations
 from corral.faces.mcp import resources
 from corral.faces.mcp.profiles import TOOLS
 from tests import api_story, schema_story
@@ -84,7 +84,7 @@ TOOLS_IN_ORDER = ("register_session", "submit_work", "get_work", "set_state", "g
 @functools.cache
 def document() -> dict[str, Any]:
     """The OpenAPI document."""
-    return http_app.build(SimpleNamespace(), nouns.every()).openapi()  # type: ignore[arg-type]
+    return openapi.document(operations(nouns.every()))
 
 
 def keep_document(answers: Answers) -> None:
@@ -99,8 +99,8 @@ def keep_document(answers: Answers) -> None:
             return {key: whole(inner, inside) for key, inner in value.items() if key not in ("title", "operationId")}
         return [whole(inner, inside) for inner in value] if isinstance(value, list) else value
 
-    for path, operations in made["paths"].items():
-        for method, operation in operations.items():
+    for path, verbs in made["paths"].items():
+        for method, operation in verbs.items():
             answers.keep(f"document {method.upper()} {path.removeprefix(PREFIX)}", whole(operation))
 
 
@@ -159,8 +159,8 @@ def _fields(operation: dict[str, Any]) -> set[str]:
 
 
 def _operations() -> Iterator[tuple[str, dict[str, Any]]]:
-    for path, operations in document()["paths"].items():
-        for method, operation in operations.items():
+    for path, verbs in document()["paths"].items():
+        for method, operation in verbs.items():
             yield f"{method.upper()} {path.removeprefix(PREFIX)}", operation
 
 

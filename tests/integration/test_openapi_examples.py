@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
 import pytest
 
 from corral.daemon import nouns
-from corral.faces.http import app
+from corral.faces.http.openapi import document
+from corral.faces.http.router import operations
 from tests import api_story
 from tests.api_story import EXAMPLES
 from tests.support.coordinated import Coordinated
 
-DOCUMENT = app.build(SimpleNamespace(), nouns.every()).openapi()  # type: ignore[arg-type]
+DOCUMENT = document(operations(nouns.every()))
 OPERATIONS: dict[str, dict[str, Any]] = {
     f"{method.upper()} {path.removeprefix('/api/v1')}": operation
     for path, operations in DOCUMENT["paths"].items()

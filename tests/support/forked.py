@@ -403,7 +403,7 @@ def _import() -> None:
         "encodings.utf_8_sig",
         "corral.daemon.__main__",
         "corral.daemon.life",
-        "corral.faces.http.app",
+        "corral.faces.http.router",
         "corral.git.process.process",
         "git",
         "pytest",

@@ -1,7 +1,8 @@
-"""Declarations of routes: FastAPI's decorators without FastAPI, which is loaded when a request needs it.
+"""Declarations of operations: what is asked for at which address, and what is answered.
 
-A route is an async function that takes the services first. Its other parameters are what FastAPI makes of their names and
-types; limits and descriptions are pydantic's ``Field``, and what a GET takes beside its path stands in the query.
+An operation is an async function that takes the services first. Its other parameters stand where their names and types say: in
+the path, if its path names them; a model or an object in the body (of GET: in the query); the rest in the query. Limits and
+descriptions are pydantic's ``Field``. :mod:`corral.faces.http` serves them and describes them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, get_type_hints
 
 PREFIX = "/api/v1"
-"""Before every path."""
+"""Before nearly every path."""
 
 TRANSPORT = "corral.transport"
 """In a request's scope: its connection, to find the process at the other end."""
@@ -19,24 +20,36 @@ TRANSPORT = "corral.transport"
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
 
+class Header:
+    """Marks a parameter that stands in a header of its name: ``Annotated[int, Header]``."""
+
+
+@dataclass(frozen=True)
+class Called:
+    """Says what a parameter is called in the query, where that is no name in Python."""
+
+    name: str
+
+
 @dataclass(frozen=True)
 class Route:
     """One operation.
 
     Attributes:
+        path: Below its noun's.
+        status: Of an answer that is a success.
         said: The type of its answer, where the handler returns a response that is made already.
-        options: Those of FastAPI's ``add_api_route``.
-        hot: Whether sessions call it all the time, so that it is answered without the framework.
+        media: Of its answer, if that is not JSON.
         action: Its name in the audit; None: it is not noted there.
     """
 
     method: str
     path: str
     handler: Callable[..., Awaitable[Any]]
-    options: dict[str, Any]
-    hot: bool
-    action: str | None = None
+    status: int = 200
     said: Any = None
+    media: str = "application/json"
+    action: str | None = None
 
     @property
     def answer(self) -> Any:
@@ -49,32 +62,38 @@ class Routes:
 
     Args:
         tag: Their group in the OpenAPI document.
-        prefix: Of their paths.
+        path: Of their noun, before their own.
+        prefix: Before that.
     """
 
-    def __init__(self, tag: str, prefix: str = "") -> None:
+    def __init__(self, tag: str, path: str = "", *, prefix: str = PREFIX) -> None:
         self.tag = tag
-        self.prefix = prefix
+        self.path = prefix + path
         self.declared: list[Route] = []
 
-    def get(self, path: str, *, hot: bool = False, **options: Any) -> Callable[[F], F]:
-        """Declare what asks for something."""
-        return self._declare("GET", path, options, hot, False)
+    def get(self, path: str, **more: Any) -> Callable[[F], F]:
+        """Declare what asks for something; ``more``: fields of :class:`Route`."""
+        return self._declare("GET", path, False, more)
 
-    def post(self, path: str, *, hot: bool = False, audited: bool = True, **options: Any) -> Callable[[F], F]:
+    def post(self, path: str, *, audited: bool = True, **more: Any) -> Callable[[F], F]:
         """Declare what does something; ``audited``: it is noted as ``<noun>.<function>``."""
-        return self._declare("POST", path, options, hot, audited)
+        return self._declare("POST", path, audited, more)
 
-    def delete(self, path: str, **options: Any) -> Callable[[F], F]:
+    def delete(self, path: str, **more: Any) -> Callable[[F], F]:
         """Declare what removes something."""
-        return self._declare("DELETE", path, options, False, True)
+        return self._declare("DELETE", path, True, more)
 
-    def _declare(self, method: str, path: str, options: dict[str, Any], hot: bool, audited: bool) -> Callable[[F], F]:
-        said = options.pop("answer", None)
+    def _declare(self, method: str, path: str, audited: bool, more: dict[str, Any]) -> Callable[[F], F]:
+        # transitional names
+        more = {
+            {"answer": "said", "status_code": "status"}.get(name, name): value
+            for name, value in more.items()
+            if name != "hot"
+        }
 
         def keep(handler: F) -> F:
             action = f"{self.tag.removesuffix('s')}.{handler.__name__}" if audited else None
-            self.declared.append(Route(method, path, handler, options, hot, action, said))
+            self.declared.append(Route(method, path, handler, action=action, **more))
             return handler
 
         return keep

@@ -34,8 +34,7 @@ from corral.daemon.upgrade import Upgrade, is_idle
 from corral.daemon.wiring import Assembly, assemble
 from corral.faces.http.access import Access
 from corral.faces.http.connections import BoundedBodies, LimitedConnection
-from corral.faces.http.fast_path import FastPath
-from corral.faces.http.framework import Framework
+from corral.faces.http.router import Router
 from corral.faces.mcp.mount import Mcp
 from corral.faces.web.listening import WebView
 from corral.landing.queue import Queue
@@ -114,7 +113,7 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
         loop.add_signal_handler(number, request_stop, False)
 
     door = Listeners(project, services.settings().daemon.port)
-    mcp = Mcp(FastPath(Framework(services, nouns.every), services, nouns.HOT), services)
+    mcp = Mcp(Router(services, nouns.HOT, nouns.every), services)
     web = WebView(Access(BoundedBodies(mcp), token=door.token, socket=door.path), services)
     config = uvicorn.Config(
         web.entry,

@@ -14,7 +14,7 @@ from corral.observe.view import operations as status_line
 from corral.work.tasks import operations as tasks
 
 HOT = tuple(module.router for module in (hooks, locks, messages, sessions, status_line, tasks, daemon))
-"""Those that declare hot routes, the most frequent first."""
+"""Those of sessions, the most frequent first."""
 
 
 def every() -> Sequence[Routes]:
@@ -54,4 +54,4 @@ def every() -> Sequence[Routes]:
         state, tasks, dead_letters, loops, templates, supervisor, swarm, metrics, audit, gc, status_line, alerts, merges,
         rewinds, trust, verification, uninstall, worktrees, wait, memory, web,
     )  # fmt: skip
-    return [module.router for module in modules]
+    return [*(module.router for module in modules), metrics.prometheus]

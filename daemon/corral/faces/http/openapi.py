@@ -1,19 +1,21 @@
-"""What ``/openapi.json`` says beyond what routes say themselves: the envelope of errors, bodies that a route reads itself."""
+"""``/openapi.json``: every operation as its declaration has it."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
+from starlette.responses import Response
 
+from corral import __version__
 from corral.core.errors import DatabaseUnavailable, NotFound
 from corral.core.routing import PREFIX
-from corral.work.tasks.wire import TaskSubmission
+from corral.faces.http.router import Argument, Operation
 
 
 class Problem(BaseModel):
@@ -33,47 +35,130 @@ class Refusal(BaseModel):
     error: Problem
 
 
-RESPONSES: dict[int | str, dict[str, Any]] = {
-    "4XX": {"model": Refusal, "description": "Refused; nothing was changed."},
-    "5XX": {"model": Refusal, "description": "It failed; what was acknowledged before stays."},
+_FAILURES = {
+    "4XX": ("Refused; nothing was changed.", NotFound("There is no task '0b6f'.").to_wire()),
+    "5XX": (
+        "It failed; what was acknowledged before stays.",
+        DatabaseUnavailable("The database is unavailable.", cause="The disk is full.").to_wire(),
+    ),
 }
-"""Of every operation."""
-
-
-REFUSED = NotFound("There is no task '0b6f'.").to_wire()
-FAILED = DatabaseUnavailable("The database is unavailable.", cause="The disk is full.").to_wire()
+"""Of every operation: what is described, and an example."""
 LINK = {
     "description": 'Where a list goes on, as `<address>; rel="next"`; it is missing where nothing was left out.',
     "schema": {"type": "string"},
 }
 EXAMPLES = Path(__file__).with_name("openapi_examples.json")
+JSON = "application/json"
 
 
-def describe(app: FastAPI) -> None:
-    """Give the application its document, made when it is first asked for."""
+def document(operations: Iterable[Operation]) -> dict[str, Any]:
+    """The document of these operations, in their order."""
+    shapes = _Shapes(known := [*operations])
+    paths: dict[str, dict[str, Any]] = {}
+    examples_of = examples()
+    for one in known:
+        name = f"{one.route.method} {one.path.removeprefix(PREFIX)}"
+        paths.setdefault(one.path, {})[one.route.method.lower()] = _described(one, shapes, examples_of.get(name, {}))
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Corral",
+            "description": "Many Claude Code sessions on one git repository.",
+            "version": __version__,
+        },
+        "paths": paths,
+        "components": {"schemas": shapes.named},
+    }
 
-    def document() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = _made(app)
-        return app.openapi_schema
 
-    app.openapi = document  # type: ignore[method-assign]
+class _Shapes:
+    """The JSON Schemas of all that operations take and answer.
+
+    Attributes:
+        named: Those that have a name.
+    """
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        inputs: list[tuple[Any, Any, TypeAdapter[Any]]] = [("refusal", "serialization", TypeAdapter(Refusal))]
+        for one in operations:
+            inputs.append(((id(one), ""), "serialization", TypeAdapter(_plain(one.route.answer))))
+            inputs += [((id(one), argument.name), "validation", argument.adapter) for argument in one.arguments]
+        made, defined = TypeAdapter.json_schemas(inputs, ref_template="#/components/schemas/{model}")
+        self._made = {key: schema for (key, _mode), schema in made.items()}
+        self.named = defined["$defs"]
+
+    def of(self, operation: Operation, argument: str = "") -> dict[str, Any]:
+        """The schema of an argument of an operation; without one, of what it answers."""
+        return {**self._made[id(operation), argument]}
+
+    @property
+    def refusal(self) -> dict[str, Any]:
+        """The schema of an error."""
+        return {**self._made["refusal"]}
+
+    def fields(self, operation: Operation, argument: str) -> tuple[dict[str, Any], list[str]]:
+        """The fields of a model, and which of them are required."""
+        schema = self.of(operation, argument)
+        schema = self.named[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+        return schema["properties"], schema.get("required", [])
 
 
-def _made(app: FastAPI) -> dict[str, Any]:
-    made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-    submission = TaskSubmission.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas = made["components"]["schemas"]
-    schemas.update(submission.pop("$defs"), TaskSubmission=submission)
-    # These two are read item by item, so that each mistake of a batch is named with its place.
-    one = {"$ref": "#/components/schemas/TaskSubmission"}
-    made["paths"]["/api/v1/tasks"]["post"]["requestBody"]["content"]["application/json"]["schema"] = one
-    schemas["Batch"]["properties"]["tasks"]["items"] = one
-    known = examples()
-    for path, operations in made["paths"].items():
-        for method, operation in operations.items():
-            _explain(operation, known.get(f"{method.upper()} {path.removeprefix(PREFIX)}", {}))
+def _plain(answer: Any) -> Any:
+    return Any if isinstance(answer, type) and issubclass(answer, Response) else answer
+
+
+def _described(one: Operation, shapes: _Shapes, example: dict[str, Any]) -> dict[str, Any]:
+    route = one.route
+    about = inspect.cleandoc(route.handler.__doc__ or "")
+    parameters = [*_parameters(one, shapes)]
+    made: dict[str, Any] = {
+        "tags": [one.tag],
+        "summary": re.split(r"[.;:](?:\s|$)", about)[0].replace("``", "`"),
+        "description": about,
+        "operationId": f"{one.tag.removesuffix('s')}.{route.handler.__name__}",
+    }
+    if parameters:
+        made["parameters"] = parameters
+    for body in (argument for argument in one.arguments if argument.place == "body"):
+        content = {"schema": shapes.of(one, body.name)}
+        if "request" in example:
+            content["example"] = example["request"]
+        made["requestBody"] = {"content": {JSON: content}}
+        if body.default is inspect.Parameter.empty:
+            made["requestBody"]["required"] = True
+    success: dict[str, Any] = {"description": "Success.", "content": {route.media: {"schema": shapes.of(one)}}}
+    if "response" in example:
+        success["content"][route.media]["example"] = example["response"]
+    if any(parameter["name"] in ("after", "before") for parameter in parameters) and route.media == JSON:
+        success["headers"] = {"Link": LINK}
+    made["responses"] = {str(route.status): success}
+    for status, (said, failed) in _FAILURES.items():
+        content = {"schema": shapes.refusal, "example": failed}
+        made["responses"][status] = {"description": said, "content": {JSON: content}}
     return made
+
+
+def _parameters(one: Operation, shapes: _Shapes) -> Iterator[dict[str, Any]]:
+    for argument in one.arguments:
+        if argument.fields:
+            fields, required = shapes.fields(one, argument.name)
+            for name, schema in fields.items():
+                yield _parameter(name, "query", name in required, schema)
+        elif argument.place != "body":
+            yield _parameter(argument.alias, argument.place, *_schema(argument, shapes.of(one, argument.name)))
+
+
+def _schema(argument: Argument, schema: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
+    """Whether it is required, and its schema with its default."""
+    if argument.default is inspect.Parameter.empty:
+        return True, schema
+    default = argument.default
+    return False, schema if default is None else {**schema, "default": [*default] if argument.is_list else default}
+
+
+def _parameter(name: str, place: str, is_required: bool, schema: dict[str, Any]) -> dict[str, Any]:
+    said = {"description": schema["description"]} if "description" in schema else {}
+    return {"name": name, "in": place, "required": is_required, "schema": schema, **said}
 
 
 def examples() -> dict[str, Any]:
@@ -91,19 +176,3 @@ def examples() -> dict[str, Any]:
 
     found: dict[str, Any] = json.loads(EXAMPLES.read_text(encoding="utf-8"), object_hook=read)["operations"]
     return found
-
-
-def _explain(operation: dict[str, Any], example: dict[str, Any]) -> None:
-    """Add derived parts: the summary is the description's first sentence, the examples are in one table."""
-    operation["summary"] = re.split(r"[.;:](?:\s|$)", operation["description"])[0].replace("``", "`")
-    for content in operation.get("requestBody", {}).get("content", {}).values():
-        if "request" in example:
-            content["example"] = example["request"]
-    pages = any(parameter["name"] in ("after", "before") for parameter in operation.get("parameters", ()))
-    for status, response in operation["responses"].items():
-        answered = {"4XX": REFUSED, "5XX": FAILED}.get(status, example.get("response"))
-        for content in response.get("content", {}).values():
-            if answered is not None:
-                content["example"] = answered
-        if pages and status == "200":
-            response["headers"] = {"Link": LINK}

@@ -6,14 +6,13 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Header
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
 from corral.coordination.services import Services
-from corral.core.routing import Routes
+from corral.core.routing import Header, Routes
 from corral.store import events
 
 router = Routes("events")
@@ -24,21 +23,18 @@ PAGE = 200
 """Events that are read at once: a slow reader holds no more of them here."""
 
 _Id = Annotated[int, Field(ge=0, le=2**63 - 1)]
-_STREAM: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Server-sent events, for as long as both sides want; `id` is the `event_id`.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
-    }
-}
 
 
-@router.get("/events", response_class=StreamingResponse, responses=_STREAM)
+@router.get("/events", answer=str, media="text/event-stream")
 async def stream(
     services: Services,
     after: _Id | None = None,
-    last_event_id: Annotated[int | None, Header(ge=0, le=2**63 - 1)] = None,
+    last_event_id: Annotated[_Id | None, Header] = None,
 ) -> StreamingResponse:
-    """Every event after ``Last-Event-ID`` or ``after``, in order, each once; without either, those from now on."""
+    """Every event after ``Last-Event-ID`` or ``after``, in order, each once; without either, those from now on.
+
+    Server-sent events, for as long as both sides want; `id` is the `event_id`.
+    """
     known = last_event_id if last_event_id is not None else after
     start = known if known is not None else await services.store.read(events.newest)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

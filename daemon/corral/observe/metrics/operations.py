@@ -26,6 +26,7 @@ from corral.store.rows.metrics import TotalRow
 from corral.work.merges.store import merges
 
 router = Routes("metrics", "/metrics")
+prometheus = Routes("metrics", prefix="")
 DAY_S = 86_400
 By = Literal["agent", "template", "runner", "model"]
 
@@ -40,6 +41,7 @@ async def metrics(
     return {**await _figures(services, since_s, by), "daemon": _process(), "hooks": services.of(Latencies).shown()}
 
 
+@prometheus.get("/metrics", answer=str, media="text/plain")
 async def scrape(services: Services) -> Response:
     """The totals, how long the newest work took, and what is there now, in the text format of Prometheus."""
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from corral.coordination.services import Services
 from corral.core.errors import NotFound
 from corral.core.payload import Payload
-from corral.core.routing import Routes
+from corral.core.routing import Called, Routes
 from corral.core.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, TaskStatus
 from corral.landing.pauses import explained
 from corral.observe.view.needs_you import needs_you_for
@@ -131,7 +131,7 @@ async def wait(
     services: Services,
     task: Sequence[str] = (),
     merge: Sequence[str] = (),
-    everything: Annotated[bool, Field(alias="all")] = False,
+    everything: Annotated[bool, Called("all")] = False,
     timeout_s: Annotated[float, Field(ge=0, le=25)] = 25,
 ) -> dict[str, Any]:
     """Answer when all that was named is settled, or after the time-out; ask again with the ids of the answer."""

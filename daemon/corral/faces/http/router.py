@@ -1,0 +1,300 @@
+"""The one router: finds the operation of a request, reads its arguments, and turns what it answers or raises into an answer.
+
+A declared route says in its signature what it takes (:mod:`corral.core.routing`). That is read when a route is first asked for:
+most daemons are asked for few of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import Parameter, signature
+from typing import Any, get_origin
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import compile_path
+
+from corral.coordination.services import Services
+from corral.core.asgi import Receive, Scope, Send, respond, whole
+from corral.core.errors import CorralError, InvalidInput, NotFound
+from corral.core.failures import failure
+from corral.core.identifiers import LONGEST_SESSION_ID
+from corral.core.json_text import json_bytes
+from corral.core.routing import Called, Header, Route, Routes
+from corral.observe.audit import requests as audit_requests
+
+MISSING = "Field required"
+_Problem = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A parameter of a handler, and where its value stands in a request.
+
+    Attributes:
+        name: That of the handler's parameter.
+        place: ``path``, ``query``, ``header`` or ``body``.
+        alias: What it is called there.
+        kind: Its type, with its limits.
+        default: Its value where the request does not say it; ``Parameter.empty``: it must.
+        fields: Where a model takes several parts of the query: their names there.
+    """
+
+    name: str
+    place: str
+    alias: str
+    kind: Any
+    default: Any
+    fields: tuple[str, ...] = ()
+
+    @cached_property
+    def adapter(self) -> TypeAdapter[Any]:
+        """Validates it."""
+        return TypeAdapter(self.kind)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the query may say it several times."""
+        origin = get_origin(_without_marks(self.kind))
+        return isinstance(origin, type) and issubclass(origin, Sequence)
+
+
+class NotValid(Exception):
+    """Arguments that are not what their operation takes."""
+
+    def __init__(self, problems: list[_Problem]) -> None:
+        super().__init__()
+        self.problems = problems
+
+
+class Operation:
+    """A declared route, ready to be called.
+
+    Attributes:
+        path: Its whole path, as ``/api/v1/tasks/{task_id}``.
+        pattern: Matches such a path; each group is an argument.
+    """
+
+    def __init__(self, routes: Routes, route: Route) -> None:
+        self.tag, self.route = routes.tag, route
+        self.pattern, self.path, self._converters = compile_path(f"{routes.path}{route.path}")
+
+    @cached_property
+    def arguments(self) -> list[Argument]:
+        """What the handler takes beside the services and the request itself."""
+        _services, *parameters = signature(self.route.handler, eval_str=True).parameters.values()
+        return [_argument(one, self) for one in parameters if one.annotation is not Request]
+
+    @cached_property
+    def request_name(self) -> str | None:
+        """The name of the parameter that takes the request itself."""
+        hints = signature(self.route.handler, eval_str=True).parameters.values()
+        return next((one.name for one in hints if one.annotation is Request), None)
+
+    @property
+    def names(self) -> set[str]:
+        """The arguments that stand in its path."""
+        return {*self._converters}
+
+    async def given(self, scope: Scope, receive: Receive, in_path: Mapping[str, str]) -> dict[str, Any]:
+        """Read the arguments of a request.
+
+        Raises:
+            NotValid: They are not what the operation takes.
+        """
+        given: dict[str, Any] = {}
+        problems: list[_Problem] = []
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        for one in self.arguments:
+            try:
+                if one.place == "body":
+                    given[one.name] = _in_body(one, await whole(receive))
+                else:
+                    given[one.name] = _elsewhere(one, in_path, query, scope)
+            except ValidationError as error:
+                said = error.errors(include_url=False, include_context=False, include_input=False)
+                where = [part for part in (one.place, "" if one.fields or one.place == "body" else one.alias) if part]
+                problems += [{"field": _dotted(*where, *of["loc"]), "message": of["msg"]} for of in said]
+            except LookupError:
+                where = [one.place] if one.place == "body" else [one.place, one.alias]
+                problems.append({"field": _dotted(*where), "message": MISSING})
+        if problems:
+            raise NotValid(problems)
+        if self.request_name is not None:
+            given[self.request_name] = Request(scope, receive)
+        return given
+
+
+def _argument(parameter: Parameter, operation: Operation) -> Argument:
+    """A parameter as it stands in a request; see :mod:`corral.core.routing`."""
+    kind, name = parameter.annotation, parameter.name
+    marks = getattr(kind, "__metadata__", ())
+    alias = next((mark.name for mark in marks if isinstance(mark, Called)), name)
+    bare = _without_marks(kind)
+    place, fields = "query", tuple[str, ...]()
+    if name in operation.names:
+        place = "path"
+    elif Header in marks:
+        place, alias = "header", name.replace("_", "-")
+    elif isinstance(bare, type) and issubclass(bare, BaseModel):
+        if operation.route.method == "GET":
+            fields = tuple(field.alias or called for called, field in bare.model_fields.items())
+        else:
+            place = "body"
+    elif get_origin(bare) is dict:
+        place = "body"
+    return Argument(name, place, alias, kind, parameter.default, fields)
+
+
+def _without_marks(kind: Any) -> Any:
+    """The type ``X`` of ``Annotated[X, …]`` and of ``X | None``."""
+    while hasattr(kind, "__metadata__"):
+        kind = kind.__origin__
+    others = [one for one in getattr(kind, "__args__", ()) if one is not type(None)]
+    is_optional = type(None) in getattr(kind, "__args__", ()) and len(others) == 1
+    return _without_marks(others[0]) if is_optional else kind
+
+
+def _in_body(one: Argument, body: bytes) -> Any:
+    if body:
+        return one.adapter.validate_json(body)
+    if one.default is Parameter.empty:
+        raise LookupError
+    return one.default
+
+
+def _elsewhere(one: Argument, in_path: Mapping[str, str], query: list[tuple[str, str]], scope: Scope) -> Any:
+    if one.place == "path":
+        return one.adapter.validate_python(in_path[one.name])
+    if one.fields:
+        return one.adapter.validate_python({name: value for name, value in query if name in one.fields})
+    if one.place == "header":
+        values = [value.decode("latin-1") for name, value in scope["headers"] if name == one.alias.encode()]
+    else:
+        values = [value for name, value in query if name == one.alias]
+    if values:
+        return one.adapter.validate_python(values if one.is_list else values[-1])
+    if one.default is Parameter.empty:
+        raise LookupError
+    return one.default
+
+
+def _dotted(*parts: Any) -> str:
+    return ".".join(str(part) for part in parts)
+
+
+class Router:
+    """ASGI: answers every request that is for an operation.
+
+    Args:
+        services: What operations use.
+        often: The operations that sessions ask for all the time, the most frequent first.
+        every: Imports all of them, once another one is asked for.
+    """
+
+    def __init__(self, services: Services, often: Iterable[Routes], every: Callable[[], Iterable[Routes]]) -> None:
+        self._services = services
+        self._operations = operations(often)
+        self._every: Callable[[], Iterable[Routes]] | None = every
+        self._loading = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        audit_requests.caller.set(_caller(scope))
+        try:
+            operation, in_path = await self._find(scope["method"], scope["path"])
+            arguments = await operation.given(scope, receive, in_path)
+        except NotValid as refused:
+            first = refused.problems[0]
+            details = {"errors": refused.problems}
+            await _refuse(send, InvalidInput(f"{first['field']}: {first['message']}.", details=details))
+            return
+        except CorralError as error:
+            await _refuse(send, error)
+            return
+        status, route = operation.route.status, operation.route
+        try:
+            answered = result = await route.handler(self._services, **arguments)
+        except CorralError as error:
+            status, answered, result = error.status, error.to_wire(), error
+        except Exception as error:  # noqa: BLE001 - the edge: logged, and told
+            failed = failure(scope["method"], scope["path"], error)
+            status, answered, result = failed.status, failed.to_wire(), failed
+        if route.action is not None:
+            audit_requests.note(self._services, route.action, arguments, result)
+        if isinstance(answered, Response):
+            await answered(scope, receive, send)
+        else:
+            await respond(send, status, json_bytes(answered))
+
+    async def _find(self, method: str, path: str) -> tuple[Operation, Mapping[str, str]]:
+        """The operation of a request, and what its path says.
+
+        Raises:
+            NotFound: There is none at this address.
+            MethodNotAllowed: There are others.
+        """
+        found = _match(self._operations, method, path)
+        if found is None and self._every is not None:
+            async with self._loading:
+                if (every := self._every) is not None:
+                    self._operations = await self._services.work(lambda: described(every()))
+                    self._every = None
+            found = _match(self._operations, method, path)
+        if found is not None:
+            return found
+        if any(one.pattern.match(path) for one in self._operations):
+            raise MethodNotAllowed("Method Not Allowed")
+        raise NotFound("There is no such address.", remedy="See /openapi.json for what there is.")
+
+
+class MethodNotAllowed(InvalidInput):
+    """An address at which other methods are answered."""
+
+    status = 405
+
+
+def operations(nouns: Iterable[Routes]) -> list[Operation]:
+    """The operations of nouns, in the order in which a path is looked for: those without arguments in it before others."""
+    every = [Operation(routes, route) for routes in nouns for route in routes.declared]
+    return sorted(every, key=lambda one: bool(one.names))
+
+
+def described(nouns: Iterable[Routes]) -> list[Operation]:
+    """The operations of nouns, and the one that describes them."""
+    known, about = operations(nouns), Routes("openapi", prefix="")
+
+    @about.get("/openapi.json")
+    async def document(_services: Services) -> dict[str, Any]:
+        """This document."""
+        from corral.faces.http.openapi import document
+
+        return document(known)
+
+    return [*known, *operations([about])]
+
+
+def _match(known: Iterable[Operation], method: str, path: str) -> tuple[Operation, dict[str, str]] | None:
+    for one in known:
+        if one.route.method == method and (match := one.pattern.match(path)) is not None:
+            return one, match.groupdict()
+    return None
+
+
+async def _refuse(send: Send, error: CorralError) -> None:
+    await respond(send, error.status, json_bytes(error.to_wire()))
+
+
+def _caller(scope: Scope) -> str:
+    """The session that the request says it comes from; empty: it does not say."""
+    for name, value in scope.get("headers", ()):
+        if name == b"x-corral-session":
+            return str(value.decode("latin-1"))[:LONGEST_SESSION_ID]
+    return ""
