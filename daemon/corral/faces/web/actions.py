@@ -24,6 +24,7 @@ from corral.faces.web.visit import Visit
 from corral.landing import operations as merges
 from corral.observe.audit import requests as audit_requests
 from corral.work.tasks import operations as tasks
+from corral.work.tasks.api import Cancellation
 
 Act = Callable[[Services, str, dict[str, str]], Awaitable[Any]]
 
@@ -64,7 +65,7 @@ class Button:
 
 async def _cancel_task(services: Services, item: str, form: dict[str, str]) -> Any:
     said = form.get("reason", "").strip()[:2000]
-    return await tasks.cancel(services, item, tasks.Reason(reason=said) if said else tasks.Reason())
+    return await tasks.cancel(services, item, Cancellation(reason=said) if said else Cancellation())
 
 
 async def _retry_task(services: Services, item: str, _form: dict[str, str]) -> Any:

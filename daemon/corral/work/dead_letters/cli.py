@@ -7,7 +7,7 @@ from typing import Annotated
 from corral.client.connection import segment
 from corral.core.visible import log_text
 from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import Json, argument, client
+from corral.faces.cli.terminal.options import argument, client, json_of
 from corral.faces.cli.terminal.output import coloured, echo, emit, moment
 from corral.faces.cli.terminal.tables import Column, table
 from corral.work.tasks.cli.task_view import show_task
@@ -19,7 +19,7 @@ Ids = Annotated[list[str] | None, argument("Task ids, or their first characters.
 @app.command("list")
 def listing(
     limit: Annotated[int | None, Option("--limit", min=1, help="Maximum number of tasks.")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.dead_letters.api.DeadTask[]")] = False,
 ) -> None:
     """List the tasks that are out of retries, the oldest first."""
     rows = client().listing("/dead-letters", {}, limit)
@@ -36,7 +36,7 @@ def listing(
 @app.command()
 def show(
     task_id: Annotated[str, argument("A task id, or its first characters.", "ID", of="task")],
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.dead_letters.api.DeadTaskFacts")] = False,
 ) -> None:
     """Show why a task is dead: each attempt, and the end of the last one's output."""
     task = client().request("GET", f"/dead-letters/{segment(task_id)}")
@@ -53,14 +53,14 @@ def show(
 def retry(
     task_ids: Ids = None,
     every: Annotated[bool, Option("--all", help="All tasks of the queue.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.dead_letters.api.Acted")] = False,
 ) -> None:
     """Run dead tasks again, with all their retries."""
     _act("retry", task_ids, every, as_json, "pending")
 
 
 @app.command()
-def clear(task_ids: Ids = None, as_json: Json = False) -> None:
+def clear(task_ids: Ids = None, as_json: Annotated[bool, json_of("work.dead_letters.api.Acted")] = False) -> None:
     """Take tasks out of the queue; without an id, all of them. They stay in `corral task list`."""
     _act("clear", task_ids, not task_ids, as_json, "cleared")
 

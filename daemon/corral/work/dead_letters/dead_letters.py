@@ -31,15 +31,12 @@ def listing(conn: Connection, *, after: str | None = None, limit: int | None = N
 
     Args:
         after: Only those behind the task with this id.
-
-    Returns:
-        ``{task_id, title, priority, error_code, error_message, attempts, agent, runner, created_at, completed_at}``.
     """
     return [picked(row, _SHOWN) for row in lists.dead(conn, after=after, limit=limit)]
 
 
 def read(conn: Connection, task_id: str) -> Payload:
-    """Everything about a dead task (:func:`corral.work.tasks.tasks.detail`).
+    """Everything about a dead task (:func:`corral.work.tasks.views.detail`).
 
     Raises:
         NotFound: No such task.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,10 +14,11 @@ from corral.coordination.services import Services
 from corral.core.errors import InvalidInput
 from corral.core.pages import MOST, Page, page
 from corral.core.paging import answer
+from corral.core.payload import Payload
 from corral.core.routing import Routes
 from corral.work.dead_letters import dead_letters
+from corral.work.dead_letters.api import Acted, Chosen, DeadTask, DeadTaskFacts
 from corral.work.logtail import last_lines
-from corral.work.tasks import wire as task_shapes
 
 router = Routes("tasks", "/dead-letters")
 
@@ -25,14 +26,7 @@ _AT_ONCE = 100
 """Tasks that one transaction retries or clears where all are meant: other writers come in between."""
 
 
-class Chosen(BaseModel):
-    """Dead tasks by id, all of them or none; or ``all`` that there are."""
-
-    task_ids: list[task_shapes.Short] = Field(default_factory=list, max_length=1000)
-    all: bool = False
-
-
-@router.get("", answer=list[dict[str, Any]])
+@router.get("", answer=list[DeadTask])
 async def listing(
     services: Services,
     request: Request,
@@ -47,9 +41,9 @@ async def listing(
     return answer(request, await services.store.read(look), lambda row: {"after": row["task_id"]})
 
 
-@router.get("/{task_id}")
-async def read(services: Services, task_id: str) -> dict[str, Any]:
-    """Everything about a dead task, with the end of its last attempt's output (``log_tail``)."""
+@router.get("/{task_id}", answer=DeadTaskFacts)
+async def read(services: Services, task_id: str) -> Payload:
+    """Everything about a dead task, with the end of its last attempt's output."""
     found = await services.store.read(lambda conn: dead_letters.read(conn, task_id))
     attempts = found["attempt_history"]
     number = attempts[-1]["number"] if attempts else 0
@@ -58,7 +52,7 @@ async def read(services: Services, task_id: str) -> dict[str, Any]:
 
 
 @router.post("/retry")
-async def retry(services: Services, chosen: Chosen) -> dict[str, Any]:
+async def retry(services: Services, chosen: Chosen) -> Acted:
     """Run dead tasks again with all their retries."""
     now, rules = services.now(), services.settings().tasks
     ids = await _each(services, chosen, lambda conn, ids: dead_letters.retry(conn, ids, now, rules))
@@ -67,7 +61,7 @@ async def retry(services: Services, chosen: Chosen) -> dict[str, Any]:
 
 
 @router.post("/clear")
-async def clear(services: Services, chosen: Chosen) -> dict[str, Any]:
+async def clear(services: Services, chosen: Chosen) -> Acted:
     """Take tasks out of the dead-letter queue; they stay in the list of tasks."""
     now = services.now()
     return {"task_ids": await _each(services, chosen, lambda conn, ids: dead_letters.clear(conn, ids, now))}

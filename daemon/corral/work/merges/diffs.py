@@ -39,8 +39,7 @@ def of_merge(services: Services, merge_id: str, *, most: int | None = MOST_SHOWN
         most: Bytes of the patch; None: only the numbers of lines.
 
     Returns:
-        ``{merge_id, task_id, title, state, base_sha, head_sha, uncommitted, files: [{path, added, removed}], files_changed,
-        lines_added, lines_removed, patch, truncated, note}``; ``added`` is None for a binary file.
+        A :class:`corral.work.merges.api.Changes`.
 
     Raises:
         NotFound: No such request, or git does not have its commits any more.
@@ -57,8 +56,7 @@ def of_task(services: Services, task_id: str, *, most: int | None = MOST_SHOWN) 
         most: Bytes of the patch; None: only the numbers of lines.
 
     Returns:
-        As :func:`of_merge`; ``uncommitted`` says whether ``head_sha`` (then None) is the state of a worktree. ``note`` says why
-        there is nothing, where nothing can be there.
+        As :func:`of_merge`.
 
     Raises:
         NotFound: No such task, or git does not have its commits any more.

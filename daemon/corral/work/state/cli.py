@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Argument, Group, Option
-from corral.faces.cli.terminal.options import Json, argument, client, session_id
+from corral.faces.cli.terminal.options import argument, client, json_of, session_id
 from corral.faces.cli.terminal.output import emit, report
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -19,7 +19,7 @@ Version = Annotated[int | None, Option("--if-version", min=0, help="Only if the 
 
 
 @app.command("get")
-def get(task: Task, key: Key, as_json: Json = False) -> None:
+def get(task: Task, key: Key, as_json: Annotated[bool, json_of("work.state.api.Value")] = False) -> None:
     """Print the value of a key, as JSON."""
     (found,) = client().request("GET", _path(task), query={"key": key})
     emit(found if as_json else found["value"])
@@ -31,7 +31,7 @@ def set_(
     key: Key,
     value: Annotated[str, Argument(help="A JSON value; anything else is taken as a text.", metavar="VALUE")],
     if_version: Version = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.state.api.Value")] = False,
 ) -> None:
     """Set a key; with --if-version only if nobody has changed it since you read it."""
     body = {"key": key, "value": _parsed(value), "if_version": if_version, "session_id": session_id()}
@@ -40,14 +40,19 @@ def set_(
 
 
 @app.command("delete")
-def delete(task: Task, key: Key, if_version: Version = None, as_json: Json = False) -> None:
+def delete(
+    task: Task,
+    key: Key,
+    if_version: Version = None,
+    as_json: Annotated[bool, json_of("work.state.api.Deleted")] = False,
+) -> None:
     """Delete a key."""
     found = client().request("POST", f"{_path(task)}/delete", {"key": key, "if_version": if_version})
     report(found, f"{one_line(key)}  deleted", as_json=as_json)
 
 
 @app.command("list")
-def listing(task: Task, as_json: Json = False) -> None:
+def listing(task: Task, as_json: Annotated[bool, json_of("work.state.api.Value[]")] = False) -> None:
     """List the keys of a task with their values."""
     columns: list[Column] = [
         ("KEY", "key", 40),

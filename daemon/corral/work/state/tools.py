@@ -10,7 +10,7 @@ from corral.coordination.locks.table import Holder
 from corral.core.payload import Payload
 from corral.faces.mcp.calls import Call, current, told
 from corral.work.state import state as shared_state
-from corral.work.tasks.wire import StateKey
+from corral.work.tasks.api import StateKey
 
 
 @told

@@ -35,8 +35,7 @@ async def complete(actor: Actor, task_id: str, **said: Any) -> Payload:
         said: Of :func:`corral.work.tasks.leases.complete`.
 
     Returns:
-        ``{success, status, task_id}``; with ``merge_id`` where a merge request was made, and ``uncommitted`` paths that are
-        in no commit, and do not land.
+        A :class:`corral.work.tasks.api.Completed`.
 
     Raises:
         NotFound: No such task.

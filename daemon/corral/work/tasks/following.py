@@ -9,9 +9,7 @@ import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel
 from sqlalchemy import Connection
 
 from corral.coordination.services import Services
@@ -37,21 +35,6 @@ QUIET_S = 1.0
 _STARTING = (EventKind.TASK_ASSIGNED, EventKind.TASK_STARTED)
 """Events of an attempt that its output comes after."""
 _PLACE = re.compile(r"(\d{1,18})\.(\d{1,9})\.(\d{1,15})")
-
-
-class Followed(BaseModel):
-    """The next part of what happened to a task.
-
-    ``entries``: events ``{kind, at, data}`` and ``{kind: "output", attempt, text}``, in order; ``next``: where the following part
-    begins; ``complete``: the task has ended, what it made has landed or come back, and no more will come.
-    """
-
-    task_id: str
-    status: str
-    outcome: str
-    entries: list[dict[str, Any]]
-    next: str
-    complete: bool
 
 
 @dataclass(frozen=True)
@@ -139,7 +122,7 @@ class _Reader:
         return None
 
 
-async def follow(services: Services, task_id: str, place: Place, wait_s: float) -> Followed:
+async def follow(services: Services, task_id: str, place: Place, wait_s: float) -> Payload:
     """The next part; waits up to ``wait_s`` seconds for something to come.
 
     Raises:
@@ -153,10 +136,14 @@ async def follow(services: Services, task_id: str, place: Place, wait_s: float) 
         left = deadline - time.monotonic()
         done = look.settled and not found
         if found or done or left <= 0 or services.stopping:
-            return Followed(
-                task_id=look.row["task_id"], status=look.row["status"], outcome=look.outcome, entries=found,
-                next=str(reader.place), complete=done,
-            )  # fmt: skip
+            return {
+                "task_id": look.row["task_id"],
+                "status": look.row["status"],
+                "outcome": look.outcome,
+                "entries": found,
+                "next": str(reader.place),
+                "complete": done,
+            }
         place = reader.place
         runs = look.row["status"] == TaskStatus.RUNNING
         await services.changes.next(min(left, POLL_S if runs else QUIET_S))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,16 +18,39 @@ from corral.coordination.sessions.actor import Actor
 from corral.core.errors import Conflict, InvalidInput, NotFound
 from corral.core.pages import MOST, Page, page
 from corral.core.paging import answer
+from corral.core.payload import Payload
 from corral.core.routing import Routes
 from corral.core.states import TaskStatus
 from corral.runners import stream
+from corral.store.rows.tasks import TaskRow
 from corral.work.agents import record
 from corral.work.logtail import FURTHEST, LogPart, Tail, follow
 from corral.work.merges import diffs
+from corral.work.merges.api import Changes
 from corral.work.tasks import completion, tasks, views
 from corral.work.tasks import submitting as app_tasks
-from corral.work.tasks import wire as task_shapes
-from corral.work.tasks.following import Followed, Place
+from corral.work.tasks.api import (
+    Batch,
+    BatchSubmitted,
+    Cancellation,
+    Claim,
+    Claimed,
+    Completed,
+    Completion,
+    Conversation,
+    Feedback,
+    Followed,
+    NewPriority,
+    Opinion,
+    Reprioritized,
+    Short,
+    Submitted,
+    Task,
+    TaskDetail,
+    TaskRead,
+    TaskState,
+)
+from corral.work.tasks.following import Place
 from corral.work.tasks.following import follow as follow_task
 from corral.work.worktrees import reopening
 from corral.work.worktrees.worktrees import Worktrees
@@ -37,74 +60,36 @@ GIVEN_BACK_WITHIN_S = 15.0
 """How long a person who attaches waits for the worktree of a worker that has just ended."""
 
 
-class Batch(BaseModel):
-    """Several tasks, all or none; each as for `POST /tasks`."""
-
-    tasks: list[Any] = Field(min_length=1, max_length=1000)
-
-
-class Reason(BaseModel):
-    """Why; ``convention``: it ends ``failed``, with ``result.error_code`` "cancelled_by_orchestrator"."""
-
-    reason: task_shapes.Reason = "Cancelled."
-    convention: bool = False
-
-
-class Claim(BaseModel):
-    """The session that asks for work, and the task types (none: any); without a session, the person at the keyboard.
-
-    The same ``idempotency_key`` again gives the same task, while it is held.
-    """
-
-    task_types: list[task_shapes.Short] = Field(default_factory=list, max_length=64)
-    session_id: task_shapes.Short | None = None
-    idempotency_key: task_shapes.Short | None = None
-
-
-class Completion(BaseModel):
-    """How a claimed task ended; ``session_id``: the session that claimed it."""
-
-    success: bool
-    result: dict[str, Any] | None = None
-    error_message: task_shapes.Reason | None = None
-    session_id: task_shapes.Short | None = None
-
-
-class Feedback(BaseModel):
-    """A person's opinion of a task's work: 1 (useless) to 5 (excellent), or words, or both."""
-
-    rating: Annotated[int, Field(ge=1, le=5, strict=True)] | None = None
-    comment: task_shapes.Reason | None = None
+def _state(row: TaskRow) -> TaskState:
+    return {"task_id": row["task_id"], "status": TaskStatus(row["status"])}
 
 
 @router.post("", status_code=201, hot=True)
-async def submit(services: Services, body: dict[str, Any]) -> dict[str, Any]:
+async def submit(services: Services, body: dict[str, Any]) -> Submitted:
     """Queue one task; acknowledged when it is durable."""
     row = await app_tasks.submit(services, body)
-    return {"task_id": row["task_id"], "status": row["status"], "title": row["title"]}
+    return {**_state(row), "title": row["title"]}
 
 
 @router.post("/batch", status_code=201)
-async def submit_batch(services: Services, batch: Batch) -> dict[str, Any]:
+async def submit_batch(services: Services, batch: Batch) -> BatchSubmitted:
     """Queue several tasks, all or none; they may wait for each other by ``name``."""
     rows = await app_tasks.submit_batch(services, batch.tasks)
     ids, numbers = [row["task_id"] for row in rows], [row["seq"] for row in rows]
     return {"task_ids": ids, "numbers": numbers, "queued": len(rows)}
 
 
-@router.get("", answer=list[dict[str, Any]])
+@router.get("", answer=list[Task])
 async def listing(
     services: Services,
     request: Request,
     status: Sequence[TaskStatus] = (),
     min_priority: Annotated[int, Field(ge=0, le=10)] = 0,
-    agent: task_shapes.Short | None = None,
-    task_type: task_shapes.Short | None = None,
-    template: task_shapes.Short | None = None,
-    thread_id: task_shapes.Short | None = None,
-    task_id: Annotated[
-        Sequence[task_shapes.Short], Field(max_length=100, description="Only these, by whole ids.")
-    ] = (),
+    agent: Short | None = None,
+    task_type: Short | None = None,
+    template: Short | None = None,
+    thread_id: Short | None = None,
+    task_id: Annotated[Sequence[Short], Field(max_length=100, description="Only these, by whole ids.")] = (),
     sort: Annotated[str, Field(max_length=16, description="`priority`, `oldest` or `newest`.")] = "priority",
     limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
     after: Annotated[str | None, Field(max_length=64, description="`priority,task_id` of the last one known.")] = None,
@@ -130,21 +115,18 @@ async def listing(
     return answer(request, await services.store.read(look), lambda row: {"after": views.cursor(row)})
 
 
-@router.get("/{task_id}")
-async def read(services: Services, task_id: str) -> task_shapes.TaskRead:
+@router.get("/{task_id}", answer=TaskRead)
+async def read(services: Services, task_id: str) -> Payload:
     """A task's state, input and result; reading changes nothing."""
-    return task_shapes.TaskRead.model_validate(await services.store.read(lambda conn: views.read(conn, task_id)))
+    return await services.store.read(lambda conn: views.read(conn, task_id))
 
 
-@router.get("/{task_id}/detail")
-async def detail(services: Services, task_id: str) -> dict[str, Any]:
-    """Everything about one task: what was submitted, where it worked, what it used, its merge request, its history.
-
-    ``delay``: why it does not start yet, where it waits for more than its turn.
-    """
+@router.get("/{task_id}/detail", answer=TaskDetail)
+async def detail(services: Services, task_id: str) -> Payload:
+    """Everything about one task: what was submitted, where it worked, what it used, its merge request, its history."""
     now = services.now()
 
-    def look(conn: Connection) -> dict[str, Any]:
+    def look(conn: Connection) -> Payload:
         row = tasks.find(conn, task_id)
         return {
             **views.detail(conn, task_id),
@@ -154,41 +136,38 @@ async def detail(services: Services, task_id: str) -> dict[str, Any]:
     return await services.store.read(look)
 
 
-@router.post("/claim", hot=True)
-async def claim(services: Services, wanted: Claim) -> dict[str, Any]:
-    """Take the next task that no worker executes: ``{success, task_id, …}``, or ``reason: no_tasks_available``.
-
-    ``also_held``: what the session had claimed before, where there is any.
-    """
+@router.post("/claim", hot=True, answer=Claimed)
+async def claim(services: Services, wanted: Claim) -> Payload:
+    """Take the next task that no worker executes; without one, the answer has a ``reason``."""
     return await app_tasks.claim(Actor(services, wanted.session_id), wanted.task_types, wanted.idempotency_key)
 
 
-@router.post("/{task_id}/complete", hot=True)
-async def complete(services: Services, task_id: str, said: Completion) -> dict[str, Any]:
+@router.post("/{task_id}/complete", hot=True, answer=Completed)
+async def complete(services: Services, task_id: str, said: Completion) -> Payload:
     """End a task that was claimed; only the session that holds it can. The commits in its worktree land."""
     actor = Actor(services, said.session_id)
     return await completion.complete(actor, task_id, **said.model_dump(exclude={"session_id"}))
 
 
 @router.post("/{task_id}/cancel")
-async def cancel(services: Services, task_id: str, why: Reason) -> dict[str, Any]:
+async def cancel(services: Services, task_id: str, why: Cancellation) -> TaskState:
     """Cancel a task: at once if it waits, within seconds if it runs."""
     row = await app_tasks.cancel(services, task_id, reason=why.reason, convention=why.convention)
-    return {"task_id": row["task_id"], "status": row["status"]}
+    return _state(row)
 
 
 @router.post("/{task_id}/retry")
-async def retry(services: Services, task_id: str) -> dict[str, Any]:
+async def retry(services: Services, task_id: str) -> TaskState:
     """Run a task again on the present tip; what failed because of it revives."""
     now, rules = services.now(), services.settings().tasks
     row = await services.store.write(lambda conn: tasks.retry(conn, task_id, now, rules))
     services.nudge("supervisor")
-    return {"task_id": row["task_id"], "status": row["status"]}
+    return _state(row)
 
 
-@router.post("/{task_id}/attach")
-async def attach(services: Services, task_id: str) -> dict[str, Any]:
-    """Make the last conversation of a task ready to be resumed; ``created``: whether its worktree was made again for that."""
+@router.post("/{task_id}/attach", answer=Conversation)
+async def attach(services: Services, task_id: str) -> Payload:
+    """Make the last conversation of a task ready to be resumed."""
     trust.refuse(services.settings.untrusted(), trust.CLAUDE_COMMAND)
     deadline = time.monotonic() + GIVEN_BACK_WITHIN_S
     while await services.store.read(lambda conn: reopening.is_being_given_back(conn, task_id)):
@@ -233,26 +212,26 @@ async def log(
     return part
 
 
-@router.get("/{task_id}/follow")
+@router.get("/{task_id}/follow", answer=Followed)
 async def followed(
     services: Services,
     task_id: str,
     place: Annotated[str | None, Field(max_length=64, description="`next` of the part before.")] = None,
     wait_s: Annotated[float, Field(ge=0, le=30)] = 0,
-) -> Followed:
+) -> Payload:
     """The events and the output of a task in their order, part by part; waits up to ``wait_s`` for more."""
     return await follow_task(services, task_id, Place.read(place), wait_s)
 
 
-@router.get("/{task_id}/diff")
-async def diff(services: Services, task_id: str, patch: bool = True) -> dict[str, Any]:
+@router.get("/{task_id}/diff", answer=Changes)
+async def diff(services: Services, task_id: str, patch: bool = True) -> Payload:
     """The changes of a task, while it runs with its uncommitted files; without ``patch`` only the numbers of lines."""
     most = diffs.MOST_SHOWN if patch else None
     return await services.work(lambda: diffs.of_task(services, task_id, most=most))
 
 
 @router.post("/{task_id}/reprioritize")
-async def reprioritize(services: Services, task_id: str, body: dict[str, Any]) -> dict[str, Any]:
+async def reprioritize(services: Services, task_id: str, body: NewPriority) -> Reprioritized:
     """Give a task that has not begun another priority, 0 to 10."""
     priority = body.get("priority")
     if not isinstance(priority, int) or isinstance(priority, bool):
@@ -263,8 +242,8 @@ async def reprioritize(services: Services, task_id: str, body: dict[str, Any]) -
     return {"task_id": row["task_id"], "priority": row["priority"]}
 
 
-@router.post("/{task_id}/feedback")
-async def feedback(services: Services, task_id: str, body: Feedback) -> dict[str, Any]:
+@router.post("/{task_id}/feedback", answer=Feedback)
+async def feedback(services: Services, task_id: str, body: Opinion) -> Payload:
     """Keep what a person thinks of a task's work; it counts for the agent that did it, and replaces what was said before."""
     now = services.now()
     return await services.store.write(lambda conn: record.give_feedback(conn, task_id, body.rating, body.comment, now))

@@ -259,7 +259,7 @@ def delay_of(services: Services, conn: Connection, row: TaskRow, now: datetime) 
 
 
 async def claim(actor: Actor, task_types: Sequence[str], key: str | None = None) -> dict[str, Any]:
-    """Claim the next task that no worker executes: ``{success, task_id, …}``, or ``reason: no_tasks_available``.
+    """Claim the next task that no worker executes: a :data:`corral.work.tasks.api.Claimed`.
 
     Args:
         task_types: Of which types; none: of any.

@@ -28,10 +28,10 @@ from corral.work.agents.store import runs
 from corral.work.loops import store as loops
 from corral.work.merges.store import of_tasks as merge_tasks
 from corral.work.tasks import attempts, combining
-from corral.work.tasks import wire as task_shapes
+from corral.work.tasks.api import TITLE_LIMIT
 from corral.work.tasks.dependencies import reconsider, settle
 from corral.work.tasks.store import dependencies, family, tasks
-from corral.work.tasks.wire import TaskSubmission
+from corral.work.tasks.wire import TaskSubmission, refuse
 
 log = logger("queue")
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
@@ -83,7 +83,7 @@ def submit_batch(
     _check_room(conn, sum(submissions[index].number_of_tasks for index in fresh), max_size)
     parents, errors = _resolve(conn, submissions, ids)
     if errors:
-        task_shapes.refuse(errors, len(submissions))
+        refuse(errors, len(submissions))
     waiting: list[TaskRow] = []
     rows = list(known)
     for index in fresh:
@@ -133,7 +133,7 @@ def _members(item: TaskSubmission, task_id: str, parents: list[str]) -> list[Tas
         item.model_copy(
             update={
                 **common,
-                "title": f"{item.title[: task_shapes.TITLE_LIMIT - 10]} ({one}/{number})",
+                "title": f"{item.title[: TITLE_LIMIT - 10]} ({one}/{number})",
                 "idempotency_key": family.member_key(task_id, one),
             }
         )

@@ -79,7 +79,7 @@ def _read_cursor(text: str) -> tuple[int, str]:
 
 
 def read(conn: Connection, task_id: str) -> Payload:
-    """A task as the task document shows it (:func:`corral.work.tasks.wire.read`).
+    """A task as the task document shows it (:class:`corral.work.tasks.api.TaskRead`).
 
     Raises:
         NotFound: No such task.
@@ -94,16 +94,7 @@ def writes_events(conn: Connection, task_id: str, attempt: int) -> bool:
 
 
 def detail(conn: Connection, task_id: str) -> Payload:
-    """Everything about one task; reading changes nothing.
-
-    Returns:
-        The fields of the list with the ``outcome``; how it ended (``error_code``, ``error_message``, ``result``, ``attempts``);
-        what it used (``usage``, ``duration_s`` of its ended attempts together, the most ``memory_mb`` of any); where it worked
-        (``worktree``: a path while that exists, ``branch``); ``merge`` (None where there is nothing to merge); what was
-        submitted; ``steps``: those that it is made of, ``[{task_id, number, step, title, status, outcome, wait_for}]``;
-        ``state``: the versions of its shared values by key; ``attempt_history``: its attempts, and ``history``: its last
-        events, ``[{at, kind, data}]``; both oldest first.
-    """
+    """Everything about one task, a :class:`corral.work.tasks.api.TaskFacts`; reading changes nothing."""
     row = find(conn, task_id)
     merge = merge_tasks.decisive(conn, row["task_id"])
     place = worktrees.get(conn, row["worktree_id"]) if row["worktree_id"] else None

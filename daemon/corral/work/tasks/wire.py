@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NoReturn
 
 from pydantic import (
-    AfterValidator,
     AwareDatetime,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -24,44 +21,17 @@ from corral.config.limits import TaskLimits
 from corral.core.errors import InvalidInput
 from corral.core.instants import iso, parse
 from corral.core.runners import TRAITS, traits
-from corral.core.states import Combine, RunnerName, TaskStatus
+from corral.core.states import Combine, RunnerName
 from corral.work.loops.spec import LoopSpec
+from corral.work.tasks.api import TITLE_LIMIT, Body, TaskRead, Title
+from corral.work.tasks.api import Reason as Reason
+from corral.work.tasks.api import Short as Short
+from corral.work.tasks.api import Text as Text
 
-TITLE_LIMIT = 500
-"""Characters."""
 IMPROVEMENT = "agent_improvement"
 """The type of the tasks of an improvement of an agent; no client may use it. They say nothing of the agent's real work."""
 THREAD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 """Valid names of message threads."""
-
-
-def _one_line(text: object) -> object:
-    """Replace line breaks and control characters with spaces: a title is a commit subject and a table row."""
-    if (
-        not isinstance(text, str) or len(text) > 100 * TITLE_LIMIT
-    ):  # too long anyway: do not spend time on each character
-        return text
-    return " ".join("".join(" " if unicodedata.category(char) == "Cc" else char for char in text).split())
-
-
-def _storable(text: str) -> str:
-    """Refuse lone surrogates, which cannot be stored, and NUL, which cannot be an argument."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError("is not valid Unicode text") from error
-    if "\0" in text:
-        raise ValueError("contains a NUL character")
-    return text
-
-
-Text = Annotated[str, AfterValidator(_storable)]
-Title = Annotated[Text, BeforeValidator(_one_line), StringConstraints(min_length=1, max_length=TITLE_LIMIT)]
-Body = Annotated[Text, StringConstraints(min_length=1, max_length=1_000_000)]
-Reason = Annotated[Text, StringConstraints(max_length=2000)]
-StateKey = Annotated[Text, StringConstraints(min_length=1, max_length=256)]
-"""A key of what agents share about a task."""
-Short = Annotated[Text, StringConstraints(min_length=1, max_length=128)]
 
 
 class AgentRequirements(BaseModel):
@@ -106,16 +76,11 @@ class TaskSubmission(BaseModel):
         steps: The tasks that it is made of, which wait for each other by ``name``: those of its template, never a client's.
     """
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "example": {"title": "Add a health page", "prompt": "Add GET /health.", "claims": ["src/web/**"]}
-        },
-    )
+    model_config = ConfigDict(extra="forbid")
 
-    title: Title
+    title: Title = Field(examples=["Add a greeting"])
     description: Body | None = None
-    command: Body | None = None
+    command: Body | None = Field(None, examples=["echo hi > hello.txt"])
     prompt: Body | None = None
     agent: Short | None = None
     agent_version: Short | None = None
@@ -123,7 +88,7 @@ class TaskSubmission(BaseModel):
     runner: RunnerName | None = None
     task_type: Annotated[Text, StringConstraints(min_length=1, max_length=64)] = "task"
     input_data: dict[str, Any] | None = None
-    priority: int = Field(default=5, ge=0, le=10, strict=True)
+    priority: int = Field(default=5, ge=0, le=10, strict=True, examples=[5])
     wait_for: list[Short] = Field(default_factory=list, max_length=1000)
     ignore_dependency_failure: bool = False
     agent_requirements: AgentRequirements | None = None
@@ -275,39 +240,9 @@ def summary(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"number": row["seq"], **{field: row[field] for field in SUMMARY_FIELDS}}
 
 
-class TaskRead(BaseModel):
-    """A task as ``get_task`` and ``GET /api/v1/tasks/{task_id}`` return it, with exactly the documented fields."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "task_id": "0b6ff4a2-6a52-4f5d-9d3e-0f4bb6a6c1d7",
-                "task_type": "review",
-                "status": "completed",
-                "input_data": {"branch": "feat/login"},
-                "result": {"verdict": "approve"},
-                "error_message": None,
-                "priority": 5,
-                "created_at": "2026-03-01T12:00:00.000Z",
-                "completed_at": "2026-03-01T12:04:10.250Z",
-            }
-        }
-    )
-
-    task_id: str
-    task_type: str
-    status: TaskStatus
-    input_data: dict[str, Any] | None
-    result: Any
-    error_message: str | None
-    priority: int
-    created_at: str
-    completed_at: str | None
-
-
 def read(row: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of :class:`TaskRead`."""
-    return {field: row[field] for field in TaskRead.model_fields}
+    return {field: row[field] for field in TaskRead.__annotations__}
 
 
 _LEASED = (

@@ -23,7 +23,7 @@ from pydantic import Field, StringConstraints
 
 from corral.config.agents import AgentLimits
 from corral.core.cycles import blocking_cycle
-from corral.work.tasks.wire import TITLE_LIMIT
+from corral.work.tasks.api import TITLE_LIMIT
 from corral.work.templates.parameters import Parameter, items_of
 from corral.work.templates.substitution import Value
 from corral.work.templates.work_fields import Path, WorkFields, rendered_work

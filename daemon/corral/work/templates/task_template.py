@@ -33,7 +33,8 @@ from corral.config.document import DocumentError, Located, message_of, read_loca
 from corral.config.load import read_settings
 from corral.config.teams import field_path
 from corral.core.errors import ConfigInvalid
-from corral.work.tasks.wire import TITLE_LIMIT, TaskSubmission
+from corral.work.tasks.api import TITLE_LIMIT
+from corral.work.tasks.wire import TaskSubmission
 from corral.work.templates import substitution
 from corral.work.templates.parameters import Parameter, typed
 from corral.work.templates.steps import (

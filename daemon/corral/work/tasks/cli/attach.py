@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.core.errors import InvalidInput, RunnerUnavailable
 from corral.faces.cli.parsing import Option
-from corral.faces.cli.terminal.options import Json, argument, client
+from corral.faces.cli.terminal.options import argument, client, json_of
 from corral.faces.cli.terminal.output import echo, emit
 from corral.faces.cli.terminal.person import is_terminal, refuse_agents
 
@@ -19,7 +19,7 @@ from corral.faces.cli.terminal.person import is_terminal, refuse_agents
 def attach(
     task_id: Annotated[str, argument("A task's number or id, its first four or more characters.", "TASK", of="task")],
     print_only: Annotated[bool, Option("--print", help="Print the command line instead of running it.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.tasks.api.ConversationLine")] = False,
 ) -> None:
     """Resume the conversation of a task's worker in this terminal."""
     refuse_agents("Attaching to a conversation", f"corral attach {task_id}")

@@ -13,7 +13,7 @@ from corral.core.states import Combine, RunnerName, TaskSort, TaskStatus
 from corral.core.visible import log_text, one_line
 from corral.faces.cli.parsing import Argument, Group, Option
 from corral.faces.cli.terminal.diff_view import Stat, show_diff, stat_line
-from corral.faces.cli.terminal.options import Json, argument, author, client, json_object, option, session_id
+from corral.faces.cli.terminal.options import argument, author, client, json_object, json_of, option, session_id
 from corral.faces.cli.terminal.output import coloured, echo, emit, fact, paint, report, state
 from corral.faces.cli.terminal.tables import WIDTH, Column, age, table
 from corral.work.agents.cli import record
@@ -103,7 +103,7 @@ def submit(
     key: Annotated[
         str | None, option("--idempotency-key", "Idempotency key: the same key returns the same task.", "KEY")
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.tasks.api.Submitted")] = False,
 ) -> None:
     """Submit a task. It runs in its own worktree; its changes are merged and verified."""
     prompt = read_prompt(prompt)
@@ -152,7 +152,7 @@ def submit(
 @app.command("batch-submit")
 def batch_submit(
     file: Annotated[Path, Option("--file", "-f", help="YAML or JSON: a list of tasks, or {tasks: [...]}.")],
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.tasks.api.BatchSubmitted")] = False,
 ) -> None:
     """Submit the tasks of a file, all or none; they can depend on each other by `name`."""
     items = read_batch(file)
@@ -179,7 +179,7 @@ def listing(
     sort: Annotated[TaskSort, Option("--sort", help="Order: by priority and age, or by age.")] = TaskSort.PRIORITY,
     limit: Annotated[int | None, Option("--limit", min=1, help="Maximum number of tasks.")] = None,
     compact: Annotated[bool, Option("--compact", help="One short line per task, without a heading.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.tasks.api.Task[]")] = False,
 ) -> None:
     """List tasks, highest priority first."""
     only = {"agent": agent, "task_type": task_type, "template": template, "thread_id": thread, "sort": sort.value}
@@ -208,7 +208,7 @@ def detail(
     follow: Annotated[
         bool, Option("--follow", "-f", help="Print its events and its worker's output until it has ended.")
     ] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.tasks.api.TaskDetail")] = False,
 ) -> None:
     """Show all about a task: input, attempts, usage, result, landing."""
     if follow:
@@ -222,7 +222,7 @@ def detail(
 
 
 @app.command()
-def diff(task_id: Id, stat: Stat = False, as_json: Json = False) -> None:
+def diff(task_id: Id, stat: Stat = False, as_json: Annotated[bool, json_of("work.merges.api.Changes")] = False) -> None:
     """Show what a task has changed, also while it runs."""
     show_diff(f"/tasks/{segment(task_id)}/diff", stat=stat, as_json=as_json)
 
@@ -230,7 +230,7 @@ def diff(task_id: Id, stat: Stat = False, as_json: Json = False) -> None:
 @app.command()
 def claim(
     task_types: Annotated[list[str] | None, option("--type", "Only tasks of this type; repeatable.", "TYPE")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.tasks.api.Claimed")] = False,
 ) -> None:
     """Claim the next task that no worker executes; it stays yours until you complete it or your session ends."""
     body = {"task_types": task_types or [], "session_id": session_id(), "idempotency_key": _key()}
@@ -256,7 +256,7 @@ def complete(
     failed: Annotated[bool, Option("--failed", help="Report a failure; it is not retried.")] = False,
     result: Annotated[str | None, option("--result", "Result: a JSON object.", "JSON")] = None,
     error: Annotated[str | None, option("--error", "Reason of the failure.", "TEXT")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.tasks.api.Completed")] = False,
 ) -> None:
     """Complete a task that you claimed, or report its failure."""
     value = json_object("--result", result)
@@ -271,14 +271,14 @@ def cancel(
     convention: Annotated[
         bool, Option("--convention", help="End it as failed, with error_code cancelled_by_orchestrator.")
     ] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.tasks.api.TaskState")] = False,
 ) -> None:
     """Cancel a task. A running task is stopped and its work saved."""
     _acted("cancel", task_id, {"reason": reason, "convention": convention}, as_json)
 
 
 @app.command()
-def retry(task_id: Id, as_json: Json = False) -> None:
+def retry(task_id: Id, as_json: Annotated[bool, json_of("work.tasks.api.TaskState")] = False) -> None:
     """Retry a task on the target's current tip; tasks that failed because of it are retried too."""
     _acted("retry", task_id, None, as_json)
 
@@ -287,7 +287,7 @@ def retry(task_id: Id, as_json: Json = False) -> None:
 def reprioritize(
     task_id: Id,
     priority: Annotated[int, Argument(min=0, max=10, help="10 first.", metavar="PRIORITY")],
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.tasks.api.Reprioritized")] = False,
 ) -> None:
     """Change the priority of a task that has not started."""
     answer = client().request("POST", f"/tasks/{segment(task_id)}/reprioritize", {"priority": priority})
@@ -315,7 +315,7 @@ def logs(
     follow: Annotated[bool, Option("--follow", "-f", help="Follow the log.")] = False,
     attempt: Annotated[int | None, Option("--attempt", min=1, help="Attempt number (default: the last).")] = None,
     raw: Annotated[bool, Option("--raw", help="Show a client's event stream as it is.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.tasks.api.LogText")] = False,
 ) -> None:
     """Show the output of a task's worker; a client's as its texts and tool calls."""
     print_log(f"/tasks/{segment(task_id)}/log", follow=follow, attempt=attempt, readable=not raw, as_json=as_json)
