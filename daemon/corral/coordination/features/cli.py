@@ -9,7 +9,7 @@ from corral.client.connection import segment
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.terminal.keys import to_lock_keys
-from corral.faces.cli.terminal.options import Json, argument, client, json_object, option, session_id
+from corral.faces.cli.terminal.options import argument, client, json_object, json_of, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, report
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -33,7 +33,7 @@ def register(
         Option("--priority", help="Priority for ordering merges (default: 5).", min=-1000, max=1000),
     ] = None,
     metadata: Annotated[str | None, option("--metadata", "Further data: a JSON object.", "JSON")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.features.api.Registered")] = False,
 ) -> None:
     """Register a feature, or replace the claims of an active one."""
     body = {
@@ -54,7 +54,7 @@ def register(
 
 
 @app.command("list")
-def listing(as_json: Json = False) -> None:
+def listing(as_json: Annotated[bool, json_of("coordination.features.api.Feature[]")] = False) -> None:
     """List the active features."""
     rows = client().listing("/features")
     columns: list[Column] = [
@@ -67,7 +67,7 @@ def listing(as_json: Json = False) -> None:
 
 
 @app.command()
-def show(feature_id: FeatureId, as_json: Json = False) -> None:
+def show(feature_id: FeatureId, as_json: Annotated[bool, json_of("coordination.features.api.Feature")] = False) -> None:
     """Show one feature, active or ended."""
     row = client().request("GET", f"/features/{segment(feature_id)}")
     if as_json:
@@ -86,7 +86,7 @@ def show(feature_id: FeatureId, as_json: Json = False) -> None:
 def analyze(
     feature_id: Annotated[str | None, argument("A registered feature.", "ID", show_default=False, of="feature")] = None,
     claim: Annotated[list[str] | None, option("--claim", CLAIM_HELP, "KEY")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.features.api.Judgement")] = False,
 ) -> None:
     """Check claims against active features; exits with 4 if they must run one after the other."""
     answer = client().request(
@@ -117,7 +117,7 @@ def _explain(answer: dict[str, Any]) -> None:
 def deregister(
     feature_id: FeatureId,
     cancelled: Annotated[bool, Option("--cancelled", help="The feature was abandoned, not completed.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.features.api.Deregistered")] = False,
 ) -> None:
     """End a feature: its claims no longer count."""
     status = "cancelled" if cancelled else "completed"

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.coordination.features import store as feature_rows
+from corral.coordination.features.api import MAX_CLAIMS, MAX_ID, USUAL_PRIORITY
 from corral.coordination.features.feasibility import ClaimIndex, Feasibility, Meeting
 from corral.coordination.locks.keys import LockKey
 from corral.coordination.sessions.store import sessions
@@ -26,10 +27,7 @@ from corral.core.states import FeatureStatus
 from corral.store import events
 from corral.store.rows.records import FeatureClaimRow, FeatureRow, NewFeatureClaim
 
-MAX_CLAIMS = 1000
-MAX_ID = 128
 MAX_TEXT_BYTES = 20_000
-USUAL_PRIORITY = 5
 MOST_PAIRS = 50
 """Overlaps with one feature that are told, of those that there are."""
 
@@ -140,9 +138,7 @@ def analyze(conn: Connection, feature_id: str | None, candidate: Sequence[LockKe
         candidate: The claims; None: those that it is registered with.
 
     Returns:
-        ``{candidate_feature_id, feasibility, total_candidate_claims, total_conflicting_claims, conflicts}``, the gravest
-        conflict first; each is ``{feature_id, feasibility, claims: [[mine, theirs]], overlapping_keys: [mine]}``, with the
-        number of further pairs as ``left_out`` where there are more than are told.
+        A :class:`corral.coordination.features.api.Judgement` with all conflicts.
 
     Raises:
         InvalidInput: Neither a feature nor claims; or no usable claims.

@@ -6,6 +6,7 @@ from typing import Any
 
 from corral.coordination.features import registry as feature_registry
 from corral.coordination.features import reporting as app_features
+from corral.coordination.features.api import USUAL_PRIORITY
 from corral.core.pages import SHOWN_BYTES, page
 from corral.core.payload import Payload
 from corral.faces.mcp.calls import current, told
@@ -17,7 +18,7 @@ async def register_feature(
     resource_claims: list[str],
     title: str | None = None,
     branch_name: str | None = None,
-    merge_priority: int = feature_registry.USUAL_PRIORITY,
+    merge_priority: int = USUAL_PRIORITY,
     metadata: dict[str, Any] | None = None,
 ) -> Payload:
     """Register a line of work with the paths, globs and logical keys that it will change; again: replaces them."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import Json, argument, client, option, session_id
+from corral.faces.cli.terminal.options import argument, client, json_of, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, fact, moment, paint, report
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -30,7 +30,7 @@ def _items(what: str) -> Any:
 def listing(
     agent: Annotated[str | None, option("--agent", "Only handoffs of this agent.", "NAME", of="session")] = None,
     limit: Annotated[int, Option("--limit", help="Maximum number of rows.", min=1, max=100)] = 20,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.handoffs.api.Handoff[]")] = False,
 ) -> None:
     """List handoffs, newest first."""
     rows = client().request("GET", "/handoffs", query={"agent_name": agent, "limit": limit})["handoffs"]
@@ -48,7 +48,7 @@ def listing(
 @app.command()
 def show(
     handoff_id: Annotated[str, argument("A handoff's id, or its first characters.", "ID", of="handoff")],
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.handoffs.api.Handoff")] = False,
 ) -> None:
     """Show a handoff."""
     row = client().request("GET", f"/handoffs/{segment(handoff_id)}")
@@ -74,7 +74,7 @@ def write(
     decided: Annotated[list[str] | None, _items("A decision and its reason")] = None,
     next_step: Annotated[list[str] | None, Option("--next", help="The next step; repeatable.")] = None,
     file: Annotated[list[str] | None, _items("A relevant file")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.handoffs.api.Written")] = False,
 ) -> None:
     """Write a handoff for the next session."""
     body = {

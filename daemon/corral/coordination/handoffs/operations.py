@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from corral.coordination.handoffs import handoffs
 from corral.coordination.handoffs import store as handoff_rows
+from corral.coordination.handoffs.api import Handoff, Handoffs, NewHandoff, Written
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor
 from corral.core.pages import page
 from corral.core.paging import named
+from corral.core.payload import Payload
 from corral.core.routing import Routes
 
 router = Routes("handoffs", "/handoffs")
-Items = Annotated[
-    list[str] | str | None,
-    Field(None, description="Items, or text with one on each line.", examples=[["Ran the tests"]]),
-]
 
 
-class Handoff(BaseModel):
-    """A note that one session leaves for the next; ``session_id`` is its author (default: the person)."""
-
-    summary: str = Field(examples=["The login works; the password reset is half done."])
-    completed_work: Items
-    in_progress: Items
-    decisions: Items
-    next_steps: Items
-    relevant_files: Items
-    session_id: str | None = Field(None, max_length=128)
-
-
-@router.get("", answer=dict[str, Any])
+@router.get("", answer=Handoffs)
 async def listing(
     services: Services,
     agent_name: Annotated[str | None, Field(max_length=128)] = None,
@@ -45,14 +31,14 @@ async def listing(
     return named("handoffs", found)
 
 
-@router.get("/{handoff_id}")
-async def detail(services: Services, handoff_id: str) -> dict[str, Any]:
+@router.get("/{handoff_id}", answer=Handoff)
+async def detail(services: Services, handoff_id: str) -> Payload:
     """One handoff, by its id or the beginning of it."""
     return handoffs.wire(await services.store.read(lambda conn: handoff_rows.get(conn, handoff_id)))
 
 
 @router.post("", status_code=201)
-async def write(services: Services, said: Handoff) -> dict[str, Any]:
+async def write(services: Services, said: NewHandoff) -> Written:
     """Leave a handoff."""
     now, lists = services.now(), said.model_dump(include=set(handoffs.LISTS))
     row = await Actor(services, said.session_id).write(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import Json, argument, client, json_object, option, session_id
+from corral.faces.cli.terminal.options import argument, client, json_object, json_of, option, session_id
 from corral.faces.cli.terminal.output import report
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -23,7 +23,7 @@ def add(
     lesson: Annotated[list[str] | None, option("--lesson", "Advice for next time; repeatable.", "TEXT")] = None,
     tag: Tags = None,
     details: Annotated[str | None, option("--details", "Further data: a JSON object.", "JSON")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.memory.api.Remembered")] = False,
 ) -> None:
     """Record a fact for later sessions."""
     body = {
@@ -46,14 +46,19 @@ def search(
     kind: Type = None,
     limit: Limit = 10,
     min_relevance: Annotated[float, Option("--min-relevance", help="Minimum relevance, 0 to 1.", min=0, max=1)] = 0,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.memory.api.Memory[]")] = False,
 ) -> None:
     """Search the memories, most relevant first."""
     _show({"query": query, "tag": tag, "event_type": kind, "limit": limit, "min_relevance": min_relevance}, as_json)
 
 
 @app.command("list")
-def listing(tag: Tags = None, kind: Type = None, limit: Limit = 20, as_json: Json = False) -> None:
+def listing(
+    tag: Tags = None,
+    kind: Type = None,
+    limit: Limit = 20,
+    as_json: Annotated[bool, json_of("coordination.memory.api.Memory[]")] = False,
+) -> None:
     """List the memories, newest first."""
     _show({"tag": tag, "event_type": kind, "limit": limit}, as_json)
 

@@ -25,6 +25,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.coordination.memory import store as memory_rows
+from corral.coordination.memory.api import MAX_LESSONS
 from corral.coordination.sessions.store import traces
 from corral.core.errors import InvalidInput
 from corral.core.events import EventKind
@@ -41,7 +42,6 @@ SAME_FOR_S = 3600.0
 DECAY_PER_DAY = 0.1
 LIMIT = 32_000
 """Characters of a whole memory."""
-MAX_LESSONS = 200
 MAX_TAGS, MAX_TAG = 32, 128
 """How many, and how many characters of one."""
 MAX_WORDS = 16

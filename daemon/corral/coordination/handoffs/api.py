@@ -1,0 +1,56 @@
+"""Handoffs: what is asked for, and what is answered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+from typing_extensions import NotRequired, TypedDict
+
+from corral.core.answers import Instant
+
+Items = Annotated[list[str] | str | None, Field(description="Items, or text with one on each line.")]
+
+
+class NewHandoff(BaseModel):
+    """A note that one session leaves for the next; ``session_id`` is its author (default: the person)."""
+
+    summary: str = Field(examples=["The login works; the password reset is half done."])
+    completed_work: Items = None
+    in_progress: Items = None
+    decisions: Items = None
+    next_steps: Items = Field(None, examples=[["Mail the token"]])
+    relevant_files: Items = None
+    session_id: str | None = Field(None, max_length=128)
+
+
+class Handoff(TypedDict):
+    """A note that one session left for the next; ``automatic``: Corral wrote it when the session ended."""
+
+    handoff_id: str
+    agent_name: str
+    session_id: str
+    automatic: bool
+    summary: str
+    completed_work: list[str]
+    in_progress: list[str]
+    decisions: list[str]
+    next_steps: list[str]
+    relevant_files: list[str]
+    worktree: str | None
+    branch: str | None
+    created_at: Instant
+
+
+class Handoffs(TypedDict):
+    """Handoffs, the newest first; ``left_out``: not all of them fit."""
+
+    handoffs: list[Handoff]
+    left_out: NotRequired[bool]
+
+
+class Written(TypedDict):
+    """The handoff that was left."""
+
+    success: bool
+    handoff_id: str
