@@ -11,7 +11,7 @@ from corral.core.errors import InvalidInput
 from corral.core.states import Importance
 from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import Json, argument, client, option, session_id
+from corral.faces.cli.terminal.options import argument, client, json_of, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, moment, paint, report, state
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -45,7 +45,7 @@ def send(
     thread: Annotated[str | None, option("--thread", "Thread of the message.", "ID", of="thread")] = None,
     attach: Attach = None,
     key: Key = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.mail.api.Sent")] = False,
 ) -> None:
     """Send a message. A session reads it at its next step."""
     names = [name.strip() for name in to.split(",") if name.strip()]
@@ -65,7 +65,7 @@ def reply(
     bcc: Bcc = None,
     attach: Attach = None,
     key: Key = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.mail.api.Sent")] = False,
 ) -> None:
     """Reply to a message, in its thread."""
     _send(f"/messages/{segment(message)}/reply", _letter(to or [], text, cc, bcc, attach, key), as_json)
@@ -123,7 +123,7 @@ def inbox(
     since: Annotated[str | None, option("--since", "Only messages after this instant.", "TIME")] = None,
     limit: Annotated[int, option("--limit", "Maximum number of messages.", "N", min=1, max=1000)] = 20,
     follow: Annotated[bool, Option("--follow", "-f", help="Print new messages until interrupted.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.mail.api.InboxMessage[]")] = False,
 ) -> None:
     """Show an inbox, newest first. With --follow: oldest first, then new messages as they arrive."""
     query = {
@@ -171,7 +171,7 @@ def _follow(speaker: Client, query: Row, rows: list[Row], as_json: bool) -> None
 
 
 @app.command()
-def show(message: Message, as_json: Json = False) -> None:
+def show(message: Message, as_json: Annotated[bool, json_of("coordination.mail.api.MessageDetail")] = False) -> None:
     """Show a message and its delivery state at each recipient."""
     row = client().request("GET", f"/messages/{segment(message)}")
     emit(row) if as_json else _show(row)
@@ -180,7 +180,7 @@ def show(message: Message, as_json: Json = False) -> None:
 @app.command()
 def thread(
     identifier: Annotated[str, argument("A thread, or one of its messages.", "THREAD", of="thread")],
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.mail.api.MessageDetail[]")] = False,
 ) -> None:
     """Show a thread, oldest message first."""
     parts = [*client().parts(f"/messages/threads/{segment(identifier)}")]  # the API returns the newest first
@@ -193,13 +193,13 @@ def thread(
 
 
 @app.command()
-def read(message: Message, as_json: Json = False) -> None:
+def read(message: Message, as_json: Annotated[bool, json_of("coordination.mail.api.Read")] = False) -> None:
     """Mark a message to you as read."""
     _marked("read", message, as_json)
 
 
 @app.command()
-def ack(message: Message, as_json: Json = False) -> None:
+def ack(message: Message, as_json: Annotated[bool, json_of("coordination.mail.api.Acknowledged")] = False) -> None:
     """Acknowledge a message to you and mark it as read."""
     _marked("acknowledge", message, as_json)
 
@@ -214,7 +214,7 @@ def contacts(
     agent: Annotated[
         str | None, option("--agent", "Agent whose contacts to show (default: you).", "AGENT", of="session")
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.mail.api.Contact[]")] = False,
 ) -> None:
     """List mail contacts, latest first. Anybody may write to anybody."""
     rows = client().listing("/contacts", {"session_id": session_id(), "agent": agent})
@@ -233,7 +233,7 @@ def search(
         str | None, option("--agent", "Only messages from or to this agent.", "AGENT", of="session")
     ] = None,
     limit: Annotated[int, option("--limit", "Maximum number of messages.", "N", min=1, max=200)] = 20,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.mail.api.Message[]")] = False,
 ) -> None:
     """Search messages by words."""
     query = {"q": " ".join(words), "agent": agent, "limit": limit}

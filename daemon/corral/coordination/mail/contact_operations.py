@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
 from corral.coordination.mail import addresses, contacts
+from corral.coordination.mail.api import Contact
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import person
 from corral.core.pages import MOST, Page, following, page
@@ -17,15 +18,6 @@ from corral.core.paging import answer
 from corral.core.routing import Routes
 
 router = Routes("contacts", "/contacts")
-
-
-class Contact(BaseModel):
-    """An agent with whom mail was exchanged; ``active``: whether it is here."""
-
-    to: str
-    status: Literal["approved"]
-    active: bool
-    updated_at: str
 
 
 @router.get("", answer=list[Contact])

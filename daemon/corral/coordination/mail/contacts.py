@@ -46,7 +46,7 @@ def respond(conn: Connection, me: Identity, to: str, now: datetime, ttl_s: float
 
 
 def listing(conn: Connection, session_id: str, *, blind: bool = True) -> Iterator[Payload]:
-    """With whom a session has exchanged mail, the latest first: ``{to, status, active, updated_at}``.
+    """With whom a session has exchanged mail, the latest first: :class:`corral.coordination.mail.api.Contact`.
 
     Args:
         blind: Blind copies among it: for itself only.

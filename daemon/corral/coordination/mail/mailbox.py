@@ -7,6 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from corral.coordination.mail.api import MOST_AT_ONCE
 from corral.coordination.mail.store import mailbox as mailbox_rows
 from corral.coordination.mail.store import messages
 from corral.core.errors import InvalidInput, NotFound
@@ -15,10 +16,6 @@ from corral.core.states import Importance
 from corral.store.engine import search
 from corral.store.rows.mail import InboxMessage, MessageRow, WrittenMessage
 
-MOST_AT_ONCE = 1000
-"""Messages in one answer."""
-LAST = "~"
-"""No name of an agent comes behind it."""
 LARGEST = 2**53
 """Number of a message that can be asked for."""
 _FOUND = "search_messages finds messages by words; so does `corral message search`."

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
 from corral.coordination.mail import addresses, mailbox, mailing, messages
-from corral.coordination.mail.messages import Letter, Sent
+from corral.coordination.mail.api import (
+    MOST_AT_ONCE,
+    Acknowledged,
+    Answering,
+    Inbox,
+    InboxMessage,
+    Message,
+    MessageDetail,
+    Read,
+    Sending,
+    Sent,
+)
+from corral.coordination.mail.messages import Letter
 from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import person
-from corral.coordination.sessions.callers import Caller, act
+from corral.coordination.sessions.api import Caller
+from corral.coordination.sessions.callers import act
 from corral.core import instants
 from corral.core.pages import Page, listed, page
 from corral.core.paging import answer
-from corral.core.payload import picked
+from corral.core.payload import Payload, picked
 from corral.core.routing import Routes
-from corral.core.states import Importance
 from corral.store.rows.mail import MessageRow
 
 router = Routes("messages", "/messages")
@@ -30,28 +42,7 @@ router = Routes("messages", "/messages")
 Before = Annotated[int | None, Field(ge=0, le=2**53, description="Only messages with a lower number.")]
 
 
-class Answering(Caller):
-    """An answer to a message; without recipients it goes to the sender."""
-
-    body: str = Field(examples=["Yes, it is yours in a minute."])
-    to: list[str] = Field(default_factory=list, max_length=1000)
-    cc: list[str] = Field(default_factory=list, max_length=1000)
-    bcc: list[str] = Field(default_factory=list, max_length=1000)
-    attachments: list[str] = Field(default_factory=list, max_length=100, examples=[["docs/plan.md"]])
-    idempotency_key: str | None = Field(None, max_length=128)
-
-
-class Sending(Answering):
-    """A message: to agents by name, to roles of the team, or to ``all``."""
-
-    to: list[str] = Field(default_factory=list, max_length=1000, examples=[["GreenLake"]])
-    subject: str = Field(examples=["May I have src/a.py?"])
-    importance: Importance = Importance.NORMAL
-    ack_required: bool = False
-    thread_id: str | None = Field(None, max_length=128)
-
-
-def _sent(sent: Sent) -> dict[str, Any]:
+def _sent(sent: messages.Sent) -> Payload:
     return {
         "success": True,
         **mailing.wire(sent.message),
@@ -61,9 +52,9 @@ def _sent(sent: Sent) -> dict[str, Any]:
     }
 
 
-@router.post("", status_code=201, hot=True)
-async def send(services: Services, given: Sending) -> dict[str, Any]:
-    """Send a message to everybody it names, or to nobody; ``bounced`` are those who are gone."""
+@router.post("", status_code=201, hot=True, answer=Sent)
+async def send(services: Services, given: Sending) -> Payload:
+    """Send a message to everybody it names, or to nobody."""
     letter = Letter(
         subject=given.subject,
         importance=given.importance.value,
@@ -75,7 +66,7 @@ async def send(services: Services, given: Sending) -> dict[str, Any]:
     return _sent(await act(services, given, lambda conn, me, now: messages.send(conn, me, letter, now, roles=roles)))
 
 
-def _common(given: Answering) -> dict[str, Any]:
+def _common(given: Answering) -> Payload:
     return {
         "body": given.body,
         "to": tuple(given.to),
@@ -86,28 +77,7 @@ def _common(given: Answering) -> dict[str, Any]:
     }
 
 
-class Inbox(BaseModel):
-    """Which mail is asked for."""
-
-    session_id: str | None = Field(None, max_length=128, description="Whose inbox; none named: the person's.")
-    agent: str | None = Field(None, max_length=128, description="Whose inbox, by name; without blind copies.")
-    everyone: bool = Field(False, description="The mail of the whole project.")
-    urgent_only: bool = False
-    unread_only: bool = False
-    ack_overdue_only: bool = Field(
-        False, description="Only what asks for an acknowledgement and got none in half an hour."
-    )
-    since_ts: str | None = Field(None, max_length=64)
-    after: int | None = Field(None, ge=0, description="Only messages with a higher number.")
-    before: int | None = Field(None, ge=0, le=2**53, description="Only messages with a lower number.")
-    before_to: str = Field(
-        mailbox.LAST, max_length=128, description="Of `before` itself, only recipients behind this name."
-    )
-    limit: int = Field(20, ge=1, le=mailbox.MOST_AT_ONCE)
-    wait_s: float = Field(0, ge=0, le=25, description="Wait so long for the first one.")
-
-
-@router.get("", answer=list[dict[str, Any]], hot=True)
+@router.get("", answer=list[InboxMessage], hot=True)
 async def inbox(services: Services, request: Request, asked: Inbox) -> Response:
     """An inbox, the newest first; reading it changes nothing."""
 
@@ -139,7 +109,7 @@ async def inbox(services: Services, request: Request, asked: Inbox) -> Response:
         await services.changes.next(left)
 
 
-@router.get("/search", answer=list[dict[str, Any]])
+@router.get("/search", answer=list[Message])
 async def search(
     services: Services,
     q: Annotated[str, Field(max_length=1000)],
@@ -156,13 +126,13 @@ async def search(
     return Response(listed((await services.store.search("messages", find)).texts), media_type="application/json")
 
 
-@router.get("/threads/{thread_id}", answer=list[dict[str, Any]])
+@router.get("/threads/{thread_id}", answer=list[MessageDetail])
 async def thread(
     services: Services,
     request: Request,
     thread_id: str,
     before: Before = None,
-    limit: Annotated[int, Field(ge=1, le=mailbox.MOST_AT_ONCE)] = mailbox.MOST_AT_ONCE,
+    limit: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = MOST_AT_ONCE,
 ) -> Response:
     """The last messages of a thread, the oldest first, each with its receipts."""
 
@@ -173,18 +143,18 @@ async def thread(
     return answer(request, await services.store.read(look), lambda row: {"before": row["id"]}, backwards=True)
 
 
-@router.get("/{message_id}")
-async def show(services: Services, message_id: str) -> dict[str, Any]:
+@router.get("/{message_id}", answer=MessageDetail)
+async def show(services: Services, message_id: str) -> Payload:
     """One message, by its number or its id, with its receipts."""
     return await services.store.read(lambda conn: _detail(conn, messages.get(conn, message_id)))
 
 
-def _detail(conn: Connection, row: MessageRow) -> dict[str, Any]:
+def _detail(conn: Connection, row: MessageRow) -> Payload:
     return {**mailing.wire(row), "recipients": mailing.receipts(message_rows.recipients(conn, row["seq"]))}
 
 
-@router.post("/{message_id}/reply", status_code=201)
-async def reply(services: Services, message_id: str, given: Answering) -> dict[str, Any]:
+@router.post("/{message_id}/reply", status_code=201, answer=Sent)
+async def reply(services: Services, message_id: str, given: Answering) -> Payload:
     """Answer a message, in its thread and with its importance."""
     letter, roles = Letter(subject="Re:", **_common(given)), services.teams().members
     return _sent(
@@ -192,15 +162,15 @@ async def reply(services: Services, message_id: str, given: Answering) -> dict[s
     )
 
 
-@router.post("/{message_id}/read")
-async def read(services: Services, message_id: str, who: Caller) -> dict[str, Any]:
+@router.post("/{message_id}/read", answer=Read)
+async def read(services: Services, message_id: str, who: Caller) -> Payload:
     """Mark a message of the caller's inbox as read; the first time counts."""
     receipt = await act(services, who, lambda conn, me, now: messages.mark_read(conn, me.session_id, message_id, now))
     return {"success": True, "id": receipt["seq"], **picked(receipt, ("state", "read_at"))}
 
 
-@router.post("/{message_id}/acknowledge")
-async def acknowledge(services: Services, message_id: str, who: Caller) -> dict[str, Any]:
+@router.post("/{message_id}/acknowledge", answer=Acknowledged)
+async def acknowledge(services: Services, message_id: str, who: Caller) -> Payload:
     """Acknowledge a message of the caller's inbox, which also marks it as read; the first time counts."""
     receipt = await act(services, who, lambda conn, me, now: messages.acknowledge(conn, me.session_id, message_id, now))
     return {"success": True, "id": receipt["seq"], **picked(receipt, ("state", "read_at", "acknowledged_at"))}

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from corral.coordination.mail import mailbox, mailing, messages
 from corral.coordination.mail.addresses import EVERYBODY, Identity, known
+from corral.coordination.mail.api import LAST
 from corral.coordination.mail.messages import Letter, Sent
 from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.projects import PROJECT_ID, slug
@@ -105,7 +106,7 @@ async def fetch_inbox(
             unread_only=unread_only,
             overdue_at=after(now, -mailing.ACK_WITHIN_S) if ack_overdue_only else None,
             since_ts=since_ts or None,
-            before=None if before is None else (before, mailbox.LAST),
+            before=None if before is None else (before, LAST),
             limit=limit,
         )
         told = shown(conn, me.session_id, found, now, bodies=include_bodies)

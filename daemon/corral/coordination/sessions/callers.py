@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field
 from sqlalchemy import Connection
 
 from corral.coordination.mail import addresses
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor, Speaker
+from corral.coordination.sessions.api import Caller
+from corral.coordination.sessions.api import SessionId as SessionId
 from corral.coordination.sessions.impersonation import refusals
-from corral.core.identifiers import LONGEST_SESSION_ID, check_session_id
 
 T = TypeVar("T")
-SessionId = Annotated[str, Field(max_length=LONGEST_SESSION_ID), AfterValidator(check_session_id)]
-"""The id of a session where none is registered by it; where one is,
-:func:`corral.coordination.sessions.registry.register` looks."""
-
-
-class Caller(BaseModel):
-    """The session that acts, and its name if it has several."""
-
-    session_id: str | None = Field(None, max_length=128)
-    name: str | None = Field(None, max_length=128)
 
 
 async def act(services: Services, who: Caller, operation: Callable[[Connection, Identity, datetime], T]) -> T:

@@ -9,7 +9,7 @@ from corral.core.errors import InvalidInput
 from corral.core.states import ShownStatus
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import Json, argument, client, option, project, session_id
+from corral.faces.cli.terminal.options import argument, client, json_of, option, project, session_id
 from corral.faces.cli.terminal.output import echo, emit, facts, paint, report, state, waiting
 from corral.faces.cli.terminal.tables import WIDTH, Column, age, table
 
@@ -21,7 +21,7 @@ _STATES = f"Only these statuses; repeatable. One of: {', '.join(ShownStatus.valu
 def listing(
     status: Annotated[list[ShownStatus] | None, option("--status", _STATES, "STATE")] = None,
     capability: Annotated[str | None, option("--capability", "Only sessions with this capability.", "WORD")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.sessions.api.ListedSession[]")] = False,
 ) -> None:
     """List the sessions, including disconnected ones."""
     rows = client().listing("/sessions", {"status": status or [], "capability": capability})
@@ -59,7 +59,7 @@ def _notes(row: dict[str, Any]) -> str:
 @app.command()
 def show(
     session: Annotated[str, argument("A session's name or id.", "NAME", of="session")],
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.merges.api.SessionDetail")] = False,
 ) -> None:
     """Show a session with its commits and merge requests."""
     row = client().request("GET", f"/sessions/{segment(session)}")
@@ -101,7 +101,7 @@ def register(
     task: Annotated[str | None, option("--task", "Your current task.", "TEXT")] = None,
     program: Annotated[str | None, option("--program", "Program that the agent runs.", "NAME")] = None,
     model: Annotated[str | None, option("--model", "Model that the agent uses.", "NAME")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.sessions.api.Registered")] = False,
 ) -> None:
     """Register a session, or update its capabilities and current task."""
     mine = session_id()
@@ -135,7 +135,7 @@ def name(
     program: Annotated[str | None, option("--program", "Program that the agent runs under that name.", "NAME")] = None,
     model: Annotated[str | None, option("--model", "Model that the agent uses under that name.", "NAME")] = None,
     task: Annotated[str | None, option("--task", "Current task under that name.", "TEXT")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.sessions.api.GoesBy")] = False,
 ) -> None:
     """Give a session a further name that mail can address, or update the details of a name."""
     speaker = client()
@@ -151,7 +151,7 @@ def end(
         str | None,
         argument("A session's name or id (default: this session).", "SESSION", show_default=False, of="session"),
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.sessions.api.Ended")] = False,
 ) -> None:
     """End a session and release its locks. A session can end only itself and its subagents; you can end any."""
     mine, speaker = session_id(), client()
@@ -163,7 +163,7 @@ def end(
 
 
 @app.command()
-def heartbeat(as_json: Json = False) -> None:
+def heartbeat(as_json: Annotated[bool, json_of("coordination.sessions.api.Alive")] = False) -> None:
     """Send a heartbeat. Every other call of a session counts as one too."""
     mine = session_id()
     if mine is None:
@@ -181,7 +181,7 @@ def cleanup(
     threshold: Annotated[
         float, option("--silent-for", "End sessions that were silent for this long.", "MINUTES", min=1)
     ] = 15,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("coordination.sessions.api.Cleaned")] = False,
 ) -> None:
     """End dead sessions and release their locks."""
     answer = client().request("POST", "/sessions/cleanup", {"stale_threshold_minutes": threshold})

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,19 +18,32 @@ from corral.coordination.sessions import discovery, session_end
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import sweep as session_sweep
 from corral.coordination.sessions.actor import person
-from corral.coordination.sessions.callers import SessionId
+from corral.coordination.sessions.api import (
+    DEFAULT_THRESHOLD_MINUTES,
+    Alive,
+    Cleaned,
+    Cleanup,
+    End,
+    Ended,
+    GoesBy,
+    ListedSession,
+    Naming,
+    RegisteredName,
+    RegisteredSession,
+    Registration,
+    SessionId,
+)
 from corral.coordination.sessions.impersonation import refusals
 from corral.coordination.sessions.processes import started_at, terminal_of
 from corral.coordination.sessions.registry import Arrival, EndedSession
 from corral.coordination.sessions.store import names
 from corral.coordination.sessions.store import sessions as session_rows
-from corral.coordination.sessions.sweep import DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES
 from corral.core.errors import NotFound
-from corral.core.identifiers import LONGEST_SESSION_ID, new_id
+from corral.core.identifiers import new_id
 from corral.core.instants import iso
 from corral.core.pages import MOST, Page, page
 from corral.core.paging import answer
-from corral.core.payload import picked
+from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.core.routing import Routes
 from corral.core.states import ShownStatus
@@ -39,26 +52,7 @@ from corral.store.rows.sessions import NameRow, SessionRow
 router = Routes("sessions", "/sessions")
 
 
-class Registration(BaseModel):
-    """A session's description of itself."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"agent_name": "Sisyphus", "capabilities": ["python", "review"], "current_task": "Fix the login"}
-            ]
-        }
-    )
-    session_id: str | None = Field(None, min_length=1, max_length=LONGEST_SESSION_ID)
-    agent_name: str | None = Field(None, max_length=64)
-    agent_type: str | None = Field(None, max_length=64, description="Its kind, if that is new; at first `claude`.")
-    capabilities: list[str] = Field(default_factory=list, max_length=64)
-    current_task: str | None = Field(None, max_length=2000)
-    client_pid: int | None = Field(None, gt=1)
-    cwd: str | None = None
-
-
-@router.get("", answer=list[dict[str, Any]])
+@router.get("", answer=list[ListedSession])
 async def listing(
     services: Services,
     request: Request,
@@ -69,8 +63,7 @@ async def listing(
         str | None, Field(max_length=256, description="`started_at,session_id` of the last one known.")
     ] = None,
 ) -> Response:
-    """Every session of the project, the latest first, disconnected ones too unless filtered; ``names``: those it goes by beside
-    its own."""
+    """Every session of the project, the latest first, disconnected ones too unless filtered."""
     of_team = services.teams().capabilities
 
     def look(conn: Connection) -> Page:
@@ -80,33 +73,27 @@ async def listing(
     return answer(request, await services.store.read(look), lambda row: {"after": discovery.cursor(row)})
 
 
-def whole(conn: Connection, row: SessionRow, of_team: discovery.Capabilities) -> dict[str, Any]:
+def whole(conn: Connection, row: SessionRow, of_team: discovery.Capabilities) -> Payload:
     """A session with the names that it goes by, and as what it registered them."""
     (able,) = discovery.able(conn, [row], of_team)
     registered = [_registration(one) for one in names.of_session(conn, row["session_id"])]
     return {**_shown(able), "names": able["names"], "registered": registered}
 
 
-def _shown(row: SessionRow) -> dict[str, Any]:
+def _shown(row: SessionRow) -> Payload:
     """A session with the terminal in which its process runs."""
     shown = session_registry.wire(row)
     return {**shown, "terminal": terminal_of(shown["pid"])}
 
 
-class Cleanup(BaseModel):
-    """The silence after which a session counts as dead."""
-
-    stale_threshold_minutes: float = Field(DEFAULT_THRESHOLD_MINUTES, ge=1, le=MAX_THRESHOLD_MINUTES)
-
-
-@router.post("/cleanup")
-async def cleanup(services: Services, asked: Cleanup | None = None) -> dict[str, Any]:
+@router.post("/cleanup", answer=Cleaned)
+async def cleanup(services: Services, asked: Cleanup | None = None) -> Payload:
     """Give up the sessions whose process is gone or that were silent too long: what they hold comes free."""
     return await session_sweep.clean_up(services, asked.stale_threshold_minutes if asked else DEFAULT_THRESHOLD_MINUTES)
 
 
-@router.post("", status_code=201, hot=True)
-async def register(services: Services, said: Registration) -> dict[str, Any]:
+@router.post("", status_code=201, hot=True, answer=RegisteredSession)
+async def register(services: Services, said: Registration) -> Payload:
     """Register a session, or update the one with that id."""
     now = services.now()
     newcomer = Arrival(
@@ -131,18 +118,8 @@ async def register(services: Services, said: Registration) -> dict[str, Any]:
     return {"success": True, **session_registry.wire(row)}
 
 
-class Naming(BaseModel):
-    """A name that a session goes by, and its program; none: its own. Fields that are left out stay as they were."""
-
-    name: str | None = Field(None, min_length=1, max_length=64)
-    program: str | None = Field(None, min_length=1, max_length=200)
-    model: str | None = Field(None, max_length=200)
-    task_description: str | None = Field(None, max_length=2000)
-    new: bool = Field(False, description="A name that nobody has: `name` if it is free, else one that is found.")
-
-
 @router.post("/{session_id}/names", status_code=201)
-async def go_by(services: Services, session_id: SessionId, said: Naming) -> dict[str, Any]:
+async def go_by(services: Services, session_id: SessionId, said: Naming) -> GoesBy:
     """Register a session under a further name, or with what it is under one; unread mail to the name comes with it."""
     now = services.now()
 
@@ -168,12 +145,18 @@ def give_name(conn: Connection, session_id: str, own: str, said: Naming, now: da
     return addresses.bind(conn, session_id, called, now, **about)
 
 
-def _registration(row: NameRow) -> dict[str, Any]:
-    return picked(row, ("name", "program", "model", "task_description", "registered_at"))
+def _registration(row: NameRow) -> RegisteredName:
+    return {
+        "name": row["name"],
+        "program": row["program"],
+        "model": row["model"],
+        "task_description": row["task_description"],
+        "registered_at": row["registered_at"],
+    }
 
 
 @router.post("/{session_id}/heartbeat", hot=True, audited=False)
-async def heartbeat(services: Services, session_id: SessionId) -> dict[str, Any]:
+async def heartbeat(services: Services, session_id: SessionId) -> Alive:
     """Record a heartbeat; a session that is unknown, or was given up, is registered again."""
     now = services.now()
 
@@ -185,14 +168,8 @@ async def heartbeat(services: Services, session_id: SessionId) -> dict[str, Any]
     return {"success": True, "session_id": session_id}
 
 
-class End(BaseModel):
-    """The session that ends another; none named: the person at the keyboard."""
-
-    caller: str | None = Field(None, max_length=128)
-
-
 @router.post("/{session_id}/end")
-async def end(services: Services, session_id: SessionId, asked: End | None = None) -> dict[str, Any]:
+async def end(services: Services, session_id: SessionId, asked: End | None = None) -> Ended:
     """End a session: what it holds comes free. Another session is refused, a person put on record."""
     now = services.now()
     caller = (asked.caller if asked else None) or person()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection
 
 from corral.coordination.locks import table as lock_table
 from corral.coordination.services import Services
 from corral.coordination.sessions import liveness, session_end, transcripts
+from corral.coordination.sessions.api import MAX_THRESHOLD_MINUTES
 from corral.coordination.sessions.liveness import Seen
 from corral.coordination.sessions.processes import is_running
 from corral.coordination.sessions.registry import Cleaned, EndedSession
@@ -17,6 +17,7 @@ from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import CorralError, DatabaseUnavailable, InvalidInput
 from corral.core.instants import after
 from corral.core.logs import logger
+from corral.core.payload import Payload
 from corral.core.states import SessionStatus
 from corral.store.rows.sessions import SessionLife
 
@@ -26,12 +27,10 @@ LOOK_EVERY_S = 3.0
 AT_ONCE = 20
 """Most sessions that end in one transaction, so that other writes do not wait long."""
 
-DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES = 15, 7 * 24 * 60
-
 log = logger("sessions")
 
 
-async def clean_up(services: Services, minutes: float) -> dict[str, Any]:
+async def clean_up(services: Services, minutes: float) -> Payload:
     """End who was silent for so many minutes; says how many, and how many locks came free."""
     if not 1 <= minutes <= MAX_THRESHOLD_MINUTES:
         raise InvalidInput(f"A threshold of {minutes:g} minutes is not possible.", remedy="Use 1 minute to a week.")

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from corral.coordination.locks import table as lock_table
 from corral.coordination.mail import mailbox
 from corral.coordination.mail.addresses import Identity
+from corral.coordination.mail.api import LAST
 from corral.coordination.mail.tools import entry
 from corral.core.pages import MOST, SHOWN_BYTES, Page, page
 from corral.core.payload import Payload
@@ -37,7 +38,7 @@ async def inbox(
             me.session_id,
             urgent_only=urgent_only,
             since_ts=since_ts or None,
-            before=(before, mailbox.LAST) if before else None,
+            before=(before, LAST) if before else None,
             limit=limit,
         )
         mail = page((entry(row, bodies=include_bodies) for row in found), size=SHOWN_BYTES)

@@ -15,6 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from corral.coordination.locks import operations as locks
 from corral.coordination.locks.api import Force
 from corral.coordination.mail import operations as messages
+from corral.coordination.mail.api import Sending
 from corral.coordination.services import Services
 from corral.core.errors import InvalidInput, NotFound
 from corral.core.payload import Payload
@@ -112,9 +113,7 @@ async def _send(services: Services, item: str, form: dict[str, str]) -> None:
     key = form.get("key") or None
     await messages.send(
         services,
-        messages.Sending(
-            to=[item], subject=subject, body=body, thread_id=None, session_id=None, name=None, idempotency_key=key
-        ),
+        Sending(to=[item], subject=subject, body=body, thread_id=None, session_id=None, name=None, idempotency_key=key),
     )
 
 

@@ -1,8 +1,11 @@
-"""Merge requests: what is answered of their changes."""
+"""Merge requests: what is answered of their changes, and of sessions with what they made."""
 
 from __future__ import annotations
 
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
+
+from corral.coordination.sessions.api import NamedSession
+from corral.work.merges.wire import MergeSummary
 
 
 class FileChange(TypedDict):
@@ -35,3 +38,25 @@ class Changes(TypedDict):
     patch: str | None
     truncated: bool
     note: str | None
+
+
+class SessionCommit(TypedDict):
+    """A commit that a session made; ``branch`` is null where none was checked out."""
+
+    sha: str
+    subject: str
+    branch: str | None
+
+
+class Changesets(TypedDict):
+    """The last commits and merge requests of a session, the oldest first; ``left_out``: how many older ones there are."""
+
+    commits: list[SessionCommit]
+    merges: list[MergeSummary]
+    left_out: NotRequired[int]
+
+
+class SessionDetail(NamedSession):
+    """A session with what it made."""
+
+    changesets: Changesets

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import Connection
 
 from corral.coordination.services import Services
 from corral.coordination.sessions import changesets
 from corral.coordination.sessions import registry as session_registry
-from corral.coordination.sessions.callers import SessionId
+from corral.coordination.sessions.api import SessionId
 from corral.coordination.sessions.operations import whole
+from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.core.routing import Routes
 from corral.git import history
 from corral.store.rows.merges import MergeRow
+from corral.work.merges.api import SessionDetail
 from corral.work.merges.wire import summary
 
 router = Routes("sessions", "/sessions")
@@ -23,14 +23,11 @@ MOST_MERGES, MOST_COMMITS = 50, 500
 """The latest of a session's that are told."""
 
 
-@router.get("/{session_id}")
-async def detail(services: Services, session_id: SessionId) -> dict[str, Any]:
-    """A session, by its id or a name: its registrations, and the commits and merge requests it made.
+@router.get("/{session_id}", answer=SessionDetail)
+async def detail(services: Services, session_id: SessionId) -> Payload:
+    """A session, by its id or a name: its registrations, and the commits and merge requests it made."""
 
-    ``left_out``: of these, how many older ones are not told.
-    """
-
-    def look(conn: Connection) -> tuple[dict[str, Any], changesets.Changesets]:
+    def look(conn: Connection) -> tuple[Payload, changesets.Changesets]:
         row = session_registry.find(conn, session_id)
         return whole(conn, row, services.teams().capabilities), changesets.of(conn, row["session_id"])
 
@@ -44,7 +41,7 @@ async def detail(services: Services, session_id: SessionId) -> dict[str, Any]:
     return {**shown, "changesets": {**made, **({"left_out": left_out} if left_out else {})}}
 
 
-def _submitted(services: Services, merge: MergeRow) -> list[dict[str, Any]]:
+def _submitted(services: Services, merge: MergeRow) -> list[Payload]:
     """The commits of a merge request."""
     if merge["base_sha"] is None:
         return []

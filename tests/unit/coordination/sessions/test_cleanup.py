@@ -24,7 +24,8 @@ from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import session_end
-from corral.coordination.sessions.operations import Cleanup, cleanup
+from corral.coordination.sessions.api import Cleanup
+from corral.coordination.sessions.operations import cleanup
 from corral.coordination.sessions.registry import Arrival, Cleaned
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.coordination.sessions.sweep import end_silent

@@ -1,0 +1,154 @@
+"""Sessions: what is asked for, and what is answered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, Field
+from typing_extensions import TypedDict
+
+from corral.core.answers import Instant
+from corral.core.identifiers import LONGEST_SESSION_ID, check_session_id
+from corral.core.states import ShownStatus
+
+DEFAULT_THRESHOLD_MINUTES, MAX_THRESHOLD_MINUTES = 15, 7 * 24 * 60
+SessionId = Annotated[str, Field(max_length=LONGEST_SESSION_ID), AfterValidator(check_session_id)]
+"""The id of a session where none is registered by it; where one is,
+:func:`corral.coordination.sessions.registry.register` looks."""
+
+
+class Caller(BaseModel):
+    """The session that acts, and its name if it has several."""
+
+    session_id: str | None = Field(None, max_length=128, examples=["s-1"])
+    name: str | None = Field(None, max_length=128)
+
+
+class Registration(BaseModel):
+    """A session's description of itself."""
+
+    session_id: str | None = Field(None, min_length=1, max_length=LONGEST_SESSION_ID, examples=["s-1"])
+    agent_name: str | None = Field(None, max_length=64, examples=["GreenLake"])
+    agent_type: str | None = Field(None, max_length=64, description="Its kind, if that is new; at first `claude`.")
+    capabilities: list[str] = Field(default_factory=list, max_length=64, examples=[["python"]])
+    current_task: str | None = Field(None, max_length=2000, examples=["Fix the login"])
+    client_pid: int | None = Field(None, gt=1)
+    cwd: str | None = None
+
+
+class Cleanup(BaseModel):
+    """The silence after which a session counts as dead."""
+
+    stale_threshold_minutes: float = Field(
+        DEFAULT_THRESHOLD_MINUTES, ge=1, le=MAX_THRESHOLD_MINUTES, examples=[DEFAULT_THRESHOLD_MINUTES]
+    )
+
+
+class Naming(BaseModel):
+    """A name that a session goes by, and its program; none: its own. Fields that are left out stay as they were."""
+
+    name: str | None = Field(None, min_length=1, max_length=64, examples=["Boulder"])
+    program: str | None = Field(None, min_length=1, max_length=200, examples=["opencode-coder"])
+    model: str | None = Field(None, max_length=200, examples=["claude-sonnet-4-5"])
+    task_description: str | None = Field(None, max_length=2000, examples=["Fix the login"])
+    new: bool = Field(False, description="A name that nobody has: `name` if it is free, else one that is found.")
+
+
+class End(BaseModel):
+    """The session that ends another; none named: the person at the keyboard."""
+
+    caller: str | None = Field(None, max_length=128, examples=["s-1"])
+
+
+class Session(TypedDict):
+    """A session; ``agent_id`` is its name too.
+
+    ``stalled``: it is active, and has given no sign for a while. ``waiting_for``: what it asks its person for; ``pid``: null
+    where it has ended; ``unguarded``: none of its hooks is heard, so that its edits are not checked.
+    """
+
+    session_id: str
+    agent_id: str
+    agent_name: str
+    agent_type: str
+    status: ShownStatus
+    current_task: str | None
+    task_id: str | None
+    worktree: str | None
+    branch: str | None
+    capabilities: list[str]
+    waiting_for: str | None
+    pid: int | None
+    unguarded: bool
+    parent_session_id: str | None
+    started_at: Instant
+    last_heartbeat: Instant
+    ended_at: Instant | None
+    end_reason: str | None
+
+
+class ListedSession(Session):
+    """A session with the names that it goes by beside its own, and the terminal in which its process runs."""
+
+    terminal: str | None
+    names: list[str]
+
+
+class RegisteredName(TypedDict):
+    """A name that a session registered, and what it is under that."""
+
+    name: str
+    program: str | None
+    model: str | None
+    task_description: str | None
+    registered_at: Instant
+
+
+class NamedSession(ListedSession):
+    """A session with all the names that it registered."""
+
+    registered: list[RegisteredName]
+
+
+class RegisteredSession(Session):
+    """A session that has registered."""
+
+    success: bool
+
+
+class ProgramRegistered(RegisteredSession, RegisteredName):
+    """A session that has registered with its program."""
+
+
+Registered = RegisteredSession | ProgramRegistered
+"""A session that has registered; with the program, where that was told."""
+
+
+class GoesBy(RegisteredName):
+    """The name that a session has now."""
+
+    success: bool
+    session_id: str
+
+
+class Alive(TypedDict):
+    """The session whose heartbeat was recorded."""
+
+    success: bool
+    session_id: str
+
+
+class Ended(TypedDict):
+    """A session that is over; ``ended``: it was not before."""
+
+    success: bool
+    session_id: str
+    ended: bool
+
+
+class Cleaned(TypedDict):
+    """How many sessions were given up, and how many locks came free with them."""
+
+    success: bool
+    agents_cleaned: int
+    locks_released: int
