@@ -13,7 +13,7 @@ MOST_NAMED = 1000
 """Tasks in one call."""
 
 
-class Chosen(BaseModel):
+class DeadTaskChoice(BaseModel):
     """Dead tasks by id, all of them or none; or ``all`` that there are."""
 
     task_ids: list[Short] = Field(

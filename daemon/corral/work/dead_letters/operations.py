@@ -17,7 +17,7 @@ from corral.core.paging import answer
 from corral.core.payload import Payload
 from corral.core.routing import Routes
 from corral.work.dead_letters import dead_letters
-from corral.work.dead_letters.api import Acted, Chosen, DeadTask, DeadTaskFacts
+from corral.work.dead_letters.api import Acted, DeadTask, DeadTaskChoice, DeadTaskFacts
 from corral.work.logtail import last_lines
 
 router = Routes("tasks", "/dead-letters")
@@ -52,7 +52,7 @@ async def read(services: Services, task_id: str) -> Payload:
 
 
 @router.post("/retry")
-async def retry(services: Services, chosen: Chosen) -> Acted:
+async def retry(services: Services, chosen: DeadTaskChoice) -> Acted:
     """Run dead tasks again with all their retries."""
     now, rules = services.now(), services.settings().tasks
     ids = await _each(services, chosen, lambda conn, ids: dead_letters.retry(conn, ids, now, rules))
@@ -61,13 +61,15 @@ async def retry(services: Services, chosen: Chosen) -> Acted:
 
 
 @router.post("/clear")
-async def clear(services: Services, chosen: Chosen) -> Acted:
+async def clear(services: Services, chosen: DeadTaskChoice) -> Acted:
     """Take tasks out of the dead-letter queue; they stay in the list of tasks."""
     now = services.now()
     return {"task_ids": await _each(services, chosen, lambda conn, ids: dead_letters.clear(conn, ids, now))}
 
 
-async def _each(services: Services, chosen: Chosen, act: Callable[[Connection, Sequence[str]], list[str]]) -> list[str]:
+async def _each(
+    services: Services, chosen: DeadTaskChoice, act: Callable[[Connection, Sequence[str]], list[str]]
+) -> list[str]:
     if chosen.all == bool(chosen.task_ids):
         raise InvalidInput("Give `task_ids`, or `all`.", remedy="Name the tasks, or ask for all of them.")
     if not chosen.all:

@@ -188,7 +188,7 @@ class Attempt(TypedDict):
     usage: Usage
 
 
-class Limits(TypedDict):
+class AttemptLimits(TypedDict):
     """The limits of each attempt that are set."""
 
     max_turns: NotRequired[int]
@@ -244,7 +244,7 @@ class TaskFacts(Task):
     session_id: str | None
     timeout_s: float | None
     max_retries: int
-    limits: Limits
+    limits: AttemptLimits
     not_before_at: Instant | None
     started_at: Instant | None
     completed_at: Instant | None

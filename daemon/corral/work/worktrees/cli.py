@@ -7,7 +7,7 @@ from typing import Annotated
 from corral.client.connection import segment
 from corral.core.errors import WorkAtRisk
 from corral.faces.cli.parsing import Group
-from corral.faces.cli.terminal.options import Json, argument, client, option, session_id
+from corral.faces.cli.terminal.options import argument, client, json_of, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, report
 from corral.faces.cli.terminal.progress import progress
 from corral.faces.cli.terminal.tables import Column, table
@@ -16,7 +16,7 @@ app = Group("Worktrees of tasks and sessions, and salvaged work.")
 
 
 @app.command("list")
-def listing(as_json: Json = False) -> None:
+def listing(as_json: Annotated[bool, json_of("work.worktrees.api.Worktree[]")] = False) -> None:
     """List the worktrees that Corral created."""
     rows = client().listing("/worktrees")
     columns: list[Column] = [
@@ -36,7 +36,7 @@ def create(
     base: Annotated[
         str | None, option("--base", "Start at this commit (default: the target's tip).", "COMMIT", of="branch")
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.worktrees.api.Worktree")] = False,
 ) -> None:
     """Create a worktree that is ready to use: dependencies, environment files, ports."""
     body = {"name": name, "base": base, "session_id": session_id()}
@@ -48,7 +48,7 @@ def create(
 @app.command()
 def remove(
     name: Annotated[str, argument("A worktree's name, as `corral worktree list` shows it.", "NAME", of="worktree")],
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.worktrees.api.RemovedWorktree")] = False,
 ) -> None:
     """Remove a worktree. Its unlanded work is saved first; `recover` restores it."""
     with progress(f"removing {name}"):
@@ -61,7 +61,7 @@ def remove(
 
 
 @app.command()
-def pool(as_json: Json = False) -> None:
+def pool(as_json: Annotated[bool, json_of("work.worktrees.api.Pool")] = False) -> None:
     """Show the worktrees that are kept for the next tasks."""
     found = client().request("GET", "/worktrees/pool")
     columns: list[Column] = [
@@ -89,7 +89,7 @@ def recover(
     name: Annotated[
         str | None, argument("A worktree's name or a salvage ref; without it: list.", "NAME", of="saved work")
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.worktrees.api.Recovery")] = False,
 ) -> None:
     """List saved work, or restore it into a new worktree."""
     if name is not None:

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import unquote
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from corral.coordination.services import Services
-from corral.coordination.sessions.callers import SessionId
 from corral.core.pages import MOST, following, page
 from corral.core.paging import answer
+from corral.core.payload import Payload
 from corral.core.routing import Routes
 from corral.work.worktrees.allocation import WorktreeContext
+from corral.work.worktrees.api import (
+    NewWorktree,
+    PlaceOfWorktrees,
+    Pool,
+    RecoveredWorktree,
+    RemovedWorktree,
+    SavedWork,
+    Worktree,
+)
 from corral.work.worktrees.worktrees import Worktrees
 
 router = Routes("worktrees")
-
-
-class Wanted(BaseModel):
-    """A worktree to be made."""
-
-    name: str = Field(min_length=1, max_length=64)
-    base: str | None = Field(None, max_length=1024)
-    session_id: SessionId | None = None
 
 
 Limit = Annotated[int, Field(ge=1, le=MOST)]
@@ -35,7 +36,7 @@ Limit = Annotated[int, Field(ge=1, le=MOST)]
 async def _part(
     services: Services,
     request: Request,
-    rows: Callable[[], list[dict[str, Any]]],
+    rows: Callable[[], list[Payload]],
     key: str,
     after: str | None,
     limit: int,
@@ -44,7 +45,7 @@ async def _part(
     return answer(request, found, lambda row: {"after": row[key]})
 
 
-@router.get("/worktrees", answer=list[dict[str, Any]])
+@router.get("/worktrees", answer=list[Worktree])
 async def listing(
     services: Services,
     request: Request,
@@ -55,37 +56,27 @@ async def listing(
     return await _part(services, request, services.of(Worktrees).listing, "name", after, limit)
 
 
-@router.get("/worktrees/pool")
-async def pool(services: Services) -> dict[str, Any]:
+@router.get("/worktrees/pool", answer=Pool)
+async def pool(services: Services) -> Payload:
     """The worktrees kept for the next tasks, their bounds, and how often one was used."""
     return await services.work(services.of(Worktrees).pool)
-
-
-class PlaceOfWorktrees(BaseModel):
-    """The folder in which worktrees are made."""
-
-    path: str
-    configured: bool = Field(description="Whether `worktrees.root` names it.")
-    passed_over: list[str] = Field(description="Why an earlier choice was not used.")
-    finds: list[str] = Field(description="What an upward search from a worktree there finds.")
-    warning: str | None
 
 
 @router.get("/worktrees/place")
 async def place(services: Services) -> PlaceOfWorktrees:
     """Where new worktrees are made, why there, and what tools that search upward would find."""
     chosen = await services.work(services.of(WorktreeContext).places.choose)
-    return PlaceOfWorktrees(
-        path=str(chosen.path),
-        configured=chosen.is_configured,
-        passed_over=list(chosen.passed_over),
-        finds=list(chosen.finds),
-        warning=chosen.warning(),
-    )
+    return {
+        "path": str(chosen.path),
+        "configured": chosen.is_configured,
+        "passed_over": list(chosen.passed_over),
+        "finds": list(chosen.finds),
+        "warning": chosen.warning(),
+    }
 
 
-@router.post("/worktrees", status_code=201)
-async def create(services: Services, wanted: Wanted) -> dict[str, Any]:
+@router.post("/worktrees", status_code=201, answer=Worktree)
+async def create(services: Services, wanted: NewWorktree) -> Payload:
     """Make a worktree that is ready to work in."""
     return await services.work(
         lambda: services.of(Worktrees).create(
@@ -94,15 +85,15 @@ async def create(services: Services, wanted: Wanted) -> dict[str, Any]:
     )
 
 
-@router.delete("/worktrees/{name}")
-async def remove(services: Services, name: str) -> dict[str, Any]:
+@router.delete("/worktrees/{name}", answer=RemovedWorktree)
+async def remove(services: Services, name: str) -> Payload:
     """Remove a worktree; what is found nowhere else is saved first."""
     gone = await services.work(lambda: services.of(Worktrees).remove(name, services.now()))
     services.nudge("landing")  # a branch that has landed may have waited for this
     return gone
 
 
-@router.get("/salvage", answer=list[dict[str, Any]])
+@router.get("/salvage", answer=list[SavedWork])
 async def salvaged(
     services: Services,
     request: Request,
@@ -113,7 +104,7 @@ async def salvaged(
     return await _part(services, request, services.of(Worktrees).salvaged, "ref", after, limit)
 
 
-@router.post("/worktrees/{name:path}/recover")
-async def recover(services: Services, name: str) -> dict[str, Any]:
+@router.post("/worktrees/{name:path}/recover", answer=RecoveredWorktree)
+async def recover(services: Services, name: str) -> Payload:
     """Bring saved work back into a worktree of its own; ``name`` is a worktree's, or a full salvage ref."""
     return await services.work(lambda: services.of(Worktrees).recover(unquote(name), services.now()))
