@@ -34,7 +34,7 @@ class DeadTask(TypedDict):
     agent: str | None
     runner: RunnerName | None
     created_at: Instant
-    completed_at: Instant | None
+    completed_at: Instant
 
 
 class DeadTaskFacts(TaskFacts):

@@ -15,8 +15,6 @@ from corral.work.merges.wire import MergeOfTask
 
 TITLE_LIMIT = 500
 """Characters."""
-MOST_TASKS = 1000
-"""Tasks in one batch."""
 
 
 def _one_line(text: object) -> object:
@@ -46,16 +44,6 @@ Reason = Annotated[Text, StringConstraints(max_length=2000)]
 StateKey = Annotated[Text, StringConstraints(min_length=1, max_length=256)]
 """A key of what agents share about a task."""
 Short = Annotated[Text, StringConstraints(min_length=1, max_length=128)]
-
-
-class Batch(BaseModel):
-    """Several tasks, all or none; each as for `POST /tasks`."""
-
-    tasks: list[Any] = Field(
-        min_length=1,
-        max_length=MOST_TASKS,
-        examples=[[{"title": "Add a greeting", "command": "echo hi > hello.txt", "priority": 5, "name": "greeting"}]],
-    )
 
 
 class Cancellation(BaseModel):

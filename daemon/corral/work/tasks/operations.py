@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 from sqlalchemy import Connection
@@ -30,7 +30,6 @@ from corral.work.merges.api import Changes
 from corral.work.tasks import completion, tasks, views
 from corral.work.tasks import submitting as app_tasks
 from corral.work.tasks.api import (
-    Batch,
     BatchSubmitted,
     Cancellation,
     Claim,
@@ -52,6 +51,7 @@ from corral.work.tasks.api import (
 )
 from corral.work.tasks.following import Place
 from corral.work.tasks.following import follow as follow_task
+from corral.work.tasks.wire import Batch, Submission
 from corral.work.worktrees import reopening
 from corral.work.worktrees.worktrees import Worktrees
 
@@ -65,7 +65,7 @@ def _state(row: TaskRow) -> TaskState:
 
 
 @router.post("", status_code=201, hot=True)
-async def submit(services: Services, body: dict[str, Any]) -> Submitted:
+async def submit(services: Services, body: Submission) -> Submitted:
     """Queue one task; acknowledged when it is durable."""
     row = await app_tasks.submit(services, body)
     return {**_state(row), "title": row["title"]}

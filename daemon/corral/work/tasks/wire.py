@@ -10,12 +10,14 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     StringConstraints,
     ValidationError,
     field_serializer,
     model_validator,
 )
-from pydantic.json_schema import SkipJsonSchema
+from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
+from pydantic_core import CoreSchema
 
 from corral.config.limits import TaskLimits
 from corral.core.errors import InvalidInput
@@ -161,6 +163,26 @@ class TaskSubmission(BaseModel):
                 "`agents` needs a command, a prompt or an agent: a task that sessions claim is done by one"
             )
         return self
+
+
+class _AsSubmission:
+    """A JSON value that :func:`read_submissions` reads, so that its errors tell their places; documented as a submission."""
+
+    def __get_pydantic_json_schema__(self, _core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(TaskSubmission.__pydantic_core_schema__)
+
+
+Submission = Annotated[dict[str, Any], _AsSubmission()]
+
+
+class Batch(BaseModel):
+    """Several tasks, all or none; each as for `POST /tasks`."""
+
+    tasks: list[Annotated[Any, _AsSubmission()]] = Field(
+        min_length=1,
+        max_length=1000,
+        examples=[[{"title": "Add a greeting", "command": "echo hi > hello.txt", "priority": 5, "name": "greeting"}]],
+    )
 
 
 def read_submissions(items: list[Any]) -> list[TaskSubmission]:
