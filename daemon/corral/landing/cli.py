@@ -11,7 +11,7 @@ from corral.core.states import MergeState
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.terminal.diff_view import Stat, show_diff, show_patch
-from corral.faces.cli.terminal.options import Json, argument, client, here, option, session_id
+from corral.faces.cli.terminal.options import argument, client, here, json_of, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, facts, paint, report, state, verification
 from corral.faces.cli.terminal.person import confirm, refuse_agents
 from corral.faces.cli.terminal.tables import WIDTH, Column, age, table
@@ -26,7 +26,7 @@ Id = Annotated[str, argument("A merge id, its first characters, or its task's id
 def listing(
     status: Annotated[list[MergeState] | None, option("--state", _STATES, "STATE")] = None,
     branch: Annotated[str | None, option("--branch", "Only requests for this branch.", "NAME", of="branch")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.merges.wire.MergeListed[]")] = False,
 ) -> None:
     """List merge requests in order of submission."""
     rows = client().listing("/merges", {"state": status or [], "branch": branch})
@@ -45,7 +45,7 @@ def listing(
 
 
 @app.command()
-def detail(merge_id: Id, as_json: Json = False) -> None:
+def detail(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.MergeDetail")] = False) -> None:
     """Show everything about a merge request."""
     merge = client().request("GET", f"/merges/{segment(merge_id)}")
     if as_json:
@@ -65,7 +65,7 @@ def detail(merge_id: Id, as_json: Json = False) -> None:
 
 
 @app.command()
-def diff(merge_id: Id, stat: Stat = False, as_json: Json = False) -> None:
+def diff(merge_id: Id, stat: Stat = False, as_json: Annotated[bool, json_of("landing.api.MergeDiff")] = False) -> None:
     """Show what a merge request changes on its target."""
     show_diff(f"/merges/{segment(merge_id)}/diff", stat=stat, as_json=as_json)
 
@@ -83,7 +83,7 @@ def submit(
         str | None,
         option("--task", "Author's session (default: known from the branch or this session).", "ID", of="task"),
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.merges.wire.Submitted")] = False,
 ) -> None:
     """Queue a branch for landing; its current head is pinned."""
     if branch is None:
@@ -115,14 +115,14 @@ def retry(
     follow_branch: Annotated[
         bool, Option("--follow-branch", help="Use the branch's current head instead of the pinned one.")
     ] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.merges.wire.MergeSummary")] = False,
 ) -> None:
     """Queue a failed or conflicting merge request again."""
     _acted("retry", merge_id, {"follow_branch": follow_branch}, as_json)
 
 
 @app.command()
-def cancel(merge_id: Id, as_json: Json = False) -> None:
+def cancel(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.MergeSummary")] = False) -> None:
     """Remove a merge request from the queue; the branch stays."""
     _acted("cancel", merge_id, None, as_json)
 
@@ -132,7 +132,7 @@ def dismiss(
     merge_id: Annotated[
         str, argument("A merge or task id, its first characters, or a task's number.", "ID", of="open")
     ],
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("landing.api.Dismissed")] = False,
 ) -> None:
     """Dismiss a failed merge request or task. The branch stays."""
     answer = client().request("POST", f"/merges/{segment(merge_id)}/dismiss")
@@ -148,7 +148,7 @@ def _acted(verb: str, merge_id: str, body: dict[str, Any] | None, as_json: bool)
 def approve(
     merge_id: Id,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.merges.wire.MergeSummary")] = False,
 ) -> None:
     """Show what needs your approval in a merge request, and approve it."""
     refuse_agents("Approving a merge", f"corral merge approve {merge_id}")
@@ -164,7 +164,7 @@ def approve(
 def accept_rewind(
     target: Annotated[str, argument("A branch that was rewound.", "TARGET", of="branch")],
     yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("landing.api.RewindAccepted")] = False,
 ) -> None:
     """Accept that a branch was rewound and lacks what had landed on it; what waits for that goes on."""
     refuse_agents("Accepting that landed work is gone", f"corral merge accept-rewind {target}")
@@ -201,14 +201,14 @@ def log(
         str | None,
         option("--run", "Another run: its number, `candidate` or `control`; the last of its kind.", "RUN"),
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("landing.api.MergeLog")] = False,
 ) -> None:
     """Show the output of the verification that decided a merge request."""
     print_log(f"/merges/{segment(merge_id)}/log", follow=follow, run=run, as_json=as_json)
 
 
 @app.command()
-def runs(merge_id: Id, as_json: Json = False) -> None:
+def runs(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.MergeRun[]")] = False) -> None:
     """List the verifications that ran for a merge request."""
     rows = client().request("GET", f"/merges/{segment(merge_id)}/runs")
     columns: list[Column] = [

@@ -6,10 +6,9 @@ import asyncio
 import functools
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,24 +16,25 @@ from starlette.responses import Response
 from corral.config import account, trust
 from corral.config.paths import Project
 from corral.coordination.services import Services
-from corral.coordination.sessions.callers import SessionId
 from corral.coordination.settings import CONFIG_IN_TREE
 from corral.core.errors import CorralError, NotPermitted
 from corral.core.logs import logger
 from corral.core.pages import MOST, Page, page
 from corral.core.paging import answer
+from corral.core.payload import Payload
 from corral.core.routing import Routes
 from corral.core.states import MergeState
 from corral.git import refs
 from corral.landing import approval, pauses, requests, runs
+from corral.landing.api import Again, Approval, Dismissed, MergeDiff, MergeLogPart, Review, Submission
 from corral.store.rows.merges import MergeRow
-from corral.work.logtail import FURTHEST, POLL_S, LogPart, Tail, offset_of_tail, read_part
+from corral.work.logtail import FURTHEST, POLL_S, Tail, offset_of_tail, read_part
 from corral.work.merges import diffs
 from corral.work.merges import settling as app_merges
 from corral.work.merges import wire as merge_shapes
 from corral.work.merges.settling import merge_settled
 from corral.work.merges.store import merges, of_tasks
-from corral.work.merges.wire import MergeRun
+from corral.work.merges.wire import MergeDetail, MergeListed, MergeRun, MergeSummary, Submitted
 from corral.work.tasks.dismissal import dismiss as settle
 
 router = Routes("merges", "/merges")
@@ -42,43 +42,7 @@ router = Routes("merges", "/merges")
 _log = logger("merges")
 
 
-class Submission(BaseModel):
-    """A branch for its target."""
-
-    branch: str = Field(min_length=1, max_length=1024)
-    target: str | None = Field(None, min_length=1, max_length=1024)
-    title: str | None = Field(None, max_length=500)
-    session_id: SessionId | None = None
-    task_id: str | None = Field(
-        None, min_length=1, max_length=64, description="Whose work it is; else the branch or the session tells."
-    )
-
-
-class Again(BaseModel):
-    """How to try again."""
-
-    follow_branch: bool = False
-
-
-class Approval(BaseModel):
-    """A person's yes to what they have seen; a worker or a session that says who it is is refused."""
-
-    head_sha: str = Field(pattern="^([0-9a-f]{40}|[0-9a-f]{64})$", description="The head that was seen.")
-    session_id: str | None = Field(None, max_length=128, description="The agent session that asks, if one does.")
-    task_id: str | None = Field(None, max_length=64, description="The task whose worker asks, if one does.")
-
-
-class Review(BaseModel):
-    """The changes that an approval would let in."""
-
-    merge_id: str
-    head_sha: str
-    paths: list[str]
-    diff: str
-    truncated: bool
-
-
-@router.get("", answer=list[dict[str, Any]])
+@router.get("", answer=list[MergeListed])
 async def listing(
     services: Services,
     request: Request,
@@ -97,20 +61,20 @@ async def listing(
     return answer(request, await services.store.read(look), lambda row: {"after": row["merge_id"]})
 
 
-@router.post("", status_code=201)
-async def submit(services: Services, wanted: Submission) -> dict[str, Any]:
+@router.post("", status_code=201, answer=Submitted)
+async def submit(services: Services, wanted: Submission) -> Payload:
     """Put a branch into the queue; ``merge_id`` is null if the target has everything of it already."""
     return await app_merges.submit(services, **wanted.model_dump())
 
 
-@router.get("/{merge_id}")
-async def detail(services: Services, merge_id: str) -> dict[str, Any]:
+@router.get("/{merge_id}", answer=MergeDetail)
+async def detail(services: Services, merge_id: str) -> Payload:
     """Everything about one merge request."""
     return await services.work(lambda: requests.detail(services.db, merge_id))
 
 
-@router.post("/{merge_id}/retry")
-async def retry(services: Services, merge_id: str, how: Again | None = None) -> dict[str, Any]:
+@router.post("/{merge_id}/retry", answer=MergeSummary)
+async def retry(services: Services, merge_id: str, how: Again | None = None) -> Payload:
     """Queue again what came back."""
     now, follow_branch = services.now(), how.follow_branch if how else False
     reopened = merge_settled(services.settings)
@@ -126,11 +90,18 @@ async def retry(services: Services, merge_id: str, how: Again | None = None) -> 
 @router.get("/{merge_id}/approval")
 async def review(services: Services, merge_id: str) -> Review:
     """The part of a request that needs a person's approval: the paths, and how they would change."""
-    return Review.model_validate(asdict(await services.work(lambda: _reviewed(services, merge_id))))
+    seen = await services.work(lambda: _reviewed(services, merge_id))
+    return {
+        "merge_id": seen.merge_id,
+        "head_sha": seen.head_sha,
+        "paths": seen.paths,
+        "diff": seen.diff,
+        "truncated": seen.truncated,
+    }
 
 
-@router.post("/{merge_id}/approve")
-async def approve(services: Services, merge_id: str, given: Approval) -> dict[str, Any]:
+@router.post("/{merge_id}/approve", answer=MergeSummary)
+async def approve(services: Services, merge_id: str, given: Approval) -> Payload:
     """Approve, as a person, what a request changes; holds for exactly the head that was seen."""
     if given.session_id is not None or given.task_id is not None:
         raise NotPermitted(
@@ -165,15 +136,15 @@ def _reviewed(services: Services, merge_id: str) -> approval.Review:
     return approval.review(services.git, landing, merge)
 
 
-@router.get("/{merge_id}/diff")
-async def diff(services: Services, merge_id: str, patch: bool = True) -> dict[str, Any]:
+@router.get("/{merge_id}/diff", answer=MergeDiff)
+async def diff(services: Services, merge_id: str, patch: bool = True) -> Payload:
     """The changes of a merge request on its target; without ``patch`` only the numbers of lines."""
     most = diffs.MOST_SHOWN if patch else None
     return await services.work(lambda: diffs.of_merge(services, merge_id, most=most))
 
 
-@router.post("/{merge_id}/cancel")
-async def cancel(services: Services, merge_id: str) -> dict[str, Any]:
+@router.post("/{merge_id}/cancel", answer=MergeSummary)
+async def cancel(services: Services, merge_id: str) -> Payload:
     """Take a request out of the queue; its branch stays."""
     now, settled = services.now(), merge_settled(services.settings)
     row = await services.work(lambda: requests.cancel(services.db, services.git, merge_id, on_settled=settled, now=now))
@@ -182,19 +153,13 @@ async def cancel(services: Services, merge_id: str) -> dict[str, Any]:
     return merge_shapes.summary(row)
 
 
-@router.post("/{merge_id}/dismiss")
-async def dismiss(services: Services, merge_id: str) -> dict[str, Any]:
+@router.post("/{merge_id}/dismiss", answer=Dismissed)
+async def dismiss(services: Services, merge_id: str) -> Payload:
     """Nothing more is to be done about a request that came back, or (by its id) about a task that failed."""
     now = services.now()
     answer = await services.store.write(lambda conn: settle(conn, merge_id, now))
     services.changes.announce()
     return answer
-
-
-class MergeLogPart(LogPart):
-    """A part of a run's log; ``run`` is the run, None while there is none. To go on, ask for its number and ``next_offset``."""
-
-    run: MergeRun | None = None
 
 
 @router.get("/{merge_id}/log")
@@ -217,10 +182,10 @@ async def log(
         is_over = shown.run is None or shown.run.status != runs.RUNNING  # asked before reading
         text, following = await services.work(functools.partial(_read, services.project, shown.run, offset, tail))
         if not text and is_over and wait_s and shown.following is not None:
-            return MergeLogPart(text="", next_offset=0, complete=False, run=shown.following)
+            return {"text": "", "next_offset": 0, "complete": False, "run": shown.following}
         is_all = not text and is_over and (not shown.is_open or (run is not None and not wait_s))
         if text or is_all or time.monotonic() >= deadline:
-            return MergeLogPart(text=text, next_offset=following, complete=is_all, run=shown.run)
+            return {"text": text, "next_offset": following, "complete": is_all, "run": shown.run}
         await asyncio.sleep(POLL_S)
 
 

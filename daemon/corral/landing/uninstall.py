@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions
@@ -15,6 +14,7 @@ from corral.git import refs
 from corral.git.checkouts.identity import describe
 from corral.git.checkouts.status import changes
 from corral.git.process.command import open_checkout
+from corral.landing.api import Risk, WorktreesRetired
 from corral.landing.verify import verification_worktree
 from corral.work.merges.store import merges
 from corral.work.tasks.store import tasks
@@ -26,21 +26,21 @@ router = Routes("worktrees")
 
 
 @router.get("/worktrees/at-risk")
-async def at_risk(services: Services) -> list[dict[str, str]]:
-    """Work that is neither landed nor salvaged: ``[{what, why}]``."""
+async def at_risk(services: Services) -> list[Risk]:
+    """Work that is neither landed nor salvaged."""
     return await services.work(lambda: find_at_risk(services))
 
 
 @router.post("/worktrees/retire")
-async def retire(services: Services) -> dict[str, Any]:
-    """Give every worktree back, salvaged; what could not be is named in ``at_risk``, and folders that stay in ``left``."""
+async def retire(services: Services) -> WorktreesRetired:
+    """Give every worktree back, salvaged."""
     stayed, left = await services.work(lambda: give_back(services))
     return {"at_risk": stayed, "left": left}
 
 
-def find_at_risk(services: Services) -> list[dict[str, str]]:
-    """Open tasks and merges, and worktrees with changes that no commit holds: ``[{what, why}]``."""
-    risks = [
+def find_at_risk(services: Services) -> list[Risk]:
+    """Open tasks and merges, and worktrees with changes that no commit holds."""
+    risks: list[Risk] = [
         {"what": f"task {row['task_id']}", "why": f"it is {row['status']}"}
         for row in services.db.read(lambda conn: tasks.standing(conn, only_open=True))
     ]
@@ -65,7 +65,7 @@ def find_at_risk(services: Services) -> list[dict[str, str]]:
     return risks + _unknown_folders(services)
 
 
-def _unknown_folders(services: Services) -> list[dict[str, str]]:
+def _unknown_folders(services: Services) -> list[Risk]:
     """Content of ``.corral`` that Corral did not create: folders among worktrees there that no row names."""
     home, configured = services.project.home, services.settings().worktrees.root
     root = services.project.root / configured if configured is not None else home / "worktrees"
@@ -80,14 +80,14 @@ def _unknown_folders(services: Services) -> list[dict[str, str]]:
     ]
 
 
-def give_back(services: Services) -> tuple[list[dict[str, str]], list[str]]:
+def give_back(services: Services) -> tuple[list[Risk], list[str]]:
     """Give every worktree back, salvaging what only it holds, and remove the folder that they were in.
 
     Returns:
         The worktrees that had to stay, and the folders that stay because something else is in them.
     """
     left: list[str] = []
-    stayed = []
+    stayed: list[Risk] = []
     for row in services.of(Worktrees).listing():
         try:
             after = services.of(Worktrees).remove(row["name"], services.now())

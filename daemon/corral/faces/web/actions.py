@@ -23,6 +23,7 @@ from corral.core.redaction import redact
 from corral.faces.web.patches import marked
 from corral.faces.web.visit import Visit
 from corral.landing import operations as merges
+from corral.landing.api import Approval
 from corral.observe.audit import requests as audit_requests
 from corral.work.tasks import operations as tasks
 from corral.work.tasks.api import Cancellation
@@ -96,7 +97,7 @@ async def _approve(services: Services, item: str, form: dict[str, str]) -> Any:
     head = form.get("head_sha", "")
     if len(head) not in (40, 64) or set(head) - set("0123456789abcdef"):
         raise InvalidInput("The form names no head to approve.", remedy="Open the approval again.")
-    return await merges.approve(services, item, merges.Approval(head_sha=head, session_id=None, task_id=None))
+    return await merges.approve(services, item, Approval(head_sha=head, session_id=None, task_id=None))
 
 
 async def _release(services: Services, item: str, _form: dict[str, str]) -> None:
@@ -218,7 +219,7 @@ async def _confirmation(services: Services, noun: str, item: str, name: str, act
         subject = (await merges.detail(services, item))["title"]
         if name == "approve":
             review = await merges.review(services, item)
-            text = review.diff
+            text = review["diff"]
             lines = await services.work(lambda: [*marked(redact(text))])
     else:
         lock = await _lock(services, item)

@@ -94,17 +94,18 @@ class Streams:
             heading = ""
             if noun == "tasks":
                 part = await tasks.log(self._services, item, offset, LOG_WAIT_S, number or None)
+                new, offset, complete = part.text, part.next_offset, part.complete
             else:
-                part = await merges.log(self._services, item, offset, LOG_WAIT_S, None, str(number) if number else None)
-                if part.run is not None and (part.run.number or 0) != number:
-                    number, heading = part.run.number or 0, run_heading(part.run.model_dump())
-            offset = part.next_offset
-            text = as_shown(heading + part.text, is_readable=is_readable)
+                of = await merges.log(self._services, item, offset, LOG_WAIT_S, None, str(number) if number else None)
+                new, offset, complete, run = of["text"], of["next_offset"], of["complete"], of["run"]
+                if run is not None and (run.number or 0) != number:
+                    number, heading = run.number or 0, run_heading(run.model_dump())
+            text = as_shown(heading + new, is_readable=is_readable)
             if text:
                 await parts.put(f"event: log\ndata: {json.dumps({'text': text, 'offset': offset})}\n\n")
-            if part.complete:
+            if complete:
                 return
-            if not part.text:  # there may be no file yet, which is not waited for
+            if not new:  # there may be no file yet, which is not waited for
                 await self._services.changes.next(LOG_PAUSE_S)
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
 from starlette.requests import Request
 
 from corral.coordination.own_work import refuse_own_work
 from corral.coordination.services import Services
 from corral.core.errors import Conflict, InvalidInput
 from corral.core.inputs import note
+from corral.core.payload import Payload
 from corral.core.routing import Routes
 from corral.git import refs
+from corral.landing.verify import api
 from corral.landing.verify.dry_run import DryRun, Finding
 from corral.landing.verify.verification_context import VerificationContext
 
@@ -24,19 +24,9 @@ _ONE = ("", "dry-run")
 """The key of the lock that lets one dry run in."""
 
 
-class Wanted(BaseModel):
-    """How long a dry run may take."""
-
-    timeout_s: Annotated[float, Field(gt=0, le=86400)] = 900
-
-
-@router.post("/dry-run")
-async def dry_run(services: Services, request: Request, wanted: Wanted) -> dict[str, Any]:
-    """Run the target's verification on its tip in a fresh worktree, and name the files that it lacks there.
-
-    ``status`` is a receipt's; ``reason`` of the first run that was not green; ``needed``: with these files of the main checkout
-    the commands pass; ``suspected``: they fail still. Each is ``{path, ignored}``. ``inputs`` and ``note`` are a receipt's.
-    """
+@router.post("/dry-run", answer=api.DryRun)
+async def dry_run(services: Services, request: Request, wanted: api.Wanted) -> Payload:
+    """Run the target's verification on its tip in a fresh worktree, and name the files that it lacks there."""
     await services.work(lambda: refuse_own_work(services.project, request))
     lock = services.creation_locks.setdefault(_ONE, asyncio.Lock())
     if lock.locked():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypedDict
 
+from corral.core.answers import Instant, one_of
 from corral.core.inputs import note
 from corral.core.outcomes import NEEDS_APPROVAL, Outcome
-from corral.core.states import MergeState
+from corral.core.states import MergeState, ReceiptRole, ReceiptStatus
 
 TARGET_RED = "The target itself is red"
 """Prefix of the reason of a request whose target fails without it too."""
@@ -26,6 +28,17 @@ LANDED_NO_MORE = {Outcome.MISSING: MISSING, Outcome.TAKEN_BACK: TAKEN_BACK}
 """The standing of a landed request that its target has no more, by the prefix of its reason."""
 
 Row = Mapping[str, Any]
+StateOfMerge = Annotated[str, one_of(*MergeState.values())]
+StatusOfReceipt = Annotated[str, one_of(*ReceiptStatus.values())]
+StatusOfRun = Annotated[str, one_of("running", *ReceiptStatus.values(), "unknown")]
+RoleOfRun = Annotated[str, one_of(*ReceiptRole.values(), "unknown")]
+
+
+class PathConflict(TypedDict):
+    """A path that does not merge; ``kind``: in git's words, such as ``content``."""
+
+    path: str
+    kind: str
 
 
 class _Shape(BaseModel):
@@ -48,7 +61,7 @@ class Receipt(_Shape):
         note: What of that a person should know, in one line, or None.
     """
 
-    status: str
+    status: StatusOfReceipt
     tree: str
     commands: list[str]
     exit_code: int | None
@@ -81,14 +94,14 @@ class MergeRun(_Shape):
     merge_id: str | None
     is_own: bool
     decided: bool
-    role: str
+    role: RoleOfRun
     commit_sha: str | None
     commands: list[str]
-    status: str
+    status: StatusOfRun
     exit_code: int | None
     reason: str | None
-    started_at: str | None
-    ended_at: str | None
+    started_at: Instant | None
+    ended_at: Instant | None
     log: str | None
     is_kept: bool
 
@@ -97,7 +110,7 @@ class MergeOfTask(_Shape):
     """The ``merge`` object of a task's detail."""
 
     merge_id: str
-    state: str
+    state: StateOfMerge
     reason: str | None
     landed_sha: str | None
     receipt: Receipt | None
@@ -110,8 +123,20 @@ class MergeSummary(_Shape):
     task_id: str | None
     branch: str
     target: str
-    state: str
+    state: StateOfMerge
     reason: str | None
+
+
+class NothingToMerge(TypedDict):
+    """What is answered where the target has everything of a branch already: there is no request."""
+
+    merge_id: None
+    branch: str
+    target: str
+    state: None
+
+
+Submitted = MergeSummary | NothingToMerge
 
 
 class MergeListed(MergeSummary):
@@ -119,11 +144,11 @@ class MergeListed(MergeSummary):
 
     number: int | None
     title: str
-    created_at: str
+    created_at: Instant
 
 
 class MergeDetail(MergeSummary):
-    """Everything about one merge request; ``conflicts`` is a list of ``{path, kind}``.
+    """Everything about one merge request; ``number`` is that of its task.
 
     ``approved_sha`` is the head that a person approved, ``needs_approval`` whether it waits for that.
     """
@@ -136,13 +161,38 @@ class MergeDetail(MergeSummary):
     approved_sha: str | None
     needs_approval: bool
     base_sha: str | None
-    conflicts: list[dict[str, str]] | None
+    conflicts: list[PathConflict] | None
     landed_sha: str | None
     tries: int
     receipt: Receipt | None
-    created_at: str
-    updated_at: str
-    finished_at: str | None
+    created_at: Instant
+    updated_at: Instant
+    finished_at: Instant | None
+
+
+class FileChange(TypedDict):
+    """How many lines of a file changed; null: it is binary."""
+
+    path: str
+    added: int | None
+    removed: int | None
+
+
+class Changes(TypedDict):
+    """The changes of a branch or of a worktree.
+
+    ``uncommitted``: with what is in no commit; ``patch``: empty where only numbers were asked for; ``truncated``: the patch or
+    the list of files is not whole; ``note``: why there is nothing.
+    """
+
+    uncommitted: bool
+    files: list[FileChange]
+    files_changed: int
+    lines_added: int
+    lines_removed: int
+    patch: str
+    truncated: bool
+    note: str | None
 
 
 def of_task(merge: Row, receipt: Row | None) -> dict[str, Any]:

@@ -1,0 +1,143 @@
+"""Merge requests and what becomes of them: what is asked for, and what is answered."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from corral.coordination.sessions.callers import SessionId
+from corral.core.answers import Instant
+from corral.work.merges.wire import Changes, MergeRun, StateOfMerge
+
+_SESSION = Field(None, max_length=128, description="The agent session that asks, if one does.")
+_TASK = Field(None, max_length=64, description="The task whose worker asks, if one does.")
+
+
+class Submission(BaseModel):
+    """A branch for its target."""
+
+    branch: str = Field(min_length=1, max_length=1024, examples=["login"])
+    target: str | None = Field(None, min_length=1, max_length=1024, examples=["main"])
+    title: str | None = Field(None, max_length=500, examples=["Login"])
+    session_id: SessionId | None = None
+    task_id: str | None = Field(
+        None, min_length=1, max_length=64, description="Whose work it is; else the branch or the session tells."
+    )
+
+
+class Again(BaseModel):
+    """How to try again."""
+
+    follow_branch: bool = Field(False, examples=[True])
+
+
+class Approval(BaseModel):
+    """A person's yes to what they have seen; a worker or a session that says who it is is refused."""
+
+    head_sha: str = Field(
+        pattern="^([0-9a-f]{40}|[0-9a-f]{64})$",
+        description="The head that was seen.",
+        examples=["97bc574f091bbff740d9acf629369800bd065d9c"],
+    )
+    session_id: str | None = _SESSION
+    task_id: str | None = _TASK
+
+
+class Acceptance(BaseModel):
+    """A person's yes to what a target lost; a worker or a session that says who it is is refused."""
+
+    target: str = Field(min_length=1, max_length=1024, examples=["main"])
+    lost: list[str] = Field(
+        min_length=1,
+        max_length=100,
+        description="The lost tips that were seen.",
+        examples=[["97bc574f091bbff740d9acf629369800bd065d9c"]],
+    )
+    session_id: str | None = _SESSION
+    task_id: str | None = _TASK
+
+
+class Review(TypedDict):
+    """The changes that an approval would let in; ``paths``: those that need it, none: nothing does."""
+
+    merge_id: str
+    head_sha: str
+    paths: list[str]
+    diff: str
+    truncated: bool
+
+
+class MergeDiff(Changes):
+    """What a merge request changes on its target: as it landed, as it would land, or since its branch left the target."""
+
+    merge_id: str
+    task_id: str | None
+    title: str
+    state: StateOfMerge
+    base_sha: str
+    head_sha: str
+
+
+class Dismissed(TypedDict):
+    """What nothing more is done about: a request, a task, or a task with its request."""
+
+    merge_id: str | None
+    task_id: str | None
+    outcome: Literal["dismissed"]
+
+
+class MergeLog(TypedDict):
+    """The output of a verification; ``complete``: nothing more will come; ``run``: null while there is none."""
+
+    text: str
+    complete: bool
+    run: MergeRun | None
+
+
+class MergeLogPart(MergeLog):
+    """A part of a run's log. To go on, ask for the number of ``run`` and ``next_offset``, in bytes."""
+
+    next_offset: int
+
+
+class LostRequest(TypedDict):
+    """A landed request that its target has no more."""
+
+    merge_id: str
+    task_id: str | None
+    title: str
+
+
+class LostTip(TypedDict):
+    """A tip that a target lost; ``tip``: where the target is, null: it is gone; ``at``: when that was noticed."""
+
+    target: str
+    lost_sha: str
+    tip: str | None
+    at: Instant
+    what: str
+    remedy: str
+    requests: list[LostRequest]
+
+
+class RewindAccepted(TypedDict):
+    """What a target lost, and what a person has accepted."""
+
+    target: str
+    accepted: list[LostTip]
+
+
+class Risk(TypedDict):
+    """Work that is neither landed nor salvaged: a task, a merge request, a worktree or a folder, and why it counts."""
+
+    what: str
+    why: str
+
+
+class WorktreesRetired(TypedDict):
+    """``at_risk``: the worktrees that had to stay; ``left``: the folders that stay, as something else is in them."""
+
+    at_risk: list[Risk]
+    left: list[str]
