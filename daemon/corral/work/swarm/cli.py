@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Group
-from corral.faces.cli.terminal.options import Json, client
+from corral.faces.cli.terminal.options import client, json_of
 from corral.faces.cli.terminal.output import echo, emit, moment, paint
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -30,7 +32,7 @@ def _seconds(value: float | None) -> str:
 
 
 @app.command()
-def status(as_json: Json = False) -> None:
+def status(as_json: Annotated[bool, json_of("work.swarm.api.Swarm")] = False) -> None:
     """Show the running agents, what they use together, what keeps more from starting, and how the last 24 hours went."""
     answer = client().request("GET", "/swarm")
     if as_json:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from corral.coordination.services import Services
 from corral.core.routing import Routes
 from corral.work.swarm import swarm
+from corral.work.swarm.api import Swarm, Terminating
 
 router = Routes("swarm", "/swarm")
 
 
 @router.get("")
-async def status(services: Services) -> dict[str, Any]:
+async def status(services: Services) -> Swarm:
     """The running agents, their use together (``limits``), and the limits that hold tasks back."""
     return await services.store.read(lambda conn: swarm.status(services, conn))
 
 
 @router.post("/agents/{agent_id}/kill")
-async def kill(services: Services, agent_id: str) -> dict[str, Any]:
+async def kill(services: Services, agent_id: str) -> Terminating:
     """Stop the worker of an agent, named by its id or by its task; the task is tried again, as after any failure."""
     return await swarm.kill(services, agent_id)

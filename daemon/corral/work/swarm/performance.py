@@ -10,12 +10,12 @@ from sqlalchemy import Connection
 
 from corral.core.events import EventKind
 from corral.core.instants import parse
-from corral.core.payload import Payload
 from corral.core.states import AttemptOutcome
 from corral.store import events
 from corral.store.rows.tasks import EndedAttempt, TaskRow
 from corral.store.totals import SESSION
 from corral.work.swarm import store as swarm
+from corral.work.swarm.api import Durations, KindFigures
 from corral.work.tasks.store import attempts
 from corral.work.tasks.wire import IMPROVEMENT
 
@@ -28,25 +28,19 @@ def kind_of(agent: str | None, runner: str | None) -> str:
     return agent or runner or SESSION
 
 
-def by_kind(ended: Sequence[EndedAttempt]) -> list[Payload]:
-    """The kinds by name, each with what its attempts came to.
-
-    Returns:
-        ``[{kind, completed, failed, other, success_rate, mean_s, median_s, p95_s, tokens, cost_usd, memory_mb}]``. ``other``
-        were ended by Corral, a person or the machine. ``success_rate`` is that of completed and failed ones, 0 to 1; it
-        and the durations (seconds, from the start of the worker) are None where there were none. ``memory_mb`` is the
-        most of any of them.
-    """
+def by_kind(ended: Sequence[EndedAttempt]) -> list[KindFigures]:
+    """The kinds by name, each with what its attempts came to."""
     kinds: dict[str, list[EndedAttempt]] = {}
     for row in ended:
         kinds.setdefault(kind_of(row["agent"], row["runner"]), []).append(row)
-    return [{"kind": kind, **_figures(rows)} for kind, rows in sorted(kinds.items())]
+    return [_figures(kind, rows) for kind, rows in sorted(kinds.items())]
 
 
-def _figures(rows: Sequence[EndedAttempt]) -> Payload:
+def _figures(kind: str, rows: Sequence[EndedAttempt]) -> KindFigures:
     completed = sum(row["outcome"] == AttemptOutcome.COMPLETED for row in rows)
     failed = sum(row["outcome"] == AttemptOutcome.FAILED for row in rows)
     return {
+        "kind": kind,
         "completed": completed,
         "failed": failed,
         "other": len(rows) - completed - failed,
@@ -58,8 +52,8 @@ def _figures(rows: Sequence[EndedAttempt]) -> Payload:
     }
 
 
-def durations(rows: Sequence[EndedAttempt]) -> dict[str, float | None]:
-    """``mean_s``, ``median_s`` and ``p95_s`` of attempts, seconds; None without any that started."""
+def durations(rows: Sequence[EndedAttempt]) -> Durations:
+    """How long attempts took that started."""
     lasted = sorted(
         (parse(ended) - parse(began)).total_seconds()
         for row in rows
@@ -68,8 +62,8 @@ def durations(rows: Sequence[EndedAttempt]) -> dict[str, float | None]:
     if not lasted:
         return {"mean_s": None, "median_s": None, "p95_s": None}
     nearest = lasted[-(-95 * len(lasted) // 100) - 1]  # the smallest that 95 % do not exceed
-    found = {"mean_s": statistics.fmean(lasted), "median_s": statistics.median(lasted), "p95_s": nearest}
-    return {name: round(value, 3) for name, value in found.items()}
+    mean_s, median_s = statistics.fmean(lasted), statistics.median(lasted)
+    return {"mean_s": round(mean_s, 3), "median_s": round(median_s, 3), "p95_s": round(nearest, 3)}
 
 
 def note_failure(conn: Connection, task: TaskRow, number: int, now: datetime) -> None:

@@ -9,11 +9,11 @@ from sqlalchemy import Connection
 from corral.coordination.services import Services
 from corral.core.errors import NotFound
 from corral.core.instants import after
-from corral.core.payload import Payload
 from corral.core.states import AttemptOutcome, RunnerName
 from corral.store.rows.tasks import SwarmMember
 from corral.work.swarm import performance
 from corral.work.swarm import store as swarm
+from corral.work.swarm.api import AgentState, RunningAgent, Swarm, SwarmMetrics, Terminating, UsedLimit, WhyHeld
 from corral.work.tasks import wire as task_shapes
 from corral.work.tasks.store import tasks, work_pause
 from corral.work.tasks.tasks import find
@@ -24,17 +24,8 @@ WINDOW_S = 86_400.0
 """The metrics are those of so many seconds until now."""
 
 
-def status(services: Services, conn: Connection) -> Payload:
-    """The agents, the limits, and the limits that hold tasks back.
-
-    Returns:
-        ``agents``: ``[{agent_id, kind, task_id, parent, state, pid, memory_mb, tokens, cost_usd, heartbeat_at, progress}]``;
-        ``limits``: by setting ``{used, allowed}``, ``allowed`` None without a limit;
-        ``throttled``: ``[{limit, used, allowed, reason}]``; of a model that is parked ``{limit, until, reason}``; where tasks for
-        workers wait for something else that holds all of them ``{limit, reason}``;
-        ``metrics``: ``since_at``, ``tasks`` by state now, and ``kinds`` (:func:`corral.work.swarm.performance.by_kind`) and the
-        durations of completed attempts of all kinds since then.
-    """
+def status(services: Services, conn: Connection) -> Swarm:
+    """The agents, the limits, and what holds tasks back."""
     supervisor, settings = services.of(Supervisor), services.settings()
     views = {view.task_id: view for view in supervisor.at_work()}
     use = supervisor.use
@@ -55,7 +46,7 @@ def status(services: Services, conn: Connection) -> Payload:
     }
 
 
-def _throttled(services: Services, conn: Connection) -> list[Payload]:
+def _throttled(services: Services, conn: Connection) -> list[WhyHeld]:
     supervisor = services.of(Supervisor)
     held = [one.shown for one in supervisor.throttles]
     if any(tasks.is_any_pending(conn, runner) for runner in RunnerName):
@@ -69,15 +60,19 @@ def _throttled(services: Services, conn: Connection) -> list[Payload]:
     return held
 
 
-def _metrics(conn: Connection, now: datetime) -> Payload:
+def _metrics(conn: Connection, now: datetime) -> SwarmMetrics:
     since = after(now, -WINDOW_S)
     ended = swarm.ended_since(conn, since)
     completed = [row for row in ended if row["outcome"] == AttemptOutcome.COMPLETED]
-    everyone = {"since_at": since, "tasks": tasks.counts(conn), **performance.durations(completed)}
-    return {**everyone, "kinds": performance.by_kind(ended)}
+    return {
+        "since_at": since,
+        "tasks": tasks.counts(conn),
+        **performance.durations(completed),
+        "kinds": performance.by_kind(ended),
+    }
 
 
-async def kill(services: Services, named: str) -> Payload:
+async def kill(services: Services, named: str) -> Terminating:
     """Have the worker of an agent stopped; its task is tried again, as after any failure.
 
     Args:
@@ -106,13 +101,13 @@ async def kill(services: Services, named: str) -> Payload:
     return {"task_id": task_id, "state": "terminating"}
 
 
-def _limit(used: float, allowed: float | None) -> Payload:
+def _limit(used: float, allowed: float | None) -> UsedLimit:
     return {"used": used, "allowed": allowed}
 
 
-def _agent(row: SwarmMember, view: AttemptView | None) -> Payload:
+def _agent(row: SwarmMember, view: AttemptView | None) -> RunningAgent:
     usage = task_shapes.usage([row])
-    state = "terminating" if row["cancel_reason"] is not None else view.state if view else "running"
+    state: AgentState = "terminating" if row["cancel_reason"] is not None else view.state if view else "running"
     return {
         "agent_id": row["agent_name"] or row["session_id"],
         "kind": performance.kind_of(row["agent"], row["runner"]),

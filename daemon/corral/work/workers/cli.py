@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from corral.faces.cli.terminal.options import Json, client, option
+from corral.faces.cli.terminal.options import client, json_of, option
 from corral.faces.cli.terminal.output import report
 
 
 def pause(
     reason: Annotated[str | None, option("--reason", "Reason, shown by status.", "TEXT")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.workers.api.Paused")] = False,
 ) -> None:
     """Pause claiming and landing until `corral resume`. Running tasks continue; the pause survives restarts."""
     answer = client().request("POST", "/pause", {"reason": reason})
     report(answer, "paused: nothing is claimed or landed until `corral resume`", as_json=as_json)
 
 
-def resume(as_json: Json = False) -> None:
+def resume(as_json: Annotated[bool, json_of("work.workers.api.Resumed")] = False) -> None:
     """Resume claiming and landing."""
     answer = client().request("POST", "/resume")
     report(answer, "resumed" if answer["was_paused"] else "Corral was not paused.", as_json=as_json)

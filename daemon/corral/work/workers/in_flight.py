@@ -19,6 +19,7 @@ from corral.runners.protocol import Observation, Running
 from corral.store.protocol import Store
 from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
+from corral.work.swarm.api import AgentState
 from corral.work.tasks.store import attempts as attempt_rows
 from corral.work.workers.execution import Started
 
@@ -37,14 +38,13 @@ class AttemptView:
 
     Attributes:
         number: Its fencing token.
-        state: ``spawning``, ``running`` or ``terminating``.
         memory_mb: Of all its processes, MiB; None before the first measurement.
     """
 
     task_id: str
     number: int
     session_id: str
-    state: str
+    state: AgentState
     memory_mb: int | None
 
 
@@ -81,7 +81,7 @@ class Attempt:
     def view(self, memory_mb: float | None) -> AttemptView:
         """It as others see it, with the memory that it uses now."""
         ending = self.stopping or self.finishing
-        state = "terminating" if ending else "spawning" if self.started is None else "running"
+        state: AgentState = "terminating" if ending else "spawning" if self.started is None else "running"
         return AttemptView(*self.key, self.session_id, state, None if memory_mb is None else round(memory_mb))
 
     def note_trouble(self, reason: str) -> None:

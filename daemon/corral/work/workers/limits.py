@@ -13,9 +13,9 @@ from typing import Any
 
 from corral.config.sections.work import Limits
 from corral.core.instants import iso, parse
-from corral.core.payload import Payload
 from corral.core.runners import traits
 from corral.core.states import RunnerName
+from corral.work.swarm.api import WhyHeld
 
 BEGIN = 0.8
 """The share of a limit from which on no further worker starts."""
@@ -61,7 +61,7 @@ class Throttle:
     allowed: float
 
     @property
-    def shown(self) -> Payload:
+    def shown(self) -> WhyHeld:
         """It for a surface."""
         return {"limit": self.limit, "used": self.used, "allowed": self.allowed, "reason": self.reason}
 
@@ -97,7 +97,7 @@ class Parked:
     limit: str = "model usage limit"
 
     @property
-    def shown(self) -> Payload:
+    def shown(self) -> WhyHeld:
         """It for a surface."""
         return {"limit": self.limit, "until": iso(self.until), "reason": self.reason}
 
@@ -129,7 +129,7 @@ class Reserved:
     limit: str = MEMORY
 
     @property
-    def shown(self) -> Payload:
+    def shown(self) -> WhyHeld:
         """It for a surface."""
         return {"limit": self.limit, "used": round(self.used_mb), "allowed": self.allowed, "reason": self.reason}
 
@@ -162,7 +162,7 @@ class Full:
     limit: str = "memory of the machine"
 
     @property
-    def shown(self) -> Payload:
+    def shown(self) -> WhyHeld:
         """It for a surface."""
         return {"limit": self.limit, "left": round(self.left_mb), "reason": self.reason}
 
