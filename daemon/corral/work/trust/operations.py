@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -14,6 +13,7 @@ from corral.git import refs
 from corral.work.agents import choices
 from corral.work.merges.store import merges
 from corral.work.roadmap.supervision import RoadmapSupervision
+from corral.work.trust.api import Claim, Untrusted
 
 router = Routes("trust", "/trust")
 
@@ -22,13 +22,13 @@ RELOAD_S = 3.0
 
 
 @router.get("")
-async def listing(services: Services) -> dict[str, Any]:
-    """Commands that wait for the user's approval: ``untrusted: [{key, value, source}]``, also of targets that merges wait for."""
+async def listing(services: Services) -> Untrusted:
+    """Commands that wait for the user's approval, also of targets that merges wait for."""
     return {"untrusted": await _untrusted(services)}
 
 
 @router.post("/reload")
-async def reload(services: Services) -> dict[str, Any]:
+async def reload(services: Services) -> Untrusted:
     """Look at the user's answers again and go on with what they allow; ``untrusted``: what still waits."""
     await services.work(partial(services.reload().wait, RELOAD_S))
     services.nudge("supervisor")
@@ -40,19 +40,19 @@ async def reload(services: Services) -> dict[str, Any]:
     return {"untrusted": await _untrusted(services)}
 
 
-async def _untrusted(services: Services) -> list[dict[str, Any]]:
+async def _untrusted(services: Services) -> list[Claim]:
     def targets(conn: Connection) -> list[str | None]:
         return [None, services.settings.target(), *map(refs.branch_ref, merges.busy_targets(conn))]
 
-    def look() -> list[dict[str, Any]]:
+    def look() -> list[Claim]:
         found = {}
         for target in services.db.read(targets):
             try:
-                found.update({claim.digest: vars(claim) for claim in services.settings.untrusted(target)})
+                found.update({claim.digest: claim for claim in services.settings.untrusted(target)})
             except ConfigInvalid:  # a broken file executes nothing; status and doctor say what is wrong with it
                 continue
-        found.update({claim.digest: vars(claim) for claim in services.of(RoadmapSupervision).unapproved()})
-        found.update({claim.digest: vars(claim) for claim in services.db.read(partial(choices.unapproved, services))})
-        return list(found.values())
+        found.update({claim.digest: claim for claim in services.of(RoadmapSupervision).unapproved()})
+        found.update({claim.digest: claim for claim in services.db.read(partial(choices.unapproved, services))})
+        return [{"key": claim.key, "value": claim.value, "source": claim.source} for claim in found.values()]
 
     return await services.work(look)
