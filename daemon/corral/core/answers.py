@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import WithJsonSchema
+from typing_extensions import TypedDict
 
 Instant = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 """UTC, ISO 8601, milliseconds: what :func:`corral.core.instants.iso` writes."""
@@ -13,3 +14,21 @@ Instant = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"
 def one_of(*texts: str) -> WithJsonSchema:
     """The texts that a field can be, for ``Annotated[str, …]``: it comes from a row, and is not checked again."""
     return WithJsonSchema({"type": "string", "enum": list(texts)})
+
+
+class Error(TypedDict):
+    """What :meth:`corral.core.errors.CorralError.to_wire` tells; ``details`` holds facts of its own in each error."""
+
+    code: str
+    name: str
+    message: str
+    cause: str
+    remedy: str
+    details: dict[str, Any]
+
+
+class FieldError(TypedDict):
+    """An error in a file: the field, such as ``agents[1].role`` (empty: the whole file), and the reason."""
+
+    field: str
+    reason: str

@@ -152,7 +152,7 @@ def compare(services: Services, row: ImprovementRow, now: datetime) -> None:
     shown_as = [services.db.read(lambda conn: versions.by_hash(conn, row["agent"], one or ""))  # noqa: B023
                 for one in (row["base_hash"], row["new_hash"])]  # fmt: skip
     old, new = (one["version"] if one else "?" for one in shown_as)
-    report: dict[str, Any] = improving.report(found, judged, names, of=(old, new))
+    report: dict[str, Any] = {**improving.report(found, judged, names, of=(old, new))}
     asked = services.db.read(lambda conn: _spent(conn, proposals(conn, row)))
     report["cost_usd"] = round(asked[1] + judged.cost_usd + sum(one.cost_usd for one in found), 6)
     report["deployed"] = None

@@ -16,12 +16,13 @@ from corral.core.payload import Payload
 from corral.core.steps import Step
 from corral.store.rows.agents import AgentVersionRow, RunningChoice
 from corral.work.agents import definitions, rollouts
+from corral.work.agents.api import AgentChoice, Pinned, Unpinned
 from corral.work.agents.choosing import Choosing, claims_of, definition_of
 from corral.work.agents.choosing import shown as shown_choice
 from corral.work.agents.store import choices
 
 
-def pin(services: Services, name: str, version: str) -> Payload:
+def pin(services: Services, name: str, version: str) -> Pinned:
     """Have all tasks of an agent work by a stored version, whatever its file says, until it is unpinned.
 
     Raises:
@@ -42,10 +43,11 @@ def pin(services: Services, name: str, version: str) -> Payload:
 
     services.db.write(write)
     services.nudge("supervisor")
-    return {"agent": row["agent"], "version": row["version"], "pinned": True, **_untrusted(services, row)}
+    waits = _waits_for_trust(services, row)
+    return {"agent": row["agent"], "version": row["version"], "pinned": True, "waits_for_trust": waits}
 
 
-def unpin(services: Services, name: str) -> Payload:
+def unpin(services: Services, name: str) -> Unpinned:
     """Have the tasks of an agent work by what its file says again; ``was``: the version that it was pinned to."""
     agent, now = definitions.known_name(services, name), services.now()
 
@@ -94,7 +96,7 @@ def start(services: Services, name: str, version: str, share: float) -> Payload:
 
     services.db.write(write)
     services.nudge("supervisor")
-    return {**status(services, name), **_untrusted(services, row)}
+    return {**status(services, name), "waits_for_trust": _waits_for_trust(services, row)}
 
 
 def stop(services: Services, name: str) -> Payload:
@@ -132,7 +134,7 @@ def status(services: Services, name: str) -> Payload:
     }  # fmt: skip
 
 
-def listing(services: Services) -> list[Payload]:
+def listing(services: Services) -> list[AgentChoice]:
     """The pins and rollouts in force."""
     return [shown_choice(row) for row in services.db.read(choices.running)]
 
@@ -203,11 +205,11 @@ def _check_same_tasks(new: AgentVersionRow, old: AgentVersionRow) -> None:
         )
 
 
-def _untrusted(services: Services, row: AgentVersionRow) -> Payload:
+def _waits_for_trust(services: Services, row: AgentVersionRow) -> bool:
     def waits(conn: Connection) -> bool:
         return any(claim.key.casefold() == f"agents.{row['agent']}" for claim in unapproved(services, conn))
 
-    return {"waits_for_trust": services.db.read(waits)}
+    return services.db.read(waits)
 
 
 def _in_force(row: RunningChoice) -> Conflict:

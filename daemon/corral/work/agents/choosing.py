@@ -15,10 +15,10 @@ from corral.config.agents import AgentDefinition, parse_definition
 from corral.config.roster import OWN, Roster, Stored
 from corral.config.trust import Claim, of_definition
 from corral.core.errors import ConfigInvalid, NotFound
-from corral.core.payload import Payload
 from corral.store.protocol import Store
 from corral.store.rows.agents import AgentVersionRow, RunningChoice
 from corral.store.rows.tasks import TaskDoer
+from corral.work.agents.api import AgentChoice
 from corral.work.agents.store import choices, versions
 
 Find = Callable[[str, str], AgentVersionRow | None]
@@ -117,7 +117,7 @@ def of_rollout(conn: Connection, agent: str, content_hash: str | None) -> str | 
     return row["choice_id"] if row and content_hash in (row["content_hash"], row["from_hash"]) else None
 
 
-def shown(row: RunningChoice) -> Payload:
+def shown(row: RunningChoice) -> AgentChoice:
     """A pin or a rollout in force, as a face shows it."""
     return {
         "choice_id": row["choice_id"],

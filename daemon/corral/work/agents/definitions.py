@@ -13,11 +13,11 @@ from corral.coordination.locks import table
 from corral.coordination.locks.reserving import parse
 from corral.coordination.services import Services
 from corral.core.errors import Conflict, CorralError, InvalidInput, NotFound
-from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.git.history import last_written
 from corral.store.rows.agents import AgentVersionRow
 from corral.work.agents import versions
+from corral.work.agents.api import AgentVersion, AgentVersionText, Deployed, VersionDiff
 from corral.work.agents.store import versions as rows
 
 
@@ -35,9 +35,9 @@ class History:
     current: str | None
     unused: AgentVersionRow | None
 
-    def shown(self, row: AgentVersionRow) -> Payload:
-        """A version as a list shows it; ``used``: whether an attempt has begun with it."""
-        return {**versions.shown(row, current=self.current), "used": row is not self.unused}
+    def shown(self, row: AgentVersionRow) -> AgentVersion:
+        """A version as a list shows it."""
+        return versions.shown(row, current=self.current, used=row is not self.unused)
 
 
 def history(services: Services, name: str) -> History:
@@ -85,28 +85,28 @@ def known_name(services: Services, name: str) -> str:
     return history(services, name).agent
 
 
-def listing(services: Services, name: str) -> list[Payload]:
+def listing(services: Services, name: str) -> list[AgentVersion]:
     """The versions of an agent, the newest first."""
     found = history(services, name)
     return [found.shown(row) for row in reversed(found.versions)]
 
 
-def show(services: Services, name: str, version: str) -> Payload:
+def show(services: Services, name: str, version: str) -> AgentVersionText:
     """A version with its text, without secrets."""
     found = history(services, name)
     row = versions.named(found.versions, found.agent, version)
     return {"agent": found.agent, **found.shown(row), "content": redact(row["content"])}
 
 
-def diff(services: Services, name: str, before: str, after: str) -> Payload:
-    """The difference between two versions: ``{agent, before, after, patch}``."""
+def diff(services: Services, name: str, before: str, after: str) -> VersionDiff:
+    """The difference between two versions."""
     found = history(services, name)
     old, new = (versions.named(found.versions, found.agent, said) for said in (before, after))
     patch = versions.patch(old, new)
     return {"agent": found.agent, "before": old["version"], "after": new["version"], "patch": patch}
 
 
-def rollback(services: Services, name: str, version: str) -> Payload:
+def rollback(services: Services, name: str, version: str) -> Deployed:
     """Write the text of a version into the project's file, as a change that the user sees in git and commits.
 
     Raises:

@@ -18,6 +18,7 @@ from corral.core.states import TERMINAL_TASKS, TaskStatus
 from corral.core.steps import Step
 from corral.store.rows.agents import ImprovementRow
 from corral.work.agents import cases, definitions, improving, record
+from corral.work.agents.api import AgentRecord, Deployed
 from corral.work.agents.judging import key_of
 from corral.work.agents.store import improvements as rows
 from corral.work.agents.store import runs, versions
@@ -112,7 +113,7 @@ def resume(services: Services, name: str) -> Payload:
     return shown(services, row)
 
 
-def deploy(services: Services, name: str, version: str) -> Payload:
+def deploy(services: Services, name: str, version: str) -> Deployed:
     """Write a version into the agent's file (:func:`definitions.rollback`), and note it if an improvement has made it."""
     answer = definitions.rollback(services, name, version)
     agent, file = answer["agent"], answer["file"]
@@ -153,7 +154,7 @@ def _note(services: Services, row: ImprovementRow, reason: str) -> None:
 
 
 def _material(services: Services, agent: str, content: str, feedback: str | None, now: datetime) -> str:
-    def look(conn: Connection) -> tuple[list[Payload], list[tuple[str, int]]]:
+    def look(conn: Connection) -> tuple[list[AgentRecord], list[tuple[str, int]]]:
         found = record.stats(conn, agent, now - SINCE, None)
         worked = runs.of_agents(conn, agent, iso(now - SINCE))
         failed = [row for row in worked if row["outcome"] == "failed" and row["task_type"] != IMPROVEMENT]

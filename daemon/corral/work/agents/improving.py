@@ -11,12 +11,12 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from corral.config.agents import ANTHROPIC, CLAUDE, MAX_BYTES, AgentDefinition
-from corral.core.payload import Payload
+from corral.work.agents.api import CasesCompared, ComparedCase, ComparedSide
 from corral.work.agents.judging import Judged, key_of
 from corral.work.agents.record import median, rate
 from corral.work.agents.rollouts import Arm, by_chance
@@ -208,13 +208,8 @@ def shares(cases: Sequence[Case], rounds: int, max_cost_usd: float) -> tuple[flo
     return for_runs / (2 * rounds * len(cases)), (max_cost_usd - for_runs) / judged if judged else 0.0
 
 
-def report(runs: Sequence[Run], judged: Judged, names: Sequence[str], *, of: tuple[str, str]) -> Payload:
-    """Compare both versions over the same cases.
-
-    Returns:
-        ``{recommendation, why, chance, old, new, judged, cases}``; ``recommendation`` is ``deploy``, ``iterate`` or ``drop``,
-        ``chance`` how likely so large a difference is if both versions are equally good.
-    """
+def report(runs: Sequence[Run], judged: Judged, names: Sequence[str], *, of: tuple[str, str]) -> CasesCompared:
+    """Compare both versions over the same cases."""
     old, new = ([run for run in runs if run.is_new is wanted] for wanted in (False, True))
     was, now = (Arm(sum(run.passed for run in side), len(side)) for side in (old, new))
     chance = min(1.0, 2 * min(by_chance(was, now), by_chance(now, was)))
@@ -224,15 +219,17 @@ def report(runs: Sequence[Run], judged: Judged, names: Sequence[str], *, of: tup
     else:
         better, chance = judged.new > judged.old, judged.chance if judged.new != judged.old else 1.0
         why = "both passed as many, and the judge preferred the " + ("new" if better else "old")
+    recommendation: Literal["deploy", "iterate", "drop"] = "iterate"
     if now.good == was.good and (judged.new == judged.old or not now.good):
-        recommendation, why = "iterate", "the cases show no difference"
+        why = "the cases show no difference"
     else:
         recommendation = "deploy" if better else "drop"
     doubt = "which so few cases do not prove" if chance >= CHANCE else "which chance hardly explains"
     sides = f"{now.good} of {now.of} runs passed with {of[1]}, {was.good} of {was.of} with {of[0]}"
     said = f"{sides}; {judged.sentence()}: {why}, {doubt} (by chance alone in {100 * chance:.2g} % of cases)."
-    each = [{"name": name, **{side: _passed(some, index) for side, some in (("old", old), ("new", new))}}
-            for index, name in enumerate(names)]  # fmt: skip
+    each: list[ComparedCase] = [
+        {"name": name, "old": _passed(old, index), "new": _passed(new, index)} for index, name in enumerate(names)
+    ]
     return {
         "recommendation": recommendation, "why": said, "chance": chance, "old": _side(old, judged.old),
         "new": _side(new, judged.new), "judged": judged.figures(), "cases": each,
@@ -244,7 +241,7 @@ def _passed(runs: Sequence[Run], case: int) -> str:
     return f"{sum(mine)} of {len(mine)}"
 
 
-def _side(runs: Sequence[Run], preferred: int) -> Payload:
+def _side(runs: Sequence[Run], preferred: int) -> ComparedSide:
     return {
         "passed": rate(sum(run.passed for run in runs), len(runs)),
         "preferred": preferred,

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from corral.core.payload import Payload
 from corral.runners.messages.usage import LATEST
+from corral.work.agents.api import Judgement
 from corral.work.tasks.wire import IMPROVEMENT, TaskSubmission
 
 KEY = "improve:"
@@ -93,11 +93,15 @@ class Judged:
             return "no pair of works was judged"
         return f"of {pairs} pairs of works the judge preferred the new one in {self.new}, the old one in {self.old}"
 
-    def figures(self) -> Payload:
+    def figures(self) -> Judgement:
         """The comparison as a face shows it."""
-        plain = ("old", "new", "ties", "unjudged", "model", "tokens")
         return {
-            **{name: getattr(self, name) for name in plain},
+            "old": self.old,
+            "new": self.new,
+            "ties": self.ties,
+            "unjudged": self.unjudged,
+            "model": self.model,
+            "tokens": self.tokens,
             "chance": self.chance,
             "cost_usd": round(self.cost_usd, 6),
         }

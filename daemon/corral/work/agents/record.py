@@ -22,6 +22,7 @@ from corral.core.states import AttemptOutcome, MergeState
 from corral.store.rows.agents import AgentMerge, AgentWork, FeedbackRow
 from corral.store.rows.tasks import TaskRow
 from corral.work.agents import versions
+from corral.work.agents.api import AgentRecord, Landings, Median, Rate, WorkFigures
 from corral.work.agents.choosing import of_rollout
 from corral.work.agents.store import runs
 from corral.work.agents.store import versions as version_rows
@@ -108,7 +109,7 @@ def give_feedback(conn: Connection, task_id: str, rating: int | None, comment: s
     return {"task_id": task["task_id"], "agent": agent, "rating": rating, "comment": text}
 
 
-def stats(conn: Connection, agent: str | None, since: datetime, by: By | None) -> list[Payload]:
+def stats(conn: Connection, agent: str | None, since: datetime, by: By | None) -> list[AgentRecord]:
     """The results of agents' work, for each agent, and each group of its attempts.
 
     Args:
@@ -116,14 +117,13 @@ def stats(conn: Connection, agent: str | None, since: datetime, by: By | None) -
         by: None: no groups.
 
     Returns:
-        ``[{agent, group, …figures}]``; ``group`` is None for the whole of an agent, which comes first. The cases of
-        improvements are in the group of their type alone.
+        The whole of an agent comes before its groups. The cases of improvements are in the group of their type alone.
     """
     name, after = agent.casefold() if agent is not None else None, iso(since)
     work = Work(
         runs.of_agents(conn, name, after), runs.merges_of(conn, name, after), runs.feedback_on(conn, name, after)
     )
-    found: list[Payload] = []
+    found: list[AgentRecord] = []
     for each, of_agent in _divided(work.attempts, lambda row: row["agent"]).items():
         real = [row for row in of_agent if row["task_type"] != IMPROVEMENT]
         found.append({"agent": each, "group": None, **figures(_with(work, real))})
@@ -158,8 +158,8 @@ def _with(work: Work, attempts: Sequence[AgentWork]) -> Work:
     return Work(attempts, merges, [row for row in work.feedback if row["task_id"] in mine])
 
 
-def figures(work: Work) -> Payload:
-    """The results of attempts; ``cost_usd`` and ``tokens`` are sums over all of them."""
+def figures(work: Work) -> WorkFigures:
+    """The results of attempts."""
     rows = work.attempts
     outcomes = {str(outcome): sum(row["outcome"] == outcome for row in rows) for outcome in AttemptOutcome}
     completed, failed = outcomes[AttemptOutcome.COMPLETED], outcomes[AttemptOutcome.FAILED]
@@ -188,8 +188,7 @@ def figures(work: Work) -> Payload:
     }
 
 
-def _landing(work: Work) -> Payload:
-    """How the changes of tasks came to their target: at the first try means one attempt, and one merge request."""
+def _landing(work: Work) -> Landings:
     tries: dict[str, int] = {}
     for row in work.attempts:
         tries[row["task_id"]] = tries.get(row["task_id"], 0) + 1
@@ -207,8 +206,8 @@ def _landing(work: Work) -> Payload:
     }
 
 
-def rate(hits: int, of: int) -> Payload:
-    """A share with its 95 % interval by Wilson's formula: ``{rate, low, high, hits, of}``; None where there is nothing."""
+def rate(hits: int, of: int) -> Rate:
+    """A share with its 95 % interval by Wilson's formula."""
     if of == 0:
         return {"rate": None, "low": None, "high": None, "hits": 0, "of": 0}
     share, z2 = hits / of, _Z * _Z
@@ -218,6 +217,6 @@ def rate(hits: int, of: int) -> Payload:
     return {"rate": round(share, 4), "low": round(low, 4), "high": round(high, 4), "hits": hits, "of": of}
 
 
-def median(values: Sequence[float]) -> Payload:
-    """A median, and how many values it is of: ``{median, of}``."""
+def median(values: Sequence[float]) -> Median:
+    """A median, and how many values it is of."""
     return {"median": round(statistics.median(values), 3) if values else None, "of": len(values)}

@@ -19,10 +19,10 @@ from sqlalchemy import Connection
 from corral.config.sections.agents import Rollout as Rules
 from corral.core.events import EventKind
 from corral.core.instants import iso
-from corral.core.payload import Payload
 from corral.core.states import AttemptOutcome, MergeState
 from corral.store import events
 from corral.store.rows.agents import ArmTask, RunningChoice
+from corral.work.agents.api import RolloutFigures
 from corral.work.agents.choosing import definition_of
 from corral.work.agents.record import rate
 from corral.work.agents.store import choices
@@ -162,7 +162,7 @@ def sentence(found: Comparison, version: str) -> str:
     return f"{sides}: {said} (by chance alone in {often} of cases; counted below {bound})."
 
 
-def figures(found: Comparison) -> Payload:
+def figures(found: Comparison) -> RolloutFigures:
     """The comparison as a face shows it."""
     return {
         "finding": found.finding.value,

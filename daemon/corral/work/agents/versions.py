@@ -18,11 +18,11 @@ from sqlalchemy import Connection
 from corral.config.agents import AgentDefinition
 from corral.core.errors import InvalidInput, NotFound
 from corral.core.instants import iso
-from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.git.history import Written, last_written
 from corral.git.process.command import Git
 from corral.store.rows.agents import AgentVersionRow
+from corral.work.agents.api import AgentVersion
 from corral.work.agents.store import versions
 
 FIRST = "1.0.0"
@@ -132,15 +132,27 @@ def named(rows: Sequence[AgentVersionRow], agent: str, said: str) -> AgentVersio
     return found[0]
 
 
-def shown(row: AgentVersionRow, *, current: str | None) -> Payload:
+def shown(row: AgentVersionRow, *, current: str | None, used: bool) -> AgentVersion:
     """A version as a list shows it, without secrets.
 
     Args:
         current: The hash of what the agent's file says now.
+        used: Whether an attempt has begun with it.
     """
-    texts = {name: redact(text) if (text := row[name]) else None for name in ("changelog", "author", "reason")}
-    plain = {name: row[name] for name in ("version", "content_hash", "created_at")}
-    return {**plain, **texts, "current": row["content_hash"] == current}
+    return {
+        "version": row["version"],
+        "content_hash": row["content_hash"],
+        "created_at": row["created_at"],
+        "changelog": _told(row["changelog"]),
+        "author": _told(row["author"]),
+        "reason": _told(row["reason"]),
+        "current": row["content_hash"] == current,
+        "used": used,
+    }
+
+
+def _told(text: str | None) -> str | None:
+    return redact(text) if text else None
 
 
 def patch(before: AgentVersionRow, after: AgentVersionRow) -> str:

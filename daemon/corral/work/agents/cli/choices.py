@@ -14,7 +14,7 @@ from corral.core.visible import one_line
 from corral.faces.cli.parsing import Argument, Exit, Group, Option
 from corral.faces.cli.program.settings_file import load_settings
 from corral.faces.cli.terminal.context import project
-from corral.faces.cli.terminal.options import Json, argument, client, content, option
+from corral.faces.cli.terminal.options import argument, client, content, json_of, option
 from corral.faces.cli.terminal.output import echo, emit, facts, paint, report
 from corral.faces.cli.terminal.person import confirm, is_terminal, refuse_agents
 from corral.faces.cli.terminal.tables import Column, table
@@ -29,7 +29,7 @@ def pin(
     name: Annotated[str, argument("An agent's name.", "NAME", of="agent")],
     version: Annotated[str | None, Argument(help=_VERSION, metavar="[V]")] = None,
     unpin: Annotated[bool, Option("--unpin", help="Work by what the file says again.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.agents.api.PinChange")] = False,
 ) -> None:
     """Pin an agent to a version of its definition.
 
@@ -58,7 +58,7 @@ def rollout(
     share: Annotated[
         str | None, option("--share", "Share of the tasks that work by it, such as 20%.", "PERCENT")
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.agents.api.RolloutShown")] = False,
 ) -> None:
     """Have a share of an agent's tasks work by a new version, and compare.
 
@@ -94,7 +94,7 @@ def improve(
     resume: Annotated[bool, Option("--resume", help="Go on with one whose tasks failed.")] = False,
     deploy: Annotated[bool, Option("--deploy", help="Write its new version into the agent's file.")] = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.agents.api.Improvement")] = False,
 ) -> None:
     """Have a meta-agent propose a better version of an agent, and compare both.
 

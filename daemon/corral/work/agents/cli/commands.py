@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Group
-from corral.faces.cli.terminal.options import Json, argument, client, option
+from corral.faces.cli.terminal.options import argument, client, json_of, option
 from corral.faces.cli.terminal.output import echo, emit, facts, paint, report
 from corral.faces.cli.terminal.tables import Column, table
 from corral.work.agents.cli import choices, record, versions
@@ -20,7 +20,7 @@ app.add(record.app)
 
 
 @app.command("list")
-def listing(as_json: Json = False) -> None:
+def listing(as_json: Annotated[bool, json_of("work.agents.api.Agent[]")] = False) -> None:
     """List the agents that `corral task submit --agent` accepts."""
     rows = client().request("GET", "/agents")
     if as_json:
@@ -43,7 +43,7 @@ def kill(
     agent: Annotated[
         str, argument("A running agent, as `corral swarm status` shows it, or its task.", "AGENT", of="running agent")
     ],
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.swarm.api.Terminating")] = False,
 ) -> None:
     """Stop an agent's worker; its task is tried again, as after any failure."""
     answer = client().request("POST", f"/swarm/agents/{segment(agent)}/kill")
@@ -56,7 +56,7 @@ def show(
     version: Annotated[
         str | None, option("--version", "Show the text of a version, as `corral agent versions` lists it.", "V")
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.agents.api.AgentShown")] = False,
 ) -> None:
     """Show the runner, model, tools, limits and capabilities of an agent; or one version of its definition."""
     if version is not None:

@@ -11,7 +11,7 @@ from corral.core.errors import InvalidInput
 from corral.core.instants import span_s
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Group, Option
-from corral.faces.cli.terminal.options import Json, argument, client, option
+from corral.faces.cli.terminal.options import argument, client, json_of, option
 from corral.faces.cli.terminal.output import echo, emit, paint, report
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -64,7 +64,7 @@ def stats(
         str | None, option("--since", "How far back, such as 12h, 7d or 4w (default: all).", "SPAN")
     ] = None,
     by: Annotated[By | None, option("--by", "Also tell these apart.", "GROUP")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.agents.api.AgentRecord[]")] = False,
 ) -> None:
     """Show what the work of agents came to: success, landing, time, tokens, cost, feedback.
 
@@ -95,7 +95,7 @@ def feedback(
     task_id: Annotated[str, argument("A task's number or id, or its first four or more characters.", "ID", of="task")],
     rating: Annotated[int | None, Option("--rating", min=1, max=5, help="1 (useless) to 5 (excellent).")] = None,
     comment: Annotated[str | None, option("--comment", "Praise or complaint.", "TEXT")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.agents.api.FeedbackGiven")] = False,
 ) -> None:
     """Say what you think of a task's work; it counts for the agent that did it. The last word replaces those before."""
     answer = client().request("POST", f"/tasks/{segment(task_id)}/feedback", {"rating": rating, "comment": comment})

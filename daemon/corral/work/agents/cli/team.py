@@ -12,7 +12,7 @@ from corral.config import account
 from corral.core.errors import ConfigInvalid, NotAProject, NotFound, RunnerUnavailable, from_wire
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Group
-from corral.faces.cli.terminal.options import Json, argument, client, here, project
+from corral.faces.cli.terminal.options import argument, client, here, json_of, project
 from corral.faces.cli.terminal.output import echo, emit, fail, paint
 from corral.work.agents.cli.commands import show_table
 
@@ -30,7 +30,7 @@ def validate(
         Path | None,
         argument("File to check (default: .corral/teams.yaml of this repository).", "FILE", show_default=False),
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.agents.api.TeamChecked")] = False,
 ) -> None:
     """Check a team file; list every error, and members that cannot start here. Needs no daemon."""
     from corral.config.teams import read_team, teams_file
@@ -91,7 +91,7 @@ class _OnThisPath:
 
 
 @app.command("list")
-def listing(as_json: Json = False) -> None:
+def listing(as_json: Annotated[bool, json_of("work.agents.api.Team")] = False) -> None:
     """List the team's members, and those that cannot start here."""
     answer = client().request("GET", "/teams")
     if as_json:

@@ -9,7 +9,7 @@ from corral.client.connection import segment
 from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Argument, Group
 from corral.faces.cli.terminal.diff_view import show_patch
-from corral.faces.cli.terminal.options import Json, argument, client
+from corral.faces.cli.terminal.options import argument, client, json_of
 from corral.faces.cli.terminal.output import echo, emit, facts, paint, report
 from corral.faces.cli.terminal.person import refuse_agents
 from corral.faces.cli.terminal.tables import Column, age, table
@@ -20,7 +20,7 @@ _VERSION = "A version: 1.2.0, or the first six or more characters of its hash."
 
 
 @app.command()
-def versions(name: Name, as_json: Json = False) -> None:
+def versions(name: Name, as_json: Annotated[bool, json_of("work.agents.api.AgentVersion[]")] = False) -> None:
     """List the versions of an agent's definition, the newest first."""
     columns: list[Column] = [
         ("VERSION", lambda row: f"{row['version']}{' *' if row['current'] else ''}", 12),
@@ -41,7 +41,7 @@ def diff(
     name: Name,
     before: Annotated[str, Argument(help=_VERSION, metavar="V1")],
     after: Annotated[str, Argument(help=_VERSION, metavar="V2")],
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.agents.api.VersionDiff")] = False,
 ) -> None:
     """Show what differs between two versions of an agent's definition."""
     answer = client().request("GET", f"/agents/{segment(name)}/diff", query={"before": before, "after": after})
@@ -57,7 +57,7 @@ def diff(
 def rollback(
     name: Name,
     version: Annotated[str, Argument(help=_VERSION, metavar="V")],
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.agents.api.Deployed")] = False,
 ) -> None:
     """Write a version of an agent's definition back into its file, for you to look at and commit.
 
