@@ -27,8 +27,10 @@ class NewRollout(ChosenVersion):
 class NewImprovement(BaseModel):
     """The feedback on an agent, and whether a version that does better is written into its file."""
 
-    feedback: Annotated[Text, Field(max_length=100_000)] | None = Field(None, examples=["It forgets to run the tests."])
-    deploy_if_better: bool = Field(False, examples=[False])
+    feedback: Annotated[Text, Field(max_length=100_000)] | None = Field(
+        default=None, examples=["It forgets to run the tests."]
+    )
+    deploy_if_better: bool = Field(default=False, examples=[False])
 
 
 class AgentLimits(TypedDict, total=False):

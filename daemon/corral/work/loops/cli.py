@@ -11,7 +11,7 @@ from corral.core.errors import InvalidInput
 from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.terminal.diff_view import Stat, show_diff
-from corral.faces.cli.terminal.options import Json, argument, author, client, json_object, option, session_id
+from corral.faces.cli.terminal.options import Json, argument, author, client, json_object, json_of, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, fact, paint, report, state
 from corral.faces.cli.terminal.tables import Column, age, table
 from corral.work.tasks.cli.submission import Agent, Command, Input, Priority, Prompt, Template, Values, read_prompt
@@ -175,7 +175,7 @@ def _limits(max_iterations: str | None, timeout_s: float | None) -> dict[str, An
 
 
 @app.command()
-def status(loop_id: Id, as_json: Json = False) -> None:
+def status(loop_id: Id, as_json: Annotated[bool, json_of("work.loops.api.LoopDetail")] = False) -> None:
     """Show where a loop stands: iterations, the last verdict, the best one."""
     found = client().request("GET", f"/loops/{segment(loop_id)}")
     if as_json:
@@ -218,7 +218,7 @@ def _next(found: dict[str, Any]) -> str:
 
 
 @app.command()
-def history(loop_id: Id, as_json: Json = False) -> None:
+def history(loop_id: Id, as_json: Annotated[bool, json_of("work.loops.api.Iteration[]")] = False) -> None:
     """Show every iteration of a loop: commits, actions of its agent, evaluation; with --json all of it."""
     rows = client().request("GET", f"/loops/{segment(loop_id)}/history")
     if as_json:
@@ -243,7 +243,7 @@ def history(loop_id: Id, as_json: Json = False) -> None:
 
 
 @app.command("list")
-def listing(as_json: Json = False) -> None:
+def listing(as_json: Annotated[bool, json_of("work.loops.api.Loop[]")] = False) -> None:
     """List the loops, the newest first."""
     columns: list[Column] = [
         ("TASK", lambda row: row["task_id"][:8], 8),
@@ -260,7 +260,7 @@ def listing(as_json: Json = False) -> None:
 def stop(
     loop_id: Id,
     reason: Annotated[str | None, option("--reason", "Reason, kept with it.", "TEXT")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.loops.api.LoopDetail")] = False,
 ) -> None:
     """Stop a loop; its iterations stay, and `corral loop resume` goes on from them."""
     body = {"reason": reason} if reason is not None else {}
@@ -269,7 +269,12 @@ def stop(
 
 
 @app.command()
-def resume(loop_id: Id, max_iterations: Most = None, timeout: Timeout = None, as_json: Json = False) -> None:
+def resume(
+    loop_id: Id,
+    max_iterations: Most = None,
+    timeout: Timeout = None,
+    as_json: Annotated[bool, json_of("work.loops.api.LoopDetail")] = False,
+) -> None:
     """Let a loop that was stopped or ended at its limits go on from its last iteration."""
     found = client().request("POST", f"/loops/{segment(loop_id)}/resume", _limits(max_iterations, timeout))
     report(found, f"{found['task_id']}  {state(found['status'])}  {found['iterations']} iterations", as_json=as_json)
@@ -279,7 +284,7 @@ def resume(loop_id: Id, max_iterations: Most = None, timeout: Timeout = None, as
 def land(
     loop_id: Id,
     iteration: Annotated[int | None, Option("--iteration", min=1, help="Which one (default: the best).")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.merges.wire.Submitted")] = False,
 ) -> None:
     """Queue what an iteration made for landing, although the loop has not converged."""
     body = {} if iteration is None else {"iteration": iteration}
@@ -297,7 +302,7 @@ def diff(
     ] = None,
     after: Annotated[int | None, Option("--to", min=1, help="Iteration to show (default: the last one).")] = None,
     stat: Stat = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.loops.api.LoopDiff")] = False,
 ) -> None:
     """Show the changes between two iterations of a loop; by default those of the last one."""
     show_diff(f"/loops/{segment(loop_id)}/diff", stat=stat, as_json=as_json, before=before, after=after)
