@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from corral.core.errors import ConfigInvalid, NotFound
+from corral.work.templates.api import ListedTemplate
 from corral.work.templates.task_template import FILE_NAME, SUFFIX, TaskTemplate, read_template, template_names
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
-    """The task templates: ``{name, file, description, kind, parameters, problem}`` each; ``problem`` is None for a valid one.
+def rows(folder: Path) -> list[ListedTemplate]:
+    """The task templates.
 
     Args:
         folder: The project's ``templates/``; one that does not exist has none.
@@ -38,8 +39,8 @@ def shown(folder: Path, name: str) -> dict[str, Any]:
     return {**found, "file": str(file)}
 
 
-def _row(file: Path, name: str) -> dict[str, Any]:
-    row: dict[str, Any] = {
+def _row(file: Path, name: str) -> ListedTemplate:
+    row: ListedTemplate = {
         "name": name,
         "file": str(file),
         "description": "",
@@ -51,9 +52,9 @@ def _row(file: Path, name: str) -> dict[str, Any]:
         template = _read(file)
     except ConfigInvalid as error:
         return {**row, "problem": error.cause}
-    kind = next(kind for kind in ("steps", "command", "prompt") if getattr(template, kind) is not None)
-    about = {"description": template.description, "kind": kind, "parameters": list(template.parameters)}
-    return {**row, **about}
+    row["description"], row["parameters"] = template.description, list(template.parameters)
+    row["kind"] = "steps" if template.steps is not None else "command" if template.command is not None else "prompt"
+    return row
 
 
 def _read(file: Path) -> TaskTemplate:

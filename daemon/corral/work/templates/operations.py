@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from corral.coordination.services import Services
+from corral.core.payload import Payload
 from corral.core.routing import Routes
 from corral.work.templates import listing as files
+from corral.work.templates.api import ListedTemplate, TaskTemplate
 
 router = Routes("templates", "/templates")
 FOLDER = "templates"
 
 
 @router.get("")
-async def listing(services: Services) -> list[dict[str, Any]]:
+async def listing(services: Services) -> list[ListedTemplate]:
     """The task templates of this project, by name; `problem` says why one cannot be used."""
     return await services.work(lambda: files.rows(services.project.home / FOLDER))
 
 
-@router.get("/{name}")
-async def shown(services: Services, name: str) -> dict[str, Any]:
+@router.get("/{name}", answer=TaskTemplate)
+async def shown(services: Services, name: str) -> Payload:
     """A task template: its parameters, and what its tasks do."""
     return await services.work(lambda: files.shown(services.project.home / FOLDER, name))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from corral.config.load import read_file
+from corral.work.templates.api import TemplateError
 from corral.work.templates.task_template import FILE_NAME, MOST_FILES, SUFFIX, Problem, check
 
 
-def findings_below(place: Path) -> tuple[list[Path], list[dict[str, Any]]]:
-    """The files that were checked, and their errors: ``[{file, line, field, reason}]``.
+def findings_below(place: Path) -> tuple[list[Path], list[TemplateError]]:
+    """The files that were checked, and their errors.
 
     Args:
         place: A task template's file, or a folder with some; one that is not there has none.
@@ -23,7 +23,7 @@ def findings_below(place: Path) -> tuple[list[Path], list[dict[str, Any]]]:
     return files, [found for file in files for found in _found(file)]
 
 
-def _found(file: Path) -> list[dict[str, Any]]:
+def _found(file: Path) -> list[TemplateError]:
     return [
         {"file": str(file), "line": one.line, "field": one.field, "reason": one.reason}
         for one in of_task_template(file)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from corral.core.errors import ConfigInvalid, NotFound
 from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Exit, Group
-from corral.faces.cli.terminal.options import Json, argument, here, project
+from corral.faces.cli.terminal.options import argument, here, json_of, project
 from corral.faces.cli.terminal.output import echo, emit, fact, facts, paint
 from corral.faces.cli.terminal.tables import Column, table
+
+if TYPE_CHECKING:
+    from corral.work.templates.api import TemplateError
 
 app = Group("Templates: those of tasks, and the one that this project was prepared from.")
 
 
 @app.command("list")
-def listing(as_json: Json = False) -> None:
+def listing(as_json: Annotated[bool, json_of("work.templates.api.ListedTemplate[]")] = False) -> None:
     """List the task templates of this project. Needs no daemon."""
     from corral.work.templates.listing import rows as listed
 
@@ -36,7 +39,8 @@ def _parameters(row: dict[str, Any]) -> str:
 
 @app.command()
 def show(
-    name: Annotated[str, argument("A task template's name.", "NAME", of="template")], as_json: Json = False
+    name: Annotated[str, argument("A task template's name.", "NAME", of="template")],
+    as_json: Annotated[bool, json_of("work.templates.api.TaskTemplate")] = False,
 ) -> None:
     """Show a task template: its parameters and what its tasks do. Needs no daemon."""
     from corral.work.templates.listing import shown as full
@@ -75,7 +79,7 @@ def validate(
             show_default=False,
         ),
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.templates.api.TemplatesChecked")] = False,
 ) -> None:
     """Check templates; list every error with its file and line. Needs no daemon."""
     place = here() / path if path is not None else project().home / "templates"
@@ -98,7 +102,7 @@ def validate(
         raise Exit(ConfigInvalid.exit_code)
 
 
-def _checked(place: Path) -> tuple[int, list[dict[str, Any]]]:
+def _checked(place: Path) -> tuple[int, list[TemplateError]]:
     """How many files were checked, and their errors; a folder with ``.corral`` or ``.claude`` in it is a whole template."""
     from corral.work.templates.validation import findings_below
 

@@ -23,6 +23,7 @@ from corral.git.remote.address import Address
 from corral.git.remote.cache import Kept, Obtained, Policy, TemplateCache, cache_folder
 from corral.git.remote.parts import Part, Parts, installed
 from corral.git.remote.versions import LATEST
+from corral.work.templates.api import Brought
 from corral.work.templates.cli import shipped
 from corral.work.templates.project import manifest, validation
 from corral.work.templates.project.lock import SHIPPED, Lock, checksums, owned
@@ -149,7 +150,7 @@ def base_of(project: Project, lock: Lock) -> dict[str, Part]:
     return parts
 
 
-def show_brought(found: list[dict[str, str]]) -> None:
+def show_brought(found: list[Brought]) -> None:
     """List what a template would run on this machine."""
     if found:
         echo(paint("Of this template, these run on your machine, or permit something:", "yellow"))
@@ -159,7 +160,7 @@ def show_brought(found: list[dict[str, str]]) -> None:
             echo(f"      {visible(line)}")
 
 
-def new_in(after: Mapping[str, Part], before: list[dict[str, str]]) -> list[dict[str, str]]:
+def new_in(after: Mapping[str, Part], before: list[Brought]) -> list[Brought]:
     """The commands of a new version that the installed one does not have."""
     from corral.work.templates.project.brought import brought
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from corral.core.errors import InvalidInput, NotTrusted
 from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Option
-from corral.faces.cli.terminal.options import Json, option, project
+from corral.faces.cli.terminal.options import json_of, option, project
 from corral.faces.cli.terminal.output import echo, emit, fact, paint
 from corral.faces.cli.terminal.tables import table
 from corral.work.templates.cli.commands import app
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @app.command()
-def diff(as_json: Json = False) -> None:
+def diff(as_json: Annotated[bool, json_of("work.templates.api.TemplateDiff")] = False) -> None:
     """Show what this project changed of its template's files. Needs no daemon."""
     from corral.work.templates.cli import obtaining
     from corral.work.templates.project import journal
@@ -81,7 +81,7 @@ def update(
         ),
     ] = None,
     rollback: Annotated[bool, Option("--rollback", help="Restore the files as before the last update.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.templates.api.TemplateUpdate")] = False,
 ) -> None:
     """Update the template's files, and merge them with this project's changes. Needs no daemon."""
     from corral.work.templates.cli import updating
@@ -97,7 +97,7 @@ def update(
 
 
 @app.command()
-def verify(as_json: Json = False) -> None:
+def verify(as_json: Annotated[bool, json_of("work.templates.api.TemplateVerified")] = False) -> None:
     """Check the template's checksums, its commit, and its tag in the repository. Needs no daemon."""
     from corral.work.templates.cli import obtaining
     from corral.work.templates.project import journal
@@ -144,7 +144,7 @@ def verify(as_json: Json = False) -> None:
 @app.command()
 def cache(
     clear: Annotated[bool, Option("--clear", help="Remove everything from the cache.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.templates.api.TemplateCache")] = False,
 ) -> None:
     """List the templates in this user's cache, or clear it. Needs no daemon."""
     from corral.work.templates.cli import obtaining

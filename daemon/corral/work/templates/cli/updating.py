@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from corral.config.paths import Project
 from corral.core.errors import Conflict, NotTrusted
@@ -17,6 +16,7 @@ from corral.git.remote.cache import Kept, Obtained
 from corral.git.remote.parts import CONFIG, Part, installed
 from corral.git.remote.versions import LATEST, release_number
 from corral.git.text_merge import merge_text
+from corral.work.templates.api import Brought, TemplatePlan, TemplateUpdated
 from corral.work.templates.cli import installing, obtaining
 from corral.work.templates.project import journal
 from corral.work.templates.project.brought import brought
@@ -76,7 +76,12 @@ def update(project: Project, answers: Answers) -> None:
     asked = asked if lock.asked != LATEST else LATEST
     done = installing.record(project, plan, obtaining.lock_of(project, obtained, asked, lock))
     if answers.as_json:
-        emit({**_answer(lock, obtained, plan, runs), "backup": str(done.backup), "left": list(done.left)})
+        made: TemplateUpdated = {
+            **_answer(lock, obtained, plan, runs),
+            "backup": str(done.backup),
+            "left": list(done.left),
+        }
+        emit(made)
         return
     for path in done.left:
         echo(paint(f"{one_line(path)} was changed meanwhile, and stays.", "yellow"))
@@ -104,7 +109,7 @@ def roll_back(project: Project, *, as_json: bool) -> None:
         echo(paint(f"{one_line(path)} was changed since, and stays.", "yellow"))
 
 
-def _answer(lock: Lock, obtained: Obtained, plan: list[Step], runs: list[dict[str, str]]) -> dict[str, Any]:
+def _answer(lock: Lock, obtained: Obtained, plan: list[Step], runs: list[Brought]) -> TemplatePlan:
     return {
         "source": lock.source,
         "from": lock.version,

@@ -9,6 +9,7 @@ from typing import Any
 
 from corral.config.document import DocumentError, read_mapping
 from corral.git.remote.parts import AGENTS, CONFIG, MCP, SETTINGS, TASK_TEMPLATES, Part
+from corral.work.templates.api import Brought
 
 _RUNS = {
     "landing": ("verify", "approve", "approve_paths"),
@@ -24,15 +25,15 @@ _OF_TASKS = ("command", "loop")
 _FRONT = re.compile(r"---[ \t]*\n(.*?\n)---[ \t]*(?:\n|$)", re.DOTALL)
 
 
-def brought(parts: Mapping[str, Part]) -> list[dict[str, str]]:
-    """Everything in a template that runs, or permits something: ``[{file, what, runs}]``.
+def brought(parts: Mapping[str, Part]) -> list[Brought]:
+    """Everything in a template that runs, or permits something.
 
     Args:
         parts: As a project gets them.
     """
-    found = []
+    found: list[Brought] = []
     for path, part in sorted(parts.items()):
-        found += [{"file": path, "what": what, "runs": _text(value)} for what, value in _of_file(path, part)]
+        found += ({"file": path, "what": what, "runs": _text(value)} for what, value in _of_file(path, part))
     return found
 
 

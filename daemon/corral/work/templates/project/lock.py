@@ -16,12 +16,11 @@ from typing import Any, Literal
 from corral.config.paths import Project
 from corral.core.errors import ConfigInvalid, NotFound, NotTrusted
 from corral.git.remote.parts import MERGED_BY_KEY, Part
+from corral.work.templates.api import FileState
 from corral.work.templates.project.merging import added
 
 SHIPPED = "built-in"
 """The source of the template that ships with Corral."""
-
-Change = Literal["unchanged", "changed", "missing"]
 
 
 @dataclass(frozen=True)
@@ -137,12 +136,12 @@ def metadata_of(project: Project) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def changes(project: Project, lock: Lock) -> dict[str, Change]:
+def changes(project: Project, lock: Lock) -> dict[str, FileState]:
     """By path, whether a file is still as the template has it. A JSON file that others add to counts by its own content."""
     return {path: change_of(project.root / path, checksum) for path, checksum in lock.files.items()}
 
 
-def change_of(file: Path, checksum: str) -> Change:
+def change_of(file: Path, checksum: str) -> FileState:
     """Whether a file has this checksum."""
     try:
         return "unchanged" if hashlib.sha256(file.read_bytes()).hexdigest() == checksum else "changed"

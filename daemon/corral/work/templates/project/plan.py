@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from corral.git.remote.parts import MERGED_BY_KEY, Part, Parts
 from corral.git.text_merge import TextMerge
+from corral.work.templates.api import UpdateAction
 from corral.work.templates.project.merging import merge_json
 
-Action = Literal["same", "add", "replace", "merge", "remove", "keep", "conflict"]
 CHANGING = frozenset({"add", "replace", "merge", "remove"})
 
 _EMPTY = Part(b"")
@@ -32,7 +31,7 @@ class Step:
     """
 
     path: str
-    action: Action
+    action: UpdateAction
     data: bytes | None = None
     executable: bool = False
     reason: str = ""

@@ -27,6 +27,7 @@ from corral.git.remote.parts import (
     Parts,
     unsafe_path,
 )
+from corral.work.templates.api import TemplateError
 from corral.work.templates.project.manifest import problems_of
 from corral.work.templates.task_template import Problem
 from corral.work.templates.validation import of_task_template
@@ -34,9 +35,9 @@ from corral.work.templates.validation import of_task_template
 MOST_FINDINGS = 200
 
 
-def findings(parts: Parts) -> list[dict[str, Any]]:
-    """The errors of a template: ``[{file, line, field, reason}]``."""
-    found = [
+def findings(parts: Parts) -> list[TemplateError]:
+    """The errors of a template."""
+    found: list[TemplateError] = [
         {"file": path, "line": one.line, "field": one.field, "reason": one.reason} for path, one in _problems(parts)
     ]
     return found[:MOST_FINDINGS]
@@ -64,7 +65,7 @@ def require_valid(parts: Parts, name: str, kept_since: str | None = None) -> Non
     )
 
 
-def as_line(error: dict[str, Any]) -> str:
+def as_line(error: TemplateError) -> str:
     """An error as a line of text."""
     where = f"{error['file']}:{error['line']}" if error["line"] else error["file"]
     return f"{where}: {error['field']}: {error['reason']}" if error["field"] else f"{where}: {error['reason']}"
