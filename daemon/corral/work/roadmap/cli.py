@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from corral.client.connection import Client
 from corral.config.trust import Claim
 from corral.core.errors import NotPermitted
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Group
-from corral.faces.cli.terminal.options import Json, client
+from corral.faces.cli.terminal.options import client, json_of
 from corral.faces.cli.terminal.output import echo, emit, facts, moment
 from corral.faces.cli.terminal.person import refuse_agents
 
@@ -17,7 +17,7 @@ app = Group("The roadmap: work off the tasks of .corral/state/roadmap.yaml.")
 
 
 @app.command()
-def start(as_json: Json = False) -> None:
+def start(as_json: Annotated[bool, json_of("work.roadmap.api.Supervision")] = False) -> None:
     """Work on the roadmap from now on. It survives restarts; `corral supervisor stop` ends it.
 
     It approves the commands and prompts of the roadmap as they are now; later changes wait for `corral trust`.
@@ -28,7 +28,7 @@ def start(as_json: Json = False) -> None:
 
 
 @app.command()
-def once(as_json: Json = False) -> None:
+def once(as_json: Annotated[bool, json_of("work.roadmap.api.Supervision")] = False) -> None:
     """Submit the tasks that are next, one time. It works while the supervisor is stopped.
 
     It approves the commands and prompts of the roadmap as they are now.
@@ -39,13 +39,13 @@ def once(as_json: Json = False) -> None:
 
 
 @app.command()
-def status(as_json: Json = False) -> None:
+def status(as_json: Annotated[bool, json_of("work.roadmap.api.Supervision")] = False) -> None:
     """Show how the roadmap stands: its tasks by status, the next ones, and errors in it."""
     _show(client().request("GET", "/supervisor"), as_json)
 
 
 @app.command()
-def stop(as_json: Json = False) -> None:
+def stop(as_json: Annotated[bool, json_of("work.roadmap.api.SupervisionStopped")] = False) -> None:
     """Pick no further tasks of the roadmap. Those in the queue go on."""
     _show(client().request("POST", "/supervisor/stop"), as_json)
 

@@ -15,7 +15,7 @@ import yaml
 from corral.config import document
 from corral.config.document import DocumentError
 from corral.config.trust import Claim
-from corral.core.payload import Payload
+from corral.work.roadmap.api import RoadmapProblem
 
 PENDING, IN_PROGRESS, BLOCKED, DONE = STATUSES = ("pending", "in_progress", "blocked", "done")
 
@@ -37,7 +37,7 @@ class Problem:
     task_id: str | None = None
     remedy: str | None = None
 
-    def to_wire(self) -> Payload:
+    def to_wire(self) -> RoadmapProblem:
         """As a status has it."""
         return {"line": self.line, "id": self.task_id, "message": self.message, "remedy": self.remedy}
 

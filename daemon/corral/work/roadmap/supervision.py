@@ -25,7 +25,6 @@ from corral.config.trust import Claim
 from corral.coordination.services import Services
 from corral.core.errors import Conflict, CorralError
 from corral.core.logs import logger
-from corral.core.payload import Payload
 from corral.core.states import MergeState, TaskStatus
 from corral.core.steps import Step
 from corral.store.protocol import Store
@@ -34,8 +33,18 @@ from corral.work.evidence.bundle import OF_ROADMAP
 from corral.work.merges.store import merges
 from corral.work.roadmap import file, sync
 from corral.work.roadmap import store as rows_of
+from corral.work.roadmap.api import Supervision
 from corral.work.roadmap.checks import KEY, PRIORITY, WORK, read_roadmap, submission_of
-from corral.work.roadmap.document import DONE, PENDING, STATUSES, Problem, Roadmap, RoadmapTask, with_statuses
+from corral.work.roadmap.document import (
+    BLOCKED,
+    DONE,
+    IN_PROGRESS,
+    PENDING,
+    Problem,
+    Roadmap,
+    RoadmapTask,
+    with_statuses,
+)
 from corral.work.roadmap.notes import notes
 from corral.work.tasks import dismissal, tasks
 from corral.work.tasks.submitting import settle
@@ -145,7 +154,7 @@ class RoadmapSupervision:
         pending = (task.task_id for task in parsed[1].sound if task.status == PENDING)
         return self._unapproved(claim for one in pending if (claim := parsed[1].claims.get(one)) is not None)
 
-    def status(self) -> Payload:
+    def status(self) -> Supervision:
         """Since when it is worked on, its tasks by status, what is next, what waits and why, and what is wrong."""
         with self._turn:
             since, rows, held = self._db.read(
@@ -165,8 +174,13 @@ class RoadmapSupervision:
             "notes": [
                 note.to_wire() for note in notes(roadmap, rows, held, unapproved, is_supervised=since is not None)
             ],
-            "unapproved": [vars(claim) for claim in unapproved],
-            "tasks": {status: tasks_by_status[status] for status in STATUSES},
+            "unapproved": [{"key": claim.key, "value": claim.value, "source": claim.source} for claim in unapproved],
+            "tasks": {
+                "pending": tasks_by_status[PENDING],
+                "in_progress": tasks_by_status[IN_PROGRESS],
+                "blocked": tasks_by_status[BLOCKED],
+                "done": tasks_by_status[DONE],
+            },
             "open": sum(sync.is_open(row) for row in rows.values()),
             "room": max(0, sync.room(rows, self._settings().supervisor.max_agents)),
             "next": [
