@@ -14,6 +14,7 @@ from typing import Any
 
 from corral.core.bounds import Bounds
 from corral.core.redaction import may_hold_secret
+from corral.observe.audit.api import AuditProblem
 
 FIRST_HASH = "0" * 64
 """The first line carries this as the hash of the one before."""
@@ -67,7 +68,7 @@ class Check:
 
     Attributes:
         lines: How many it has seen.
-        problems: ``{seq, problem}`` of the first lines at which the chain is broken.
+        problems: The first lines at which the chain is broken.
         broken: How many there are in all.
     """
 
@@ -75,7 +76,7 @@ class Check:
     hash: str
     lines: int = 0
     broken: int = 0
-    problems: list[dict[str, Any]] = field(default_factory=list)
+    problems: list[AuditProblem] = field(default_factory=list)
 
     def feed(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Look at the next lines."""

@@ -10,7 +10,7 @@ from corral.core.errors import InvalidInput
 from corral.core.instants import span_s
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Option
-from corral.faces.cli.terminal.options import Json, client, option
+from corral.faces.cli.terminal.options import client, json_of, option
 from corral.faces.cli.terminal.output import echo, emit, paint
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -50,7 +50,7 @@ def audit(
         bool,
         Option("--verify", help="Check that no line was changed, removed or inserted; exit code 1 if one was."),
     ] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("observe.audit.api.AuditShown")] = False,
 ) -> None:
     """Show who did what, with which parameters and result, the newest first; or check that the record is whole."""
     if verify:

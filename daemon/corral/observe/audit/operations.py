@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 from sqlalchemy import Connection
@@ -17,13 +17,14 @@ from corral.core.pages import MOST, Page, page
 from corral.core.paging import answer
 from corral.core.routing import Routes
 from corral.observe.audit import reading
+from corral.observe.audit.api import AuditLine, AuditVerification
 from corral.work.tasks import tasks
 
 router = Routes("audit", "/audit")
 _Name = Annotated[str | None, Field(max_length=128)]
 
 
-@router.get("", answer=list[dict[str, Any]])
+@router.get("", answer=list[AuditLine])
 async def listing(
     services: Services,
     request: Request,
@@ -49,6 +50,6 @@ async def listing(
 
 
 @router.get("/verification")
-async def verification(services: Services) -> dict[str, Any]:
+async def verification(services: Services) -> AuditVerification:
     """Whether a line was changed, removed or inserted; ``problems`` names the first ones by ``seq``."""
     return await asyncio.get_running_loop().run_in_executor(services.pool, reading.verify, services.db.read)

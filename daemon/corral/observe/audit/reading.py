@@ -13,6 +13,7 @@ from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.instants import iso
 from corral.core.payload import Payload
 from corral.observe.audit import store as audit_rows
+from corral.observe.audit.api import AuditProblem, AuditVerification
 from corral.observe.audit.chain import Check
 from corral.store.rows.records import AuditRow
 
@@ -78,21 +79,24 @@ def listing(
     return [wire(row) for row in rows]
 
 
-def verify(read: Callable[[Callable[[Connection], Any]], Any]) -> Payload:
+def verify(read: Callable[[Callable[[Connection], Any]], Any]) -> AuditVerification:
     """Check the chain of all lines there are, from the last that retention removed to the newest.
 
     Args:
         read: Runs a query. Lines that are appended meanwhile are left for the next verification, and lines that retention
             removes meanwhile count as checked.
-
-    Returns:
-        ``{valid, lines, first_seq, last_seq, removed_until, problems}``.
     """
     ends = read(audit_rows.ends)
     if ends is None:
-        problems = [{"seq": 0, "problem": LOST}] if read(audit_rows.is_lost) else []
-        empty = {"lines": 0, "first_seq": 0, "last_seq": 0, "removed_until": 0}
-        return {"valid": not problems, **empty, "problems": problems}
+        problems: list[AuditProblem] = [{"seq": 0, "problem": LOST}] if read(audit_rows.is_lost) else []
+        return {
+            "valid": not problems,
+            "lines": 0,
+            "first_seq": 0,
+            "last_seq": 0,
+            "removed_until": 0,
+            "problems": problems,
+        }
     check, until = Check(ends["removed_seq"], ends["removed_hash"]), ends["last_seq"]
     at = -1
     while True:

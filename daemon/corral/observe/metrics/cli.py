@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from corral.core.errors import InvalidInput
 from corral.core.instants import span_s
 from corral.core.visible import one_line
-from corral.faces.cli.terminal.options import Json, client, option
+from corral.faces.cli.terminal.options import client, json_of, option
 from corral.faces.cli.terminal.output import echo, emit, paint
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -54,7 +54,7 @@ _COUNTS = ("verifications_failed", "evictions", "conflicts", "flakes", "retries"
 def metrics(
     since: Annotated[str, option("--since", "How far back, such as 90m, 12h, 7d or 4w.", "SPAN")] = "1d",
     by: Annotated[By | None, option("--by", "Also tell these apart.", "GROUP")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("observe.metrics.api.Metrics")] = False,
 ) -> None:
     """Show what finished work came to: counts, success, durations, tokens, cost, waits; of all, by day and by group.
 

@@ -6,9 +6,10 @@ Counters are totals that the database keeps (:mod:`corral.store.totals`); the ga
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from corral.core.payload import Payload
+from corral.observe.metrics.api import ProcessUse, RecentWork
 from corral.observe.metrics.latencies import BOUNDS_S, Latencies
 from corral.store.rows.metrics import TotalRow
 
@@ -28,7 +29,7 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "edits_denied": ("Edits of files that another session had locked", ()),
     "lock_waits": ("Waits for a lock of another session", ()),
 }
-_SPREADS = {
+_SPREADS: dict[Literal["queue_wait_s", "duration_s", "landing_s", "verification_s"], tuple[str, str]] = {
     "queue_wait_s": ("queue_wait_seconds", "From a task's submission to its first claim"),
     "duration_s": ("task_duration_seconds", "A completed task's last worker"),
     "landing_s": ("landing_seconds", "From a merge request to its landing"),
@@ -43,14 +44,14 @@ _PRESENT = {
 }
 
 
-def text(counted: Sequence[TotalRow], figures: Payload, present: Payload, process: Payload, hooks: Latencies) -> bytes:
+def text(
+    counted: Sequence[TotalRow], figures: RecentWork, present: Payload, process: ProcessUse, hooks: Latencies
+) -> bytes:
     """The answer to a scrape, as :data:`CONTENT_TYPE`.
 
     Args:
         counted: As :func:`corral.store.totals.every` returns them.
-        figures: As :func:`corral.observe.metrics.figures.recent` returns them.
         present: As :func:`corral.observe.metrics.operations.present` returns it.
-        process: ``memory_mb`` and ``cpu_s`` of the daemon.
     """
     from prometheus_client import CollectorRegistry, generate_latest
 
@@ -62,7 +63,12 @@ def text(counted: Sequence[TotalRow], figures: Payload, present: Payload, proces
 
 class _Collector:
     def __init__(
-        self, counted: Sequence[TotalRow], figures: Payload, present: Payload, process: Payload, hooks: Latencies
+        self,
+        counted: Sequence[TotalRow],
+        figures: RecentWork,
+        present: Payload,
+        process: ProcessUse,
+        hooks: Latencies,
     ) -> None:
         self._given = counted, figures, present, process, hooks
 
@@ -86,7 +92,7 @@ def _now(present: Payload) -> Iterator[Metric]:
         yield family
 
 
-def _tasks(figures: Payload) -> Iterator[Metric]:
+def _tasks(figures: RecentWork) -> Iterator[Metric]:
     from prometheus_client.core import GaugeMetricFamily
 
     waiting = GaugeMetricFamily("corral_tasks", "Tasks by state", labels=["state"])
@@ -108,18 +114,18 @@ def _counted(counted: Sequence[TotalRow]) -> Iterator[Metric]:
         yield family
 
 
-def _spreads(figures: Payload) -> Iterator[Metric]:
+def _spreads(figures: RecentWork) -> Iterator[Metric]:
     from prometheus_client.core import GaugeMetricFamily
 
     for key, (name, about) in _SPREADS.items():
         family = GaugeMetricFamily(f"corral_{name}", about, labels=["quantile"])
-        for label, part in (("0.5", "p50"), ("0.95", "p95")):
-            if figures[key][part] is not None:
-                family.add_metric([label], figures[key][part])
+        for label, value in (("0.5", figures[key]["p50"]), ("0.95", figures[key]["p95"])):
+            if value is not None:
+                family.add_metric([label], value)
         yield family
 
 
-def _of_daemon(process: Payload, hooks: Latencies) -> Iterator[Metric]:
+def _of_daemon(process: ProcessUse, hooks: Latencies) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
     yield GaugeMetricFamily("corral_daemon_memory_bytes", "Resident memory of the daemon", value=_bytes(process))
@@ -132,5 +138,5 @@ def _of_daemon(process: Payload, hooks: Latencies) -> Iterator[Metric]:
     yield HistogramMetricFamily("corral_hook_seconds", about, buckets=buckets, sum_value=hooks.total_s)
 
 
-def _bytes(process: Payload) -> Any:
+def _bytes(process: ProcessUse) -> int:
     return process["memory_mb"] * (1 << 20)

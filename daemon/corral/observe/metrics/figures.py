@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from statistics import fmean
 
 from sqlalchemy import Connection
 
 from corral.core.instants import iso, parse
-from corral.core.payload import Payload
 from corral.core.states import ReceiptStatus, TaskStatus
 from corral.observe.metrics import store as metrics
+from corral.observe.metrics.api import By, EventCounts, Figures, RecentWork, Spread, WorkMetrics
 from corral.store import totals
 from corral.store.rows.metrics import FinishedTask
 from corral.work.swarm import performance
@@ -32,24 +32,11 @@ MOST_RECENT = 200
 """Tasks, landings and verifications that the quantiles of :func:`recent` are of."""
 
 
-def collect(conn: Connection, since: datetime, by: str | None) -> Payload:
-    """Figures of the work that ended after an instant.
-
-    Args:
-        by: One of :data:`GROUPS`; None: no groups.
-
-    Returns:
-        ``{since_at, by, **figures, states, queue_wait_s, landing_s, verification_s, verifications_failed, evictions, conflicts,
-        flakes, retries, edits_denied, lock_waits, days, groups, left_out}``. ``figures`` are ``{tasks, completed, cancelled,
-        failures, failures_by_code, success_rate, duration_s, tokens, cost_usd, memory_mb, attempts}``; each day and each group
-        has them too, with its ``day`` (UTC) or ``name``. ``success_rate`` is that of completed and failed tasks, 0 to 1, or None
-        without any. Durations are ``{mean, p50, p95, max}`` in seconds, each None without any: ``duration_s`` of completed
-        tasks from the start of the last worker to its end, ``queue_wait_s`` from submission to the first claim, ``landing_s``
-        from request to landing. ``states`` counts all tasks by their state now.
-    """
+def collect(conn: Connection, since: datetime, by: By | None) -> WorkMetrics:
+    """Figures of the work that ended after an instant; without groups where ``by`` is None."""
     at = iso(since)
     rows = metrics.finished(conn, at, MOST_TASKS + 1)
-    shown, counted = rows[-MOST_TASKS:], metrics.count_events(conn, at, [str(kind) for kind in totals.EVENTS.values()])
+    shown = rows[-MOST_TASKS:]
     landings, verdicts = metrics.landed(conn, at), metrics.verifications(conn, at)
     return {
         "since_at": at,
@@ -60,19 +47,15 @@ def collect(conn: Connection, since: datetime, by: str | None) -> Payload:
         "landing_s": _spread(_between(row["created_at"], row["finished_at"]) for row in landings),
         "verification_s": _spread(row["duration_s"] for row in verdicts),
         "verifications_failed": sum(row["status"] == ReceiptStatus.FAILED for row in verdicts),
-        **{name: counted.get(str(kind), 0) for name, kind in totals.EVENTS.items()},
-        "days": _grouped("day", shown, lambda row: row["completed_at"][:10]),
-        "groups": _grouped("name", shown, GROUPS[by]) if by is not None else [],
+        **_events(metrics.count_events(conn, at, [str(kind) for kind in totals.EVENTS.values()])),
+        "days": [{"day": name, **figures} for name, figures in _grouped(shown, lambda row: row["completed_at"][:10])],
+        "groups": [{"name": name, **figures} for name, figures in _grouped(shown, GROUPS[by])] if by else [],
         "left_out": len(rows) > len(shown),
     }
 
 
-def recent(conn: Connection) -> Payload:
-    """How long the newest work took, and all tasks by their state now; it costs the same however much has ended.
-
-    Returns:
-        ``{states, queue_wait_s, duration_s, landing_s, verification_s}`` as :func:`collect` has them.
-    """
+def recent(conn: Connection) -> RecentWork:
+    """How long the newest work took, and all tasks by their state now; it costs the same however much has ended."""
     ended = metrics.recent(conn, MOST_RECENT)
     landings, verdicts = metrics.landed(conn, "", MOST_RECENT), metrics.verifications(conn, "", MOST_RECENT)
     completed = (row for row in ended if row["status"] == TaskStatus.COMPLETED)
@@ -85,14 +68,26 @@ def recent(conn: Connection) -> Payload:
     }
 
 
-def _grouped(label: str, rows: Iterable[FinishedTask], of: Callable[[FinishedTask], str]) -> list[Payload]:
+def _grouped(rows: Iterable[FinishedTask], of: Callable[[FinishedTask], str]) -> Iterator[tuple[str, Figures]]:
     found: dict[str, list[FinishedTask]] = {}
     for row in rows:
         found.setdefault(of(row), []).append(row)
-    return [{label: name, **_figures(members)} for name, members in sorted(found.items())]
+    return ((name, _figures(members)) for name, members in sorted(found.items()))
 
 
-def _figures(rows: Sequence[FinishedTask]) -> Payload:
+def _events(counted: Mapping[str, int]) -> EventCounts:
+    of = {name: counted.get(str(kind), 0) for name, kind in totals.EVENTS.items()}
+    return {
+        "evictions": of["evictions"],
+        "conflicts": of["conflicts"],
+        "flakes": of["flakes"],
+        "retries": of["retries"],
+        "edits_denied": of["edits_denied"],
+        "lock_waits": of["lock_waits"],
+    }
+
+
+def _figures(rows: Sequence[FinishedTask]) -> Figures:
     completed = [row for row in rows if row["status"] == TaskStatus.COMPLETED]
     failed = [row for row in rows if row["status"] in _FAILED]
     judged = len(completed) + len(failed)
@@ -115,12 +110,16 @@ def _between(began: str | None, ended: str | None) -> float | None:
     return (parse(ended) - parse(began)).total_seconds() if began and ended else None
 
 
-def _spread(values: Iterable[float | None]) -> dict[str, float | None]:
+def _spread(values: Iterable[float | None]) -> Spread:
     found = sorted(value for value in values if value is not None)
     if not found:
-        return dict.fromkeys(("mean", "p50", "p95", "max"))
-    told = {"mean": fmean(found), "p50": _percentile(found, 50), "p95": _percentile(found, 95), "max": found[-1]}
-    return {name: round(value, 3) for name, value in told.items()}
+        return {"mean": None, "p50": None, "p95": None, "max": None}
+    return {
+        "mean": round(fmean(found), 3),
+        "p50": round(_percentile(found, 50), 3),
+        "p95": round(_percentile(found, 95), 3),
+        "max": round(found[-1], 3),
+    }
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from corral.core.payload import Payload
+from corral.observe.metrics.api import HookLatencies
 
 BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 """The upper bounds of the buckets, seconds; the last bucket, beyond them, has none."""
@@ -28,8 +28,8 @@ class Latencies:
         self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
         self.total_s += seconds
 
-    def shown(self) -> Payload:
-        """``{count, mean_ms, p50_ms, p95_ms}``; a percentile is the upper bound of its bucket; None: there is none."""
+    def shown(self) -> HookLatencies:
+        """It for a face."""
         number = sum(self.buckets)
         mean = round(1000 * self.total_s / number, 3) if number else None
         return {"count": number, "mean_ms": mean, "p50_ms": self._bound(0.5), "p95_ms": self._bound(0.95)}

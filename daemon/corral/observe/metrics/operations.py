@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections import Counter
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 import psutil
 from pydantic import Field
@@ -19,6 +19,7 @@ from corral.core.instants import LONGEST_SPAN_S
 from corral.core.payload import Payload
 from corral.core.routing import Routes
 from corral.observe.metrics import exposition, figures
+from corral.observe.metrics.api import By, Metrics, ProcessUse, RecentWork
 from corral.observe.metrics.latencies import Latencies
 from corral.observe.view.needs_you import needs_you
 from corral.store import totals
@@ -28,7 +29,6 @@ from corral.work.merges.store import merges
 router = Routes("metrics", "/metrics")
 prometheus = Routes("metrics", prefix="")
 DAY_S = 86_400
-By = Literal["agent", "template", "runner", "model"]
 
 
 @router.get("")
@@ -36,16 +36,18 @@ async def metrics(
     services: Services,
     since_s: Annotated[float, Field(gt=0, le=LONGEST_SPAN_S, description="How far back, seconds.")] = DAY_S,
     by: Annotated[By | None, Field(description="The groups to tell apart.")] = None,
-) -> dict[str, Any]:
+) -> Metrics:
     """Counts, rates, durations and use of the tasks that ended lately, of all and by group, and of the daemon itself."""
-    return {**await _figures(services, since_s, by), "daemon": _process(), "hooks": services.of(Latencies).shown()}
+    since = services.now() - timedelta(seconds=since_s)
+    found = await services.store.read(lambda conn: figures.collect(conn, since, by))
+    return {**found, "daemon": _process(), "hooks": services.of(Latencies).shown()}
 
 
 @prometheus.get("/metrics", answer=str, media="text/plain")
 async def scrape(services: Services) -> Response:
     """The totals, how long the newest work took, and what is there now, in the text format of Prometheus."""
 
-    def look(conn: Connection) -> tuple[list[TotalRow], Payload, Payload]:
+    def look(conn: Connection) -> tuple[list[TotalRow], RecentWork, Payload]:
         return totals.every(conn), figures.recent(conn), present(services, conn)
 
     counted, found, now = await services.store.read(look)
@@ -54,13 +56,7 @@ async def scrape(services: Services) -> Response:
     return Response(text, media_type=exposition.CONTENT_TYPE)
 
 
-async def _figures(services: Services, since_s: float, by: str | None) -> Payload:
-    since = services.now() - timedelta(seconds=since_s)
-    return await services.store.read(lambda conn: figures.collect(conn, since, by))
-
-
-def _process() -> Payload:
-    """The daemon's own use: ``{memory_mb, cpu_s}``; resident memory, and processor time since its start."""
+def _process() -> ProcessUse:
     process = psutil.Process(os.getpid())
     times = process.cpu_times()
     return {
