@@ -316,7 +316,7 @@ class Improvement(TypedDict):
     cases: list[str]
 
 
-class Feedback(TypedDict):
+class Opinions(TypedDict):
     """What people said of an agent's tasks; ``mean`` of 1 to 5; ``comments``: the newest."""
 
     ratings: int
@@ -349,7 +349,7 @@ class WorkFigures(Landings):
     tokens_each: Median
     tokens: int
     cost_usd: float
-    feedback: Feedback
+    feedback: Opinions
 
 
 class AgentRecord(WorkFigures):

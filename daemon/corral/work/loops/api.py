@@ -17,7 +17,7 @@ MOST_ITERATION = 2**31
 """The largest number of an iteration that is looked for."""
 
 
-class Stop(BaseModel):
+class LoopStop(BaseModel):
     """Why it is stopped."""
 
     reason: Reason = Field(default="The loop was stopped.", examples=["Good enough."])
@@ -141,7 +141,7 @@ class Evaluation(TypedDict):
     evidence: str
 
 
-class Usage(TypedDict, total=False):
+class IterationUsage(TypedDict, total=False):
     """The use of an iteration's worker and of its judges; empty where the record of it is damaged."""
 
     input_tokens: int
@@ -150,7 +150,7 @@ class Usage(TypedDict, total=False):
     turns: int
 
 
-class Conversation(TypedDict):
+class IterationConversation(TypedDict):
     """The iteration whose conversation an agent went on in, or why it began a new one."""
 
     continues: int | None
@@ -171,8 +171,8 @@ class Iteration(TypedDict):
     evaluations: list[Evaluation]
     actions: list[str]
     result: dict[str, Any] | None
-    usage: Usage
-    conversation: Conversation | None
+    usage: IterationUsage
+    conversation: IterationConversation | None
     best: bool
     told: str
     damaged: bool

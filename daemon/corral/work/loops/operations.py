@@ -17,8 +17,8 @@ from corral.work.loops.api import (
     Loop,
     LoopDetail,
     LoopDiff,
+    LoopStop,
     NewLimits,
-    Stop,
 )
 from corral.work.merges.diffs import MOST_SHOWN
 from corral.work.merges.wire import Submitted
@@ -58,9 +58,9 @@ async def diff(
 
 
 @router.post("/{loop_id}/stop", answer=LoopDetail)
-async def stop(services: Services, loop_id: str, why: Stop | None = None) -> Payload:
+async def stop(services: Services, loop_id: str, why: LoopStop | None = None) -> Payload:
     """Stop a loop; what its iterations made stays, and it can be resumed."""
-    return await loops.stop(services, loop_id, (why or Stop()).reason)
+    return await loops.stop(services, loop_id, (why or LoopStop()).reason)
 
 
 @router.post("/{loop_id}/resume", answer=LoopDetail)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from corral.core.answers import Instant
-from corral.work.trust.api import Claim
+from corral.work.trust.api import UnapprovedCommand
 
 
 class RoadmapProblem(TypedDict):
@@ -50,7 +50,7 @@ class Supervision(TypedDict):
     error: RoadmapProblem | None
     problems: list[RoadmapProblem]
     notes: list[RoadmapProblem]
-    unapproved: list[Claim]
+    unapproved: list[UnapprovedCommand]
     tasks: TaskCounts
     open: int
     room: int

@@ -7,7 +7,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 
-class Claim(TypedDict):
+class UnapprovedCommand(TypedDict):
     """A command that waits for an approval: the setting, or ``agents.NAME`` or ``roadmap.ID``, and the file that names it.
 
     ``value``: what the file says there, as JSON.
@@ -21,4 +21,4 @@ class Claim(TypedDict):
 class Untrusted(TypedDict):
     """The commands that wait for the user's approval."""
 
-    untrusted: list[Claim]
+    untrusted: list[UnapprovedCommand]

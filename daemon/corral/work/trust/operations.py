@@ -13,7 +13,7 @@ from corral.git import refs
 from corral.work.agents import choices
 from corral.work.merges.store import merges
 from corral.work.roadmap.supervision import RoadmapSupervision
-from corral.work.trust.api import Claim, Untrusted
+from corral.work.trust.api import UnapprovedCommand, Untrusted
 
 router = Routes("trust", "/trust")
 
@@ -40,11 +40,11 @@ async def reload(services: Services) -> Untrusted:
     return {"untrusted": await _untrusted(services)}
 
 
-async def _untrusted(services: Services) -> list[Claim]:
+async def _untrusted(services: Services) -> list[UnapprovedCommand]:
     def targets(conn: Connection) -> list[str | None]:
         return [None, services.settings.target(), *map(refs.branch_ref, merges.busy_targets(conn))]
 
-    def look() -> list[Claim]:
+    def look() -> list[UnapprovedCommand]:
         found = {}
         for target in services.db.read(targets):
             try:
