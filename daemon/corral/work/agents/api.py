@@ -9,7 +9,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from corral.core.answers import Error, FieldError, Instant
 from corral.core.states import RunnerName
-from corral.work.tasks.wire import Short, Text
+from corral.work.tasks.api import Short, Text
 
 
 class ChosenVersion(BaseModel):
@@ -357,12 +357,3 @@ class AgentRecord(WorkFigures):
 
     agent: str
     group: str | None
-
-
-class FeedbackGiven(TypedDict):
-    """A person's word on a task; ``agent`` null: no agent worked on it."""
-
-    task_id: str
-    agent: str | None
-    rating: int | None
-    comment: str | None

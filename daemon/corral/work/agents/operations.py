@@ -32,7 +32,7 @@ from corral.work.agents.api import (
     Unpinned,
     VersionDiff,
 )
-from corral.work.tasks.wire import Short
+from corral.work.tasks.api import Short
 from corral.work.workers.supervisor import Supervisor
 
 router = Routes("agents")

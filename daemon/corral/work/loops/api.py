@@ -11,7 +11,7 @@ from corral.core.answers import Instant
 from corral.core.states import TaskStatus
 from corral.work.loops.spec import Verdict
 from corral.work.merges.wire import Changes, StateOfMerge
-from corral.work.tasks.wire import Reason
+from corral.work.tasks.api import Reason
 
 MOST_ITERATION = 2**31
 """The largest number of an iteration that is looked for."""

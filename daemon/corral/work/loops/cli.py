@@ -11,7 +11,7 @@ from corral.core.errors import InvalidInput
 from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.terminal.diff_view import Stat, show_diff
-from corral.faces.cli.terminal.options import Json, argument, author, client, json_object, json_of, option, session_id
+from corral.faces.cli.terminal.options import argument, author, client, json_object, json_of, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, fact, paint, report, state
 from corral.faces.cli.terminal.tables import Column, age, table
 from corral.work.tasks.cli.submission import Agent, Command, Input, Priority, Prompt, Template, Values, read_prompt
@@ -71,7 +71,7 @@ def start(
     land_best: Annotated[bool, Option("--land-best", help="At its limits, land the best iteration.")] = False,
     onto: Annotated[str | None, option("--onto", "Land on this branch.", "BRANCH", of="branch")] = None,
     priority: Priority = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("work.tasks.api.Submitted")] = False,
 ) -> None:
     """Start a loop: each iteration goes on in one worktree and is told what the last evaluation said; a good one lands."""
     prompt = read_prompt(prompt)

@@ -95,7 +95,7 @@ def feedback(
     task_id: Annotated[str, argument("A task's number or id, or its first four or more characters.", "ID", of="task")],
     rating: Annotated[int | None, Option("--rating", min=1, max=5, help="1 (useless) to 5 (excellent).")] = None,
     comment: Annotated[str | None, option("--comment", "Praise or complaint.", "TEXT")] = None,
-    as_json: Annotated[bool, json_of("work.agents.api.FeedbackGiven")] = False,
+    as_json: Annotated[bool, json_of("work.tasks.api.Feedback")] = False,
 ) -> None:
     """Say what you think of a task's work; it counts for the agent that did it. The last word replaces those before."""
     answer = client().request("POST", f"/tasks/{segment(task_id)}/feedback", {"rating": rating, "comment": comment})
