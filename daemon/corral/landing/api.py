@@ -7,9 +7,9 @@ from typing import Literal
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from corral.coordination.sessions.callers import SessionId
+from corral.coordination.sessions.api import SessionId
 from corral.core.answers import Instant
-from corral.work.merges.wire import Changes, MergeRun, StateOfMerge
+from corral.work.merges.wire import MergeRun
 
 _SESSION = Field(None, max_length=128, description="The agent session that asks, if one does.")
 _TASK = Field(None, max_length=64, description="The task whose worker asks, if one does.")
@@ -67,17 +67,6 @@ class Review(TypedDict):
     paths: list[str]
     diff: str
     truncated: bool
-
-
-class MergeDiff(Changes):
-    """What a merge request changes on its target: as it landed, as it would land, or since its branch left the target."""
-
-    merge_id: str
-    task_id: str | None
-    title: str
-    state: StateOfMerge
-    base_sha: str
-    head_sha: str
 
 
 class Dismissed(TypedDict):

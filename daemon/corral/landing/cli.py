@@ -65,7 +65,9 @@ def detail(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.Merg
 
 
 @app.command()
-def diff(merge_id: Id, stat: Stat = False, as_json: Annotated[bool, json_of("landing.api.MergeDiff")] = False) -> None:
+def diff(
+    merge_id: Id, stat: Stat = False, as_json: Annotated[bool, json_of("work.merges.api.Changes")] = False
+) -> None:
     """Show what a merge request changes on its target."""
     show_diff(f"/merges/{segment(merge_id)}/diff", stat=stat, as_json=as_json)
 

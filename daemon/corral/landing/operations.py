@@ -26,12 +26,13 @@ from corral.core.routing import Routes
 from corral.core.states import MergeState
 from corral.git import refs
 from corral.landing import approval, pauses, requests, runs
-from corral.landing.api import Again, Approval, Dismissed, MergeDiff, MergeLogPart, Review, Submission
+from corral.landing.api import Again, Approval, Dismissed, MergeLogPart, Review, Submission
 from corral.store.rows.merges import MergeRow
 from corral.work.logtail import FURTHEST, POLL_S, Tail, offset_of_tail, read_part
 from corral.work.merges import diffs
 from corral.work.merges import settling as app_merges
 from corral.work.merges import wire as merge_shapes
+from corral.work.merges.api import Changes
 from corral.work.merges.settling import merge_settled
 from corral.work.merges.store import merges, of_tasks
 from corral.work.merges.wire import MergeDetail, MergeListed, MergeRun, MergeSummary, Submitted
@@ -136,7 +137,7 @@ def _reviewed(services: Services, merge_id: str) -> approval.Review:
     return approval.review(services.git, landing, merge)
 
 
-@router.get("/{merge_id}/diff", answer=MergeDiff)
+@router.get("/{merge_id}/diff", answer=Changes)
 async def diff(services: Services, merge_id: str, patch: bool = True) -> Payload:
     """The changes of a merge request on its target; without ``patch`` only the numbers of lines."""
     most = diffs.MOST_SHOWN if patch else None

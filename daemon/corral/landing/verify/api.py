@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from corral.core.states import ReceiptStatus
 
 
-class Wanted(BaseModel):
+class DryRunWanted(BaseModel):
     """How long a dry run may take."""
 
     timeout_s: float = Field(900, gt=0, le=86400, examples=[900])

@@ -25,7 +25,7 @@ _ONE = ("", "dry-run")
 
 
 @router.post("/dry-run", answer=api.DryRun)
-async def dry_run(services: Services, request: Request, wanted: api.Wanted) -> Payload:
+async def dry_run(services: Services, request: Request, wanted: api.DryRunWanted) -> Payload:
     """Run the target's verification on its tip in a fresh worktree, and name the files that it lacks there."""
     await services.work(lambda: refuse_own_work(services.project, request))
     lock = services.creation_locks.setdefault(_ONE, asyncio.Lock())

@@ -10,7 +10,8 @@ from typing_extensions import NotRequired, TypedDict
 from corral.core.answers import Instant
 from corral.core.states import TaskStatus
 from corral.work.loops.spec import Verdict
-from corral.work.merges.wire import Changes, StateOfMerge
+from corral.work.merges.api import ChangedFiles
+from corral.work.merges.wire import StateOfMerge
 from corral.work.tasks.api import Reason
 
 MOST_ITERATION = 2**31
@@ -183,7 +184,7 @@ class Iteration(TypedDict):
     ended_at: Instant
 
 
-class LoopDiff(Changes):
+class LoopDiff(ChangedFiles):
     """The changes between two iterations; ``before`` 0: where the loop began."""
 
     task_id: str

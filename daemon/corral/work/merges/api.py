@@ -16,20 +16,14 @@ class FileChange(TypedDict):
     removed: int | None
 
 
-class Changes(TypedDict):
-    """The changes of a task or a merge request; ``state``: the status of the task, or the state of the request.
+class ChangedFiles(TypedDict):
+    """The changes between two states.
 
-    ``head_sha`` is null where they end in a worktree; ``uncommitted`` says so. ``files`` are the first 1,000, ``files_changed``
-    is the number of all. ``patch`` is in git's format, null where only the numbers were asked for; ``truncated``: it or the list
-    of files is cut. ``note`` says why there are no changes, where none can be there.
+    ``uncommitted``: with what no commit has; ``files`` are the first 1,000, ``files_changed`` is the number of all. ``patch`` is
+    in git's format, null where only the numbers were asked for; ``truncated``: it or the list of files is cut. ``note`` says why
+    there are no changes, where none can be there.
     """
 
-    merge_id: str | None
-    task_id: str | None
-    title: str
-    state: str
-    base_sha: str | None
-    head_sha: str | None
     uncommitted: bool
     files: list[FileChange]
     files_changed: int
@@ -38,6 +32,20 @@ class Changes(TypedDict):
     patch: str | None
     truncated: bool
     note: str | None
+
+
+class Changes(ChangedFiles):
+    """The changes of a task or a merge request; ``state``: the status of the task, or the state of the request.
+
+    ``head_sha`` is null where they end in a worktree, and where there are none.
+    """
+
+    merge_id: str | None
+    task_id: str | None
+    title: str
+    state: str
+    base_sha: str | None
+    head_sha: str | None
 
 
 class SessionCommit(TypedDict):

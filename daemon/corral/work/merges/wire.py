@@ -170,31 +170,6 @@ class MergeDetail(MergeSummary):
     finished_at: Instant | None
 
 
-class FileChange(TypedDict):
-    """How many lines of a file changed; null: it is binary."""
-
-    path: str
-    added: int | None
-    removed: int | None
-
-
-class Changes(TypedDict):
-    """The changes of a branch or of a worktree.
-
-    ``uncommitted``: with what is in no commit; ``patch``: empty where only numbers were asked for; ``truncated``: the patch or
-    the list of files is not whole; ``note``: why there is nothing.
-    """
-
-    uncommitted: bool
-    files: list[FileChange]
-    files_changed: int
-    lines_added: int
-    lines_removed: int
-    patch: str
-    truncated: bool
-    note: str | None
-
-
 def of_task(merge: Row, receipt: Row | None) -> dict[str, Any]:
     """The ``merge`` object of a task's detail, from a stored merge request and its receipt."""
     return MergeOfTask.model_validate({**merge, "receipt": _plain(receipt)}).model_dump()
