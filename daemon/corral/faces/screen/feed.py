@@ -50,7 +50,7 @@ _SOURCES: dict[str, tuple[str, dict[str, Any], str, int | None]] = {
 
 
 class ViewChanged(Message):
-    """The view of this moment (:mod:`corral.observe.view.shape`)."""
+    """The view of this moment (:mod:`corral.observe.view.api`)."""
 
     def __init__(self, view: Row) -> None:
         super().__init__()

@@ -12,9 +12,9 @@ from corral.core.errors import Conflict, NotFound
 from corral.core.events import EventKind
 from corral.core.identifiers import new_id
 from corral.core.instants import iso
-from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.observe.alerts import store as alerts
+from corral.observe.alerts.api import Alert
 from corral.observe.alerts.lifecycle import Decision, decide
 from corral.observe.alerts.rules import Finding
 from corral.store import events
@@ -30,11 +30,21 @@ SHOWN_ELSEWHERE = frozenset({"red_target", "unguarded_session", "budget", "task_
 """Rules whose cause is itself under what needs a person."""
 
 
-def wire(row: AlertRow) -> Payload:
-    """An alert as every face gets it; ``state`` is ``raised``, ``acknowledged`` or ``resolved``."""
-    state = "resolved" if row["resolved_at"] else "acknowledged" if row["acknowledged_at"] else "raised"
-    shown = {key: value for key, value in row.items() if key != "told"}
-    return {**shown, "state": state}
+def wire(row: AlertRow) -> Alert:
+    """An alert as every face gets it."""
+    return {
+        "alert_id": row["alert_id"],
+        "rule": row["rule"],
+        "subject": row["subject"],
+        "reason": row["reason"],
+        "remedy": row["remedy"],
+        "times": row["times"],
+        "first_raised_at": row["first_raised_at"],
+        "raised_at": row["raised_at"],
+        "acknowledged_at": row["acknowledged_at"],
+        "resolved_at": row["resolved_at"],
+        "state": "resolved" if row["resolved_at"] else "acknowledged" if row["acknowledged_at"] else "raised",
+    }
 
 
 def waiting_for_a_person(conn: Connection) -> list[AlertRow]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Argument, Exit, Group, Option
-from corral.faces.cli.terminal.options import Json, client
+from corral.faces.cli.terminal.options import client, json_of
 from corral.faces.cli.terminal.output import echo, paint, report
 from corral.faces.cli.terminal.person import refuse_agents
 from corral.faces.cli.terminal.tables import Column, table
@@ -35,7 +35,7 @@ _STATES = {
 @app.command("list")
 def listing(
     everything: Annotated[bool, Option("--all", "-a", help="Show resolved alerts too.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("observe.alerts.api.Alert[]")] = False,
 ) -> None:
     """Show the open alerts."""
     rows = client().request("GET", "/alerts", query={"resolved": True} if everything else None)
@@ -45,7 +45,7 @@ def listing(
 @app.command()
 def ack(
     alert_id: Annotated[str, Argument(metavar="ID", help="The alert, or the beginning of its id.")],
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("observe.alerts.api.Alert")] = False,
 ) -> None:
     """Acknowledge an alert: no reminder follows until its cause is gone and comes back."""
     refuse_agents("Acknowledging an alert", f"corral alert ack {alert_id}")
@@ -54,7 +54,7 @@ def ack(
 
 
 @app.command()
-def test(as_json: Json = False) -> None:
+def test(as_json: Annotated[bool, json_of("observe.alerts.api.NotificationTested")] = False) -> None:
     """Send a test notification on every way that is on, and say what came of it."""
     answer = client().request("POST", "/alerts/test", {"wait_s": 20}, timeout_s=60)
     if as_json:

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from corral.coordination.services import Services
-from corral.core.payload import Payload
 from corral.core.routing import Routes
 from corral.observe.alerts import alerts as operations
 from corral.observe.alerts import store as alerts
 from corral.observe.alerts.alerts import MOST_LISTED
+from corral.observe.alerts.api import WAIT_S, Alert, DesktopTest, NotificationTest, NotificationTested, WebhookTest
 from corral.observe.alerts.watch import AlertWatch
 from corral.store.rows.records import DeliveryRow
 
 router = Routes("alerts", "/alerts")
-WAIT_S = 15.0
-"""For the webhook's answer to a test, where nothing else is asked for."""
 
 
 @router.get("")
 async def listing(
     services: Services, resolved: Annotated[bool, Field(description="Resolved ones too.")] = False
-) -> list[dict[str, Any]]:
+) -> list[Alert]:
     """The alerts, the latest first; open ones unless asked otherwise, 200 at most."""
     rows = await services.store.read(lambda conn: alerts.listing(conn, with_resolved=resolved, limit=MOST_LISTED))
     return [operations.wire(row) for row in rows]
@@ -33,7 +31,7 @@ async def listing(
 @router.post("/{alert_id}/acknowledge")
 async def acknowledge(
     services: Services, alert_id: Annotated[str, Field(min_length=4, max_length=36, description="Or its beginning.")]
-) -> dict[str, Any]:
+) -> Alert:
     """Mark an alert as seen: no reminder follows, until its cause is gone and comes back."""
     now = services.now()
     row = await services.store.write(lambda conn: operations.acknowledge(conn, alert_id, now))
@@ -41,27 +39,22 @@ async def acknowledge(
     return operations.wire(row)
 
 
-class NotificationTest(BaseModel):
-    """How long to wait for the webhook, seconds."""
-
-    wait_s: float = Field(WAIT_S, ge=0, le=60)
-
-
 @router.post("/test")
-async def test(services: Services, asked: NotificationTest | None = None) -> dict[str, Any]:
+async def test(services: Services, asked: NotificationTest | None = None) -> NotificationTested:
     """Send a notification that says it is a test on every way that is on, whatever the hour; tells what came of it."""
     now, chosen = services.now(), services.settings().notifications
     told = await services.work(lambda: services.of(AlertWatch).test(now))
-    answer: Payload = {"bell": chosen.bell, "desktop": {"state": "off", "problem": None}}
+    desktop: DesktopTest = {"state": "off", "problem": None}
     if chosen.desktop:
         problem = told["desktop"]
-        answer["desktop"] = {"state": "failed" if problem else "sent", "problem": problem}
+        desktop = {"state": "failed" if problem else "sent", "problem": problem}
     if (delivery_id := told["delivery_id"]) is None:
         state = "off" if chosen.webhook_url is None else "not_approved"
-        return {**answer, "webhook": {"state": state, "tries": 0, "error": None, "delivery_id": None}}
-    row = await _tried(services, delivery_id, asked.wait_s if asked else WAIT_S)
-    shown = {"state": row["state"], "tries": row["tries"], "error": row["error"], "delivery_id": delivery_id}
-    return {**answer, "webhook": shown}
+        webhook: WebhookTest = {"state": state, "tries": 0, "error": None, "delivery_id": None}
+    else:
+        row = await _tried(services, delivery_id, asked.wait_s if asked else WAIT_S)
+        webhook = {"state": row["state"], "tries": row["tries"], "error": row["error"], "delivery_id": delivery_id}
+    return {"bell": chosen.bell, "desktop": desktop, "webhook": webhook}
 
 
 async def _tried(services: Services, delivery_id: str, wait_s: float) -> DeliveryRow:

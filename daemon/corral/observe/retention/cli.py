@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Option
-from corral.faces.cli.terminal.options import Json, client
+from corral.faces.cli.terminal.options import client, json_of
 from corral.faces.cli.terminal.output import echo, emit, paint
 from corral.faces.cli.terminal.person import confirm
 
@@ -21,7 +21,7 @@ def gc(
         bool, Option("--unlanded", help="Also delete old saved work that nothing else has; asks first.")
     ] = False,
     yes: Annotated[bool, Option("--yes", help="Do not ask about --unlanded.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("observe.retention.api.Collected")] = False,
 ) -> None:
     """Delete finished data that is older than the retention settings; say what went and what is kept.
 

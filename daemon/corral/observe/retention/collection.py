@@ -6,17 +6,17 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from corral.config.sections.upkeep import Retention as Ages
 from corral.core.errors import Conflict, NotFound
 from corral.core.instants import iso
 from corral.core.logs import logger
-from corral.core.payload import Payload
 from corral.git import refs
+from corral.git.refs import Ref
 from corral.observe.audit import store as audit_rows
 from corral.observe.retention import ages as retention_policy
 from corral.observe.retention import store as retention_rows
+from corral.observe.retention.api import Collected, Kept, Removed, SavedState
 from corral.observe.retention.retention import Retention
 
 LONGEST_S = 100.0
@@ -34,14 +34,11 @@ class Collection:
     def __init__(self, retention: Retention) -> None:
         self._retention = retention
 
-    def run(self, now: datetime, *, dry_run: bool, forget: Sequence[str] = ()) -> Payload:
+    def run(self, now: datetime, *, dry_run: bool, forget: Sequence[str] = ()) -> Collected:
         """Delete what is old and over, or only say what would go.
 
         Args:
             forget: Saved states, by their full refs, that go although nothing else has their work: a person named them.
-
-        Returns:
-            ``{dry_run, removed, kept, freed_bytes, more, problems}``; ``removed`` and ``kept`` are lists of ``{kind, count, …}``.
 
         Raises:
             NotFound: A ref to forget is no saved state that is old enough; nothing was deleted.
@@ -57,7 +54,9 @@ class Collection:
                     raise Conflict(f"{name} was changed meanwhile.", remedy="Look at it again: `corral gc --dry-run`.")
                 log.warning("saved_work_forgotten", ref=name, sha=sha)
                 removed["salvage"] = removed.get("salvage", 0) + 1
-            shown = [{"kind": kind, "count": count} for kind, count in removed.items() if count and kind != "pages"]
+            shown: list[Removed] = [
+                {"kind": kind, "count": count} for kind, count in removed.items() if count and kind != "pages"
+            ]
             return self._report(False, shown, now, freed, more, problems)
 
     def _chosen(self, now: datetime, names: Sequence[str]) -> dict[str, str]:
@@ -82,10 +81,10 @@ class Collection:
             if not done.more or time.monotonic() > until or self._retention.is_stopping():
                 return removed, freed, done.more, done.problems
 
-    def _planned(self, now: datetime, chosen: dict[str, str]) -> Payload:
+    def _planned(self, now: datetime, chosen: dict[str, str]) -> Collected:
         retention = self._retention
         ages = retention.ages()
-        removed: list[Payload] = []
+        removed: list[Removed] = []
         for kind in retention_rows.KINDS:
             if (before := retention.before(kind, ages, now)) is not None:
                 going, _kept = self._counts(kind, before)
@@ -113,8 +112,8 @@ class Collection:
         return going - held, kept + held
 
     def _report(
-        self, dry_run: bool, removed: list[Payload], now: datetime, freed: int, more: bool, problems: dict[str, str]
-    ) -> Payload:
+        self, dry_run: bool, removed: list[Removed], now: datetime, freed: int, more: bool, problems: dict[str, str]
+    ) -> Collected:
         return {
             "dry_run": dry_run,
             "removed": removed,
@@ -124,14 +123,14 @@ class Collection:
             "problems": problems,
         }
 
-    def _kept(self, ages: Ages, now: datetime) -> list[Payload]:
+    def _kept(self, ages: Ages, now: datetime) -> list[Kept]:
         """The rows that are old enough to go, and stay, each with the reason."""
         retention = self._retention
-        kept: list[Payload] = []
+        kept: list[Kept] = []
 
-        def add(kind: str, count: int, reason: str, **more: Any) -> None:
+        def add(kind: str, count: int, reason: str, named: Sequence[SavedState] = ()) -> None:
             if count:
-                kept.append({"kind": kind, "count": count, "reason": reason, "refs": [], **more})
+                kept.append({"kind": kind, "count": count, "reason": reason, "refs": [*named]})
 
         for kind, rows in retention_rows.KINDS.items():
             if (before := retention.before(kind, ages, now)) is not None:
@@ -143,9 +142,12 @@ class Collection:
             old = [file for file in logs if file.at < moment.timestamp() and not file.owners.isdisjoint(owners)]
             add("logs", len(old), "of an open task, an open merge or a worktree in use")
         _held, alone = retention.saved(ages, now)
-        named = [{"ref": ref.name, "sha": ref.sha, "created_at": iso(ref.created_at)} for ref in alone[:MOST_NAMED]]
-        add("salvage", len(alone), HELD_NOWHERE, refs=named)
+        add("salvage", len(alone), HELD_NOWHERE, [_saved(ref) for ref in alone[:MOST_NAMED]])
         tips = retention.landed(ages, now)
         add("landed", len(tips.undecided), "a rewound branch lost it, and nobody has decided: `corral status`")
         add("landed", len(tips.unknown), "no landing is recorded with it here: `git for-each-ref refs/corral/landed`")
         return kept
+
+
+def _saved(ref: Ref) -> SavedState:
+    return {"ref": ref.name, "sha": ref.sha, "created_at": iso(ref.created_at)}

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
-
-from pydantic import BaseModel, Field
 
 from corral.coordination.services import Services
 from corral.core.errors import NotPermitted
 from corral.core.routing import Routes
 from corral.observe.audit.requests import caller
+from corral.observe.retention.api import Collected, CollectionWanted
 from corral.observe.retention.collection import Collection
 from corral.observe.retention.retention import Retention
 
 router = Routes("gc", "/gc")
 
 
-class Wanted(BaseModel):
-    """How to delete; ``forget``: saved states, by their refs, that go although nothing else has their work."""
-
-    dry_run: bool = Field(False, examples=[True])
-    forget: list[str] = Field([], max_length=1000)
-
-
 @router.post("")
-async def collect(services: Services, wanted: Wanted) -> dict[str, Any]:
+async def collect(services: Services, wanted: CollectionWanted) -> Collected:
     """Delete finished data that is old; say what went and what stays.
 
     The ages are the ``retention`` settings. ``kept``: as old, and not deleted, with the reason.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from corral.faces.cli.parsing import Option
-from corral.faces.cli.terminal.options import Json
+from corral.faces.cli.terminal.options import json_of
 from corral.faces.cli.terminal.status_summary import show_status
 
 
 def status(
     watch: Annotated[bool, Option("--watch", "-w", help="Show it again at each change, until Ctrl-C.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("observe.view.api.View")] = False,
 ) -> None:
     """Show tasks, merges, sessions and recent events."""
     if watch:

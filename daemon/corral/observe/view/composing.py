@@ -16,7 +16,8 @@ from corral.core.instants import iso
 from corral.core.pages import SHOWN_BYTES, page
 from corral.core.payload import Payload
 from corral.observe.alerts.timing import quiet_until
-from corral.observe.view import landing_order, running, shape
+from corral.observe.view import landing_order, running
+from corral.observe.view.api import View
 from corral.observe.view.needs_you import needs_you
 from corral.store import events
 from corral.work.merges.store import merges
@@ -32,13 +33,13 @@ MOST_RECENT = 10
 """Events in the view."""
 
 
-async def view(services: Services) -> shape.View:
+async def view(services: Services) -> View:
     """The view of this moment. Without a readable database it has the faults, and no rows."""
     try:
         rows = await services.store.read(lambda conn: _of_rows(services, conn))
     except DatabaseDamaged:
         rows = _without_rows(services)
-    return shape.View.model_validate({**rows, **_of_project(services)})
+    return View.model_validate({**rows, **_of_project(services)})
 
 
 def _of_rows(services: Services, conn: Connection) -> dict[str, Any]:

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
 from corral.coordination.locks.store import locks
 from corral.coordination.mail.store import mailbox
 from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions
-from corral.core.identifiers import LONGEST_SESSION_ID
 from corral.core.instants import iso
 from corral.core.routing import Routes
 from corral.core.states import OPEN_MERGES, TaskStatus
 from corral.core.visible import one_line
+from corral.observe.view.api import ClientStatus, StatusLine
 from corral.observe.view.needs_you import needs_you
 from corral.work.merges.store import merges
 from corral.work.tasks.store import tasks
 
 router = Routes("status_line", "/statusline")
-
-
-class ClientStatus(BaseModel):
-    """The status that Claude Code gives to its status line, as far as it matters here."""
-
-    session_id: str | None = Field(None, max_length=LONGEST_SESSION_ID)
-
-
-class StatusLine(BaseModel):
-    """One line of visible characters."""
-
-    line: str
 
 
 @router.post("", hot=True, audited=False)

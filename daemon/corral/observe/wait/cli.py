@@ -10,7 +10,7 @@ from corral.core.errors import InvalidInput
 from corral.core.remedies import WHAT_TO_DO
 from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Exit, Option
-from corral.faces.cli.terminal.options import Json, argument, client, option
+from corral.faces.cli.terminal.options import argument, client, json_of, option
 from corral.faces.cli.terminal.output import echo, emit, paint, state
 from corral.faces.cli.terminal.progress import progress
 from corral.faces.cli.terminal.status_summary import show_need
@@ -27,7 +27,7 @@ def wait(
     timeout: Annotated[
         float | None, option("--timeout", "Stop waiting after this time and exit with 1.", "SECONDS", min=0)
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("observe.wait.api.Waited")] = False,
 ) -> None:
     """Wait until tasks have landed or failed. Exits with 0 only if all succeeded."""
     if bool(ids) == everything:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 from sqlalchemy import Connection
@@ -17,6 +17,7 @@ from corral.core.routing import Called, Routes
 from corral.core.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, TaskStatus
 from corral.landing.pauses import explained
 from corral.observe.view.needs_you import needs_you_for
+from corral.observe.wait.api import WaitAnswer
 from corral.work.merges.store import merges, of_tasks, pauses
 from corral.work.merges.wire import standing_of
 from corral.work.tasks import submitting as app_tasks
@@ -126,14 +127,14 @@ def _named(conn: Connection, said: list[str]) -> tuple[list[str], list[str]]:
     return task_ids, merge_ids
 
 
-@router.get("/wait")
+@router.get("/wait", answer=WaitAnswer)
 async def wait(
     services: Services,
     task: Sequence[str] = (),
     merge: Sequence[str] = (),
     everything: Annotated[bool, Called("all")] = False,
     timeout_s: Annotated[float, Field(ge=0, le=25)] = 25,
-) -> dict[str, Any]:
+) -> Payload:
     """Answer when all that was named is settled, or after the time-out; ask again with the ids of the answer."""
     task_ids, merge_ids = list(task), list(merge)
     if everything:

@@ -1,13 +1,16 @@
-"""The wire format of the view: the one answer from which every face is made.
+"""The view, the one answer from which every face is made; and the status line of a session.
 
 ``version`` grows when a field changes its meaning or goes; fields may be added at any time.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from corral.core.answers import Error, Instant, one_of
+from corral.core.identifiers import LONGEST_SESSION_ID
 
 VERSION = 1
 
@@ -17,11 +20,14 @@ class _Shape(BaseModel):
 
 
 class NeedView(_Shape):
-    """A condition that needs a person: since when, and what to type; ``ids`` names the rows it is about."""
+    """A condition that needs a person: since when, and what to type.
+
+    ``ids`` names the rows it is about, such as ``merge_id``: which there are, depends on its ``kind``.
+    """
 
     kind: str
     what: str
-    since: str | None
+    since: Instant | None
     remedy: str
     ids: dict[str, str]
 
@@ -32,7 +38,6 @@ class WorkView(_Shape):
     Attributes:
         agent: The name of the session that does it, or its id.
         kind: The agent that was asked for, else its runner.
-        state: ``spawning``, ``running`` or ``terminating``.
         step: Its last progress, or None.
         tokens: Of this attempt, input and output.
         age_s: Since it was claimed.
@@ -45,13 +50,13 @@ class WorkView(_Shape):
     session_id: str
     kind: str
     model: str | None
-    state: str
+    state: Annotated[str, one_of("spawning", "running", "terminating")]
     step: str | None
     tokens: int
     cost_usd: float
     memory_mb: int | None
     attempt: int
-    claimed_at: str
+    claimed_at: Instant
     age_s: float
 
 
@@ -64,11 +69,11 @@ class LandingView(_Shape):
     branch: str
     target: str
     position: int
-    state: str
+    state: Annotated[str, one_of("queued", "verifying", "held")]
     waits_for: str
     needs_approval: bool
     priority: int
-    created_at: str
+    created_at: Instant
 
 
 class SessionView(_Shape):
@@ -76,18 +81,18 @@ class SessionView(_Shape):
 
     session_id: str
     agent_name: str
-    status: str
+    status: Annotated[str, one_of("active", "idle", "stalled")]
     current_task: str | None
     waiting_for: str | None
-    waiting_since: str | None
+    waiting_since: Instant | None
     unguarded: bool
 
 
 class HappenedView(_Shape):
-    """An event, with the title of its task or merge request, or else the name of its session."""
+    """An event, with the title of its task or merge request, or else the name of its session; ``kind`` says what ``data`` has."""
 
     event_id: int
-    at: str
+    at: Instant
     kind: str
     task_id: str | None
     session_id: str | None
@@ -135,14 +140,14 @@ class DaemonView(_Shape):
 
     pid: int
     version: str
-    started_at: str
+    started_at: Instant
 
 
 class PausedView(_Shape):
     """Since when nothing is claimed or landed, because a person said so."""
 
     reason: str | None
-    since_at: str
+    since_at: Instant
 
 
 class View(_Shape):
@@ -152,13 +157,14 @@ class View(_Shape):
         seq: The ``event_id`` of the last event in it: ``GET /events?after=SEQ`` has all that came later.
         open: Tasks and merge requests that are not settled, by outcome.
         verified: Whether a verification command is configured.
+        tasks: How many there are, by status; likewise ``merges``, by state.
         bell: Whether a terminal that shows the view rings its bell for a new need, at this hour.
     """
 
     needs_you: list[NeedView]
     version: int = VERSION
     seq: int
-    composed_at: str
+    composed_at: Instant
     at_work: list[WorkView]
     at_work_left_out: int
     queue: list[LandingView]
@@ -178,5 +184,17 @@ class View(_Shape):
     daemon: DaemonView
     verified: bool
     bell: bool
-    config_error: dict[str, Any] | None
+    config_error: Error | None
     config_warnings: list[str] = Field(default_factory=list)
+
+
+class ClientStatus(BaseModel):
+    """The status that Claude Code gives to its status line, as far as it matters here."""
+
+    session_id: str | None = Field(None, max_length=LONGEST_SESSION_ID, examples=["s-1"])
+
+
+class StatusLine(BaseModel):
+    """One line of visible characters."""
+
+    line: str
