@@ -6,9 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from typing import Any
 
-from pydantic import BaseModel
 from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,9 +18,11 @@ from corral.coordination.sessions import session_end
 from corral.coordination.sessions.processes import is_running
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import DaemonUnreachable
+from corral.core.payload import Payload
 from corral.core.routing import Routes
 from corral.faces.hooks import events as hooks
 from corral.faces.hooks import payloads as hook_events
+from corral.faces.hooks.api import Bridge, HookAnswer, HookPayload, StopPayload, Woken
 from corral.observe.metrics.latencies import Latencies
 
 PAUSE_S = 0.5
@@ -31,8 +31,8 @@ LOST = timedelta(seconds=2)
 router = Routes("hooks")
 
 
-@router.post("/hooks/{event}", hot=True, audited=False)
-async def hook(services: Services, event: str, payload: dict[str, Any]) -> dict[str, Any]:
+@router.post("/hooks/{event}", hot=True, audited=False, answer=HookAnswer)
+async def hook(services: Services, event: str, payload: HookPayload) -> Payload:
     """One event of a Claude Code session; the answer is what the hook prints."""
     began = time.perf_counter()
     answer = await hooks.answer(services, event, payload)
@@ -41,7 +41,7 @@ async def hook(services: Services, event: str, payload: dict[str, Any]) -> dict[
 
 
 @router.post("/hooks/Stop/wait", hot=True, audited=False)
-async def wait(services: Services, request: Request, payload: dict[str, Any]) -> dict[str, str]:
+async def wait(services: Services, request: Request, payload: StopPayload) -> Woken:
     """Held open beside a session of a terminal that stopped, until mail for it comes: ``{"text": …}`` to wake it with.
 
     ``{}``: another one waits in its place; 503: the daemon stops.
@@ -92,14 +92,6 @@ class Held(Response):
 async def _hung_up(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-class Bridge(BaseModel):
-    """A bridge: its process and its client's, and the session that it was started for, as far as it knows."""
-
-    pid: str
-    client: int
-    session: str = ""
 
 
 @router.get("/bridge", hot=True)

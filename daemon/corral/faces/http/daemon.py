@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from sqlalchemy import Connection
 from starlette.requests import Request
 
@@ -14,23 +14,20 @@ from corral.coordination.own_work import refuse_own_work
 from corral.coordination.projects import check_project, project_of
 from corral.coordination.services import Services
 from corral.core.instants import iso
+from corral.core.payload import Payload
 from corral.core.routing import Routes
+from corral.faces.http.api import Database, Health, PauseOfWork, Project, SettingsInForce, Stop, Stopping
+from corral.observe.view.api import View
 from corral.observe.view.composing import view
-from corral.observe.view.shape import View
 from corral.store.engine.inspection import health_of, library_of, schema_of
 from corral.work.tasks.store import work_pause
+from corral.work.workers.api import Paused, Resumed
 
 router = Routes("daemon")
 
 
-class Stop(BaseModel):
-    """How to stop."""
-
-    drain: bool = False
-
-
 @router.get("/health", hot=True)
-async def health(services: Services) -> dict[str, Any]:
+async def health(services: Services) -> Health:
     """Version, protocol, process and project of the daemon that answers."""
     return {
         "version": __version__,
@@ -49,24 +46,15 @@ async def status(services: Services) -> View:
     return await view(services)
 
 
-class Project(BaseModel):
-    """The project as clients of Agent Mail know one."""
-
-    id: int
-    slug: str
-    human_key: str
-    created_at: str
-
-
-@router.get("/project")
-async def project(services: Services, human_key: Annotated[str, Field(max_length=4096)] = "") -> Project:
+@router.get("/project", answer=Project)
+async def project(services: Services, human_key: Annotated[str, Field(max_length=4096)] = "") -> Payload:
     """The project that this daemon serves, if it is the one that is meant: by the path of any of its worktrees, or its slug."""
     await services.work(lambda: check_project(services, human_key))
-    return Project.model_validate(await services.work(lambda: project_of(services)))
+    return await services.work(lambda: project_of(services))
 
 
 @router.get("/config")
-async def config(services: Services) -> dict[str, Any]:
+async def config(services: Services) -> SettingsInForce:
     """The settings in force and where each came from."""
     loaded = services.settings.loaded
     return {
@@ -78,14 +66,8 @@ async def config(services: Services) -> dict[str, Any]:
     }
 
 
-class PauseOfWork(BaseModel):
-    """Why nothing is to be claimed or landed."""
-
-    reason: str | None = Field(None, max_length=500)
-
-
 @router.post("/pause")
-async def pause(services: Services, wanted: PauseOfWork | None = None) -> dict[str, Any]:
+async def pause(services: Services, wanted: PauseOfWork | None = None) -> Paused:
     """Claim and land nothing until told to go on; what runs goes on. Restarts keep it."""
     now, reason = services.now(), wanted.reason if wanted else None
     row = await services.store.write(lambda conn: work_pause.begin(conn, reason, now))
@@ -94,7 +76,7 @@ async def pause(services: Services, wanted: PauseOfWork | None = None) -> dict[s
 
 
 @router.post("/resume")
-async def resume(services: Services) -> dict[str, Any]:
+async def resume(services: Services) -> Resumed:
     """Claim and land again."""
     now = services.now()
     was_paused = await services.store.write(lambda conn: work_pause.end(conn, now))
@@ -104,7 +86,7 @@ async def resume(services: Services) -> dict[str, Any]:
 
 
 @router.post("/daemon/stop", hot=True, status_code=202)
-async def stop(services: Services, request: Request, how: Stop) -> dict[str, Any]:
+async def stop(services: Services, request: Request, how: Stop) -> Stopping:
     """Begin to stop: workers are ended (or, with ``drain``, waited for), then the process leaves.
 
     A request from a task or verification of this daemon is refused.
@@ -114,11 +96,11 @@ async def stop(services: Services, request: Request, how: Stop) -> dict[str, Any
     return {"stopping": True, "pid": os.getpid()}
 
 
-@router.get("/database")
-async def database(services: Services) -> dict[str, Any]:
+@router.get("/database", answer=Database)
+async def database(services: Services) -> Payload:
     """Whether the database is whole, which schema it has, and which version of which library reads it."""
 
-    def look(conn: Connection) -> dict[str, Any]:
+    def look(conn: Connection) -> Payload:
         return {"integrity": health_of(conn), "schema": schema_of(conn), "library": library_of(conn)}
 
     answer = await services.store.read(look)

@@ -14,7 +14,7 @@ from corral.coordination.services import Services
 from corral.core.asgi import App
 from corral.core.instants import iso
 from corral.core.logs import logger
-from corral.core.payload import Payload
+from corral.faces.web.api import Link
 from corral.faces.web.entry import Answerer, Entry
 from corral.faces.web.sessions import LINK_S, BrowserSessions
 
@@ -45,8 +45,8 @@ class WebView:
         if self._sessions.any_open(self._services.now()):
             await self._listen(only_former=True)
 
-    async def open(self) -> Payload:
-        """A new link: ``url`` and ``expires_at``. Listens from now on."""
+    async def open(self) -> Link:
+        """A new link. Listens from now on."""
         await self._listen()
         now = self._services.now()
         url = f"http://127.0.0.1:{self.entry.port}/enter?key={self._sessions.new_link(now)}"

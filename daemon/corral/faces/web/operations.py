@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
 from starlette.requests import Request
 
 from corral.coordination.own_work import own_work
 from corral.coordination.services import Services
 from corral.core.errors import NotPermitted
 from corral.core.routing import Routes
+from corral.faces.web.api import Link
 from corral.faces.web.listening import WebView
 
 router = Routes("web", "/web")
-
-
-class Link(BaseModel):
-    """A link that opens the web view once, until ``expires_at``."""
-
-    url: str
-    expires_at: str
 
 
 @router.post("/links", status_code=201)
@@ -33,4 +26,4 @@ async def link(services: Services, request: Request) -> Link:
             cause="The web view acts as a person.",
             remedy="In a terminal of your own: corral web",
         )
-    return Link.model_validate(await services.of(WebView).open())
+    return await services.of(WebView).open()

@@ -16,7 +16,7 @@ from corral.core.visible import one_line
 from corral.faces.cli.guard import hook
 from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.project.own_files import give_back, replace_file
-from corral.faces.cli.terminal.options import Json, here, session_id
+from corral.faces.cli.terminal.options import here, json_of, session_id
 from corral.faces.cli.terminal.output import echo, emit, paint, report
 from corral.faces.cli.terminal.person import confirm, refuse_agents
 from corral.git.process.command import Git
@@ -32,7 +32,7 @@ Yes = Annotated[bool, Option("--yes", "-y", help="Do not prompt.")]
 
 
 @app.command()
-def install(yes: Yes = False, as_json: Json = False) -> None:
+def install(yes: Yes = False, as_json: Annotated[bool, json_of("faces.cli.api.GuardInstalled")] = False) -> None:
     """Put the guard into the pre-commit hook; a hook that is there stays and runs after it."""
     refuse_agents("Installing the guard", "corral guard install")
     project, checkout = find_project(here()), _checkout()
@@ -64,7 +64,7 @@ def _scope(project: Project, checkout: Git, file: Path) -> str | None:
 
 
 @app.command()
-def remove(as_json: Json = False) -> None:
+def remove(as_json: Annotated[bool, json_of("faces.cli.api.GuardRemoved")] = False) -> None:
     """Take the guard out of every hook that it was put into; the hooks are then as they were."""
     refuse_agents("Removing the guard", "corral guard remove")
     gone = take_out_everywhere(find_project(here(), initialised=False), hook.hook_file(_checkout()))
@@ -73,7 +73,7 @@ def remove(as_json: Json = False) -> None:
 
 
 @app.command()
-def status(as_json: Json = False) -> None:
+def status(as_json: Annotated[bool, json_of("faces.cli.api.GuardStatus")] = False) -> None:
     """Show whether commits in this checkout are checked, and by which hook."""
     checkout = _checkout()
     file = hook.hook_file(checkout)
@@ -92,7 +92,7 @@ def status(as_json: Json = False) -> None:
 
 
 @app.command()
-def check(as_json: Json = False) -> None:
+def check(as_json: Annotated[bool, json_of("coordination.locks.api.CommitChecked")] = False) -> None:
     """Check the commit that is being made; the hook runs this. Exits with 4 if it would take along another session's files."""
     try:
         answer = _asked()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 from corral.config.custom.aliases import ALIASES, Alias, aliases_of, check
 from corral.config.custom.edit import with_value, without_value
@@ -15,16 +16,19 @@ from corral.faces.cli.nouns import NOUNS
 from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.program.settings_file import PLACE_HELP, Place, approve_own, change
 from corral.faces.cli.terminal.expansion import layers_of, unapproved
-from corral.faces.cli.terminal.options import Json, argument, project
+from corral.faces.cli.terminal.options import argument, json_of, project
 from corral.faces.cli.terminal.output import report
 from corral.faces.cli.terminal.tables import Column, table
+
+if TYPE_CHECKING:
+    from corral.faces.cli.api import AliasListed
 
 app = Group("Aliases: own names for whole commands.")
 Name = Annotated[str, argument("Name of the alias.", "NAME")]
 
 
 @app.command("list")
-def listing(as_json: Json = False) -> None:
+def listing(as_json: Annotated[bool, json_of("faces.cli.api.AliasListed[]")] = False) -> None:
     """List the aliases of the configuration files."""
     where = project()
     rows = [_row(where, alias) for _, alias in sorted(aliases_of(layers_of(where)).items())]
@@ -34,7 +38,7 @@ def listing(as_json: Json = False) -> None:
     table(rows, columns, empty="No aliases. `corral alias set NAME COMMAND` adds one.", as_json=as_json)
 
 
-def _row(where: Project, alias: Alias) -> dict[str, Any]:
+def _row(where: Project, alias: Alias) -> AliasListed:
     return {
         "name": alias.name,
         "command": alias.command,
@@ -44,7 +48,7 @@ def _row(where: Project, alias: Alias) -> dict[str, Any]:
     }
 
 
-def _note(row: dict[str, Any]) -> str:
+def _note(row: Mapping[str, Any]) -> str:
     if row["hidden"]:
         return "unused: it is a command"
     return "" if row["approved"] else "not approved: corral trust"
@@ -57,7 +61,7 @@ def set_(
         list[str], argument("The command, quoted, with $1, $@ or $name for arguments; without `corral`.", "COMMAND")
     ],
     place: Annotated[Place, Option("--file", help=f"{PLACE_HELP}.")] = Place.LOCAL,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.AliasListed")] = False,
 ) -> None:
     """Add an alias, or replace one. It can hide no command."""
     where = project()
@@ -98,7 +102,7 @@ def remove(
     place: Annotated[
         Place | None, Option("--file", help=f"{PLACE_HELP} (default: the one that counts).", show_default=False)
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.AliasRemoved")] = False,
 ) -> None:
     """Remove an alias from its file."""
     where = project()

@@ -6,7 +6,7 @@ import getpass
 import os
 import sys
 from contextlib import closing
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from corral.client.connection import Client
 from corral.config import account
@@ -19,10 +19,14 @@ from corral.config.paths import Project, find_project
 from corral.core.errors import CorralError, InvalidInput, NotAProject
 from corral.faces.cli.parsing import Context, Option
 from corral.faces.cli.terminal.context import here
-from corral.faces.cli.terminal.options import Json
+from corral.faces.cli.terminal.options import json_of
 from corral.faces.cli.terminal.output import echo, emit, paint, report
 from corral.faces.cli.terminal.person import is_terminal, refuse_agents
 from corral.faces.cli.terminal.tables import table
+
+if TYPE_CHECKING:
+    from corral.config.keys.api import KeyStatus
+    from corral.faces.cli.api import KeyLook
 
 _LARGEST = 64 * 1024
 _NAMES = {
@@ -39,7 +43,7 @@ def set_key(
     webhook: Annotated[
         bool, Option("--webhook", help="Store the secret that notifications to the webhook are signed with.")
     ] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.KeyStored")] = False,
 ) -> None:
     """Store the key for the Messages API, from a prompt or standard input."""
     kind = WEBHOOK_SECRET if webhook else API_KEY
@@ -73,7 +77,7 @@ def set_key(
 
 def remove_key(
     webhook: Annotated[bool, Option("--webhook", help="Remove the webhook's signing secret.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.KeyRemoved")] = False,
 ) -> None:
     """Remove the stored key from the keychain and the encrypted file."""
     kind = WEBHOOK_SECRET if webhook else API_KEY
@@ -99,7 +103,7 @@ def remove_key(
         echo("No key is stored. Keys in the environment or in .env stay.")
 
 
-def key_status(as_json: Json = False) -> None:
+def key_status(as_json: Annotated[bool, json_of("faces.cli.api.KeyLooked")] = False) -> None:
     """Show where the key for the Messages API comes from."""
     project = _project()
     looks = list(_places(project, PERSON_TIMEOUT_S).looks())
@@ -124,7 +128,7 @@ def key_status(as_json: Json = False) -> None:
         _compare(used.source if used else None, daemon)
 
 
-def _place(look: Look) -> dict[str, Any]:
+def _place(look: Look) -> KeyLook:
     problem = f"{look.error.message} {look.error.cause}" if look.error else None
     return {
         "place": look.source.value,
@@ -145,7 +149,7 @@ def _said(look: Look, *, is_used: bool) -> dict[str, str]:
     return {"key": f"{key} (used)" if is_used else key, "note": look.note}
 
 
-def _compare(source: Source | None, daemon: dict[str, Any] | None) -> None:
+def _compare(source: Source | None, daemon: KeyStatus | None) -> None:
     """Say what the running daemon uses, where it is something else."""
     if daemon is None:
         return
@@ -205,18 +209,18 @@ def _places(project: Project | None, timeout_s: float) -> Places:
     return places_of(project, os.environ, is_tracked, timeout_s)
 
 
-def _tell_daemon() -> dict[str, Any] | None:
+def _tell_daemon() -> KeyStatus | None:
     """Have this project's daemon look again; those of other projects do within half a minute."""
     return _ask_daemon(_project(), "POST", "/keys/reload")
 
 
-def _ask_daemon(project: Project | None, method: str, path: str) -> dict[str, Any] | None:
+def _ask_daemon(project: Project | None, method: str, path: str) -> KeyStatus | None:
     """The answer of the running daemon; None if none runs, or it cannot answer."""
     if project is None:
         return None
     with closing(Client(project, autostart=False)) as client:
         try:
-            answer: dict[str, Any] = client.request(method, path)
+            answer: KeyStatus = client.request(method, path)
         except CorralError:
             return None
     return answer

@@ -15,7 +15,7 @@ from corral.config.paths import Project
 from corral.core.errors import ConfigInvalid, NotFound
 from corral.faces.cli.parsing import Exit, Group
 from corral.faces.cli.program import api_key, config_values
-from corral.faces.cli.terminal.options import Json, argument, client, project
+from corral.faces.cli.terminal.options import argument, client, json_of, project
 from corral.faces.cli.terminal.output import echo, emit, paint
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -35,7 +35,7 @@ def show(
     key: Annotated[
         str | None, argument("A setting or a section, such as landing.", "KEY", show_default=False, of="section")
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.SettingsShown")] = False,
 ) -> None:
     """Show the settings in force and their sources."""
     answer = client().request("GET", "/config")
@@ -67,7 +67,7 @@ def _from(row: dict[str, Any]) -> str:
 
 
 @app.command()
-def profiles(as_json: Json = False) -> None:
+def profiles(as_json: Annotated[bool, json_of("faces.cli.api.ProfileListed[]")] = False) -> None:
     """List the profiles of the configuration files, and the one that is in use."""
     where = project()
     with_settings = read_layers(where, account.home())
@@ -108,7 +108,7 @@ def _leaves(section: dict[str, Any], known: dict[str, str], prefix: str = "") ->
 
 
 @app.command()
-def validate(as_json: Json = False) -> None:
+def validate(as_json: Annotated[bool, json_of("faces.cli.api.SettingsValidated")] = False) -> None:
     """Check the files, this shell's variables and the target's committed settings. Needs no daemon."""
     from corral.faces.cli.project.trust import COMMITTED, committed_config  # the schema is slow to import
 

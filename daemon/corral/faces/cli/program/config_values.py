@@ -32,7 +32,7 @@ from corral.faces.cli.program.settings_file import (
     write,
 )
 from corral.faces.cli.terminal.context import Common
-from corral.faces.cli.terminal.options import Json, argument, client, project
+from corral.faces.cli.terminal.options import argument, client, json_of, project
 from corral.faces.cli.terminal.output import echo, emit, fact, paint, report
 from corral.faces.cli.terminal.person import confirm, is_terminal
 from corral.faces.cli.terminal.tables import table
@@ -55,7 +55,7 @@ def setting_of(key: str) -> Setting:
     return known[key]
 
 
-def get(key: Key, as_json: Json = False) -> None:
+def get(key: Key, as_json: Annotated[bool, json_of("faces.cli.api.SettingInForce")] = False) -> None:
     """Print the value of a setting that is in force."""
     setting_of(key)
     answer = client().request("GET", "/config")
@@ -72,7 +72,7 @@ def set_(
     key: Key,
     value: Annotated[str, argument("The value; a list as YAML, such as '[a, b]'; null where it may be.", "VALUE")],
     place: File = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.SettingWritten")] = False,
 ) -> None:
     """Write a setting into a file, where comments stay. With --profile: into that profile.
 
@@ -100,7 +100,9 @@ def _path(key: str) -> list[str]:
     return [*([SECTION, Common.profile] if Common.profile else []), *key.split(".")]
 
 
-def unset(key: Key, place: File = None, as_json: Json = False) -> None:
+def unset(
+    key: Key, place: File = None, as_json: Annotated[bool, json_of("faces.cli.api.SettingWritten")] = False
+) -> None:
     """Remove a setting from a file; without --file from the file that counts."""
     setting_of(key)
     where = project()
@@ -151,7 +153,7 @@ def _told(where: Any, key: str, place: Place, changed: bool, as_json: bool) -> N
         echo(paint(f"{place.source} does not decide this setting: {mine['why'].removeprefix('no: ')}.", "yellow"))
 
 
-def explain(key: Key, as_json: Json = False) -> None:
+def explain(key: Key, as_json: Annotated[bool, json_of("faces.cli.api.SettingExplained")] = False) -> None:
     """Show where a setting comes from: each file and variable that sets it, and why the others do not count."""
     found = explained(project(), setting_of(key))
     if as_json:
@@ -177,7 +179,7 @@ def explain(key: Key, as_json: Json = False) -> None:
 
 def edit(
     place: Annotated[Place, Option("--file", help=f"{PLACE_HELP}.")] = Place.TEAM,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.FileEdited")] = False,
 ) -> None:
     """Edit a file in $EDITOR; an invalid one does not replace the file."""
     where = project()

@@ -16,7 +16,7 @@ from corral.core.errors import Conflict, DaemonUnreachable, NotFound, OwnDaemon
 from corral.core.marks import started_by_work_of
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Group, Option
-from corral.faces.cli.terminal.options import Json, argument, client, project
+from corral.faces.cli.terminal.options import argument, client, json_of, project
 from corral.faces.cli.terminal.output import echo, emit, report
 from corral.faces.cli.terminal.person import confirm, refuse_agents
 from corral.faces.cli.terminal.progress import progress
@@ -29,7 +29,7 @@ STOP_S = 20.0
 
 @app.command()
 def start(
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.DaemonRunning")] = False,
     detach: Annotated[bool, Option("--detach", hidden=True, help="Accepted and ignored.")] = True,
 ) -> None:
     """Start the daemon, if it does not run."""
@@ -40,7 +40,7 @@ def start(
 @app.command()
 def stop(
     drain: Annotated[bool, Option("--drain", help="Let running tasks finish first.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.DaemonStopped")] = False,
 ) -> None:
     """Stop the workers, mark their tasks interrupted, and wait for the daemon to exit."""
     stopped = stop_and_wait(project(), drain=drain, until_asked=True)
@@ -126,7 +126,7 @@ def _announced(where: Project) -> dict[str, Any]:
 @app.command()
 def restart(
     drain: Annotated[bool, Option("--drain", help="Let running tasks finish first.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.DaemonRunning")] = False,
 ) -> None:
     """Stop the daemon if it runs, and start it."""
     where = project()
@@ -136,7 +136,7 @@ def restart(
 
 
 @app.command()
-def status(as_json: Json = False) -> None:
+def status(as_json: Annotated[bool, json_of("faces.cli.api.DaemonState")] = False) -> None:
     """Show whether the daemon runs. Starts nothing; exits with 5 if it does not run."""
     where = project()
     answer = _state(where, Client(where, autostart=False).health())
@@ -168,7 +168,7 @@ def _state(where: Project, health: dict[str, Any] | None) -> dict[str, Any]:
 def adopt(
     file: Annotated[Path, argument("A database that Corral set aside, or one from a backup.", "FILE")],
     yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.DatabaseAdopted")] = False,
 ) -> None:
     """Take over the tasks of a copied or restored repository's database."""
     where = project()
@@ -191,7 +191,7 @@ def adopt(
 def logs(
     lines: Annotated[int, Option("--lines", "-n", help="Number of lines.", min=1)] = 50,
     follow: Annotated[bool, Option("--follow", "-f", help="Follow the log.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.LogLine[]")] = False,
 ) -> None:
     """Show the daemon's log (JSON, one event per line)."""
     file = project().logs_dir / "corral.log"

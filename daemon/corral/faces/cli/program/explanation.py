@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corral.client.connection import Client
 from corral.config.load import COMMITTED_FILE, Layer, Loaded
@@ -12,8 +12,11 @@ from corral.core.errors import CorralError
 from corral.faces.cli.program.settings_file import load_settings
 from corral.faces.cli.project.trust import committed_config
 
+if TYPE_CHECKING:
+    from corral.faces.cli.api import SettingExplained, SettingLayer, SettingOfDaemon
 
-def explained(where: Project, setting: Setting) -> dict[str, Any]:
+
+def explained(where: Project, setting: Setting) -> SettingExplained:
     """Return a setting's value, what declares it, and each layer with the reason.
 
     Raises:
@@ -45,7 +48,7 @@ def value_of(loaded: Loaded, key: str) -> Any:
     return value
 
 
-def _layers(here: Loaded, loaded: Loaded, key: str) -> list[dict[str, Any]]:
+def _layers(here: Loaded, loaded: Loaded, key: str) -> list[SettingLayer]:
     """Each source that sets the key, the one that counts last."""
     counting = loaded.layers.get(key, [])
     replaced = [layer for layer in here.layers.get(key, []) if layer not in counting]
@@ -55,7 +58,7 @@ def _layers(here: Loaded, loaded: Loaded, key: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(layer: Layer, why: str) -> dict[str, Any]:
+def _row(layer: Layer, why: str) -> SettingLayer:
     return {
         "source": layer.source, "profile": layer.profile, "value": layer.value, "counts": why == "yes", "why": why,
     }  # fmt: skip
@@ -91,7 +94,7 @@ def _type_of(schema: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _in_force(where: Project, key: str) -> dict[str, Any] | None:
+def _in_force(where: Project, key: str) -> SettingOfDaemon | None:
     """The value that a running daemon has; None if none runs."""
     try:
         answer = Client(where, autostart=False).request("GET", "/config")

@@ -15,7 +15,7 @@ from corral.core.visible import one_line
 from corral.faces.cli.help import pages
 from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.program.man_page import page_of, title_of
-from corral.faces.cli.terminal.options import Json, argument
+from corral.faces.cli.terminal.options import argument, json_of
 from corral.faces.cli.terminal.output import echo, emit
 
 
@@ -27,7 +27,7 @@ def man(
         Path | None,
         Option("--write", metavar="FOLDER", help="Write all pages into this folder, such as a man1.", file_okay=False),
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.ManPage[]")] = False,
 ) -> None:
     """Show the manual page of a command. On a terminal in `man`, else as roff."""
     name = " ".join(command or ())

@@ -8,14 +8,14 @@ from typing import Annotated
 
 from corral.faces.cli.parsing import Option
 from corral.faces.cli.terminal.context import client
-from corral.faces.cli.terminal.options import Json
+from corral.faces.cli.terminal.options import json_of
 from corral.faces.cli.terminal.output import report
 from corral.faces.cli.terminal.person import refuse_agents
 
 
 def web(
     no_open: Annotated[bool, Option("--no-open", help="Print the link only; open no browser.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.web.api.Link")] = False,
 ) -> None:
     """Print a link that opens the web view once, within a minute, and open it in a browser."""
     refuse_agents("Opening the web view", "corral web")

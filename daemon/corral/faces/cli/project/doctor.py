@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from corral import __version__
 from corral.client.connection import Client
@@ -19,23 +19,25 @@ from corral.core.instants import UTC
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Option
 from corral.faces.cli.project import claude_settings, client_plugin, drift, init_record, verification
-from corral.faces.cli.terminal.options import Json, here
+from corral.faces.cli.terminal.options import here, json_of
 from corral.faces.cli.terminal.output import echo, emit, paint
 from corral.faces.cli.terminal.progress import progress
+
+if TYPE_CHECKING:
+    from corral.faces.cli.api import DoctorCheck
 
 _OF_THE_MACHINE = ("not_recovered", "failing_job", "paused_target", "outdated_daemon")
 """Kinds of problems that need a person and belong to no task or merge."""
 
-Check = dict[str, str]
 _STYLE = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
 def doctor(
     verify: Annotated[bool, Option("--verify", help="Also run the verification commands in a fresh worktree.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.DoctorCheck[]")] = False,
 ) -> None:
     """Check the machine and the repository. Repairs nothing; exits with 1 on a problem."""
-    checks: list[Check] = []
+    checks: list[DoctorCheck] = []
     with progress("checking the machine") as update:
         for check in itertools.chain(_all(), _dry_run() if verify else ()):
             checks.append(check)
@@ -51,11 +53,11 @@ def doctor(
         raise Exit(1)
 
 
-def _check(name: str, status: str, message: str, remedy: str = "") -> Check:
+def _check(name: str, status: str, message: str, remedy: str = "") -> DoctorCheck:
     return {"check": name, "status": status, "message": message, "remedy": remedy}
 
 
-def _all() -> Iterator[Check]:
+def _all() -> Iterator[DoctorCheck]:
     yield from _machine()
     try:
         project = find_project(here())
@@ -69,7 +71,7 @@ def _all() -> Iterator[Check]:
     yield from _drift(project)
 
 
-def _drift(project: Project) -> Iterator[Check]:
+def _drift(project: Project) -> Iterator[DoctorCheck]:
     of_project = () if project.bare else drift.of_project(project, init_record.copies(project))
     found = [*drift.of_package(), *drift.of_plugin(), *of_project]
     for item in found:
@@ -78,7 +80,7 @@ def _drift(project: Project) -> Iterator[Check]:
         yield _check("drift", "ok", "Corral's installed files are unchanged")
 
 
-def _machine() -> Iterator[Check]:
+def _machine() -> Iterator[DoctorCheck]:
     python = ".".join(str(part) for part in sys.version_info[:3])
     yield _check("python", "ok", python)
     claude = shutil.which("claude")
@@ -93,7 +95,7 @@ def _machine() -> Iterator[Check]:
         )
 
 
-def _repository(project: Project) -> Iterator[Check]:
+def _repository(project: Project) -> Iterator[DoctorCheck]:
     from corral.git import doctor as repository
     from corral.git.process.command import open_repository
 
@@ -106,7 +108,7 @@ def _repository(project: Project) -> Iterator[Check]:
         yield _check("writable", "error", f"{project.home} is read-only", "Make it writable.")
 
 
-def _daemon(project: Project) -> Iterator[Check]:
+def _daemon(project: Project) -> Iterator[DoctorCheck]:
     try:
         client = Client(project)
         if project.stopped_file.exists() and client.health() is None:
@@ -161,7 +163,7 @@ def _daemon(project: Project) -> Iterator[Check]:
             yield _check("guard", "error", need["what"], need["remedy"].partition(" `corral doctor`")[0])
 
 
-def _worktrees(client: Client) -> Iterator[Check]:
+def _worktrees(client: Client) -> Iterator[DoctorCheck]:
     """Where worktrees stand, why there, and what tools find above them."""
     try:
         place = client.request("GET", "/worktrees/place")
@@ -174,7 +176,7 @@ def _worktrees(client: Client) -> Iterator[Check]:
         yield _check("worktrees", "warning", place["warning"], CLEANER)
 
 
-def _workers(client: Client) -> Iterator[Check]:
+def _workers(client: Client) -> Iterator[DoctorCheck]:
     """Agents that cannot start here, once per reason; and the key of the Messages API, where something uses that."""
     try:
         agents, runners = client.request("GET", "/agents"), client.request("GET", "/runners")
@@ -209,7 +211,7 @@ def _workers(client: Client) -> Iterator[Check]:
             yield _check("anthropic", "ok", f"the daemon has a key; {by}")
 
 
-def _dry_run() -> Iterator[Check]:
+def _dry_run() -> Iterator[DoctorCheck]:
     try:
         client = Client(find_project(here()))
         limit_s = client.request("GET", "/config")["settings"]["landing"]["timeout_s"]
@@ -226,7 +228,7 @@ def _dry_run() -> Iterator[Check]:
     yield _check("verification", "error", said, verification.remedy(found))
 
 
-def _database(client: Client) -> Iterator[Check]:
+def _database(client: Client) -> Iterator[DoctorCheck]:
     try:
         database = client.request("GET", "/database", timeout_s=120)
     except CorralError as error:
@@ -243,7 +245,7 @@ def _database(client: Client) -> Iterator[Check]:
         yield _check("sqlite", "ok", library["version"])
 
 
-def _claude(project: Project) -> Iterator[Check]:
+def _claude(project: Project) -> Iterator[DoctorCheck]:
     manifest = bundle_dir() / ".claude-plugin" / "plugin.json"
     if manifest.is_file():
         yield _check("plugin", *client_plugin.status_of(project.root))

@@ -25,7 +25,7 @@ from corral.faces.cli.project import claude_settings, init_record, own_files, pr
 from corral.faces.cli.project import trust as project_trust
 from corral.faces.cli.project.init_config import Answers, text_of
 from corral.faces.cli.project.project_copies import Copies
-from corral.faces.cli.terminal.options import Json, argument, here, option
+from corral.faces.cli.terminal.options import argument, here, json_of, option
 from corral.faces.cli.terminal.output import echo, emit, paint
 from corral.faces.cli.terminal.person import confirm, is_terminal, refuse_agents
 from corral.git import refs
@@ -83,7 +83,7 @@ def init(
     check: Annotated[
         bool, Option("--check/--no-check", help="Run the verification in a fresh worktree, for 20 s at most.")
     ] = True,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.Initialised")] = False,
 ) -> None:
     """Prepare a repository: write .corral/ and, after showing it, hooks, an agent and a skill into .claude/."""
     project = find_project(path or here(), initialised=False)

@@ -18,7 +18,7 @@ from corral.config.trust import Claim, TrustStore, of_agents, of_aliases, of_set
 from corral.core.errors import CorralError
 from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Exit, Option
-from corral.faces.cli.terminal.options import Json, here
+from corral.faces.cli.terminal.options import here, json_of
 from corral.faces.cli.terminal.output import echo, emit, paint
 from corral.faces.cli.terminal.person import confirm, refuse_agents
 from corral.git import refs
@@ -30,7 +30,7 @@ COMMITTED = ".corral/config.yaml"
 def trust(
     yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
     revoke: Annotated[bool, Option("--revoke", help="Revoke every approval for this project.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.Trust")] = False,
 ) -> None:
     """Show what this project's files would run on this machine, and approve it."""
     refuse_agents("Approving commands", "corral trust")

@@ -18,7 +18,7 @@ from corral.faces.cli.program.daemon import refuse_own_work, stop_and_wait
 from corral.faces.cli.project import claude_settings, init_record, project_copies
 from corral.faces.cli.project import trust as project_trust
 from corral.faces.cli.project.own_files import clear_home, give_back, is_cleared, kept_at_home
-from corral.faces.cli.terminal.options import Json, argument, here
+from corral.faces.cli.terminal.options import argument, here, json_of
 from corral.faces.cli.terminal.output import echo, paint, report
 from corral.faces.cli.terminal.person import confirm
 from corral.faces.cli.terminal.progress import progress
@@ -31,7 +31,7 @@ MOST_NAMED = 5
 def uninstall(
     path: Annotated[Path | None, argument("The repository (default: this one).", "PATH")] = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.Uninstalled")] = False,
 ) -> None:
     """Stop the daemon, remove .corral/ and restore .claude/. Saved work and the files that you changed stay."""
     project = find_project(path or here(), initialised=False)

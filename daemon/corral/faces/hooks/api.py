@@ -1,0 +1,65 @@
+"""Hook events: what is asked for, and what is answered."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+from typing_extensions import NotRequired, TypedDict
+
+HookPayload = Annotated[
+    dict[str, Any],
+    Field(
+        description="What Claude Code gives to a hook: its fields are the client's.",
+        examples=[
+            {
+                "session_id": "s-1",
+                "cwd": "/repo",
+                "hook_event_name": "PreToolUse",
+                "tool_name": "Edit",
+                "tool_input": {"file_path": "/repo/src/a.py"},
+                "tool_use_id": "toolu_01",
+            }
+        ],
+    ),
+]
+StopPayload = Annotated[
+    dict[str, Any],
+    Field(description="What Claude Code gives to a Stop hook.", examples=[{"session_id": "s-1", "pid": 4711}]),
+]
+
+
+class Bridge(BaseModel):
+    """A bridge: its process and its client's, and the session that it was started for, as far as it knows."""
+
+    pid: str = Field(examples=["4711"])
+    client: int = Field(examples=[4710])
+    session: str = ""
+
+
+class HookOutput(TypedDict):
+    """What an answer says about its event: a refusal with its reason, words for the model, or the place of a new worktree."""
+
+    hookEventName: str
+    permissionDecision: NotRequired[Literal["deny"]]
+    permissionDecisionReason: NotRequired[str]
+    additionalContext: NotRequired[str]
+    worktreePath: NotRequired[str]
+
+
+class HookAnswer(TypedDict):
+    """What the hook prints, in the words that Claude Code knows; empty: there is nothing to say.
+
+    ``decision``: keeps a session from stopping, for a ``reason`` that the model reads; ``systemMessage``: for the person.
+    """
+
+    hookSpecificOutput: NotRequired[HookOutput]
+    decision: NotRequired[Literal["block"]]
+    reason: NotRequired[str]
+    systemMessage: NotRequired[str]
+
+
+class Woken(TypedDict):
+    """What a session that stopped is woken with; without ``text`` it is not woken."""
+
+    text: NotRequired[str]
