@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import uuid4
 
 from bench.idle import megabytes
@@ -16,6 +17,41 @@ from corral.config.paths import find_project, socket_path
 
 def _submissions(count: int) -> list[bytes]:
     return [http("POST", "/tasks", {"title": f"task {number}", "command": "true"}) for number in range(count)]
+
+
+CLIENTS = 10
+BESIDE_A_LOCK = 1.5
+"""How much a task's submission and its claim may take beside a lock."""
+
+
+def _beside_locks(socket: Path, requests: int) -> Iterator[Measure]:
+    """Submissions and claims of ten clients, each beside as many locks, in turns."""
+    each = max(1, requests // CLIENTS)
+
+    def locks(turn: str) -> list[list[bytes]]:
+        return [
+            [http("POST", "/locks/acquire", {"session_id": f"{turn}-{client}", "paths": [f"{turn}/{client}/{number}"]})
+             for number in range(each)]
+            for client in range(CLIENTS)
+        ]  # fmt: skip
+
+    def claims(turn: str) -> list[list[bytes]]:
+        return [
+            [http("POST", "/tasks/claim", {"session_id": f"{turn}-{client}-{number // 3}"}) for number in range(each)]
+            for client in range(CLIENTS)
+        ]
+
+    for what, plans in (
+        ("submit", lambda turn: [_submissions(each) for _ in range(CLIENTS)]),
+        ("claim by a session", claims),
+    ):
+        ours, floor = [], []
+        for turn in range(3):
+            floor.append(p50(drive(socket, locks(f"l{what[0]}{turn}")).latencies))
+            ours.append(p50(drive(socket, plans(f"c{turn}")).latencies))
+        yield Measure(
+            f"task {what}, {CLIENTS} clients: p50", min(ours), "ms", min(floor), ratio=BESIDE_A_LOCK, note="floor: a lock"
+        )
 
 
 def measure(world: World) -> Iterator[Measure]:
@@ -40,6 +76,7 @@ def measure(world: World) -> Iterator[Measure]:
         batch(min(1000, sizes.many_rows))
         made += min(1000, sizes.many_rows)
     many = drive(socket, [_submissions(sizes.requests // 3)])
+    yield from _beside_locks(socket, sizes.requests // 3)
     with reference(world.folder) as (bare, _pid):
         said = [line(op="submit", id=str(uuid4()), title="task") for _ in range(sizes.many_rows)]
         floor = drive(bare, [said])

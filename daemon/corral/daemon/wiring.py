@@ -154,7 +154,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     stale_locks = StaleLocks(db, git)
     workers, landings = _recover(services, stale_locks)
     steps = [
-        Step("supervisor", workers.before(supervisor.step), reads_settings=True),
+        Step("supervisor", workers.before(supervisor.step), pause_s=0.02, reads_settings=True),
         Step("landing", landings.before(queue.step)),
         Step("settings", reloader.step),
         Step("stale_locks", stale_locks.step),

@@ -161,8 +161,11 @@ async def _settled(
 
 def _is_slow_to_settle(item: task_shapes.TaskSubmission) -> bool:
     """Whether files or refs are read, or a keychain is asked."""
-    named = item.agent or item.agent_requirements is not None
-    return bool(named or item.target) or item.runner is RunnerName.ANTHROPIC
+    return _asks_for_an_agent(item) or bool(item.target) or item.runner is RunnerName.ANTHROPIC
+
+
+def _asks_for_an_agent(item: task_shapes.TaskSubmission) -> bool:
+    return bool(item.agent) or item.agent_requirements is not None
 
 
 def settle(
@@ -172,7 +175,8 @@ def settle(
     with_folders = [_with_folders(item, services.project.root) if item.claims else item for item in submissions]
     pinned, wrong = _with_versions(services, with_folders)
     errors = [*others, *_target_errors(services, submissions), *wrong]
-    return agents.settle(pinned, services.roster(), services.of(Supervisor).check, errors, choosing(services.db))
+    chosen = choosing(services.db) if any(map(_asks_for_an_agent, submissions)) else None
+    return agents.settle(pinned, services.roster(), services.of(Supervisor).check, errors, chosen)
 
 
 def _with_versions(

@@ -28,7 +28,7 @@ from corral.runners.process import end_leftovers
 from corral.runners.protocol import Observation, Runner, ToolCall
 from corral.store import events
 from corral.store.rows import Columns, required
-from corral.store.rows.tasks import TaskRow
+from corral.store.rows.tasks import StoredTask, TaskRow
 from corral.work.tasks import attempts, combining, followers, leases
 from corral.work.tasks.agents import checked
 from corral.work.tasks.attempts import Ending
@@ -190,10 +190,10 @@ class Supervisor:
             self._reports.popleft()(now)
         if self._db.damage is not None and self._context.is_stopping():
             return self._end_without_rows(now)
-        running = self._db.read(lambda conn: tasks.in_status(conn, TaskStatus.RUNNING, TaskStatus.INTERRUPTED))
+        running, is_any_decided, leaderless, held = self._db.read(_look)
         self._follow(running, now, awake)
-        self._settle_families(now)
-        self._leased = bool(self._db.read(leases.held))
+        self._settle_families(is_any_decided, leaderless, now)
+        self._leased = bool(held)
         if self._leased and self._db.write(lambda conn: leases.keep(conn, now, self._settings())):
             self._nudge("supervisor")
         if not self._draining:
@@ -202,14 +202,14 @@ class Supervisor:
         self._sweeper.sweep(now, {task_id for task_id, _ in self._attempts})
         return self._next_look(now)
 
-    def _settle_families(self, now: datetime) -> None:
+    def _settle_families(self, is_any_decided: bool, leaderless: Sequence[StoredTask], now: datetime) -> None:
         """Combine what several agents made of one task; end the followers of leaders that have ended."""
         rules = self._settings().tasks
-        if self._db.read(combining.is_any_decided):
+        if is_any_decided:
             self._db.write(lambda conn: combining.settle_all(conn, now, rules))
             self._nudge("landing")
             self._nudge("supervisor")
-        if leaderless := self._db.read(followers.leaderless):
+        if leaderless:
             self._db.write(lambda conn: followers.end(conn, leaderless, now, rules))
             self._nudge("supervisor")
 
@@ -396,3 +396,9 @@ class Supervisor:
     def _report(self, report: Callable[[datetime], None]) -> None:
         self._reports.append(report)
         self._nudge("supervisor")
+
+
+def _look(conn: Connection) -> tuple[list[TaskRow], bool, list[StoredTask], list[TaskRow]]:
+    """What a step asks first, in one transaction: most steps find nothing else to do."""
+    running = tasks.in_status(conn, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
+    return running, combining.is_any_decided(conn), followers.leaderless(conn), leases.held(conn)
