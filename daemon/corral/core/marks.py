@@ -1,15 +1,28 @@
-"""Environment variables that mark the processes of a project's tasks and verifications."""
+"""Environment variables that mark the processes of tasks, verifications and agent sessions.
+
+A process that removes them is not recognised: between processes of one user there is no hard boundary.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+MARKS = (
+    "CORRAL_TASK_ID", "CORRAL_SESSION_ID", "CORRAL_MERGE_ID", "CORRAL_VERIFICATION", "CLAUDECODE",
+    "CLAUDE_CODE_SESSION_ID",
+)  # fmt: skip
+"""Variables set in a worker, a verification or an agent session."""
+
+
+def of_a_session(environ: Mapping[str, str]) -> str | None:
+    """The variable that marks a process of a worker, a verification or an agent session; None: none does."""
+    return next((name for name in MARKS if environ.get(name)), None)
+
 
 def started_by_work_of(environ: Mapping[str, str], project: str) -> str | None:
     """The task or verification of a project that a process belongs to; None for other processes.
 
-    Every descendant of a worker inherits the marks. A process that removes them from its environment is not recognised:
-    between processes of one user there is no hard boundary.
+    Every descendant of a worker inherits the marks.
 
     Args:
         environ: The environment of the process.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, TypeVar, get_type_hints
 
 PREFIX = "/api/v1"
@@ -16,6 +17,19 @@ PREFIX = "/api/v1"
 
 TRANSPORT = "corral.transport"
 """In a request's scope: its connection, to find the process at the other end."""
+
+
+class Caller(Enum):
+    """Who asks, as far as the process at the other end shows it: a process of the same user can hide what it is."""
+
+    PERSON = "person"
+    SESSION = "an agent session"
+    WORK = "a task or verification of this daemon"
+
+
+EVERYONE = frozenset(Caller)
+PERSON = frozenset({Caller.PERSON})
+NO_WORK = frozenset({Caller.PERSON, Caller.SESSION})
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
@@ -37,8 +51,9 @@ class Route:
 
     Attributes:
         path: Below its noun's.
+        callers: Who may ask for it.
         status: Of an answer that is a success.
-        said: The type of its answer, where the handler returns a response that is made already.
+        response_of: The type of its answer, where the handler returns a response that is made already.
         media: Of its answer, if that is not JSON.
         action: Its name in the audit; None: it is not noted there.
     """
@@ -46,15 +61,16 @@ class Route:
     method: str
     path: str
     handler: Callable[..., Awaitable[Any]]
+    callers: frozenset[Caller]
     status: int = 200
-    said: Any = None
+    response_of: Any = None
     media: str = "application/json"
     action: str | None = None
 
     @property
     def answer(self) -> Any:
         """The type of its answer."""
-        return self.said or get_type_hints(self.handler, include_extras=True)["return"]
+        return self.response_of or get_type_hints(self.handler, include_extras=True)["return"]
 
 
 class Routes:
@@ -63,16 +79,20 @@ class Routes:
     Args:
         tag: Their group in the OpenAPI document.
         path: Of their noun, before their own.
+        callers: Who may ask for those that say nothing else; nobody, where nothing is said.
         prefix: Before that.
     """
 
-    def __init__(self, tag: str, path: str = "", *, prefix: str = PREFIX) -> None:
-        self.tag = tag
+    def __init__(
+        self, tag: str, path: str = "", *, callers: frozenset[Caller] = frozenset(), prefix: str = PREFIX
+    ) -> None:
+        self.tag, self.callers = tag, callers
         self.path = prefix + path
         self.declared: list[Route] = []
 
     def get(self, path: str, **more: Any) -> Callable[[F], F]:
-        """Declare what asks for something; ``more``: fields of :class:`Route`."""
+        """Declare what asks for something; ``more``: ``answer``, the type of the answer, where
+        the handler's signature does not say it, and fields of :class:`Route`."""
         return self._declare("GET", path, False, more)
 
     def post(self, path: str, *, audited: bool = True, **more: Any) -> Callable[[F], F]:
@@ -84,16 +104,12 @@ class Routes:
         return self._declare("DELETE", path, True, more)
 
     def _declare(self, method: str, path: str, audited: bool, more: dict[str, Any]) -> Callable[[F], F]:
-        # transitional names
-        more = {
-            {"answer": "said", "status_code": "status"}.get(name, name): value
-            for name, value in more.items()
-            if name != "hot"
-        }
+        answer = more.pop("answer", None)
 
         def keep(handler: F) -> F:
             action = f"{self.tag.removesuffix('s')}.{handler.__name__}" if audited else None
-            self.declared.append(Route(method, path, handler, action=action, **more))
+            fields = {"callers": self.callers, "action": action, "response_of": answer, **more}
+            self.declared.append(Route(method, path, handler, **fields))
             return handler
 
         return keep

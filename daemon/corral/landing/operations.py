@@ -22,7 +22,7 @@ from corral.core.logs import logger
 from corral.core.pages import MOST, Page, page
 from corral.core.paging import answer
 from corral.core.payload import Payload
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, PERSON, Routes
 from corral.core.states import MergeState
 from corral.git import refs
 from corral.landing import approval, pauses, requests, runs
@@ -38,7 +38,7 @@ from corral.work.merges.store import merges, of_tasks
 from corral.work.merges.wire import MergeDetail, MergeListed, MergeRun, MergeSummary, Submitted
 from corral.work.tasks.dismissal import dismiss as settle
 
-router = Routes("merges", "/merges")
+router = Routes("merges", "/merges", callers=EVERYONE)
 
 _log = logger("merges")
 
@@ -62,7 +62,7 @@ async def listing(
     return answer(request, await services.store.read(look), lambda row: {"after": row["merge_id"]})
 
 
-@router.post("", status_code=201, answer=Submitted)
+@router.post("", status=201, answer=Submitted)
 async def submit(services: Services, wanted: Submission) -> Payload:
     """Put a branch into the queue; ``merge_id`` is null if the target has everything of it already."""
     return await app_merges.submit(services, **wanted.model_dump())
@@ -101,7 +101,7 @@ async def review(services: Services, merge_id: str) -> Review:
     }
 
 
-@router.post("/{merge_id}/approve", answer=MergeSummary)
+@router.post("/{merge_id}/approve", answer=MergeSummary, callers=PERSON)
 async def approve(services: Services, merge_id: str, given: Approval) -> Payload:
     """Approve, as a person, what a request changes; holds for exactly the head that was seen."""
     if given.session_id is not None or given.task_id is not None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from corral.coordination.services import Services
 from corral.core.errors import NotPermitted
 from corral.core.instants import iso
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, PERSON, Routes
 from corral.landing.api import Acceptance, LostTip, RewindAccepted
 from corral.landing.queue import Queue
 from corral.landing.rewinds import Rewind
 
-router = Routes("rewinds", "/rewinds")
+router = Routes("rewinds", "/rewinds", callers=EVERYONE)
 
 
 @router.get("")
@@ -19,7 +19,7 @@ async def listing(services: Services) -> list[LostTip]:
     return [_wire(rewind) for rewinds in services.of(Queue).rewinds.open.values() for rewind in rewinds]
 
 
-@router.post("/accept")
+@router.post("/accept", callers=PERSON)
 async def accept(services: Services, given: Acceptance) -> RewindAccepted:
     """Accept, as a person, that a target lost what had landed on it; holds for exactly what was seen."""
     if given.session_id is not None or given.task_id is not None:

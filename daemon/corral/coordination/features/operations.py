@@ -25,9 +25,9 @@ from corral.coordination.sessions.actor import Actor
 from corral.core.pages import BYTES, MOST, following, page
 from corral.core.paging import answer
 from corral.core.payload import Payload
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 
-router = Routes("features", "/features")
+router = Routes("features", "/features", callers=EVERYONE)
 
 
 @router.get("", answer=list[Feature])
@@ -44,7 +44,7 @@ async def listing(
     return answer(request, found, lambda row: {"after": row["feature_id"]})
 
 
-@router.post("", status_code=201, answer=Registered)
+@router.post("", status=201, answer=Registered)
 async def register(services: Services, said: FeatureRegistration) -> Payload:
     """Register a feature; one that is active gets these claims in place of its own."""
     actor = Actor(services, said.session_id)

@@ -15,9 +15,9 @@ from corral.coordination.sessions.actor import Actor
 from corral.core.pages import page
 from corral.core.paging import named
 from corral.core.payload import Payload
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 
-router = Routes("handoffs", "/handoffs")
+router = Routes("handoffs", "/handoffs", callers=EVERYONE)
 
 
 @router.get("", answer=Handoffs)
@@ -37,7 +37,7 @@ async def detail(services: Services, handoff_id: str) -> Payload:
     return handoffs.wire(await services.store.read(lambda conn: handoff_rows.get(conn, handoff_id)))
 
 
-@router.post("", status_code=201)
+@router.post("", status=201)
 async def write(services: Services, said: NewHandoff) -> Written:
     """Leave a handoff."""
     now, lists = services.now(), said.model_dump(include=set(handoffs.LISTS))

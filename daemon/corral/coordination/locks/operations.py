@@ -41,10 +41,10 @@ from corral.core.errors import InvalidInput, NotPermitted
 from corral.core.pages import MOST, page
 from corral.core.paging import answer
 from corral.core.payload import Payload
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 from corral.store.rows.sessions import RenewedLock
 
-router = Routes("locks", "/locks")
+router = Routes("locks", "/locks", callers=EVERYONE)
 
 
 @router.get("", answer=list[Lock])
@@ -62,7 +62,7 @@ async def listing(
     return answer(request, found, lambda row: {"after": lock_table.cursor(row)})
 
 
-@router.post("/acquire", status_code=201, hot=True, answer=Acquired)
+@router.post("/acquire", status=201, answer=Acquired)
 async def acquire(services: Services, request: Request, wanted: Acquisition) -> Payload:
     """Reserve all the keys or none of them, or each that is free; with ``wait_s`` when it is one's turn."""
     actor = Actor(services, wanted.session_id)
@@ -135,7 +135,7 @@ async def force_release(services: Services, wanted: Force) -> Payload:
     return {"success": True, "released": released}
 
 
-@router.post("/check", hot=True, audited=False, answer=list[Checked])
+@router.post("/check", audited=False, answer=list[Checked])
 async def check(services: Services, asked: Keys) -> list[Payload]:
     """For each key: whether an edit of it would be free, and who holds what overlaps it."""
     now, keys = services.now(), parse(services, asked.paths)
@@ -155,7 +155,7 @@ async def check_commit(services: Services, asked: Commit) -> Payload:
     return {"enforcement": policy, "held": [] if policy == "off" else await services.store.read(look)}
 
 
-@router.post("/release", hot=True, answer=Released)
+@router.post("/release", answer=Released)
 async def release(services: Services, given: Release) -> Payload:
     """Give up a session's locks, those named or all. Another session is refused, a person put on record."""
     now, keys = services.now(), parse(services, given.paths)

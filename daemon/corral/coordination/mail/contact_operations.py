@@ -15,9 +15,9 @@ from corral.coordination.services import Services
 from corral.coordination.sessions.actor import person
 from corral.core.pages import MOST, Page, following, page
 from corral.core.paging import answer
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 
-router = Routes("contacts", "/contacts")
+router = Routes("contacts", "/contacts", callers=EVERYONE)
 
 
 @router.get("", answer=list[Contact])

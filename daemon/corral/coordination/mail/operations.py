@@ -33,10 +33,10 @@ from corral.core import instants
 from corral.core.pages import Page, listed, page
 from corral.core.paging import answer
 from corral.core.payload import Payload, picked
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 from corral.store.rows.mail import MessageRow
 
-router = Routes("messages", "/messages")
+router = Routes("messages", "/messages", callers=EVERYONE)
 
 
 Before = Annotated[int | None, Field(ge=0, le=2**53, description="Only messages with a lower number.")]
@@ -52,7 +52,7 @@ def _sent(sent: messages.Sent) -> Payload:
     }
 
 
-@router.post("", status_code=201, hot=True, answer=Sent)
+@router.post("", status=201, answer=Sent)
 async def send(services: Services, given: Sending) -> Payload:
     """Send a message to everybody it names, or to nobody."""
     letter = Letter(
@@ -77,7 +77,7 @@ def _common(given: Answering) -> Payload:
     }
 
 
-@router.get("", answer=list[InboxMessage], hot=True)
+@router.get("", answer=list[InboxMessage])
 async def inbox(services: Services, request: Request, asked: Inbox) -> Response:
     """An inbox, the newest first; reading it changes nothing."""
 
@@ -153,7 +153,7 @@ def _detail(conn: Connection, row: MessageRow) -> Payload:
     return {**mailing.wire(row), "recipients": mailing.receipts(message_rows.recipients(conn, row["seq"]))}
 
 
-@router.post("/{message_id}/reply", status_code=201, answer=Sent)
+@router.post("/{message_id}/reply", status=201, answer=Sent)
 async def reply(services: Services, message_id: str, given: Answering) -> Payload:
     """Answer a message, in its thread and with its importance."""
     letter, roles = Letter(subject="Re:", **_common(given)), services.teams().members

@@ -17,12 +17,12 @@ from corral.coordination.sessions.actor import Actor
 from corral.core.pages import page
 from corral.core.paging import named
 from corral.core.payload import Payload
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 
-router = Routes("memory", "/memory")
+router = Routes("memory", "/memory", callers=EVERYONE)
 
 
-@router.post("", status_code=201, answer=Remembered)
+@router.post("", status=201, answer=Remembered)
 async def remember(services: Services, said: NewMemory) -> Payload:
     """Keep something; what was told within the hour is kept once."""
     told = memory.Memory(**said.model_dump(exclude={"session_id"}))

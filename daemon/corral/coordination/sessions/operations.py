@@ -45,11 +45,11 @@ from corral.core.pages import MOST, Page, page
 from corral.core.paging import answer
 from corral.core.payload import Payload
 from corral.core.redaction import redact
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 from corral.core.states import ShownStatus
 from corral.store.rows.sessions import NameRow, SessionRow
 
-router = Routes("sessions", "/sessions")
+router = Routes("sessions", "/sessions", callers=EVERYONE)
 
 
 @router.get("", answer=list[ListedSession])
@@ -92,7 +92,7 @@ async def cleanup(services: Services, asked: Cleanup | None = None) -> Payload:
     return await session_sweep.clean_up(services, asked.stale_threshold_minutes if asked else DEFAULT_THRESHOLD_MINUTES)
 
 
-@router.post("", status_code=201, hot=True, answer=RegisteredSession)
+@router.post("", status=201, answer=RegisteredSession)
 async def register(services: Services, said: Registration) -> Payload:
     """Register a session, or update the one with that id."""
     now = services.now()
@@ -118,7 +118,7 @@ async def register(services: Services, said: Registration) -> Payload:
     return {"success": True, **session_registry.wire(row)}
 
 
-@router.post("/{session_id}/names", status_code=201)
+@router.post("/{session_id}/names", status=201)
 async def go_by(services: Services, session_id: SessionId, said: Naming) -> GoesBy:
     """Register a session under a further name, or with what it is under one; unread mail to the name comes with it."""
     now = services.now()
@@ -155,7 +155,7 @@ def _registration(row: NameRow) -> RegisteredName:
     }
 
 
-@router.post("/{session_id}/heartbeat", hot=True, audited=False)
+@router.post("/{session_id}/heartbeat", audited=False)
 async def heartbeat(services: Services, session_id: SessionId) -> Alive:
     """Record a heartbeat; a session that is unknown, or was given up, is registered again."""
     now = services.now()

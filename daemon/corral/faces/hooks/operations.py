@@ -19,7 +19,7 @@ from corral.coordination.sessions.processes import is_running
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import DaemonUnreachable
 from corral.core.payload import Payload
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 from corral.faces.hooks import events as hooks
 from corral.faces.hooks import payloads as hook_events
 from corral.faces.hooks.api import Bridge, HookAnswer, HookPayload, StopPayload, Woken
@@ -28,10 +28,10 @@ from corral.observe.metrics.latencies import Latencies
 PAUSE_S = 0.5
 LOST = timedelta(seconds=2)
 """A session whose bridge went has so long to end, or to start another bridge, before it is shown as unguarded."""
-router = Routes("hooks")
+router = Routes("hooks", callers=EVERYONE)
 
 
-@router.post("/hooks/{event}", hot=True, audited=False, answer=HookAnswer)
+@router.post("/hooks/{event}", audited=False, answer=HookAnswer)
 async def hook(services: Services, event: str, payload: HookPayload) -> Payload:
     """One event of a Claude Code session; the answer is what the hook prints."""
     began = time.perf_counter()
@@ -40,7 +40,7 @@ async def hook(services: Services, event: str, payload: HookPayload) -> Payload:
     return answer
 
 
-@router.post("/hooks/Stop/wait", hot=True, audited=False)
+@router.post("/hooks/Stop/wait", audited=False)
 async def wait(services: Services, request: Request, payload: StopPayload) -> Woken:
     """Held open beside a session of a terminal that stopped, until mail for it comes: ``{"text": …}`` to wake it with.
 
@@ -94,7 +94,7 @@ async def _hung_up(receive: Receive) -> None:
         pass
 
 
-@router.get("/bridge", hot=True)
+@router.get("/bridge", answer=str, media="application/octet-stream")
 async def bridge(services: Services, told: Bridge) -> Held:
     """Held open by a session's MCP bridge while it lives; its end tells that the session is unguarded, or gone."""
     services.runtime.bridge_opened(told.pid, told.session, told.client)

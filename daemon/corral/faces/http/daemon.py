@@ -7,15 +7,13 @@ from typing import Annotated
 
 from pydantic import Field
 from sqlalchemy import Connection
-from starlette.requests import Request
 
 from corral import PROTOCOL, __version__
-from corral.coordination.own_work import refuse_own_work
 from corral.coordination.projects import check_project, project_of
 from corral.coordination.services import Services
 from corral.core.instants import iso
 from corral.core.payload import Payload
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, NO_WORK, Routes
 from corral.faces.http.api import Database, Health, PauseOfWork, Project, SettingsInForce, Stop, Stopping
 from corral.observe.view.api import View
 from corral.observe.view.composing import view
@@ -23,10 +21,10 @@ from corral.store.engine.inspection import health_of, library_of, schema_of
 from corral.work.tasks.store import work_pause
 from corral.work.workers.api import Paused, Resumed
 
-router = Routes("daemon")
+router = Routes("daemon", callers=EVERYONE)
 
 
-@router.get("/health", hot=True)
+@router.get("/health")
 async def health(services: Services) -> Health:
     """Version, protocol, process and project of the daemon that answers."""
     return {
@@ -85,13 +83,12 @@ async def resume(services: Services) -> Resumed:
     return {"paused": False, "was_paused": was_paused}
 
 
-@router.post("/daemon/stop", hot=True, status_code=202)
-async def stop(services: Services, request: Request, how: Stop) -> Stopping:
+@router.post("/daemon/stop", status=202, callers=NO_WORK)
+async def stop(services: Services, how: Stop) -> Stopping:
     """Begin to stop: workers are ended (or, with ``drain``, waited for), then the process leaves.
 
     A request from a task or verification of this daemon is refused.
     """
-    await services.work(lambda: refuse_own_work(services.project, request))
     services.stop_requested(how.drain)
     return {"stopping": True, "pid": os.getpid()}
 

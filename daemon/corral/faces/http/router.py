@@ -7,10 +7,11 @@ most daemons are asked for few of them.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import Parameter, signature
+from inspect import Parameter, cleandoc, signature
 from typing import Any, get_origin
 from urllib.parse import parse_qsl
 
@@ -19,13 +20,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import compile_path
 
+from corral.coordination.caller_process import require
 from corral.coordination.services import Services
 from corral.core.asgi import Receive, Scope, Send, respond, whole
 from corral.core.errors import CorralError, InvalidInput, NotFound
 from corral.core.failures import failure
 from corral.core.identifiers import LONGEST_SESSION_ID
 from corral.core.json_text import json_bytes
-from corral.core.routing import Called, Header, Route, Routes
+from corral.core.routing import EVERYONE, Called, Header, Route, Routes
 from corral.observe.audit import requests as audit_requests
 
 MISSING = "Field required"
@@ -95,6 +97,16 @@ class Operation:
         """The name of the parameter that takes the request itself."""
         hints = signature(self.route.handler, eval_str=True).parameters.values()
         return next((one.name for one in hints if one.annotation is Request), None)
+
+    @property
+    def about(self) -> str:
+        """What it does."""
+        return cleandoc(self.route.handler.__doc__ or "")
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of that."""
+        return str(re.split(r"[.;:](?:\s|$)", self.about)[0]).replace("``", "`")
 
     @property
     def names(self) -> set[str]:
@@ -210,6 +222,9 @@ class Router:
         audit_requests.caller.set(_caller(scope))
         try:
             operation, in_path = await self._find(scope["method"], scope["path"])
+            if operation.route.callers != EVERYONE:
+                route, project = operation.route, self._services.project
+                await self._services.work(lambda: require(route.callers, operation.summary, project, scope))
             arguments = await operation.given(scope, receive, in_path)
         except NotValid as refused:
             first = refused.problems[0]
@@ -269,7 +284,7 @@ def operations(nouns: Iterable[Routes]) -> list[Operation]:
 
 def described(nouns: Iterable[Routes]) -> list[Operation]:
     """The operations of nouns, and the one that describes them."""
-    known, about = operations(nouns), Routes("openapi", prefix="")
+    known, about = operations(nouns), Routes("openapi", callers=EVERYONE, prefix="")
 
     @about.get("/openapi.json")
     async def document(_services: Services) -> dict[str, Any]:

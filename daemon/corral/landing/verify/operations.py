@@ -7,27 +7,25 @@ from dataclasses import asdict
 
 from starlette.requests import Request
 
-from corral.coordination.own_work import refuse_own_work
 from corral.coordination.services import Services
 from corral.core.errors import Conflict, InvalidInput
 from corral.core.inputs import note
 from corral.core.payload import Payload
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, NO_WORK, Routes
 from corral.git import refs
 from corral.landing.verify import api
 from corral.landing.verify.dry_run import DryRun, Finding
 from corral.landing.verify.verification_context import VerificationContext
 
-router = Routes("verification", "/verification")
+router = Routes("verification", "/verification", callers=EVERYONE)
 POLL_S = 0.2
 _ONE = ("", "dry-run")
 """The key of the lock that lets one dry run in."""
 
 
-@router.post("/dry-run", answer=api.DryRun)
+@router.post("/dry-run", answer=api.DryRun, callers=NO_WORK)
 async def dry_run(services: Services, request: Request, wanted: api.DryRunWanted) -> Payload:
     """Run the target's verification on its tip in a fresh worktree, and name the files that it lacks there."""
-    await services.work(lambda: refuse_own_work(services.project, request))
     lock = services.creation_locks.setdefault(_ONE, asyncio.Lock())
     if lock.locked():
         raise Conflict("A dry run of the verification is in progress.", remedy="Wait for its end, then try again.")

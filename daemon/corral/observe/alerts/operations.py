@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from corral.coordination.services import Services
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 from corral.observe.alerts import alerts as operations
 from corral.observe.alerts import store as alerts
 from corral.observe.alerts.alerts import MOST_LISTED
@@ -16,7 +16,7 @@ from corral.observe.alerts.api import WAIT_S, Alert, DesktopTest, NotificationTe
 from corral.observe.alerts.watch import AlertWatch
 from corral.store.rows.records import DeliveryRow
 
-router = Routes("alerts", "/alerts")
+router = Routes("alerts", "/alerts", callers=EVERYONE)
 
 
 @router.get("")

@@ -15,12 +15,12 @@ from corral.coordination.services import Services
 from corral.core.instants import LONGEST_SPAN_S
 from corral.core.pages import MOST, Page, page
 from corral.core.paging import answer
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 from corral.observe.audit import reading
 from corral.observe.audit.api import AuditLine, AuditVerification
 from corral.work.tasks import tasks
 
-router = Routes("audit", "/audit")
+router = Routes("audit", "/audit", callers=EVERYONE)
 _Name = Annotated[str | None, Field(max_length=128)]
 
 

@@ -9,7 +9,7 @@ from corral.coordination.mail.store import mailbox
 from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions
 from corral.core.instants import iso
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 from corral.core.states import OPEN_MERGES, TaskStatus
 from corral.core.visible import one_line
 from corral.observe.view.api import ClientStatus, StatusLine
@@ -17,10 +17,10 @@ from corral.observe.view.needs_you import needs_you
 from corral.work.merges.store import merges
 from corral.work.tasks.store import tasks
 
-router = Routes("status_line", "/statusline")
+router = Routes("status_line", "/statusline", callers=EVERYONE)
 
 
-@router.post("", hot=True, audited=False)
+@router.post("", audited=False)
 async def line(services: Services, given: ClientStatus) -> StatusLine:
     """A session in one line: its name, task, locks and mail, the queue, and what needs a person. Changes nothing."""
     found = await services.store.read(lambda conn: status_line(services, conn, given.session_id))

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from corral.coordination.services import Services
 from corral.core.errors import NotFound
 from corral.core.payload import Payload
-from corral.core.routing import Called, Routes
+from corral.core.routing import EVERYONE, Called, Routes
 from corral.core.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, TaskStatus
 from corral.landing.pauses import explained
 from corral.observe.view.needs_you import needs_you_for
@@ -25,7 +25,7 @@ from corral.work.tasks import tasks
 from corral.work.tasks.store import outcomes
 from corral.work.tasks.store import tasks as task_rows
 
-router = Routes("tasks")
+router = Routes("tasks", callers=EVERYONE)
 
 MOST_EXPLAINED = 200
 """Tasks in an answer that say what became of them, and why."""

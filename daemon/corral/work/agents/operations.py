@@ -11,7 +11,7 @@ from corral.coordination.services import Services
 from corral.core.errors import RunnerUnavailable
 from corral.core.instants import LONGEST_SPAN_S
 from corral.core.payload import Payload
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, PERSON, Routes
 from corral.core.states import RunnerName
 from corral.work.agents import choices, definitions, improvements, record
 from corral.work.agents.api import (
@@ -35,7 +35,7 @@ from corral.work.agents.api import (
 from corral.work.tasks.api import Short
 from corral.work.workers.supervisor import Supervisor
 
-router = Routes("agents")
+router = Routes("agents", callers=EVERYONE)
 
 
 @router.get("/agents", answer=list[Agent])
@@ -70,19 +70,19 @@ async def diff(services: Services, name: str, before: Short, after: Short) -> Ve
     return await services.work(lambda: definitions.diff(services, name, before, after))
 
 
-@router.post("/agents/{name}/rollback")
+@router.post("/agents/{name}/rollback", callers=PERSON)
 async def rollback(services: Services, name: str, body: ChosenVersion) -> Deployed:
     """Write a version's text back into the project's file; ``changed`` is False if it says so already."""
     return await services.work(lambda: improvements.deploy(services, name, body.version))
 
 
-@router.post("/agents/{name}/pin")
+@router.post("/agents/{name}/pin", callers=PERSON)
 async def pin(services: Services, name: str, body: ChosenVersion) -> Pinned:
     """Have all of its tasks work by a stored version, whatever its file says."""
     return await services.work(lambda: choices.pin(services, name, body.version))
 
 
-@router.delete("/agents/{name}/pin")
+@router.delete("/agents/{name}/pin", callers=PERSON)
 async def unpin(services: Services, name: str) -> Unpinned:
     """Have its tasks work by its file again; ``was``: the version that it was pinned to."""
     return await services.work(lambda: choices.unpin(services, name))
@@ -94,13 +94,13 @@ async def rollout_status(services: Services, name: str) -> Payload:
     return await services.work(lambda: choices.status(services, name))
 
 
-@router.post("/agents/{name}/rollout", answer=StartedRollout)
+@router.post("/agents/{name}/rollout", answer=StartedRollout, callers=PERSON)
 async def start_rollout(services: Services, name: str, body: NewRollout) -> Payload:
     """Have a share of its tasks work by another version, until that is found worse or a person ends it."""
     return await services.work(lambda: choices.start(services, name, body.version, body.share))
 
 
-@router.delete("/agents/{name}/rollout", answer=Rollout)
+@router.delete("/agents/{name}/rollout", answer=Rollout, callers=PERSON)
 async def stop_rollout(services: Services, name: str) -> Payload:
     """End its rollout; one that has ended by itself is no longer shown under what needs a person."""
     return await services.work(lambda: choices.stop(services, name))

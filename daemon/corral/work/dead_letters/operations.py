@@ -15,12 +15,12 @@ from corral.core.errors import InvalidInput
 from corral.core.pages import MOST, Page, page
 from corral.core.paging import answer
 from corral.core.payload import Payload
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 from corral.work.dead_letters import dead_letters
 from corral.work.dead_letters.api import Acted, DeadTask, DeadTaskChoice, DeadTaskFacts
 from corral.work.logtail import last_lines
 
-router = Routes("tasks", "/dead-letters")
+router = Routes("tasks", "/dead-letters", callers=EVERYONE)
 
 _AT_ONCE = 100
 """Tasks that one transaction retries or clears where all are meant: other writers come in between."""

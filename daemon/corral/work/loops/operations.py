@@ -8,7 +8,7 @@ from pydantic import Field
 
 from corral.coordination.services import Services
 from corral.core.payload import Payload
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 from corral.work.loops import views as loops
 from corral.work.loops.api import (
     MOST_ITERATION,
@@ -23,7 +23,7 @@ from corral.work.loops.api import (
 from corral.work.merges.diffs import MOST_SHOWN
 from corral.work.merges.wire import Submitted
 
-router = Routes("loops", "/loops")
+router = Routes("loops", "/loops", callers=EVERYONE)
 
 
 @router.get("", answer=list[Loop])
@@ -70,7 +70,7 @@ async def resume(services: Services, loop_id: str, limits: NewLimits | None = No
     return await loops.resume(services, loop_id, given.max_iterations, given.timeout_s)
 
 
-@router.post("/{loop_id}/land", status_code=201, answer=Submitted)
+@router.post("/{loop_id}/land", status=201, answer=Submitted)
 async def land(services: Services, loop_id: str, chosen: ChosenIteration | None = None) -> Payload:
     """Put what an iteration made into the merge queue, although the loop has not converged."""
     return await loops.land(services, loop_id, chosen.iteration if chosen else None)

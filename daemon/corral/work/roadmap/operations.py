@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from corral.coordination.services import Services
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 from corral.work.roadmap.api import Supervision, SupervisionStopped
 from corral.work.roadmap.supervision import RoadmapSupervision
 
-router = Routes("supervisor", "/supervisor")
+router = Routes("supervisor", "/supervisor", callers=EVERYONE)
 
 
 @router.get("")

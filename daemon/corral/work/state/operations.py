@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from corral.coordination.services import Services
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 from corral.store.rows.tasks import SharedValue
 from corral.work.state import state as shared_state
 from corral.work.state.api import Deleted, Gone, NewValue, Value
 from corral.work.tasks.api import StateKey
 
-router = Routes("state", "/tasks")
+router = Routes("state", "/tasks", callers=EVERYONE)
 
 
 @router.get("/{task_id}/state", answer=list[Value])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from corral.coordination.services import Services
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 from corral.work.swarm import swarm
 from corral.work.swarm.api import Swarm, Terminating
 
-router = Routes("swarm", "/swarm")
+router = Routes("swarm", "/swarm", callers=EVERYONE)
 
 
 @router.get("")

@@ -19,7 +19,7 @@ from corral.core.errors import Conflict, InvalidInput, NotFound
 from corral.core.pages import MOST, Page, page
 from corral.core.paging import answer
 from corral.core.payload import Payload
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 from corral.core.states import TaskStatus
 from corral.runners import stream
 from corral.store.rows.tasks import TaskRow
@@ -55,7 +55,7 @@ from corral.work.tasks.wire import Batch, Submission
 from corral.work.worktrees import reopening
 from corral.work.worktrees.worktrees import Worktrees
 
-router = Routes("tasks", "/tasks")
+router = Routes("tasks", "/tasks", callers=EVERYONE)
 GIVEN_BACK_WITHIN_S = 15.0
 """How long a person who attaches waits for the worktree of a worker that has just ended."""
 
@@ -64,14 +64,14 @@ def _state(row: TaskRow) -> TaskState:
     return {"task_id": row["task_id"], "status": TaskStatus(row["status"])}
 
 
-@router.post("", status_code=201, hot=True)
+@router.post("", status=201)
 async def submit(services: Services, body: Submission) -> Submitted:
     """Queue one task; acknowledged when it is durable."""
     row = await app_tasks.submit(services, body)
     return {**_state(row), "title": row["title"]}
 
 
-@router.post("/batch", status_code=201)
+@router.post("/batch", status=201)
 async def submit_batch(services: Services, batch: Batch) -> BatchSubmitted:
     """Queue several tasks, all or none; they may wait for each other by ``name``."""
     rows = await app_tasks.submit_batch(services, batch.tasks)
@@ -136,13 +136,13 @@ async def detail(services: Services, task_id: str) -> Payload:
     return await services.store.read(look)
 
 
-@router.post("/claim", hot=True, answer=Claimed)
+@router.post("/claim", answer=Claimed)
 async def claim(services: Services, wanted: Claim) -> Payload:
     """Take the next task that no worker executes; without one, the answer has a ``reason``."""
     return await app_tasks.claim(Actor(services, wanted.session_id), wanted.task_types, wanted.idempotency_key)
 
 
-@router.post("/{task_id}/complete", hot=True, answer=Completed)
+@router.post("/{task_id}/complete", answer=Completed)
 async def complete(services: Services, task_id: str, said: Completion) -> Payload:
     """End a task that was claimed; only the session that holds it can. The commits in its worktree land."""
     actor = Actor(services, said.session_id)

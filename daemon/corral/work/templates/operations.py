@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from corral.coordination.services import Services
 from corral.core.payload import Payload
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 from corral.work.templates import listing as files
 from corral.work.templates.api import ListedTemplate, TaskTemplate
 
-router = Routes("templates", "/templates")
+router = Routes("templates", "/templates", callers=EVERYONE)
 FOLDER = "templates"
 
 

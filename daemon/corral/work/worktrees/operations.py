@@ -14,7 +14,7 @@ from corral.coordination.services import Services
 from corral.core.pages import MOST, following, page
 from corral.core.paging import answer
 from corral.core.payload import Payload
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 from corral.work.worktrees.allocation import WorktreeContext
 from corral.work.worktrees.api import (
     NewWorktree,
@@ -27,7 +27,7 @@ from corral.work.worktrees.api import (
 )
 from corral.work.worktrees.worktrees import Worktrees
 
-router = Routes("worktrees")
+router = Routes("worktrees", callers=EVERYONE)
 
 
 Limit = Annotated[int, Field(ge=1, le=MOST)]
@@ -56,8 +56,8 @@ async def listing(
     return await _part(services, request, services.of(Worktrees).listing, "name", after, limit)
 
 
-@router.get("/worktrees/pool", answer=Pool)
-async def pool(services: Services) -> Payload:
+@router.get("/worktrees/pool")
+async def pool(services: Services) -> Pool:
     """The worktrees kept for the next tasks, their bounds, and how often one was used."""
     return await services.work(services.of(Worktrees).pool)
 
@@ -75,7 +75,7 @@ async def place(services: Services) -> PlaceOfWorktrees:
     }
 
 
-@router.post("/worktrees", status_code=201, answer=Worktree)
+@router.post("/worktrees", status=201, answer=Worktree)
 async def create(services: Services, wanted: NewWorktree) -> Payload:
     """Make a worktree that is ready to work in."""
     return await services.work(

@@ -6,13 +6,8 @@ import os
 import sys
 
 from corral.core.errors import InvalidInput, NotPermitted
+from corral.core.marks import of_a_session
 from corral.faces.cli.parsing import Abort
-
-MARKS = (
-    "CORRAL_TASK_ID", "CORRAL_SESSION_ID", "CORRAL_MERGE_ID", "CORRAL_VERIFICATION", "CLAUDECODE",
-    "CLAUDE_CODE_SESSION_ID",
-)  # fmt: skip
-"""Variables set in a worker, a verification or an agent session. A process of the same user can remove them."""
 
 
 def refuse_agents(act: str, command: str) -> None:
@@ -25,8 +20,7 @@ def refuse_agents(act: str, command: str) -> None:
     Raises:
         NotPermitted: The environment marks a worker or an agent session.
     """
-    mark = next((name for name in MARKS if os.environ.get(name)), None)
-    if mark is not None:
+    if (mark := of_a_session(os.environ)) is not None:
         raise NotPermitted(
             f"{act} needs a person.",
             cause=f"This command runs in a worker or an agent session ({mark} is set).",

@@ -1,0 +1,77 @@
+"""Who asks: told by the process at the other end of a connection. What only a person may ask for, others are refused."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+
+import psutil
+
+from corral.client.wire import peer_pid
+from corral.config.paths import Project
+from corral.core.asgi import Scope
+from corral.core.errors import NotPermitted
+from corral.core.marks import of_a_session, started_by_work_of
+from corral.core.routing import TRANSPORT, Caller
+
+
+def require(callers: frozenset[Caller], what: str, project: Project, scope: Scope) -> None:
+    """Let only those ask for something who may; reads the processes behind the connection.
+
+    Args:
+        what: The operation, for the message.
+
+    Raises:
+        NotPermitted: The caller is none of them.
+    """
+    caller, who = caller_of(project, scope)
+    if caller not in callers:
+        raise NotPermitted(
+            f"{who[0].upper()}{who[1:]} may not do this: {what}",
+            cause="It is left to a person."
+            if callers == {Caller.PERSON}
+            else "It would end or replace what asks for it.",
+            remedy="A person does it, in a terminal of their own.",
+        )
+
+
+def caller_of(project: Project, scope: Scope) -> tuple[Caller, str]:
+    """Who asks, and how to name them. Over TCP nobody is known: there the token is all that counts.
+
+    A process that has ended may have been a worker: nobody can look at it any more.
+    """
+    pid = _peer(scope)
+    if pid is not None and not psutil.pid_exists(pid):
+        return Caller.WORK, "a process that has ended"
+    environments = [*_environments(pid)]
+    if who := next(filter(None, (started_by_work_of(one, str(project.root)) for one in environments)), None):
+        return Caller.WORK, who
+    if environments and (mark := of_a_session(environments[0])):
+        return Caller.SESSION, f"an agent session ({mark} is set)"
+    return Caller.PERSON, "a person"
+
+
+def _peer(scope: Scope) -> int | None:
+    transport = scope.get(TRANSPORT)
+    link = transport.get_extra_info("socket") if transport is not None else None
+    if link is None or link.family != socket.AF_UNIX:
+        return None
+    with suppress(OSError), socket.socket(fileno=os.dup(link.fileno())) as copy:
+        return peer_pid(copy)
+    return None
+
+
+def _environments(pid: int | None) -> Iterator[dict[str, str]]:
+    """The environments of a process and of those that it descends from, as far as they can be read."""
+    process = None
+    with suppress(psutil.Error):
+        process = psutil.Process(pid) if pid else None
+    while process is not None and process.pid not in (0, 1, os.getpid()):
+        with suppress(psutil.Error, OSError):
+            yield process.environ()
+        try:
+            process = process.parent()
+        except psutil.Error:
+            return

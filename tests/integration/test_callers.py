@@ -1,0 +1,80 @@
+"""Who may ask for what: every operation, crossed with every kind of caller, each a process that shows what it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from corral.core.routing import EVERYONE, Caller
+from corral.daemon import nouns
+from corral.faces.http.router import operations
+from tests.support.coordinated import Coordinated
+
+PERSON = {Caller.PERSON}
+NO_WORK = {Caller.PERSON, Caller.SESSION}
+LEFT_TO_SOME = {
+    "POST /api/v1/daemon/stop": NO_WORK,
+    "POST /api/v1/worktrees/retire": NO_WORK,
+    "POST /api/v1/verification/dry-run": NO_WORK,
+    "POST /api/v1/web/links": PERSON,
+    "POST /api/v1/merges/{merge_id}/approve": PERSON,
+    "POST /api/v1/rewinds/accept": PERSON,
+    "POST /api/v1/agents/{name}/rollback": PERSON,
+    "POST /api/v1/agents/{name}/pin": PERSON,
+    "DELETE /api/v1/agents/{name}/pin": PERSON,
+    "POST /api/v1/agents/{name}/rollout": PERSON,
+    "DELETE /api/v1/agents/{name}/rollout": PERSON,
+}
+"""The operations that not everybody may ask for, and who may."""
+MARKS = {
+    Caller.PERSON: {},
+    Caller.SESSION: {"CLAUDECODE": "1"},
+    Caller.WORK: {"CORRAL_TASK_ID": "0b6ff4a2-8460-4ab7-a7d5-be211917ca79"},
+}
+ASK = """
+import json, sys
+from corral.client.connection import Client
+from corral.core.errors import CorralError
+root, names = sys.argv[1], json.loads(sys.argv[2])
+from pathlib import Path
+from corral.config.paths import find_project
+client, refused = Client(find_project(Path(root))), []
+for name in names:
+    method, _, path = name.partition(" ")
+    try:
+        client.request(method, path.removeprefix("/api/v1"), ["no such body"])
+    except CorralError as error:
+        if error.code == "CORRAL-ERR-011":
+            refused.append(name)
+print(json.dumps(refused))
+"""
+
+
+def test_each_operation_says_who_may_ask_for_it() -> None:
+    left = {f"{one.route.method} {one.path}": one.route.callers for one in operations(nouns.every())}
+    assert {name: callers for name, callers in left.items() if callers != EVERYONE} == LEFT_TO_SOME
+
+
+@pytest.mark.parametrize("caller", Caller)
+def test_those_who_may_not_are_refused_and_the_others_are_heard(house: Coordinated, caller: Caller) -> None:
+    house.run("daemon", "start")
+    changing = [
+        f"{one.route.method} {one.path}".replace("{", "no-").replace("}", "")
+        for one in operations(nouns.every())
+        if one.route.method != "GET" and any(argument.place == "body" for argument in one.arguments)
+    ]
+    only = {
+        name.replace("{", "no-").replace("}", "") for name, callers in LEFT_TO_SOME.items() if caller not in callers
+    }
+    asked = sorted({*changing, *only})
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, str(house.root), json.dumps(asked)],
+        env={**os.environ, "CORRAL_PROJECT": str(house.root), **MARKS[caller]},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert {*json.loads(done.stdout)} == only
+    assert house.json("daemon", "status")
