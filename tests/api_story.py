@@ -1,18 +1,22 @@
-"""Every operation that can be asked at once, asked of a real daemon as its example in the OpenAPI document does."""
+"""Every operation that can be asked at once, asked of a real daemon as the OpenAPI document shows, and answered as declared."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from corral.core.routing import PREFIX
 from corral.daemon import nouns
-from corral.faces.http.openapi import examples
-from corral.faces.http.router import operations
+from corral.faces.http.openapi import document
+from corral.faces.http.router import Operation, operations
 from tests.support.answers import unlike
 from tests.support.coordinated import Coordinated, eventually
+
+
+def _name(operation: Operation) -> str:
+    return f"{operation.route.method} {operation.path.removeprefix(PREFIX)}"
+
 
 CONFIG = "supervisor: {max_agents: 1}"
 """Of the repository in which the story is played."""
@@ -22,48 +26,18 @@ description: Add a page with a test.
 parameters: {PAGE: {type: string, description: Its name.}}
 prompt: Write the page {{ PAGE }}.
 """
-EXAMPLES = examples()
-TYPES = {
-    f"{one.route.method} {one.path.removeprefix(PREFIX)}": one.route.answer
-    for one in operations(nouns.every())
-    if one.path.startswith(PREFIX)
+DOCUMENT = document(OPERATIONS := operations(nouns.every()))
+TYPES = {_name(one): one.route.answer for one in OPERATIONS if one.path.startswith(PREFIX)}
+BODIES: dict[str, Any] = {
+    _name(one): described["requestBody"]["content"]["application/json"]["example"]
+    for one in OPERATIONS
+    if "requestBody" in (described := DOCUMENT["paths"][one.path][one.route.method.lower()])
 }
-FREE = {
-    "data",
-    "metadata",
-    "settings",
-    "sources",
-    "profiles",
-    "env",
-    "result",
-    "input_data",
-    "tasks",
-    "failures_by_code",
-    "states",
-    "merges",
-    "details",
-    "limits",
-    "inputs",
-    "parameters",
-    "problems",
-}
-"""What has fields of its own in every answer."""
-NOW_AND_THEN = {"left_out", "conflicts"}
-
-
-def differences(example: Any, real: Any, where: str) -> Iterator[str]:
-    """Fields that only one of the two has, as far as both say something."""
-    if isinstance(example, list) and isinstance(real, list) and example and real:
-        yield from differences(example[0], real[0], f"{where}[]")
-    elif isinstance(example, dict) and isinstance(real, dict):
-        for key in sorted((set(example) ^ set(real)) - NOW_AND_THEN):
-            yield f"{where}.{key}"
-        for key in sorted(set(example) & set(real) - FREE):
-            yield from differences(example[key], real[key], f"{where}.{key}")
+"""The bodies that the document shows."""
 
 
 class Story:
-    """Asks as the examples do, and keeps what an answer has otherwise than its example."""
+    """Asks as the document shows, and keeps what an answer has otherwise than its type."""
 
     def __init__(self, house: Coordinated) -> None:
         self.house = house
@@ -73,9 +47,7 @@ class Story:
     def ask(self, operation: str, /, body: Any = None, *, query: str = "", **places: Any) -> Any:
         method, _, path = operation.partition(" ")
         filled = re.sub(r"\{(\w+)\}", lambda place: str(places[place[1]]), path)
-        asked, answered = EXAMPLES[operation].get("request"), EXAMPLES[operation]["response"]
-        real = self.house.ask(method, filled + query, asked if body is None else body)
-        self.wrong += differences(answered, real, operation)
+        real = self.house.ask(method, filled + query, BODIES.get(operation) if body is None else body)
         self.wrong += [f"{operation}: {one}" for one in unlike(TYPES[operation], real)]
         self.told.add(operation)
         return real
@@ -191,7 +163,7 @@ def play(house: Coordinated) -> Story:
     ask("GET /dead-letters")
     ask("POST /dead-letters/retry", {"task_ids": [gone]})
     ask("GET /wait", query=f"?task={gone}&timeout_s=20")
-    ask("POST /dead-letters/clear")
+    ask("POST /dead-letters/clear", {"all": True})
     until = [{"kind": "tests", "command": "echo 3 failed, 12 passed"}]
     loop = ask("POST /tasks", {"title": "Repeat", "command": "echo x > looped.txt", "loop": {"until": until}})[
         "task_id"

@@ -1,8 +1,4 @@
-"""Every command that prints JSON, run against a real daemon in a repository of its own; and the schemas that their answers fit.
-
-``python -m tests.schema_story`` writes ``faces/cli/schemas.json``: it widens each stored schema by what the answers have
-beside it.
-"""
+"""Every command that prints JSON, run against a real daemon in a repository of its own."""
 
 from __future__ import annotations
 
@@ -13,22 +9,16 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from corral.faces.cli.app import run as corral
-from corral.faces.cli.schemas import FILE
 from corral.faces.cli.terminal.context import Common
 from tests.conftest import commit, git
 from tests.integration.templates.repositories import release, template
-from tests.support.answer_schemas import schema_of, union
 from tests.support.coordinated import Coordinated, eventually
 
 Answer = tuple[str, Any]
-WIDTH = 110
-"""Characters of a line of the file of schemas."""
 CONFIG = """
 supervisor: {max_agents: 2}
 tasks: {max_retries: 0}
@@ -430,43 +420,6 @@ def _git(folder: Path, *args: str) -> None:
     subprocess.run(["git", *identity, *args], cwd=folder, check=True, capture_output=True)
 
 
-def widened(stored: dict[str, Any], answers: list[Answer]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The schema of each command, by name."""
-    found: dict[str, dict[str, Any]] = {}
-    for command, answer in answers:
-        name = command.partition(" --")[0]
-        before = found.get(name) or stored.get(name) or {}
-        found[name] = union(before, schema_of(answer))
-    yield from sorted(found.items())
-
-
-def write() -> None:
-    """Play the story in a temporary repository, and write the schemas."""
-    stored = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() and "--new" not in sys.argv else {}
-    with tempfile.TemporaryDirectory(prefix="corral-story-", dir="/tmp") as folder:
-        for name in [
-            name for name in os.environ if name.startswith(("GIT_", "XDG_", "CORRAL_", "CLAUDE", "ANTHROPIC_"))
-        ]:
-            del os.environ[name]
-        os.environ["HOME"] = folder
-        root = Path(folder) / "repo"
-        make_repository(root)
-        answers = play(root)
-    FILE.write_text(_shown(dict(widened(stored, answers))) + "\n", encoding="utf-8")
-
-
-def _shown(value: Any, indent: str = "") -> str:
-    """JSON with short values on one line."""
-    line = json.dumps(value, ensure_ascii=False)
-    if isinstance(value, list) and len(indent) + len(line) > WIDTH:
-        return "[\n" + ",\n".join(f"{indent}  {json.dumps(one)}" for one in value) + f"\n{indent}]"
-    if not isinstance(value, dict) or (indent and len(indent) + len(line) <= WIDTH):
-        return line
-    deeper = f"{indent}  "
-    parts = [f"{deeper}{json.dumps(key)}: {_shown(inner, deeper)}" for key, inner in value.items()]
-    return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
-
-
 def make_repository(root: Path) -> None:
     """A repository with one commit, and an identity."""
     root.mkdir(parents=True)
@@ -476,7 +429,3 @@ def make_repository(root: Path) -> None:
     _git(root, "commit", "-q", "-m", "first")
     for key, value in (("user.name", "A Tester"), ("user.email", "tester@example.test")):
         _git(root, "config", key, value)
-
-
-if __name__ == "__main__":
-    write()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import json
 import os
@@ -13,12 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from corral.client.connection import Client
-from corral.daemon import nouns
 from corral.faces.cli.app import run as corral
 from corral.faces.cli.terminal.context import Common
-from corral.faces.http import openapi
-from corral.faces.http.openapi import examples
-from corral.faces.http.router import operations
 from corral.faces.mcp import resources
 from corral.faces.mcp.profiles import TOOLS
 from tests import api_story, schema_story
@@ -81,10 +76,9 @@ TOOLS_IN_ORDER = ("register_session", "submit_work", "get_work", "set_state", "g
 """These first: the others need what they make."""
 
 
-@functools.cache
 def document() -> dict[str, Any]:
     """The OpenAPI document."""
-    return openapi.document(operations(nouns.every()))
+    return api_story.DOCUMENT
 
 
 def keep_document(answers: Answers) -> None:
@@ -122,12 +116,12 @@ def ask_by_http(house: Coordinated, answers: Answers) -> None:
         if name not in HELD_OPEN | ENDS_THE_DAEMON and "timeout_s" not in target and "wait_s" not in target:
             answer = door.ask(method, target, None if sent is None else json.loads(sent))
             answers.keep_first(f"again {name}: {answer['status']} {error_of(answer['body'])}".rstrip(), answer)
-    for name, asked in sorted(examples().items()):
+    for name in sorted(api_story.TYPES):
         if name in HELD_OPEN | ENDS_THE_DAEMON:
             continue
         method, _, path = name.partition(" ")
         nowhere = re.sub(r"\{\w+\}", "no-such", path)
-        body = asked.get("request")
+        body = api_story.BODIES.get(name)
         if nowhere != path:
             answers.keep(f"nowhere {name}", door.ask(method, nowhere, body))
         answers.keep(f"stranger {name}", door.ask(method, nowhere, body, Authorization=None))
@@ -137,7 +131,7 @@ def ask_by_http(house: Coordinated, answers: Answers) -> None:
         for field, who in CALLERS.items():
             if field in _fields(operation) and name not in HELD_OPEN | ENDS_THE_DAEMON:
                 method, _, path = name.partition(" ")
-                body = {**(examples()[name].get("request") or {}), field: who}
+                body = {**(api_story.BODIES.get(name) or {}), field: who}
                 answers.keep(f"caller {name} [{field}]", door.ask(method, re.sub(r"\{\w+\}", "no-such", path), body))
         for parameter in operation.get("parameters", ()):
             if parameter["in"] == "query" and name not in HELD_OPEN | ENDS_THE_DAEMON:

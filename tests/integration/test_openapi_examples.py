@@ -8,14 +8,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from corral.daemon import nouns
-from corral.faces.http.openapi import document
-from corral.faces.http.router import operations
 from tests import api_story
-from tests.api_story import EXAMPLES
+from tests.api_story import DOCUMENT, TYPES
 from tests.support.coordinated import Coordinated
 
-DOCUMENT = document(operations(nouns.every()))
 OPERATIONS: dict[str, dict[str, Any]] = {
     f"{method.upper()} {path.removeprefix('/api/v1')}": operation
     for path, operations in DOCUMENT["paths"].items()
@@ -52,14 +48,13 @@ def test_every_operation_is_explained(name: str) -> None:
             }
 
 
-def test_no_example_is_of_an_operation_that_is_gone_and_no_summary_is_of_two() -> None:
-    assert set(EXAMPLES) == set(OPERATIONS)
+def test_no_summary_is_of_two_operations() -> None:
     assert len({operation["summary"] for operation in OPERATIONS.values()}) == len(OPERATIONS)
 
 
-def test_the_examples_can_be_asked_and_are_answered_with_the_fields_that_they_show(
+def test_the_examples_can_be_asked_and_are_answered_as_is_declared(
     coordinate: Callable[..., Coordinated],
 ) -> None:
     story = api_story.play(coordinate(config=api_story.CONFIG))
     assert not story.wrong, "\n".join(story.wrong)
-    assert len(story.told) > len(EXAMPLES) * 0.75
+    assert len(story.told) > len(TYPES) * 0.75

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -14,7 +12,6 @@ from pydantic import TypeAdapter
 from corral.faces.cli.app import app
 from corral.faces.cli.parsing import Group
 
-FILE = Path(__file__).with_name("schemas.json")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ERROR: dict[str, Any] = {
     "$schema": DIALECT,
@@ -41,9 +38,10 @@ ERROR: dict[str, Any] = {
 @functools.cache
 def schemas() -> dict[str, dict[str, Any]]:
     """The schemas by command, such as ``task list``."""
-    found: dict[str, dict[str, Any]] = json.loads(FILE.read_text("utf-8"))
-    found |= {name: _schema(answer) for name, answer in _answers(app, "") if answer}
-    return {name: {"$schema": DIALECT, "title": f"corral {name} --json", **found[name]} for name in sorted(found)}
+    return {
+        name: {"$schema": DIALECT, "title": f"corral {name} --json", **_schema(answer)}
+        for name, answer in sorted(_answers(app, ""))
+    }
 
 
 def _answers(group: Group, path: str) -> Iterator[tuple[str, str]]:

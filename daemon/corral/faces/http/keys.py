@@ -5,9 +5,9 @@ from __future__ import annotations
 from corral.config.keys.api import KeyStatus
 from corral.coordination.services import Services
 from corral.core.errors import ApiKeyUnavailable
-from corral.core.routing import Routes
+from corral.core.routing import EVERYONE, Routes
 
-router = Routes("keys", "/keys")
+router = Routes("keys", "/keys", callers=EVERYONE)
 
 
 @router.get("")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import json
-import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
@@ -14,7 +11,7 @@ from starlette.responses import Response
 
 from corral import __version__
 from corral.core.errors import DatabaseUnavailable, NotFound
-from corral.core.routing import PREFIX
+from corral.faces.http import examples
 from corral.faces.http.router import Argument, Operation
 
 
@@ -47,7 +44,6 @@ LINK = {
     "description": 'Where a list goes on, as `<address>; rel="next"`; it is missing where nothing was left out.',
     "schema": {"type": "string"},
 }
-EXAMPLES = Path(__file__).with_name("openapi_examples.json")
 JSON = "application/json"
 
 
@@ -55,10 +51,8 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
     """The document of these operations, in their order."""
     shapes = _Shapes(known := [*operations])
     paths: dict[str, dict[str, Any]] = {}
-    examples_of = examples()
     for one in known:
-        name = f"{one.route.method} {one.path.removeprefix(PREFIX)}"
-        paths.setdefault(one.path, {})[one.route.method.lower()] = _described(one, shapes, examples_of.get(name, {}))
+        paths.setdefault(one.path, {})[one.route.method.lower()] = _described(one, shapes)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -107,34 +101,33 @@ def _plain(answer: Any) -> Any:
     return Any if isinstance(answer, type) and issubclass(answer, Response) else answer
 
 
-def _described(one: Operation, shapes: _Shapes, example: dict[str, Any]) -> dict[str, Any]:
+def _described(one: Operation, shapes: _Shapes) -> dict[str, Any]:
     route = one.route
-    about = inspect.cleandoc(route.handler.__doc__ or "")
     parameters = [*_parameters(one, shapes)]
     made: dict[str, Any] = {
         "tags": [one.tag],
-        "summary": re.split(r"[.;:](?:\s|$)", about)[0].replace("``", "`"),
-        "description": about,
+        "summary": one.summary,
+        "description": one.about,
         "operationId": f"{one.tag.removesuffix('s')}.{route.handler.__name__}",
     }
     if parameters:
         made["parameters"] = parameters
     for body in (argument for argument in one.arguments if argument.place == "body"):
-        content = {"schema": shapes.of(one, body.name)}
-        if "request" in example:
-            content["example"] = example["request"]
-        made["requestBody"] = {"content": {JSON: content}}
+        schema = shapes.of(one, body.name)
+        made["requestBody"] = {"content": {JSON: {"schema": schema, "example": examples.asked(schema, shapes.named)}}}
         if body.default is inspect.Parameter.empty:
             made["requestBody"]["required"] = True
-    success: dict[str, Any] = {"description": "Success.", "content": {route.media: {"schema": shapes.of(one)}}}
-    if "response" in example:
-        success["content"][route.media]["example"] = example["response"]
+    schema = shapes.of(one)
+    content = {"schema": schema, "example": examples.example(schema, shapes.named)}
+    success: dict[str, Any] = {"description": "Success.", "content": {route.media: content}}
     if any(parameter["name"] in ("after", "before") for parameter in parameters) and route.media == JSON:
         success["headers"] = {"Link": LINK}
     made["responses"] = {str(route.status): success}
     for status, (said, failed) in _FAILURES.items():
-        content = {"schema": shapes.refusal, "example": failed}
-        made["responses"][status] = {"description": said, "content": {JSON: content}}
+        made["responses"][status] = {
+            "description": said,
+            "content": {JSON: {"schema": shapes.refusal, "example": failed}},
+        }
     return made
 
 
@@ -159,20 +152,3 @@ def _schema(argument: Argument, schema: dict[str, Any]) -> tuple[bool, dict[str,
 def _parameter(name: str, place: str, is_required: bool, schema: dict[str, Any]) -> dict[str, Any]:
     said = {"description": schema["description"]} if "description" in schema else {}
     return {"name": name, "in": place, "required": is_required, "schema": schema, **said}
-
-
-def examples() -> dict[str, Any]:
-    """Examples of each operation's ``request`` (if it has a body) and ``response``, by ``METHOD /path`` below ``/api/v1``.
-
-    Real answers, shortened; a test plays them against a daemon, so that an example has the fields which the answer has. In the
-    file an object begins with the fields of the parts that its ``$with`` names; ``$name`` makes one a part.
-    """
-    parts: dict[str, dict[str, Any]] = {}
-
-    def read(said: dict[str, Any]) -> dict[str, Any]:
-        name, shared = said.pop("$name", None), said.pop("$with", ())
-        whole = {key: value for part in shared for key, value in parts[part].items()} | said
-        return parts.setdefault(name, whole) if name else whole
-
-    found: dict[str, Any] = json.loads(EXAMPLES.read_text(encoding="utf-8"), object_hook=read)["operations"]
-    return found

@@ -23,6 +23,7 @@ from corral.store.rows.tasks import WorktreeRow
 from corral.work.worktrees import ownership
 from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.allocation import Plan, WorktreeContext, allocate, give_up, mark_ready
+from corral.work.worktrees.api import Pool
 from corral.work.worktrees.pool import state
 from corral.work.worktrees.targets import landing_target
 
@@ -52,7 +53,7 @@ class Worktrees:
         found = self._context.db.read(worktree_rows.listing)
         return [wire(row) for row in found if row["purpose"] != WorktreePurpose.VERIFY or row["note"]]
 
-    def pool(self) -> Payload:
+    def pool(self) -> Pool:
         """The warm pool: the worktrees that are kept for the next tasks, their bounds, and what it did so far."""
         return state.overview(self._context)
 

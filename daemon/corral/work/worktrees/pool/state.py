@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from corral.coordination.sessions.store import sessions
 from corral.core.errors import GitFailed, PathReplaced
-from corral.core.payload import Payload
 from corral.core.states import WorktreeState
 from corral.git.checkouts import repointing
 from corral.git.process.command import Git
 from corral.runners.process import survivors, working_in
 from corral.store.rows.tasks import WorktreeRow
 from corral.work.worktrees import store as worktree_rows
+from corral.work.worktrees.api import CountedReason, Pool
 
 if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext
@@ -129,7 +129,7 @@ def trim(context: WorktreeContext, give_up: Callable[[WorktreeRow, str], bool]) 
                 context.pool.let_go(oldest["worktree_id"])
 
 
-def overview(context: WorktreeContext) -> Payload:
+def overview(context: WorktreeContext) -> Pool:
     """The kept worktrees, oldest first, their bounds, and what the pool did since the daemon's start."""
     rows = context.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
     most, disk_mb = bounds(context)
@@ -156,7 +156,7 @@ def overview(context: WorktreeContext) -> Payload:
     }
 
 
-def _counts(reasons: Counter[str]) -> list[Payload]:
+def _counts(reasons: Counter[str]) -> list[CountedReason]:
     return [{"reason": reason, "count": count} for reason, count in reasons.most_common()]
 
 
