@@ -27,6 +27,12 @@ class Error(TypedDict):
     details: dict[str, Any]
 
 
+class Refusal(TypedDict):
+    """What every operation and command answers that is no success."""
+
+    error: Error
+
+
 class FieldError(TypedDict):
     """An error in a file: the field, such as ``agents[1].role`` (empty: the whole file), and the reason."""
 

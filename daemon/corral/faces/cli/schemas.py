@@ -13,35 +13,17 @@ from corral.faces.cli.app import app
 from corral.faces.cli.parsing import Group
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-ERROR: dict[str, Any] = {
-    "$schema": DIALECT,
-    "title": "An error, on stderr",
-    "type": "object",
-    "properties": {
-        "error": {
-            "type": "object",
-            "properties": {
-                "code": {"type": "string"},
-                "name": {"type": "string"},
-                "message": {"type": "string"},
-                "cause": {"type": "string"},
-                "remedy": {"type": "string"},
-                "details": {"type": "object"},
-            },
-            "required": ["code", "name", "message", "cause", "remedy", "details"],
-        }
-    },
-    "required": ["error"],
-}
 
 
 @functools.cache
 def schemas() -> dict[str, dict[str, Any]]:
     """The schemas by command, such as ``task list``."""
-    return {
-        name: {"$schema": DIALECT, "title": f"corral {name} --json", **_schema(answer)}
-        for name, answer in sorted(_answers(app, ""))
-    }
+    return {name: _schema(f"corral {name} --json", answer) for name, answer in sorted(_answers(app, ""))}
+
+
+def error_schema() -> dict[str, Any]:
+    """The schema of an error."""
+    return _schema("An error, on stderr", "core.answers.Refusal")
 
 
 def _answers(group: Group, path: str) -> Iterator[tuple[str, str]]:
@@ -54,18 +36,18 @@ def _answers(group: Group, path: str) -> Iterator[tuple[str, str]]:
             yield from ((f"{path}{name}", one.answer) for one in command.params if one.name == "as_json")
 
 
-def _schema(answer: str) -> dict[str, Any]:
+def _schema(title: str, answer: str) -> dict[str, Any]:
     module, _, name = answer.removesuffix("[]").rpartition(".")
     kind: Any = getattr(importlib.import_module(f"corral.{module}"), name)
     many: Any = list[kind]
-    made: dict[str, Any] = TypeAdapter(many if answer.endswith("[]") else kind).json_schema(mode="serialization")
-    return {**without_titles(made)}
+    made = TypeAdapter(many if answer.endswith("[]") else kind).json_schema(mode="serialization")
+    return {"$schema": DIALECT, "title": title, **_without_titles(made)}
 
 
-def without_titles(schema: Any) -> Any:
+def _without_titles(schema: Any) -> Any:
     """A JSON Schema without the titles that pydantic makes of names."""
     if isinstance(schema, list):
-        return [without_titles(one) for one in schema]
+        return [_without_titles(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    return {key: without_titles(one) for key, one in schema.items() if key != "title" or not isinstance(one, str)}
+    return {key: _without_titles(one) for key, one in schema.items() if key != "title" or not isinstance(one, str)}

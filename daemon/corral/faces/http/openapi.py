@@ -6,31 +6,13 @@ import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter
-from starlette.responses import Response
+from pydantic import TypeAdapter
 
 from corral import __version__
+from corral.core.answers import Refusal
 from corral.core.errors import DatabaseUnavailable, NotFound
 from corral.faces.http import examples
 from corral.faces.http.router import Argument, Operation
-
-
-class Problem(BaseModel):
-    """An error as every surface tells it: a stable code and name, what happened, why probably, and what to do now."""
-
-    code: str
-    name: str
-    message: str
-    cause: str
-    remedy: str
-    details: dict[str, Any]
-
-
-class Refusal(BaseModel):
-    """The body of every answer that is not a success."""
-
-    error: Problem
-
 
 _FAILURES = {
     "4XX": ("Refused; nothing was changed.", NotFound("There is no task '0b6f'.").to_wire()),
@@ -75,7 +57,7 @@ class _Shapes:
     def __init__(self, operations: Iterable[Operation]) -> None:
         inputs: list[tuple[Any, Any, TypeAdapter[Any]]] = [("refusal", "serialization", TypeAdapter(Refusal))]
         for one in operations:
-            inputs.append(((id(one), ""), "serialization", TypeAdapter(_plain(one.route.answer))))
+            inputs.append(((id(one), ""), "serialization", TypeAdapter(one.route.answer)))
             inputs += [((id(one), argument.name), "validation", argument.adapter) for argument in one.arguments]
         made, defined = TypeAdapter.json_schemas(inputs, ref_template="#/components/schemas/{model}")
         self._made = {key: schema for (key, _mode), schema in made.items()}
@@ -95,10 +77,6 @@ class _Shapes:
         schema = self.of(operation, argument)
         schema = self.named[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
         return schema["properties"], schema.get("required", [])
-
-
-def _plain(answer: Any) -> Any:
-    return Any if isinstance(answer, type) and issubclass(answer, Response) else answer
 
 
 def _described(one: Operation, shapes: _Shapes) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import difflib
 from typing import Annotated
 
 from corral.core.errors import NotFound
-from corral.faces.cli.schemas import ERROR, schemas
+from corral.faces.cli.schemas import error_schema, schemas
 from corral.faces.cli.terminal.options import argument, json_of
 from corral.faces.cli.terminal.output import emit
 
@@ -23,7 +23,7 @@ def schema(
     """
     known, name = schemas(), " ".join(command or ())
     if not name:
-        emit({"commands": known, "error": ERROR})
+        emit({"commands": known, "error": error_schema()})
         return
     if name not in known:
         below = [one for one in known if one.startswith(f"{name} ")]
