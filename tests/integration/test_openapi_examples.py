@@ -58,3 +58,7 @@ def test_the_examples_can_be_asked_and_are_answered_as_is_declared(
     story = api_story.play(coordinate(config=api_story.CONFIG))
     assert not story.wrong, "\n".join(story.wrong)
     assert len(story.told) > len(TYPES) * 0.75
+
+
+def test_every_shape_has_a_name_of_its_own() -> None:
+    assert not [name for name in DOCUMENT["components"]["schemas"] if "__" in name]

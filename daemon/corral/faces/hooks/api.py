@@ -25,7 +25,10 @@ HookPayload = Annotated[
 ]
 StopPayload = Annotated[
     dict[str, Any],
-    Field(description="What Claude Code gives to a Stop hook.", examples=[{"session_id": "s-1", "pid": 4711}]),
+    Field(
+        description="What Claude Code gives to a Stop hook.",
+        examples=[{"session_id": "s-1", "hook_event_name": "Stop"}],
+    ),
 ]
 
 

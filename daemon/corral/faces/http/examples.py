@@ -39,12 +39,13 @@ def example(schema: Mapping[str, Any], named: Mapping[str, Any], name: str = "",
         name: Of the field that holds the value.
         inside: The names of the schemas that the value is a part of.
     """
+    if schema.get("examples"):
+        return schema["examples"][0]
     for field in ("example", "const", "default"):
         if schema.get(field) is not None:
             return schema[field]
-    for field in ("examples", "enum"):
-        if schema.get(field):
-            return schema[field][0]
+    if schema.get("enum"):
+        return schema["enum"][0]
     if (shape := _reference(schema)) is not None:
         return example(named[shape], named, name, (*inside, shape))
     if choices := schema.get("anyOf") or schema.get("oneOf"):
@@ -88,8 +89,8 @@ def asked(schema: Mapping[str, Any], named: Mapping[str, Any]) -> Any:
         return asked(named[shape], named)
     if "anyOf" in schema:
         return asked(next(one for one in schema["anyOf"] if one.get("type") != "null"), named)
-    if "example" in schema:
-        return schema["example"]
+    if schema.get("examples"):
+        return schema["examples"][0]
     shown = schema.get("required", ())
     return {
         name: example(inner, named, name)

@@ -263,7 +263,7 @@ class ComparedCase(TypedDict):
     new: str
 
 
-class Judgement(TypedDict):
+class JudgedCases(TypedDict):
     """Pairs of works by whose is better; ``unjudged``: an answer is missing; ``model`` null: nobody judged.
 
     ``chance``: how likely one is preferred so often if both are equally good.
@@ -287,7 +287,7 @@ class CasesCompared(TypedDict):
     chance: float
     old: ComparedSide
     new: ComparedSide
-    judged: Judgement
+    judged: JudgedCases
     cases: list[ComparedCase]
 
 

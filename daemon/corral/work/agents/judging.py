@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from corral.runners.messages.usage import LATEST
-from corral.work.agents.api import Judgement
+from corral.work.agents.api import JudgedCases
 from corral.work.tasks.wire import IMPROVEMENT, TaskSubmission
 
 KEY = "improve:"
@@ -93,7 +93,7 @@ class Judged:
             return "no pair of works was judged"
         return f"of {pairs} pairs of works the judge preferred the new one in {self.new}, the old one in {self.old}"
 
-    def figures(self) -> Judgement:
+    def figures(self) -> JudgedCases:
         """The comparison as a face shows it."""
         return {
             "old": self.old,
