@@ -41,5 +41,5 @@ def last_committed_at(repo: Git, specs: Sequence[str], since: datetime) -> datet
     Raises:
         GitFailed: Git could not read its history.
     """
-    found = repo.must("log", "--branches", "-1", "--format=%ct", f"--since={since.timestamp():.0f}", "--", *specs)
-    return datetime.fromtimestamp(int(found), timezone.utc) if found else None
+    time_s = repo.must("log", "--branches", "-1", "--format=%ct", f"--since={since.timestamp():.0f}", "--", *specs)
+    return datetime.fromtimestamp(int(time_s), timezone.utc) if time_s else None

@@ -39,7 +39,7 @@ def commit_leftovers(
     Args:
         checkout: A worktree of ours.
         trailers: Appended to it, e.g. ``Corral-Task``.
-        identity: Gives author and committer; asked only where there is something to commit.
+        identity: Returns author and committer; called only if there is something to commit.
         exclude: Repository-relative paths (files or folders, taken literally) to leave alone.
 
     Returns:
@@ -49,8 +49,8 @@ def commit_leftovers(
         Conflict: A merge with unresolved conflicts is in progress.
         GitFailed: Git refused; the work tree is unchanged.
     """
-    found = status.changes(checkout)
-    unmerged = [change.path for change in found if change.unmerged]
+    changes = status.changes(checkout)
+    unmerged = [change.path for change in changes if change.unmerged]
     if unmerged:
         raise Conflict(
             f"{len(unmerged)} files have unresolved conflicts.",
@@ -58,9 +58,9 @@ def commit_leftovers(
             remedy="Resolve them, or abort the merge, then try again.",
             details={"paths": unmerged},
         )
-    if not staging.wanted(found, exclude):
+    if not staging.committable(changes, exclude):
         return None
-    unread = staging.add_all(checkout, found, exclude)
+    unread = staging.add_all(checkout, changes, exclude)
     result = checkout.run(
         "commit", "--quiet", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim", "--no-status", "--file=-",
         input=message_with(message, trailers).encode("utf-8", "surrogateescape"), env=as_env(identity()), timeout_s=300,

@@ -36,8 +36,8 @@ class Diff:
 
     Attributes:
         files: In the order of their paths.
-        patch: In git's format; None where it was not asked for.
-        truncated: Whether the patch is longer than what is given.
+        patch: In git's format; None if it was not requested.
+        truncated: Whether ``patch`` is only the beginning of the patch.
     """
 
     files: list[FileChange]
@@ -72,10 +72,10 @@ def to_checkout(checkout: Git, before: str, *, most: int | None) -> Diff:
 @contextlib.contextmanager
 def _with_new_files(checkout: Git) -> Iterator[Path]:
     """A copy of the checkout's index in which git also sees the files that are not tracked yet."""
-    found = [change for change in status.changes(checkout) if change.code.startswith("?") and not change.nested]
+    untracked = [change for change in status.changes(checkout) if change.code.startswith("?") and not change.nested]
     with staging.copied_index(checkout) as index:
-        if found:
-            specs = "".join(f":(top,literal){change.path}\0" for change in found)
+        if untracked:
+            specs = "".join(f":(top,literal){change.path}\0" for change in untracked)
             checkout.run(  # a file that is gone by now, or cannot be read, is left out
                 "add", "--intent-to-add", "--sparse", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul",
                 input=specs.encode("utf-8", "surrogateescape"), index_file=index, timeout_s=_TIME_S,

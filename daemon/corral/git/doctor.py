@@ -41,15 +41,15 @@ def problems(repo: Git, now: datetime) -> list[Problem]:
     ]
 
 
-def holes(found: tuple[int, ...] | None = None) -> list[Problem]:
+def holes(git_version: tuple[int, ...] | None = None) -> list[Problem]:
     """Known vulnerabilities of the git in use, by its version number.
 
     Args:
-        found: That number; None: git is asked.
+        git_version: That number; None: ask git.
     """
-    found = found or version()
-    text, problems = ".".join(map(str, found)), []
-    for hole in (hole for hole in known_holes.HOLES if hole.is_open(found)):
+    git_version = git_version or version()
+    text, problems = ".".join(map(str, git_version)), []
+    for hole in (hole for hole in known_holes.HOLES if hole.is_open(git_version)):
         closed = ", ".join(".".join(map(str, first)) for first in hole.closed_in)
         message = (
             f"git {text} has the version number of a git with {', '.join(hole.names)}, closed in {closed} and "
@@ -61,9 +61,9 @@ def holes(found: tuple[int, ...] | None = None) -> list[Problem]:
 
 
 def _old_git() -> Iterator[Problem]:
-    found = version()
-    if found < OLDEST:
-        text = ".".join(map(str, found))
+    git_version = version()
+    if git_version < OLDEST:
+        text = ".".join(map(str, git_version))
         yield Problem("git-too-old", f"git {text} cannot merge without a checkout.", "Install git 2.38 or newer.")
 
 
@@ -109,7 +109,7 @@ def _configuration(repo: Git) -> Iterator[Problem]:
 
 
 def _incomplete(repo: Git) -> Iterator[Problem]:
-    """What makes the main checkout, or the clone, less than what a fresh clone has."""
+    """Parts that the main checkout or the clone lacks and a fresh clone has."""
     patterns = repo.common_dir / "info" / "sparse-checkout"
     if _setting(repo, "core.sparseCheckout", "bool") == "true" and patterns.is_file():
         lines = [line for line in patterns.read_text(errors="replace").splitlines() if line.strip()]
@@ -137,7 +137,7 @@ def _incomplete(repo: Git) -> Iterator[Problem]:
 
 
 def _conversions(repo: Git) -> Iterator[Problem]:
-    """What makes git read or write this clone's files in another way than a fresh clone's."""
+    """Settings that make git read or write this clone's files differently from a fresh clone's."""
     replaced = repo.run("for-each-ref", "--count=1", "--format=%(refname)", "refs/replace/").text.strip()
     if replaced or (repo.common_dir / "info" / "grafts").is_file():
         yield Problem(
@@ -154,11 +154,11 @@ def _conversions(repo: Git) -> Iterator[Problem]:
             "Move its lines to a committed .gitattributes, or delete the file.",
         )
     own = {key: _setting(repo, key) for key in ("core.autocrlf", "core.eol", "core.attributesFile")}
-    found = [f"{key}={value}" for key, value in own.items() if value and value not in ("false", "native")]
-    if found:
+    conversions = [f"{key}={value}" for key, value in own.items() if value and value not in ("false", "native")]
+    if conversions:
         yield Problem(
             "own-conversion",
-            f"Your git converts files ({', '.join(found)}); verification does not, as a fresh clone elsewhere.",
+            f"Your git converts files ({', '.join(conversions)}); verification does not, as a fresh clone elsewhere.",
             "Nothing to do; a rule for everybody belongs into a committed .gitattributes.",
         )
     if _setting(repo, "core.symlinks", "bool") == "false":

@@ -21,17 +21,17 @@ def add_files(git: Git, ref: str, base_sha: str, files: Mapping[str, str], messa
     Raises:
         GitFailed: Git refused.
     """
-    if (known := refs.read(git, ref)) is not None:
-        return known
-    said = message.encode()
+    if (existing_sha := refs.read(git, ref)) is not None:
+        return existing_sha
+    encoded_message = message.encode()
     stream = [
-        f"commit {ref}\ncommitter Corral <corral@localhost> {int(at.timestamp())} +0000\ndata {len(said)}\n".encode()
+        f"commit {ref}\ncommitter Corral <corral@localhost> {int(at.timestamp())} +0000\ndata {len(encoded_message)}\n".encode()
     ]
-    stream += [said, f"\nfrom {base_sha}\n".encode()]
+    stream += [encoded_message, f"\nfrom {base_sha}\n".encode()]
     for path, text in files.items():
         data = text.encode()
         stream += [f"M 100644 inline {path}\ndata {len(data)}\n".encode(), data, b"\n"]
     git.must("fast-import", "--quiet", "--date-format=raw", "--done", input=b"".join([*stream, b"done\n"]))
-    made = refs.read(git, ref)
-    assert made is not None
-    return made
+    commit_sha = refs.read(git, ref)
+    assert commit_sha is not None
+    return commit_sha

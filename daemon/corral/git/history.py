@@ -32,8 +32,8 @@ def between(git: Git, old_sha: str | None, new_sha: str, *, limit: int = 100) ->
     result = git.run(
         "log", "--first-parent", f"--max-count={limit}", "-z", "--format=%H %ct %s", new_sha, *without, "--"
     )  # fmt: skip
-    found = [entry.split(" ", 2) for entry in result.text.split("\0") if entry] if result.ok else []
-    return [Commit(sha, subject, datetime.fromtimestamp(int(at), UTC)) for sha, at, subject in reversed(found)]
+    entries = [entry.split(" ", 2) for entry in result.text.split("\0") if entry] if result.ok else []
+    return [Commit(sha, subject, datetime.fromtimestamp(int(at), UTC)) for sha, at, subject in reversed(entries)]
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ def last_written(git: Git, path: str, text: str) -> Written | None:
     committed = git.run("cat-file", "blob", f"HEAD:{path}")
     if not committed.ok or committed.text.removeprefix("\ufeff").replace("\r\n", "\n") != text:
         return None
-    found = git.run("log", "-1", "--format=%an <%ae>%x00%s", "HEAD", "--", f":(top,literal){path}")
-    author, _, subject = found.text.rstrip("\n").partition("\0")
-    return Written(author, subject) if found.ok and author else None
+    result = git.run("log", "-1", "--format=%an <%ae>%x00%s", "HEAD", "--", f":(top,literal){path}")
+    author, _, subject = result.text.rstrip("\n").partition("\0")
+    return Written(author, subject) if result.ok and author else None
 
 
 def diff_stat(git: Git, a: str, b: str, *, limit: int = 100) -> str:

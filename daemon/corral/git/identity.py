@@ -20,7 +20,7 @@ def effective(git: Git, fallback: Identity | None) -> Identity:
     result = git.run("config", "-z", "--get-regexp", r"^user\.(name|email)$")
     configured = dict(item.split("\n", 1) for item in result.text.split("\0") if "\n" in item)
     candidates = [Identity(configured.get("user.name", ""), configured.get("user.email", "")), fallback, CORRAL]
-    return next(one for one in candidates if one is not None and _usable(one))
+    return next(identity for identity in candidates if identity is not None and _usable(identity))
 
 
 def _usable(identity: Identity) -> bool:

@@ -195,11 +195,11 @@ def listing(git: Git, prefix: str) -> list[Ref]:
     text = git.must(
         "for-each-ref", "--format=%(refname)%00%(objectname)%00%(creatordate:unix)", full_ref(prefix + "x")[:-1]
     )
-    found = []
+    listed = []
     for line in text.splitlines():
         name, sha, created = line.split("\0")
-        found.append(Ref(name, sha, datetime.fromtimestamp(int(created or 0), UTC)))
-    return found
+        listed.append(Ref(name, sha, datetime.fromtimestamp(int(created or 0), UTC)))
+    return listed
 
 
 def default_branch(git: Git) -> str | None:
@@ -219,7 +219,7 @@ def make_branch(repo: Git, ref: str, sha: str) -> None:
         Conflict: It exists.
         GitFailed: Git could not create it.
     """
-    if read(repo, ref) is not None or not _branch_made(repo, ref, sha):
+    if read(repo, ref) is not None or not _try_to_create(repo, ref, sha):
         raise Conflict(
             f"Cannot create the branch {ref.removeprefix('refs/heads/')!r}.",
             cause="It exists, or another branch has it as a folder.",
@@ -227,7 +227,7 @@ def make_branch(repo: Git, ref: str, sha: str) -> None:
         )
 
 
-def _branch_made(repo: Git, ref: str, base_sha: str) -> bool:
+def _try_to_create(repo: Git, ref: str, base_sha: str) -> bool:
     try:
         return compare_and_swap(repo, ref, base_sha, "", why="corral: worktree")
     except GitFailed:
@@ -275,10 +275,10 @@ def diff(git: Git, a: str, b: str, paths: Sequence[str], *, most: int) -> bytes:
 
 def blobs(git: Git, shas: Iterable[str]) -> list[str]:
     """The contents of blobs, in the given order."""
-    asked = [oid(sha) for sha in shas]
-    answer = git.check("cat-file", "--batch", input="".join(f"{sha}\n" for sha in asked).encode()).stdout
+    names = [oid(sha) for sha in shas]
+    answer = git.check("cat-file", "--batch", input="".join(f"{sha}\n" for sha in names).encode()).stdout
     contents, at = [], 0
-    for _ in asked:
+    for _ in names:
         begin = answer.index(b"\n", at) + 1
         at = begin + int(answer[at:begin].split()[2])
         contents.append(answer[begin:at].decode("utf-8", "surrogateescape"))
@@ -299,7 +299,7 @@ def show_file(git: Git, commit: str, path: str) -> bytes | None:
 
 
 def branch_tip(repo: Git, branch: str) -> str | None:
-    """Where a branch is; None if there is none, or this cannot be the name of one."""
+    """The commit of a branch; None if there is none, or this cannot be the name of one."""
     try:
         return read(repo, branch_ref(branch))
     except InvalidInput:

@@ -30,9 +30,9 @@ def merge_text(git: Git, base: bytes, mine: bytes, theirs: bytes) -> TextMerge:
         for file, data in zip(files, (mine, base, theirs), strict=True):
             file.write_bytes(data)
         labels = ("-L", "yours", "-L", "as installed", "-L", "new version")
-        done = git.run("merge-file", "-p", "--diff3", *labels, *map(str, files))
-    if 0 <= done.rc <= _MOST_CONFLICTS:
-        return TextMerge(done.stdout, done.rc)
-    if "binary" in done.stderr:
+        result = git.run("merge-file", "-p", "--diff3", *labels, *map(str, files))
+    if 0 <= result.rc <= _MOST_CONFLICTS:
+        return TextMerge(result.stdout, result.rc)
+    if "binary" in result.stderr:
         return TextMerge(mine, None)
-    raise done.failure()
+    raise result.failure()

@@ -36,25 +36,25 @@ class Tree:
 
         None: there are too many.
         """
-        names = found = {path, *self._below(path)}
+        names = latest = {path, *self._below(path)}
         for _ in range(_MOST_ROUNDS):
-            found = {
-                _moved(name, folder, link)
-                for name in found
+            latest = {
+                _move_path(name, folder, link)
+                for name in latest
                 for folder in _itself_and_above(name)
-                for link in self._leading.get(folder, ())
+                for link in self._links_to.get(folder, ())
             } - names
-            names = names | found
+            names = names | latest
             if len(names) > _MOST_NAMES:
                 return None
         return names
 
     @cached_property
-    def _leading(self) -> dict[str, list[str]]:
-        """By path, the links that lead there."""
+    def _links_to(self) -> dict[str, list[str]]:
+        """The links that lead to a path, by that path."""
         leading: dict[str, list[str]] = {}
         for link, path in self.links.items():
-            for place in {path, self._resolved(path)}:
+            for place in {path, self._resolve(path)}:
                 leading.setdefault(place, []).append(link)
         return leading
 
@@ -62,18 +62,18 @@ class Tree:
         """The names reached through a link."""
         if link not in self.links:
             return
-        folder = self._resolved(self.links[link])
+        folder = self._resolve(self.links[link])
         for file in self.files:
             if folder in _itself_and_above(file):
-                yield _moved(file, folder, link)
+                yield _move_path(file, folder, link)
 
-    def _resolved(self, path: str) -> str:
+    def _resolve(self, path: str) -> str:
         """The path with all links followed."""
         for _ in range(_MOST_STEPS):
             link = next((above for above in _itself_and_above(path) if above in self.links), None)
             if link is None:
                 break
-            path = _moved(path, link, self.links[link])
+            path = _move_path(path, link, self.links[link])
         return path
 
 
@@ -94,7 +94,7 @@ def read(git: Git, commit: str) -> Tree:
     return Tree([path for _, _, path in entries], links)
 
 
-def _moved(path: str, old: str, new: str) -> str:
+def _move_path(path: str, old: str, new: str) -> str:
     """Convert a path below ``old`` to one below ``new``."""
     return posixpath.normpath(f"{new}/{posixpath.relpath(path, old)}")
 

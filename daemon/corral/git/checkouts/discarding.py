@@ -1,4 +1,4 @@
-"""Remove a worktree that holds nobody's work, whatever the commands that ran in it have made of it."""
+"""Remove a worktree that holds nobody's work, in whatever state commands left it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from corral.git.process.command import Git
 def discard(repo: Git, own: OwnWorktree) -> None:
     """Empty the folder that was recorded, remove it, and let git forget it; safe to repeat.
 
-    Its ``.git`` may name somebody's checkout by now: it is not followed. The folder goes last: half removed, it is still the
-    recorded one.
+    Its ``.git`` may name somebody's checkout by now: it is not followed. The folder is removed last, so that after a kill it is
+    still the recorded one.
 
     Raises:
         PathReplaced: Something else stands there; it is not touched.
@@ -31,7 +31,7 @@ def discard(repo: Git, own: OwnWorktree) -> None:
 
 
 def make_writable(path: Path) -> None:
-    """Give ourselves every folder below ``path``, and itself: a module cache, say, is left read-only.
+    """Make ``path`` and every folder below it writable for us: e.g. a module cache is read-only.
 
     Raises:
         OSError: One is not ours to give.
@@ -39,6 +39,6 @@ def make_writable(path: Path) -> None:
     path.chmod(path.stat().st_mode | stat.S_IRWXU)
     for parent, folders, _files in os.walk(path):
         for folder in folders:
-            found = os.lstat(os.path.join(parent, folder)).st_mode  # noqa: PTH118 - there are many
-            if stat.S_ISDIR(found) and found & stat.S_IRWXU != stat.S_IRWXU:
-                os.chmod(os.path.join(parent, folder), stat.S_IMODE(found) | stat.S_IRWXU)  # noqa: PTH101, PTH118
+            mode = os.lstat(os.path.join(parent, folder)).st_mode  # noqa: PTH118 - there are many
+            if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+                os.chmod(os.path.join(parent, folder), stat.S_IMODE(mode) | stat.S_IRWXU)  # noqa: PTH101, PTH118

@@ -11,22 +11,22 @@ from corral.git.process.command import OID, Git
 _GONE_TO = re.compile(r"checkout: moving from \S+ to (\S+)")
 _ROOT = "commit (initial)"
 
-_MADE = re.compile(
+_CREATES = re.compile(
     r"commit\b|cherry-pick\b|revert\b|am\b|rebase (?:\(-?i?\) )?\((?:pick|squash|fixup|reword|edit|continue)\)"
     r"|merge [^:]*: Merge made by|pull\b[^:]*: Merge made by"
 )
 
 
 class Step(NamedTuple):
-    """HEAD was moved to a commit, and what git said of that."""
+    """A move of HEAD to a commit, with git's message."""
 
     sha: str
-    said: str
+    message: str
 
     @property
     def is_made(self) -> bool:
-        """Whether the commit was made by that step, and not only gone to."""
-        return _MADE.match(self.said) is not None
+        """Whether that step created the commit; otherwise HEAD only went to it."""
+        return _CREATES.match(self.message) is not None
 
 
 def steps(checkout: Git) -> list[Step]:
@@ -36,23 +36,23 @@ def steps(checkout: Git) -> list[Step]:
     except OSError:  # not kept, or not in a file
         result = checkout.run("log", "--walk-reflogs", "--format=%H %gs", "HEAD")
         lines = result.text.splitlines() if result.ok else []
-        return [Step(sha, said) for sha, _, said in (line.partition(" ") for line in reversed(lines))]
-    found = []
+        return [Step(sha, message) for sha, _, message in (line.partition(" ") for line in reversed(lines))]
+    moves = []
     for line in data.decode("utf-8", "replace").split("\n"):
-        moved, _, said = line.partition("\t")
-        fields = moved.split(" ")
+        shas, _, message = line.partition("\t")
+        fields = shas.split(" ")
         if len(fields) > 1 and OID.fullmatch(fields[1]):
-            found.append(Step(fields[1], said))
-    return found
+            moves.append(Step(fields[1], message))
+    return moves
 
 
 def restore(checkout: Git, own: str | None) -> bool:
-    """Where HEAD's branch was deleted under a worktree: take HEAD off it, to the last commit that it was at.
+    """If HEAD's branch was deleted under a worktree: detach HEAD at the last commit that it was at.
 
-    No file, no index and no branch changes. An unborn branch that HEAD was never at is somebody's beginning, and left alone.
+    No file, no index and no branch changes. An unborn branch that HEAD was never at is somebody's new branch, and stays.
 
     Args:
-        own: The full ref that the worktree was made with; None: none.
+        own: The full ref that the worktree was created with; None: none.
 
     Returns:
         Whether HEAD was restored.
@@ -63,11 +63,11 @@ def restore(checkout: Git, own: str | None) -> bool:
     branch = checkout.branch()
     if branch is None or checkout.head():
         return False
-    found = steps(checkout)
-    gone_to = next((match[1] for step in reversed(found) if (match := _GONE_TO.match(step.said))), None)
+    moves = steps(checkout)
+    gone_to = next((match[1] for step in reversed(moves) if (match := _GONE_TO.match(step.message))), None)
     if branch != own and branch.removeprefix("refs/heads/") != gone_to:
         return False
-    last = next((step.sha for step in reversed(found) if refs.exists(checkout, step.sha)), None)
+    last = next((step.sha for step in reversed(moves) if refs.exists(checkout, step.sha)), None)
     if last is None:
         return False
     checkout.must("update-ref", "--no-deref", "-m", "corral: its branch was deleted", "HEAD", last)
@@ -75,14 +75,14 @@ def restore(checkout: Git, own: str | None) -> bool:
 
 
 def before_root(checkout: Git, head: str) -> str | None:
-    """The commit that HEAD was at before a commit without a parent was made, from which ``head`` comes.
+    """The commit that HEAD was at before somebody created a commit without a parent, from which ``head`` descends.
 
-    Git makes such a commit where the branch of a worktree was deleted: it has all files, and none of the history.
+    Git creates such a commit if the branch of a worktree was deleted: it has all files, and none of the history.
     """
-    found = steps(checkout)
-    for before, step in zip(reversed(found[:-1]), reversed(found[1:]), strict=True):
+    moves = steps(checkout)
+    for before, step in zip(reversed(moves[:-1]), reversed(moves[1:]), strict=True):
         if (
-            step.said.startswith(_ROOT)
+            step.message.startswith(_ROOT)
             and refs.exists(checkout, step.sha)
             and refs.is_ancestor(checkout, step.sha, head)
         ):

@@ -137,9 +137,9 @@ def describe(path: Path) -> str:
     if (path / ".git").is_dir():
         return "another repository"
     with suppress(CorralError, OSError):
-        found = open_checkout(path)
-        branch = (found.branch() or "").removeprefix("refs/heads/")
-        return f"a worktree of {found.common_dir}{f' on branch {branch}' if branch else ''}"
+        checkout = open_checkout(path)
+        branch = (checkout.branch() or "").removeprefix("refs/heads/")
+        return f"a worktree of {checkout.common_dir}{f' on branch {branch}' if branch else ''}"
     return "a folder of files" if any(path.iterdir()) else "an empty folder"
 
 
@@ -147,13 +147,13 @@ def _check_folder(own: OwnWorktree) -> None:
     if own.path.is_relative_to(own.top):
         refuse_links(own.path.parent, own.top)
     try:
-        found = own.path.lstat()
+        status = own.path.lstat()
     except OSError as error:
         raise _replaced(own.path) from error
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         raise _replaced(own.path)
     # A remount can change the device number, but not the inode.
-    if own.folder_id is not None and own.folder_id.rpartition(":")[2] != str(found.st_ino):
+    if own.folder_id is not None and own.folder_id.rpartition(":")[2] != str(status.st_ino):
         raise _replaced(own.path)
 
 
@@ -167,8 +167,8 @@ def _entry(repo: Git, path: Path) -> Path | None:
     except FileNotFoundError:
         return None
     entry = Path(os.path.normpath(path / text.removeprefix("gitdir: ").rstrip("\n")))
-    known = Path(os.path.realpath(repo.common_dir / "worktrees"))
-    if not text.startswith("gitdir: ") or Path(os.path.realpath(entry.parent)) != known or entry.is_symlink():
+    entries = Path(os.path.realpath(repo.common_dir / "worktrees"))
+    if not text.startswith("gitdir: ") or Path(os.path.realpath(entry.parent)) != entries or entry.is_symlink():
         raise _repointed(path)
     return entry
 

@@ -41,8 +41,8 @@ def take(checkout: Git) -> bool:
         except FileExistsError:
             raise
         except OSError:  # a file system without hard links
-            with lock.open("x") as made:
-                made.write(text)
+            with lock.open("x") as file:
+                file.write(text)
     except FileExistsError:
         own.unlink(missing_ok=True)
         return False

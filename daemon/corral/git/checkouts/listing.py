@@ -31,12 +31,12 @@ class Entry:
 def entries(repo: Git) -> list[Entry]:
     """All worktrees, the main one (or the bare repository) first."""
     text = _list(repo).text
-    found = []
+    listed = []
     for block in text.split("\0\0"):
         fields = dict(line.partition(" ")[::2] for line in block.split("\0") if line)
         if fields:
             head = fields.get("HEAD", "")
-            found.append(
+            listed.append(
                 Entry(
                     path=Path(fields["worktree"]),
                     head=head if head.strip("0") else None,
@@ -46,10 +46,10 @@ def entries(repo: Git) -> list[Entry]:
                     bare="bare" in fields,
                 )
             )
-    if found and found[0].path == repo.common_dir and not found[0].bare:
+    if listed and listed[0].path == repo.common_dir and not listed[0].bare:
         # In a submodule, or with --separate-git-dir, git names the git directory instead of the main checkout.
-        found[0] = replace(found[0], path=work_tree_of(repo, repo.common_dir) or found[0].path)
-    return found
+        listed[0] = replace(listed[0], path=work_tree_of(repo, repo.common_dir) or listed[0].path)
+    return listed
 
 
 def _list(repo: Git) -> Result:
@@ -69,13 +69,13 @@ def holding(repo: Git, ref: str) -> list[Entry]:
 
     Includes worktrees whose folder is missing: it may have been deleted, or moved away and come back.
     """
-    found = [entry for entry in entries(repo) if entry.branch == ref and not _is_foreign(repo, entry)]
+    holders = [entry for entry in entries(repo) if entry.branch == ref and not _is_foreign(repo, entry)]
     main = Git(repo.common_dir, repo.common_dir.parent)
     # A `core.bare` set by accident hides the user's checkout from git, but not from this function.
     if repo.common_dir.name == ".git" and (repo.common_dir / "index").exists() and main.branch() == ref:
-        here = Entry(repo.common_dir.parent, main.head(), ref, None, False, False)
-        found = [here, *(entry for entry in found if entry.path.resolve() != here.path.resolve())]
-    return found
+        main_entry = Entry(repo.common_dir.parent, main.head(), ref, None, False, False)
+        holders = [main_entry, *(entry for entry in holders if entry.path.resolve() != main_entry.path.resolve())]
+    return holders
 
 
 def _is_foreign(repo: Git, entry: Entry) -> bool:
@@ -98,8 +98,8 @@ def named_entry(folder: Path) -> Path | None:
 
 def checkout_of(repo: Git, full_ref: str) -> Path | None:
     """The top of the worktree that has this branch checked out."""
-    found = holding(repo, full_ref)
-    return found[0].path if found else None
+    holders = holding(repo, full_ref)
+    return holders[0].path if holders else None
 
 
 def admin_dirs(repo: Git) -> list[Path]:

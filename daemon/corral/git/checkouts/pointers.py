@@ -49,7 +49,7 @@ def reanchor(repo: Git, path: Path, *, was_at: Path, old_common_dir: Path) -> bo
 def move(repo: Git, path: Path, to: Path) -> None:
     """Rename a worktree's folder; its entry names it again afterwards. After a kill in the middle: :func:`reanchor`.
 
-    The folder stays the same one, whose inode proves it; a process that works in it is not told.
+    The folder keeps its inode, which proves it; a process that works in it does not notice.
 
     Raises:
         Conflict: Something stands at ``to``.

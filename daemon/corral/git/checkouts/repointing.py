@@ -1,7 +1,7 @@
-"""Put a worktree of Corral's own on another commit, and look at what a worktree holds besides its commit.
+"""Put a worktree of Corral's own on another commit, and list what a worktree holds besides its commit.
 
-For folders that Corral made and nobody works in: files are replaced and removed. ``prove`` is called right before each
-step, and gives the checkout only while the folder is provably Corral's.
+For folders that Corral created and nobody works in: files are replaced and removed. ``prove`` is called right before each
+step, and returns the checkout only while the folder is provably Corral's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHECKOUT_S = 1800.0
 
 PARALLEL = {"checkout.workers": "0", "checkout.thresholdForParallelism": "1000"}
 PLAIN_INDEX = {"core.splitIndex": "false", "core.untrackedCache": "false", "index.sparse": "false"}
-"""One whole index file that states nothing about files which git did not look at itself."""
+"""One whole index file that states nothing about files that git did not read itself."""
 
 _OWN = frozenset({"HEAD", "commondir", "gitdir", "index"})
 _LEFT_BY_COMMANDS = frozenset({"logs", "ORIG_HEAD", "COMMIT_EDITMSG", "FETCH_HEAD", "AUTO_MERGE"})
@@ -63,13 +63,13 @@ def put_on_branch(prove: Prove, ref: str) -> None:
 
 
 def extras(checkout: Git) -> list[str]:
-    """List what git's entry of a worktree holds beside a new one's, and that may have an effect.
+    """List the items in git's entry of a worktree that a new worktree lacks and that may affect commands.
 
     A merge or rebase in progress, a lock, settings or refs of this worktree alone, its submodules' repositories.
     """
-    known = _OWN | _LEFT_BY_COMMANDS
-    found = (item for item in sorted(checkout.git_dir.iterdir()) if item.name not in known)
-    return [item.name for item in found if not (item.name == "refs" and not any(_files(item)))]
+    expected = _OWN | _LEFT_BY_COMMANDS
+    items = (item for item in sorted(checkout.git_dir.iterdir()) if item.name not in expected)
+    return [item.name for item in items if not (item.name == "refs" and not any(_files(item)))]
 
 
 def _drop_records(prove: Prove) -> None:
@@ -81,7 +81,7 @@ def _drop_records(prove: Prove) -> None:
 
 
 def index_of(checkout: Git) -> tuple[dict[str, str], list[str]]:
-    """The paths of the index with their modes, and the paths that git does not look at as it does at others.
+    """The paths of the index with their modes, and the paths that git does not compare as it does others.
 
     Those are marked ``assume-unchanged`` or ``skip-worktree``, not merged, or submodules.
     """
@@ -97,14 +97,14 @@ def index_of(checkout: Git) -> tuple[dict[str, str], list[str]]:
 
 
 def entries(checkout: Git) -> int:
-    """How many entries the index has by its header: those of a shared index, of which it may be the difference, do not count."""
+    """The number of entries in the index's own file, by its header; entries of a shared index do not count."""
     with (checkout.git_dir / "index").open("rb") as index:
         signature, _version, count = struct.unpack(">4sLL", index.read(12))
     return int(count) if signature == b"DIRC" else 0
 
 
 def refresh(prove: Prove) -> None:
-    """Store in the index how every file looks now, each compared with its content where it looks different.
+    """Store the current attributes of every file in the index; git compares the content where they differ.
 
     Raises:
         GitFailed: A file is not that of the index.
@@ -123,10 +123,10 @@ def has_heads_index(checkout: Git) -> bool:
 
 
 def conversion(repo: Git) -> str:
-    """A digest of everything outside of the tree that decides how files are written to a checkout."""
-    found = repo.run("config", "--null", "--get-regexp", _CONVERSION)
-    digest = hashlib.sha256(found.stdout)
-    named = [line.partition("\n")[2] for line in found.names if line.startswith("core.attributesfile\n")]
+    """A digest of all settings outside of the tree that decide how files are written to a checkout."""
+    result = repo.run("config", "--null", "--get-regexp", _CONVERSION)
+    digest = hashlib.sha256(result.stdout)
+    named = [line.partition("\n")[2] for line in result.names if line.startswith("core.attributesfile\n")]
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path(os.environ.get("HOME", "/"), ".config"))
     files = [
         Path(named[-1]).expanduser() if named else home / "git" / "attributes",
@@ -148,10 +148,10 @@ def changes_rules(repo: Git, old: str, new: str) -> bool:
     Raises:
         GitFailed: One of them is not there.
     """
-    found = refs.raw_changes(repo, old, new)
+    changes = refs.raw_changes(repo, old, new)
     return any(
         PurePosixPath(step.path).name == ".gitattributes" or "160000" in (step.old_mode, step.new_mode)
-        for step in found
+        for step in changes
     )
 
 

@@ -53,7 +53,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Salvage:
-    """A snapshot as found later. ``at`` is aware UTC, to the second."""
+    """A snapshot as it is listed. ``at`` is aware UTC, to the second."""
 
     name: str
     ref: str
@@ -82,18 +82,18 @@ def snapshot(
     Raises:
         GitFailed: It could not be saved; then nothing may be removed.
     """
-    found = staging.wanted(all_changes := status.changes(checkout), exclude)
+    changes = staging.committable(all_changes := status.changes(checkout), exclude)
     head = checkout.head()
-    if not found and not always and (head is None or checkout.branch() or refs.holder(checkout, head)):
+    if not changes and not always and (head is None or checkout.branch() or refs.holder(checkout, head)):
         return None
     parents = [head] if head else []
     with staging.copied_index(checkout) as index:
         staged = checkout.run("write-tree", index_file=index)  # refused while conflicts are unresolved
         unread = staging.add_all(checkout, all_changes, exclude, index)
         tree = checkout.must("write-tree", index_file=index)
-    differs = staged.ok and staged.text.strip() != tree and any(c.code[0] not in ".?" for c in found)
+    differs = staged.ok and staged.text.strip() != tree and any(c.code[0] not in ".?" for c in changes)
     staged_tree = staged.text.strip() if differs else None
-    files = sorted({c.path for c in found})
+    files = sorted({c.path for c in changes})
     if always and (saved := _saved_before(checkout, name, tree, head, staged_tree)) is not None:
         return Snapshot(saved.sha, saved.name, files, head or "", tuple(exclude))
     if staged_tree is not None:
@@ -120,37 +120,37 @@ def keep(checkout: Git, name: str, at: datetime, paths: Sequence[str], *, reason
     Raises:
         GitFailed: It could not be saved.
     """
-    wanted = _affordable(checkout, paths)
-    if not wanted:
+    chosen = _affordable(checkout, paths)
+    if not chosen:
         return None
     head = checkout.head()
-    given = "".join(f"{path}\0" for path in wanted).encode("utf-8", "surrogateescape")
+    stdin = "".join(f"{path}\0" for path in chosen).encode("utf-8", "surrogateescape")
     with scratch.folder(checkout) as folder:
         index = folder / "index"
         if head:
             checkout.must("read-tree", head, index_file=index)
         # `--remove`: a file that vanished a moment ago is no error.
         arguments = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-        checkout.must(*arguments, input=given, index_file=index, config={"core.sparseCheckout": "false"})
+        checkout.must(*arguments, input=stdin, index_file=index, config={"core.sparseCheckout": "false"})
         tree = checkout.must("write-tree", index_file=index)
     if (saved := _saved_before(checkout, name, tree, head)) is not None:
-        return Kept(saved.sha, saved.name, frozenset(wanted))
+        return Kept(saved.sha, saved.name, frozenset(chosen))
     text = f"{' '.join(reason.split())}\n\nFiles with uncommitted content, saved by Corral.\n"
     sha = commits.create(checkout, tree, [head] if head else [], text, CORRAL, at)
-    return Kept(sha, _publish(checkout, name, sha, at), frozenset(wanted))
+    return Kept(sha, _publish(checkout, name, sha, at), frozenset(chosen))
 
 
 def _affordable(checkout: Git, paths: Sequence[str]) -> list[str]:
     """The paths that are files, within the limits."""
-    top, chosen, room = checkout.work_tree or Path(), list[str](), LARGEST_IN_ALL
+    top, chosen, remaining = checkout.work_tree or Path(), list[str](), LARGEST_IN_ALL
     for path in paths[:MOST_KEPT]:
         try:
-            found = os.lstat(top / path)
+            info = os.lstat(top / path)
         except OSError:
             continue
-        if stat.S_ISLNK(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size <= min(LARGEST_KEPT, room)):
+        if stat.S_ISLNK(info.st_mode) or (stat.S_ISREG(info.st_mode) and info.st_size <= min(LARGEST_KEPT, remaining)):
             chosen.append(path)
-            room -= found.st_size
+            remaining -= info.st_size
     return chosen
 
 
@@ -177,11 +177,11 @@ def listing(repo: Git, name: str | None = None) -> list[Salvage]:
     )
     rows = [line.split("\0", 4) for line in text.splitlines()]
     files = _files(repo, [(sha, parents.split(" ")[0]) for _, sha, _, parents, _ in rows])
-    found = []
+    salvages = []
     for ref, sha, when, _, subject in rows:
         at, worktree = datetime.fromtimestamp(int(when), UTC), ref.removeprefix(PREFIX).partition("/")[0]
-        found.append(Salvage(worktree, ref, sha, at, subject, files[sha]))
-    return found
+        salvages.append(Salvage(worktree, ref, sha, at, subject, files[sha]))
+    return salvages
 
 
 def restore(repo: Git, ref: str, into: Path, branch: str, remake: worktrees.Remake = Path.mkdir) -> None:
@@ -211,17 +211,17 @@ def _publish(checkout: Git, name: str, sha: str, at: datetime) -> str:
 
 def _files(repo: Git, pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
     """The changed files of each ``(commit, parent or "")``, in one process."""
-    found: dict[str, list[str]] = {sha: [] for sha, _ in pairs}
+    by_commit: dict[str, list[str]] = {sha: [] for sha, _ in pairs}
     if not pairs:
-        return found
+        return by_commit
     stdin = "".join(f"{sha} {parent}".strip() + "\n" for sha, parent in pairs).encode()
     result = repo.check(
         "diff-tree", "--stdin", "--root", "-r", "-z", "--name-only", "--no-renames", "--always", input=stdin
     )
     current = ""
     for token in result.text.split("\0"):
-        if token in found:
+        if token in by_commit:
             current = token
         elif token:
-            found[current].append(token)
-    return found
+            by_commit[current].append(token)
+    return by_commit

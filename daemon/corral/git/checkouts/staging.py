@@ -12,23 +12,23 @@ from corral.git.process import scratch
 from corral.git.process.command import Git, Outcome
 
 
-def wanted(found: Sequence[Change], exclude: Sequence[str]) -> list[Change]:
+def committable(changes: Sequence[Change], exclude: Sequence[str]) -> list[Change]:
     """The changes that can be committed and are not under an excluded path (repository-relative, literal)."""
     folders = tuple(f"{path.rstrip('/')}/" for path in exclude)
     return [
         change
-        for change in found
+        for change in changes
         if not change.nested and change.path not in exclude and not f"{change.path}/".startswith(folders)
     ]
 
 
-def add_all(checkout: Git, found: Sequence[Change], exclude: Sequence[str], index_file: Path | None = None) -> str:
+def add_all(checkout: Git, changes: Sequence[Change], exclude: Sequence[str], index_file: Path | None = None) -> str:
     """Stage everything except the excluded paths and the repositories inside the checkout.
 
     Returns:
         Git's message about unreadable files; empty if everything was staged.
     """
-    skipped = [*exclude, *(change.path.rstrip("/") for change in found if change.nested)]
+    skipped = [*exclude, *(change.path.rstrip("/") for change in changes if change.nested)]
     specs = [":/", *(f":(top,exclude,literal){path}" for path in skipped)]
     result = checkout.run(
         "add", "-A", "--sparse", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul",

@@ -60,9 +60,9 @@ def changes(checkout: Git, *, untracked: bool = True, **how: Any) -> list[Change
 
 def look(checkout: Git, *, untracked: bool = True) -> Seen:
     """Read the state of a checkout, to compare it with a later one."""
-    head, found = _status(checkout, untracked=untracked)
+    head, changed = _status(checkout, untracked=untracked)
     assert checkout.work_tree is not None
-    return Seen(head, {change.path: signature(checkout.work_tree, change.path) for change in found}, checkout)
+    return Seen(head, {change.path: signature(checkout.work_tree, change.path) for change in changed}, checkout)
 
 
 def differences(before: Seen, after: Seen) -> list[str]:
@@ -83,10 +83,10 @@ def differences(before: Seen, after: Seen) -> list[str]:
 def signature(top: Path, path: str) -> Signature:
     """The current signature of a path of a checkout (its top folder)."""
     try:
-        found = os.lstat(top / path)
+        stat = os.lstat(top / path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_mode
+    return stat.st_mtime_ns, stat.st_size, stat.st_mode
 
 
 def _status(checkout: Git, *, untracked: bool = True, **how: Any) -> tuple[str | None, list[Change]]:
@@ -97,15 +97,15 @@ def _status(checkout: Git, *, untracked: bool = True, **how: Any) -> tuple[str |
         **how,
     )  # fmt: skip
     head: str | None = None
-    found = []
+    changed = []
     for line in result.text.split("\0"):
         kind, _, rest = line.partition(" ")
         if line.startswith("# branch.oid ") and not line.endswith("(initial)"):
             head = line.removeprefix("# branch.oid ")
         elif kind == "?":
-            found.append(Change(rest, "??"))
+            changed.append(Change(rest, "??"))
         elif kind in _FIELDS:
             submodule = rest[3:7]  # `N...`, or `S` and three marks: another commit, changes, untracked files
             dirty_inside = submodule[0] == "S" and submodule[2:] != ".."
-            found.append(Change(line.split(" ", _FIELDS[kind])[-1], rest[:2], dirty_inside))
-    return head, found
+            changed.append(Change(line.split(" ", _FIELDS[kind])[-1], rest[:2], dirty_inside))
+    return head, changed

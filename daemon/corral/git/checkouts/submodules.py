@@ -15,9 +15,9 @@ from corral.git.process.command import OID, Git, open_checkout
 _GITLINK = "160000 "
 
 
-def at_risk(checkout: Git, found: Sequence[Change]) -> list[str]:
-    """Submodules with work that would be lost with their worktree: changes (in ``found``), or unpublished commits."""
-    risky = {change.path for change in found if change.dirty_inside}
+def at_risk(checkout: Git, changes: Sequence[Change]) -> list[str]:
+    """Submodules with work that would be lost with their worktree: changes (in ``changes``), or unpublished commits."""
+    risky = {change.path for change in changes if change.dirty_inside}
     for git_dir, label in _repositories(checkout).items():
         # Tags do not count for either side: upstream's are often on no branch of it.
         if _goes_beyond_upstream(git_dir, "--exclude=refs/remotes/*", "--exclude=refs/tags/*", "--all"):
@@ -30,20 +30,20 @@ def unpublished_submodules(checkout: Git) -> list[str]:
 
     Another checkout of that HEAD could not find the commit. Submodules that are not initialised here are skipped.
     """
-    mine = _repositories(checkout)
-    if not mine:
+    own = _repositories(checkout)
+    if not own:
         return []
     lasting = list(_below(checkout.common_dir / "modules"))
-    found = []
+    unpublished = []
     for path, sha in _gitlinks(checkout, "ls-tree", "-r", "-z", "HEAD"):
-        homes = [git_dir for git_dir in mine if _has(git_dir, sha)]
+        homes = [git_dir for git_dir in own if _has(git_dir, sha)]
         if (
             homes
             and not any(_has(git_dir, sha) for git_dir in lasting)
             and all(_goes_beyond_upstream(git_dir, sha) for git_dir in homes)
         ):
-            found.append(path)
-    return found
+            unpublished.append(path)
+    return unpublished
 
 
 def _repositories(checkout: Git) -> dict[Path, str]:
@@ -51,7 +51,7 @@ def _repositories(checkout: Git) -> dict[Path, str]:
     assert checkout.work_tree is not None
     own = checkout.git_dir / "modules"
     roots = (own.resolve(), checkout.work_tree.resolve())
-    found: dict[Path, str] = {}
+    repositories: dict[Path, str] = {}
     pending = [(checkout, "")]
     while pending:
         around, prefix = pending.pop()
@@ -62,18 +62,18 @@ def _repositories(checkout: Git) -> dict[Path, str]:
             except NotAProject:  # not initialised
                 continue
             git_dir = inner.git_dir.resolve()
-            if git_dir not in found and any(root in git_dir.parents for root in roots):
-                found[git_dir] = f"{prefix}{path}"
+            if git_dir not in repositories and any(root in git_dir.parents for root in roots):
+                repositories[git_dir] = f"{prefix}{path}"
                 pending.append((inner, f"{prefix}{path}/"))
     for git_dir in _below(own):
-        found.setdefault(git_dir.resolve(), str(git_dir.relative_to(own)))
-    return found
+        repositories.setdefault(git_dir.resolve(), str(git_dir.relative_to(own)))
+    return repositories
 
 
 def _gitlinks(git: Git, *listing: str) -> list[tuple[str, str]]:
     lines = git.check(*listing).text.split("\0")
-    found = [line.partition("\t") for line in lines if line.startswith(_GITLINK)]
-    return [(path, next(part for part in meta.split(" ") if OID.fullmatch(part))) for meta, _, path in found]
+    entries = [line.partition("\t") for line in lines if line.startswith(_GITLINK)]
+    return [(path, next(part for part in meta.split(" ") if OID.fullmatch(part))) for meta, _, path in entries]
 
 
 def _below(folder: Path) -> Iterator[Path]:

@@ -26,7 +26,7 @@ from corral.git.process.command import Git
 
 _INDEX = "corral-index"
 _RULES = "corral-rules"
-"""Beside that index: the commit that it is of, and a digest of what decided how its files were written. Absent while they are."""
+"""Beside that index: its commit, and a digest of the rules by which its files were written. Absent while they are written."""
 
 _SPARSE = ("core.sparseCheckout", "core.sparseCheckoutCone", "index.sparse")
 
@@ -37,7 +37,7 @@ _AS_CLONED = {
     "core.safecrlf": "false",
     "core.attributesFile": "/dev/null",
     "core.excludesFile": "/dev/null",
-    # No setting makes git trust less of what it sees of a file.
+    # The strictest comparison of a file's attributes that git has.
     "core.trustctime": "true",
     "core.checkStat": "default",
     "core.ignoreStat": "false",
@@ -46,7 +46,7 @@ _AS_CLONED = {
 
 _NAMED = ("filter", "text", "eol", "ident", "working-tree-encoding")
 _MOST_COMPARED = 200
-"""Files of one look that are written again to compare them; each takes a process."""
+"""Maximum number of files that git writes again to compare them; each takes a process."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ def lay_out(prove: Prove, sha: str) -> Whole:
     if not is_written:  # only now no .gitattributes of another commit is left
         index.unlink()
         _write(prove, sha)
-    _show_index(checkout)
-    whole = _proven(prove())
+    _copy_index(checkout)
+    whole = _prove_complete(prove())
     (checkout.git_dir / _RULES).write_text(f"{sha} {rules}")
     return whole
 
@@ -142,20 +142,20 @@ def hidden(checkout: Git, index_file: Path | None = None) -> list[str]:
 
 
 def attributes(checkout: Git, paths: Sequence[str]) -> dict[str, str]:
-    """Those attributes of files that decide how git writes them, in words: ``filter=lfs``, ``text``; by path, if any."""
+    """The attributes that decide how git writes files, in words (``filter=lfs``, ``text``); by path, if a file has any."""
     text = "\0".join(paths).encode("utf-8", "surrogateescape")
-    found = checkout.check("check-attr", "-z", "--stdin", *_NAMED, input=text, **_how(checkout)).text.split("\0")
+    fields = checkout.check("check-attr", "-z", "--stdin", *_NAMED, input=text, **_options(checkout)).text.split("\0")
     named: dict[str, list[str]] = {}
-    for path, name, value in zip(found[::3], found[1::3], found[2::3], strict=False):
+    for path, name, value in zip(fields[::3], fields[1::3], fields[2::3], strict=False):
         if value not in ("unspecified", "unset"):
             named.setdefault(path, []).append(name if value == "set" else f"{name}={value}")
     return {path: " ".join(words) for path, words in named.items()}
 
 
 def explained(error: GitFailed) -> GitFailed:
-    """The same failure of a checkout with its cause and remedy, where it is a filter's or a partial clone's."""
-    said = str(error.details.get("stderr", ""))
-    missing = re.search(r"could not fetch \S+ from promisor remote|promisor object", said)
+    """A failure of a checkout; one by a filter or in a partial clone gets its cause and remedy."""
+    stderr = str(error.details.get("stderr", ""))
+    missing = re.search(r"could not fetch \S+ from promisor remote|promisor object", stderr)
     if missing:
         return GitFailed(
             f"Objects of the commit are not in this partial clone: {missing[0]}.",
@@ -163,11 +163,11 @@ def explained(error: GitFailed) -> GitFailed:
             "them: `git config --unset remote.origin.partialCloneFilter && git fetch --refetch`.",
             details=error.details,
         )
-    if not re.search(r"smudge filter \S+ failed|external filter|the remote end hung up|filter-process", said):
+    if not re.search(r"smudge filter \S+ failed|external filter|the remote end hung up|filter-process", stderr):
         return error
-    named = re.search(r"smudge filter (\S+) failed", said)
+    named = re.search(r"smudge filter (\S+) failed", stderr)
     which = f"The filter {named[1]!r}" if named else "A filter of the repository's .gitattributes"
-    first = next((line for line in said.splitlines() if line.strip()), "")
+    first = next((line for line in stderr.splitlines() if line.strip()), "")
     return GitFailed(
         f"{which} could not write the files of the commit: {first[:200]}",
         cause="Its program is missing or failed, and the git configuration requires it (`git config --get-regexp "
@@ -176,8 +176,8 @@ def explained(error: GitFailed) -> GitFailed:
     )
 
 
-def _how(checkout: Git, more: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """How git is run on what is verified: with Corral's index, and without the person's rules."""
+def _options(checkout: Git, more: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The options for git in a verified checkout: Corral's index, and not the person's rules."""
     return {
         "index_file": checkout.git_dir / _INDEX,
         "config": {**PLAIN_INDEX, **_AS_CLONED, **(more or {})},
@@ -195,11 +195,11 @@ def _drop_patterns(checkout: Git) -> None:
 def _write(prove: Prove, sha: str) -> None:
     checkout = prove()
     try:
-        checkout.must("read-tree", "--reset", "-u", sha, timeout_s=CHECKOUT_S, **_how(checkout, PARALLEL))
+        checkout.must("read-tree", "--reset", "-u", sha, timeout_s=CHECKOUT_S, **_options(checkout, PARALLEL))
     except GitFailed as error:
         raise explained(error) from error
     _empty_submodules(prove())
-    prove().must("clean", "-ffdq", timeout_s=CHECKOUT_S, **_how(checkout))
+    prove().must("clean", "-ffdq", timeout_s=CHECKOUT_S, **_options(checkout))
 
 
 def _is_written_alike(checkout: Git, sha: str, rules: str) -> bool:
@@ -214,11 +214,11 @@ def _is_written_alike(checkout: Git, sha: str, rules: str) -> bool:
         return True
     try:
         return then == rules and index.exists() and not repointing.changes_rules(checkout, before, sha)
-    except GitFailed:  # the commit of before is gone
+    except GitFailed:  # the earlier commit is gone
         return False
 
 
-def _show_index(checkout: Git) -> None:
+def _copy_index(checkout: Git) -> None:
     """Give the commands of a run an index to work with; its time stays, by which git decides what is unchanged."""
     copied = checkout.git_dir / f"{_INDEX}.copy"
     copied.unlink(missing_ok=True)
@@ -227,9 +227,9 @@ def _show_index(checkout: Git) -> None:
 
 
 def _empty_submodules(checkout: Git) -> None:
-    """Empty what commands of an earlier run have put into submodules: their commits are those of another candidate."""
+    """Empty the submodules that commands of an earlier run filled: their commits belong to another candidate."""
     top = _top(checkout)
-    for line in checkout.check("ls-files", "--stage", "-z", **_how(checkout)).names:
+    for line in checkout.check("ls-files", "--stage", "-z", **_options(checkout)).names:
         mode, _, rest = line.partition(" ")
         place = top / rest.partition("\t")[2]
         if mode == "160000" and place.is_dir() and not place.is_symlink() and any(place.iterdir()):
@@ -237,7 +237,7 @@ def _empty_submodules(checkout: Git) -> None:
             place.mkdir()
 
 
-def _proven(checkout: Git) -> Whole:
+def _prove_complete(checkout: Git) -> Whole:
     hides = hidden(checkout, checkout.git_dir / _INDEX)
     dirty = _dirty(checkout)
     top = _top(checkout)
@@ -251,43 +251,42 @@ def _proven(checkout: Git) -> Whole:
 
 
 def _dirty(checkout: Git) -> list[str]:
-    found = status.changes(checkout, untracked=False, **_how(checkout))
-    return [change.path for change in found]
+    return [change.path for change in status.changes(checkout, untracked=False, **_options(checkout))]
 
 
 def _digest(file: Path) -> str:
-    """What a file is and contains; empty if it is no file and no link."""
+    """The kind of a file and a digest of its content; empty if it is neither a file nor a link."""
     try:
-        found = file.lstat()
-        if stat.S_ISLNK(found.st_mode):
+        file_stat = file.lstat()
+        if stat.S_ISLNK(file_stat.st_mode):
             return f"link {os.readlink(file)}"  # noqa: PTH115 - as it is written
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(file_stat.st_mode):
             return ""
-        return f"{found.st_mode & stat.S_IXUSR} {hashlib.sha256(file.read_bytes()).hexdigest()}"
+        return f"{file_stat.st_mode & stat.S_IXUSR} {hashlib.sha256(file.read_bytes()).hexdigest()}"
     except OSError:
         return ""
 
 
 def _not_as_written(checkout: Git, paths: Iterable[str]) -> list[str]:
-    """Of files that look changed to git: those whose content is not what git would write."""
-    wanted = set(paths)
+    """The files whose content is not what git would write, among those that look changed to git."""
+    dirty = set(paths)
     listed: dict[str, tuple[str, str]] = {}
-    for line in checkout.check("ls-files", "--stage", "-z", **_how(checkout)).names:
+    for line in checkout.check("ls-files", "--stage", "-z", **_options(checkout)).names:
         facts, _, path = line.partition("\t")
-        if path in wanted:
+        if path in dirty:
             mode, sha, _stage = facts.split(" ")
             listed[path] = (mode, sha)
-    compared = sorted(wanted)[:_MOST_COMPARED]
-    return [path for path in sorted(wanted) if path not in compared or not _is_as_written(checkout, path, listed)]
+    compared = sorted(dirty)[:_MOST_COMPARED]
+    return [path for path in sorted(dirty) if path not in compared or not _is_as_written(checkout, path, listed)]
 
 
 def _is_as_written(checkout: Git, path: str, listed: Mapping[str, tuple[str, str]]) -> bool:
     mode, sha = listed.get(path, ("", ""))
     if not mode.startswith("100"):
         return False
-    found = checkout.run("cat-file", "--filters", f"--path={path}", sha, **_how(checkout))
+    written = checkout.run("cat-file", "--filters", f"--path={path}", sha, **_options(checkout))
     executable = stat.S_IXUSR if mode == "100755" else 0
-    return found.ok and _digest(_top(checkout) / path) == f"{executable} {hashlib.sha256(found.stdout).hexdigest()}"
+    return written.ok and _digest(_top(checkout) / path) == f"{executable} {hashlib.sha256(written.stdout).hexdigest()}"
 
 
 def _top(checkout: Git) -> Path:

@@ -81,12 +81,12 @@ def _must_be_free(path: Path) -> None:
 def _make(repo: Git, path: Path, what: list[str], remake: Remake, fill: Callable[[Git], None]) -> None:
     *options, commit = what
     path.mkdir(parents=True, exist_ok=True)
-    made = OwnWorktree(path, path.parent, folder_id(path), None)
+    own = OwnWorktree(path, path.parent, folder_id(path), None)
     try:
         for attempt in range(_ATTEMPTS):
             if not path.exists():
                 remake(path)
-                made = replace(made, folder_id=folder_id(path))
+                own = replace(own, folder_id=folder_id(path))
             with list_lock(repo):
                 _forget_missing(repo, path)
                 result = repo.run(
@@ -108,19 +108,19 @@ def _make(repo: Git, path: Path, what: list[str], remake: Remake, fill: Callable
                 cause="core.worktree is set in the repository's shared configuration.",
                 remedy="`git config --unset core.worktree`, or move it to the main worktree's own configuration.",
             )
-        fill(prove(repo, made))
+        fill(prove(repo, own))
     except CorralError:
-        _undo(repo, made)
+        _undo(repo, own)
         raise
 
 
 def begin_filling(checkout: Git) -> None:
-    """Mark a worktree as half made: a repair fills it to its HEAD, and git's `worktree prune` lets it be."""
+    """Mark a worktree as incomplete: a repair fills it to its HEAD, and git's `worktree prune` keeps it."""
     (checkout.git_dir / "locked").write_text(INITIALIZING)
 
 
 def end_filling(checkout: Git) -> None:
-    """It is whole: what :func:`begin_filling` said is no more."""
+    """Remove the mark of :func:`begin_filling`: the worktree is complete."""
     (checkout.git_dir / "locked").unlink(missing_ok=True)
 
 
@@ -129,11 +129,11 @@ def _fill(checkout: Git, *, sparse: bool) -> None:
     end_filling(checkout)
 
 
-def _undo(repo: Git, made: OwnWorktree) -> None:
+def _undo(repo: Git, own: OwnWorktree) -> None:
     """Remove a worktree that never became usable: only git has written to it."""
-    path = made.path
+    path = own.path
     with list_lock(repo):
-        if path.is_symlink() or (path.exists() and folder_id(path) != made.folder_id):
+        if path.is_symlink() or (path.exists() and folder_id(path) != own.folder_id):
             return
         admin = _admin_of(repo, path)
         if admin is not None and not _is_initializing(admin):
@@ -184,19 +184,19 @@ def remove_salvaged(
     """
     entry = _linked(repo, path)
     checkout = open_checkout(path)
-    found = status.changes(checkout)
+    changes = status.changes(checkout)
     with staging.copied_index(checkout) as index:
-        unread = staging.add_all(checkout, found, snapshot.exclude, index)
+        unread = staging.add_all(checkout, changes, snapshot.exclude, index)
         tree = checkout.must("write-tree", index_file=index)
     saved = repo.must("rev-parse", "--verify", f"{snapshot.sha}^{{tree}}")
-    nested = [change.path for change in found if change.nested]
+    nested = [change.path for change in changes if change.nested]
     if unread or nested or tree != saved or (checkout.head() or "") != snapshot.base_sha:
         raise WorkAtRisk(
             f"{path} has changed since it was salvaged.",
             cause="A process is still working there, or it contains another repository or unreadable files.",
             details={"nested": nested, "unread": unread},
         )
-    inside = submodules.at_risk(checkout, found)
+    inside = submodules.at_risk(checkout, changes)
     if inside:
         raise WorkAtRisk(
             f"Submodules of {path} hold work that exists nowhere else: {', '.join(inside[:10])}.",
@@ -276,17 +276,17 @@ def repair(
 
 def _finish(checkout: Git, *, sparse: bool) -> None:
     """Check out the files of a worktree, unless a git that outlived its daemon is doing it."""
-    at_work = Conflict(f"A git process is still running in {checkout.work_tree}.", remedy="Wait until it has finished.")
+    busy = Conflict(f"A git process is still running in {checkout.work_tree}.", remedy="Wait until it has finished.")
     lock = checkout.git_dir / "index.lock"
     if lock.exists():
         if stale.is_open(lock):
-            raise at_work
+            raise busy
         lock.unlink(missing_ok=True)
     try:
         _fill(checkout, sparse=sparse)
     except GitFailed as error:
         if error.details["outcome"] == Outcome.LOCK.value:
-            raise at_work from error
+            raise busy from error
         raise
 
 

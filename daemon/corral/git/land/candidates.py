@@ -81,7 +81,7 @@ def build(
     with _attributes_of(repo, tip_sha) as scratch:
         for attempt in range(_ATTEMPTS):
             result = scratch.run("merge-tree", "--write-tree", "-z", "--messages", tip_sha, head_sha, timeout_s=300)
-            merged = _read(result)
+            merged = _parse(result)
             if isinstance(merged, Conflicted):
                 return merged
             try:
@@ -125,9 +125,9 @@ def _no_common_history(repo: Git) -> Unsupported:
 @contextlib.contextmanager
 def _attributes_of(repo: Git, tip_sha: str) -> Iterator[Git]:
     """A scratch work tree with the tip's ``.gitattributes`` files; git 2.39 has no other option for their source."""
-    found = refs.raw_changes(repo, refs.empty_tree(tip_sha), tip_sha, ":(glob)**/.gitattributes")
+    changes = refs.raw_changes(repo, refs.empty_tree(tip_sha), tip_sha, ":(glob)**/.gitattributes")
     with scratch.folder(repo) as folder:
-        for path, _, _, mode, blob in found:
+        for path, _, _, mode, blob in changes:
             if mode.startswith("100"):  # git reads no attributes through a symbolic link
                 target = folder / path
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def _attributes_of(repo: Git, tip_sha: str) -> Iterator[Git]:
         yield Git(repo.common_dir, folder)
 
 
-def _read(merged: Result) -> Conflicted | str:
+def _parse(merged: Result) -> Conflicted | str:
     """Parse the output: the conflict, or the tree."""
     if merged.rc == 129:
         raise Unsupported(
@@ -146,7 +146,7 @@ def _read(merged: Result) -> Conflicted | str:
     if merged.outcome not in (Outcome.OK, Outcome.CONFLICT):
         raise merged.failure()
     tree, *rest = merged.text.split("\0")
-    return tree if merged.ok else _conflicted(*_sections(rest))
+    return tree if merged.ok else _parse_conflicts(*_sections(rest))
 
 
 _Stages = dict[str, dict[int, tuple[str, str]]]
@@ -177,14 +177,14 @@ def _sections(tokens: list[str]) -> tuple[_Stages, list[_Message]]:
     return stages, messages
 
 
-def _conflicted(stages: _Stages, messages: list[_Message]) -> Conflicted:
+def _parse_conflicts(stages: _Stages, messages: list[_Message]) -> Conflicted:
     kinds: dict[str, str] = {}
     for paths, kind, _ in messages:
-        found = re.fullmatch(r"CONFLICT \((.*)\)", kind)
-        if found:
+        match = re.fullmatch(r"CONFLICT \((.*)\)", kind)
+        if match:
             # A message also names paths that only one side had; those with stages are the ones to resolve.
             for path in [path for path in paths if path in stages] or paths:
-                name = _KINDS.get(found[1], found[1])
+                name = _KINDS.get(match[1], match[1])
                 if kinds.get(path, "content") == "content":
                     kinds[path] = "submodule" if name.startswith("submodule") else name
     for path, by_stage in stages.items():

@@ -86,7 +86,7 @@ def fast_forward(
         if (refs.read(checkout, target_ref) or "") != old_sha:
             return None
         try:
-            return _locked(checkout, new_sha, old_sha)
+            return _forward_under_lock(checkout, new_sha, old_sha)
         except (OSError, CorralError):
             conclude(checkout)
             raise
@@ -104,8 +104,8 @@ def _lock_between_gits(checkout: Git, drain_s: float) -> None:
     tries_left = _TRIES if drain_s else 1
     while tries_left:
         tries_left -= 1
-        if left := running.wait(running.in_checkout(checkout), drain_s):
-            raise Busy(f"{running.describe(left[0])} is running in {checkout.work_tree}")
+        if alive := running.wait(running.in_checkout(checkout), drain_s):
+            raise Busy(f"{running.describe(alive[0])} is running in {checkout.work_tree}")
         if not index_lock.take(checkout):
             if not drain_s or not tries_left:
                 raise Busy(index_lock.describe_blocker(checkout))
@@ -118,7 +118,7 @@ def _lock_between_gits(checkout: Git, drain_s: float) -> None:
             raise Busy(f"{running.describe(begun[0])} is running in {checkout.work_tree}")
 
 
-def _locked(checkout: Git, new_sha: str, old_sha: str) -> Tried:
+def _forward_under_lock(checkout: Git, new_sha: str, old_sha: str) -> Tried:
     note = halfway.write_note(checkout, old_sha, new_sha)
     crash_point("landing.noted")
     private = index_lock.copy_index(checkout)
@@ -173,9 +173,9 @@ def conclude(checkout: Git) -> list[str]:
     """
     withdrawn = index_lock.withdraw_copies(checkout)
     orphans = running.with_index(lambda name: index_lock.is_copy(checkout, name))
-    if left := running.wait(orphans, _ORPHAN_S):
+    if alive := running.wait(orphans, _ORPHAN_S):
         raise GitFailed(
-            f"{running.describe(left[0])}, which an earlier daemon started, is still running in {checkout.work_tree}."
+            f"{running.describe(alive[0])}, which an earlier daemon started, is still running in {checkout.work_tree}."
         )
     stuck: list[str] = []
     note = halfway.read_note(checkout)
@@ -213,10 +213,10 @@ def _unlock_refs(checkout: Git, note: halfway.Note) -> list[str]:
     uncertain = []
     for lock, sha in written_for.items():
         try:
-            text, made = lock.read_text(errors="replace").strip(), lock.stat().st_mtime
+            text, mtime = lock.read_text(errors="replace").strip(), lock.stat().st_mtime
         except OSError:
             continue
-        if text not in ("", sha) or made < halfway.note_time(checkout):
+        if text not in ("", sha) or mtime < halfway.note_time(checkout):
             continue
         if text != note.new_sha and stale.may_be_gits(lock, checkout):
             uncertain.append(str(lock))

@@ -99,10 +99,10 @@ def restore_files(checkout: Git, note: Note) -> list[str]:
         GitFailed: The state is unknown.
     """
     collected = checkout.run("cat-file", "-e", note.new_sha).rc == 1
-    return [] if collected or note.has_arrived(checkout) else _files_back(checkout, note.new_sha, note.steps(checkout))
+    return [] if collected or note.has_arrived(checkout) else _write_back(checkout, note.new_sha, note.steps(checkout))
 
 
-def _files_back(checkout: Git, new_sha: str, steps: Sequence[RawChange]) -> list[str]:
+def _write_back(checkout: Git, new_sha: str, steps: Sequence[RawChange]) -> list[str]:
     tracked = set(checkout.check("ls-files", "-z").names)
     differs = _unstaged(checkout)
     # All are compared before any changes: the comparison may depend on a .gitattributes file among them.
@@ -117,7 +117,7 @@ def _files_back(checkout: Git, new_sha: str, steps: Sequence[RawChange]) -> list
         if step.path in tracked & differs
         and (not is_file(_top(checkout) / step.path) or is_commits(checkout, new_sha, step))
     ]
-    stuck = [path for path in added if not _removed(_top(checkout), path)]
+    stuck = [path for path in added if not _remove(_top(checkout), path)]
     changed = [path for path in changed if _is_free(_top(checkout), path)]
     if changed and not checkout.run(
         "checkout-index", "--force", "-z", "--stdin", input=os.fsencode("".join(f"{path}\0" for path in changed)),
@@ -150,7 +150,7 @@ def is_commits(checkout: Git, new_sha: str, step: RawChange) -> bool:
     return cleaned.text.strip() == step.new_blob
 
 
-def _removed(top: Path, path: str) -> bool:
+def _remove(top: Path, path: str) -> bool:
     place = top / path
     try:
         place.unlink(missing_ok=True)
@@ -177,9 +177,9 @@ def is_file(place: Path) -> bool:
 
 
 def _steps(checkout: Git, old_sha: str, new_sha: str) -> list[RawChange]:
-    found = refs.raw_changes(checkout, old_sha or refs.empty_tree(new_sha), new_sha)
+    changes = refs.raw_changes(checkout, old_sha or refs.empty_tree(new_sha), new_sha)
     # Git does not move submodules with the other files.
-    return [step for step in found if _GITLINK not in (step.old_mode, step.new_mode)]
+    return [step for step in changes if _GITLINK not in (step.old_mode, step.new_mode)]
 
 
 def _top(checkout: Git) -> Path:

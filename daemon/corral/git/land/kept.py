@@ -39,7 +39,7 @@ class Aside:
 
 @dataclass(frozen=True)
 class Held:
-    """The commits held of a target: the last landed tip (``""``: none), lost tips, and those that are only kept; oldest first."""
+    """The commits held of a target: the last landed tip (``""``: none), then lost and kept tips, oldest first."""
 
     tip: str
     lost: tuple[Aside, ...]
@@ -61,14 +61,14 @@ class Reach:
 
     def only(self, head: str, seen: set[str]) -> set[str]:
         """The commits that ``head`` reaches among these, but for those in ``seen``, which grows by them."""
-        found, rest = set[str](), [head]
+        commits, rest = set[str](), [head]
         while rest:
             sha = rest.pop()
             if sha in self.parents and sha not in seen:
                 seen.add(sha)
-                found.add(sha)
+                commits.add(sha)
                 rest += self.parents[sha]
-        return found
+        return commits
 
     def is_missing(self, commits: Collection[str]) -> bool:
         """Whether the content of some commits is missing; merges count only where nothing else is among them."""
@@ -95,27 +95,27 @@ def aside_ref(target: str, state: str, sha: str, at: datetime) -> str:
 
 def parse(ref: refs.Ref) -> Aside | None:
     """A ref below ``lost/`` or ``kept/``; None if its name is not one that Corral gives, or names another commit."""
-    found = _ASIDE.fullmatch(ref.name.rpartition("/")[2])
-    if found is None or found[2] != ref.sha:
+    match = _ASIDE.fullmatch(ref.name.rpartition("/")[2])
+    if match is None or match[2] != ref.sha:
         return None
-    return Aside(ref.name, ref.sha, datetime.strptime(found[1], _AT).replace(tzinfo=UTC))
+    return Aside(ref.name, ref.sha, datetime.strptime(match[1], _AT).replace(tzinfo=UTC))
 
 
 def held(repo: Git, target: str) -> Held:
     """The commits held of a target (short name)."""
     name, tip = folder(target), tip_ref(target)
-    found = {state: list[Aside]() for state in (LOST, KEPT)}
+    by_state = {state: list[Aside]() for state in (LOST, KEPT)}
     text = repo.must(
-        "for-each-ref", "--format=%(refname) %(objectname)", tip, *(f"{PREFIX}{state}/{name}/" for state in found)
+        "for-each-ref", "--format=%(refname) %(objectname)", tip, *(f"{PREFIX}{state}/{name}/" for state in by_state)
     )
-    at = ""
+    tip_sha = ""
     for line in text.splitlines():
         ref, _, sha = line.rpartition(" ")
         if ref == tip:
-            at = sha
+            tip_sha = sha
         elif (aside := parse(refs.Ref(ref, sha, datetime.now(UTC)))) is not None:
-            found[ref.removeprefix(PREFIX).partition("/")[0]].append(aside)
-    return Held(at, tuple(found[LOST]), tuple(found[KEPT]))
+            by_state[ref.removeprefix(PREFIX).partition("/")[0]].append(aside)
+    return Held(tip_sha, tuple(by_state[LOST]), tuple(by_state[KEPT]))
 
 
 def advance(repo: Git, target: str, tip: str, descends_from: str, now: datetime) -> None:
@@ -141,19 +141,19 @@ def advance(repo: Git, target: str, tip: str, descends_from: str, now: datetime)
 
 
 def signature(repo: Git, ref: str) -> tuple[object, ...]:
-    """Something that differs once a ref has moved, found without starting a process."""
+    """A value that changes when a ref moves, computed without starting a process."""
     loose = repo.loose(ref)
     if loose is not None:
         return (loose,)
-    found: list[object] = []
+    parts: list[object] = []
     for place in (repo.common_dir / "packed-refs", repo.common_dir / "reftable" / "tables.list"):
         try:
             stat = place.stat()
         except OSError:
-            found.append(None)
+            parts.append(None)
         else:
-            found.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
-    return tuple(found)
+            parts.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return tuple(parts)
 
 
 def inside(repo: Git, target: str, tip: str) -> frozenset[str]:

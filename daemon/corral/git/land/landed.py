@@ -20,7 +20,7 @@ from corral.git.land.halfway import ABSENT, Note
 from corral.git.process.command import Git
 
 _NOTHING = (ABSENT, "0" * 40)
-_LEFT = "corral.landed"
+_RECORD = "corral.landed"
 _VERIFIED = "verified"
 
 LOOK_AFTER_S = 2.0
@@ -52,19 +52,19 @@ def record_state(checkout: Git, note: Note, *, is_whole: bool = True) -> None:
 
 def was_written(checkout: Git, since: datetime) -> bool:
     """Whether another process has written the index, HEAD or the branch of a checkout after an instant."""
-    newest = max((found.st_mtime for found in _stats(checkout) if found), default=0.0)
+    newest = max((stat.st_mtime for stat in _stats(checkout) if stat), default=0.0)
     if not since.timestamp() < newest <= since.timestamp() + _SET_BACK_S:
         return False
-    left = _read(checkout)
-    return left is None or left[0] != _signature(checkout)
+    record = _read(checkout)
+    return record is None or record[0] != _signature(checkout)
 
 
 def due_at(checkout: Git) -> datetime | None:
     """When a landing in a checkout must be checked; None: it was, or there was none."""
-    left = _read(checkout)
-    if left is None or left[1] == _VERIFIED:
+    record = _read(checkout)
+    if record is None or record[1] == _VERIFIED:
         return None
-    return datetime.fromtimestamp((checkout.git_dir / _LEFT).stat().st_mtime, UTC) + timedelta(seconds=LOOK_AFTER_S)
+    return datetime.fromtimestamp((checkout.git_dir / _RECORD).stat().st_mtime, UTC) + timedelta(seconds=LOOK_AFTER_S)
 
 
 def verify(checkout: Git) -> Verified | None:
@@ -79,27 +79,27 @@ def verify(checkout: Git) -> Verified | None:
     Raises:
         GitFailed: The state is unknown.
     """
-    left = _read(checkout)
-    if left is None or left[1] == _VERIFIED:
+    record = _read(checkout)
+    if record is None or record[1] == _VERIFIED:
         return Verified([], [])
-    note, found = halfway.parse(left[1]), Verified([], [])
-    is_untouched = left[0] == _signature(checkout)
-    if not is_untouched and (not left[0] or _is_of_a_race(checkout)):
+    note, result = halfway.parse(record[1]), Verified([], [])
+    is_untouched = record[0] == _signature(checkout)
+    if not is_untouched and (not record[0] or _is_of_a_race(checkout)):
         if not index_lock.take(checkout):
             return None
         try:
-            found = _repair_undone(checkout, note)
+            result = _repair_undone(checkout, note)
         finally:
             index_lock.release(checkout)
-            _write(checkout, _signature(checkout) if found.repaired else "", _VERIFIED)
+            _write(checkout, _signature(checkout) if result.repaired else "", _VERIFIED)
     else:
-        _write(checkout, left[0], _VERIFIED)
-    return found
+        _write(checkout, record[0], _VERIFIED)
+    return result
 
 
 def _is_of_a_race(checkout: Git) -> bool:
     index = _stat(checkout.git_dir / "index")
-    return index is None or index.st_mtime <= (checkout.git_dir / _LEFT).stat().st_mtime + _RACE_S
+    return index is None or index.st_mtime <= (checkout.git_dir / _RECORD).stat().st_mtime + _RACE_S
 
 
 def _repair_undone(checkout: Git, note: Note) -> Verified:
@@ -124,9 +124,9 @@ def _repair_undone(checkout: Git, note: Note) -> Verified:
     checkout.check("update-index", "-z", "--index-info", input=os.fsencode(lines), index_file=private)
     unlike_landed, unlike_before = (_differing(checkout, file) & undone for file in (private, None))
     # A path in neither index has no entry to compare.
-    there = {path for path in undone if halfway.is_file((checkout.work_tree or Path()) / path)}
-    unlike_landed |= {path for path in there if steps[path].new_mode == ABSENT}
-    unlike_before |= {path for path in there if ABSENT in (steps[path].old_mode, steps[path].new_mode)}
+    existing = {path for path in undone if halfway.is_file((checkout.work_tree or Path()) / path)}
+    unlike_landed |= {path for path in existing if steps[path].new_mode == ABSENT}
+    unlike_before |= {path for path in existing if ABSENT in (steps[path].old_mode, steps[path].new_mode)}
     if somebodys := unlike_landed & unlike_before:
         shutil.rmtree(private.parent)
         return Verified([], sorted(somebodys))
@@ -137,12 +137,12 @@ def _repair_undone(checkout: Git, note: Note) -> Verified:
 
 
 def _entries(checkout: Git) -> dict[str, tuple[str, str]]:
-    found = {}
+    entries = {}
     for line in checkout.check("ls-files", "--stage", "-z").names:
         about, path = line.split("\t", 1)
         mode, blob, _stage = about.split(" ")
-        found[path] = mode, blob
-    return found
+        entries[path] = mode, blob
+    return entries
 
 
 def _differing(checkout: Git, index_file: Path | None) -> set[str]:
@@ -152,9 +152,7 @@ def _differing(checkout: Git, index_file: Path | None) -> set[str]:
 
 
 def _signature(checkout: Git) -> str:
-    return " ".join(
-        f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}" if found else "-" for found in _stats(checkout)
-    )
+    return " ".join(f"{stat.st_ino}:{stat.st_size}:{stat.st_mtime_ns}" if stat else "-" for stat in _stats(checkout))
 
 
 def _stats(checkout: Git) -> list[os.stat_result | None]:
@@ -174,13 +172,13 @@ def _stat(place: Path) -> os.stat_result | None:
 def _read(checkout: Git) -> tuple[str, str] | None:
     """Parse the signature, and the note's text or that it is verified."""
     try:
-        signature, _, rest = os.fsdecode((checkout.git_dir / _LEFT).read_bytes()).partition("\0")
+        signature, _, rest = os.fsdecode((checkout.git_dir / _RECORD).read_bytes()).partition("\0")
     except FileNotFoundError:
         return None
     return signature, rest
 
 
 def _write(checkout: Git, signature: str, rest: str) -> None:
-    unfinished = checkout.git_dir / f"{_LEFT}.part"
+    unfinished = checkout.git_dir / f"{_RECORD}.part"
     unfinished.write_bytes(os.fsencode(f"{signature}\0{rest}"))
-    unfinished.replace(checkout.git_dir / _LEFT)
+    unfinished.replace(checkout.git_dir / _RECORD)

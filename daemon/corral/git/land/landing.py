@@ -82,20 +82,19 @@ def land(
         return Moved()
     if not is_forward:
         raise InvalidInput(f"{new_sha} does not descend from {old_sha}.", cause="Landing never rewrites a branch.")
-    blocked = _rewritten_elsewhere(repo, target_ref)
-    if blocked:
+    if blocked := _rebase_of(repo, target_ref):
         return blocked
-    having = worktree_list.holding(repo, target_ref)
-    if len(having) > 1:
-        places = ", ".join(str(entry.path) for entry in having)
-        remedy = f"Detach it in one of them: git -C {quote(str(having[-1].path))} switch --detach"
+    holders = worktree_list.holding(repo, target_ref)
+    if len(holders) > 1:
+        places = ", ".join(str(entry.path) for entry in holders)
+        remedy = f"Detach it in one of them: git -C {quote(str(holders[-1].path))} switch --detach"
         return InTheWay(f"{target_ref} is checked out in several worktrees: {places}", [], remedy)
-    if having and (having[0].prunable or not having[0].path.is_dir()):
-        unlock = "" if having[0].locked is None else f"git worktree unlock {quote(str(having[0].path))} && "
+    if holders and (holders[0].prunable or not holders[0].path.is_dir()):
+        unlock = "" if holders[0].locked is None else f"git worktree unlock {quote(str(holders[0].path))} && "
         remedy = f"Restore that folder; if it is gone for good: {unlock}git worktree prune"
-        return InTheWay(f"{target_ref} is checked out in {having[0].path}, which cannot be reached", [], remedy)
-    if having:
-        return _through(having[0].path, target_ref, new_sha, old_sha, quiet_since)
+        return InTheWay(f"{target_ref} is checked out in {holders[0].path}, which cannot be reached", [], remedy)
+    if holders:
+        return _land_in_checkout(holders[0].path, target_ref, new_sha, old_sha, quiet_since)
     if refs.compare_and_swap(repo, target_ref, new_sha, old_sha, why="corral: landed"):
         return Landed(new_sha)
     return Moved()
@@ -103,23 +102,23 @@ def land(
 
 def to_verify(repo: Git) -> list[tuple[Git, datetime]]:
     """The checkouts through which a commit has landed and must be checked (``landed.verify``), and when."""
-    found = []
+    checkouts = []
     for admin in worktree_list.admin_dirs(repo):
         at = landed.due_at(Git(admin))
         place = worktree_list.work_tree_of(repo, admin) if at else None
         if at and place is not None and place.is_dir():
-            found.append((Git(admin, place), at))
-    return found
+            checkouts.append((Git(admin, place), at))
+    return checkouts
 
 
-def _through(
+def _land_in_checkout(
     path: Path, target_ref: str, new_sha: str, old_sha: str, quiet_since: datetime | None
 ) -> Landed | Moved | InTheWay:
     checkout = open_checkout(path)
     if checkout.branch() != target_ref:
         return InTheWay(f"{path} is switching branches", [])
     if halfway.read_note(checkout) is not None and (stuck := forward.conclude(checkout)):
-        return _not_put_back(checkout, stuck)
+        return _not_restored(checkout, stuck)
     if quiet_since is not None and landed.was_written(checkout, quiet_since):
         return InTheWay(f"a git has just been running in {path}: it lands when that checkout is idle for a moment", [])
     try:
@@ -138,7 +137,7 @@ def _through(
         return Landed(new_sha)
     result = tried.result
     if tried.stuck:
-        return _not_put_back(checkout, tried.stuck, f"{_reason(path, result)}; ")
+        return _not_restored(checkout, tried.stuck, f"{_reason(path, result)}; ")
     if "Not possible to fast-forward" in result.stderr:
         return Moved()
     if result.outcome is Outcome.LOCK and (lock := _LOCK.search(result.stderr)):
@@ -146,11 +145,11 @@ def _through(
     # Without a message it is no refusal: an object is missing, e.g. deleted by a `gc --prune=now` before it was held.
     if result.stderr.strip() and (result.outcome is Outcome.REFUSED or result.rc == 128):
         paths = _named_paths(result.stderr)
-        return InTheWay(_reason(path, result), paths, _clearing(path, paths))
+        return InTheWay(_reason(path, result), paths, _commands_for(path, paths))
     raise result.failure()
 
 
-def _not_put_back(checkout: Git, stuck: list[str], why: str = "") -> InTheWay:
+def _not_restored(checkout: Git, stuck: list[str], why: str = "") -> InTheWay:
     if Path(stuck[0]).is_absolute():
         return InTheWay(index_lock.describe_blocker(checkout, Path(stuck[0])), [])
     return InTheWay(f"{why}{checkout.work_tree} {_LEFT_HALFWAY}", stuck)
@@ -159,16 +158,16 @@ def _not_put_back(checkout: Git, stuck: list[str], why: str = "") -> InTheWay:
 def _reason(path: Path, result: Result) -> str:
     if "would be overwritten" in result.stderr or "would lose untracked" in result.stderr:
         return f"uncommitted changes in {path} {OVERLAP}"
-    said = next((line for line in result.stderr.splitlines() if line.strip()), f"exit code {result.rc}")
-    return f"{path}: {said.removeprefix('error: ').removeprefix('fatal: ')}"
+    message = next((line for line in result.stderr.splitlines() if line.strip()), f"exit code {result.rc}")
+    return f"{path}: {message.removeprefix('error: ').removeprefix('fatal: ')}"
 
 
-def _clearing(path: Path, paths: list[str]) -> str:
+def _commands_for(path: Path, paths: list[str]) -> str:
     """Commands for the user about files of theirs that a landing would overwrite."""
     at = f"git -C {quote(str(path))}"
     if not paths:
         return f"Look at them: {at} status"
-    named = " ".join(quote(one) for one in paths[:_MOST_TYPED])
+    named = " ".join(quote(file) for file in paths[:_MOST_TYPED])
     named += " …" if len(paths) > _MOST_TYPED else ""
     return f"Commit them: {at} add -- {named} && {at} commit -m 'Work in progress' -- {named}; or move them away."
 
@@ -178,7 +177,7 @@ def _named_paths(stderr: str) -> list[str]:
     return sorted({line[1:] for line in stderr.split("\n") if line.startswith("\t")})
 
 
-def _rewritten_elsewhere(repo: Git, target_ref: str) -> InTheWay | None:
+def _rebase_of(repo: Git, target_ref: str) -> InTheWay | None:
     """A rebase of the target in some worktree: its end would fail, or undo the landing."""
     for admin in worktree_list.admin_dirs(repo):
         for state in ("rebase-merge", "rebase-apply"):

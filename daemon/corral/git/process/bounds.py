@@ -1,7 +1,7 @@
-"""What a command may use, with everything that it starts: memory, disk and time.
+"""Bounds of a command, with everything that it starts: memory, disk and time.
 
-A server decides how much git collects before it looks at any of it. So each process of the command gets no more memory for its
-data than the bound (the kernel's own limit, which Linux keeps exactly), and the group is looked at several times a second.
+A server decides how much git collects before git reads any of it. So the kernel limits the memory for the data of each process
+of the command (Linux keeps that limit exactly), and Corral measures the whole group several times a second.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LOOK_S = 0.25
 MEMORY = 512_000_000
 """Bytes; a fetch of all that the disk may take needs less than half of it."""
 _LIMITED = 'ulimit -d "$0" 2>/dev/null; exec "$@"'
-"""Where the system has a lower limit already, or none of this kind, the looks decide."""
+"""Where the system has a lower limit already, or none of this kind, the measurements decide."""
 
 
 class Bounds:
@@ -58,7 +58,7 @@ class Bounds:
         return f"used more than {self._memory // 1_000_000} MB of memory and was killed" if is_over else ""
 
     def refused(self, stderr: bytes) -> str:
-        """The same of a command that failed because it got no more memory."""
+        """Like :meth:`exceeded`, for a command that failed because it got no more memory."""
         is_out = b"ut of memory" in stderr or b"MemoryError" in stderr
         return f"ended for want of memory, of which it gets {self._memory // 1_000_000} MB" if is_out else ""
 
@@ -75,7 +75,7 @@ def folder_size(folder: Path) -> int:
 
 def _resident(leader: int) -> int:
     """The resident bytes of a session's processes, also of those whose parent has ended."""
-    import psutil  # only who fetches something pays for it
+    import psutil  # imported here: only a fetch needs it
 
     size = 0
     for pid in psutil.pids():

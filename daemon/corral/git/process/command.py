@@ -57,7 +57,7 @@ _FIXED = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_EDITOR": ":",
-    # Replacements and grafts are this clone's alone: no other clone would have what they make of a commit.
+    # Replacements and grafts are this clone's alone: every other clone sees the original commits.
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_GRAFT_FILE": "/dev/null/none",
     "GIT_CONFIG_COUNT": str(len(_PINNED)),
@@ -149,11 +149,11 @@ class Result:
     def failure(self) -> GitFailed:
         """The error to raise if the caller cannot continue."""
         lines = [line for line in self.stderr.splitlines() if line.strip()]
-        said = next((line for line in lines if line.startswith(("fatal: ", "error: "))), "".join(lines[:1]))
+        message = next((line for line in lines if line.startswith(("fatal: ", "error: "))), "".join(lines[:1]))
         locked = "Another git command is running, or a killed one left its lock file."
         stderr, outcome = self.stderr[-4000:], self.outcome.value
         return GitFailed(
-            f"git {self.argv[0]} failed: {said[:300] or f'exit code {self.rc}'}",
+            f"git {self.argv[0]} failed: {message[:300] or f'exit code {self.rc}'}",
             cause=locked if self.outcome is Outcome.LOCK else "",
             details={"argv": list(self.argv), "rc": self.rc, "stderr": stderr, "outcome": outcome},
         )
@@ -317,8 +317,8 @@ def as_env(identity: Identity) -> dict[str, str]:
 
 def version() -> tuple[int, ...]:
     """The version of the git in use: ``(2, 39, 5)``."""
-    found = re.search(r"(\d+(?:\.\d+)+)", _run(["git", "version"], ("version",), environ(), None, 10).text)
-    return tuple(int(part) for part in found[1].split(".")) if found else ()
+    match = re.search(r"(\d+(?:\.\d+)+)", _run(["git", "version"], ("version",), environ(), None, 10).text)
+    return tuple(int(part) for part in match[1].split(".")) if match else ()
 
 
 def discovered_top(path: Path) -> Path | None:
@@ -374,10 +374,10 @@ def _run(
     most: int = process.OUTPUT_CAP,
     bounds: Bounds | None = None,
 ) -> Result:
-    done = process.execute(argv, env, stdin=stdin, timeout_s=timeout_s, cap=most, bounds=bounds)
-    if done.rc in _KILLED and not done.cut and shown[0] in _READERS:
-        done = process.execute(argv, env, stdin=stdin, timeout_s=timeout_s, cap=most)
-    stderr = os.fsdecode(done.stderr)
-    if done.cut:
-        return Result(shown, done.rc or -15, done.stdout, f"{done.cut}\n{stderr}", Outcome.INFRA, done.cut)
-    return Result(shown, done.rc, done.stdout, stderr, classify(shown[0], done.rc, stderr))
+    ended = process.execute(argv, env, stdin=stdin, timeout_s=timeout_s, cap=most, bounds=bounds)
+    if ended.rc in _KILLED and not ended.cut and shown[0] in _READERS:
+        ended = process.execute(argv, env, stdin=stdin, timeout_s=timeout_s, cap=most)
+    stderr = os.fsdecode(ended.stderr)
+    if ended.cut:
+        return Result(shown, ended.rc or -15, ended.stdout, f"{ended.cut}\n{stderr}", Outcome.INFRA, ended.cut)
+    return Result(shown, ended.rc, ended.stdout, stderr, classify(shown[0], ended.rc, stderr))

@@ -113,8 +113,8 @@ def _exchange(
             os.set_blocking(process.stdin.fileno(), False)
             selector.register(process.stdin, selectors.EVENT_WRITE)
         while selector.get_map() and not cut:
-            left = max(0.0, deadline - time.monotonic())
-            ready = selector.select(min(left, LOOK_S) if bounds else left)
+            remaining_s = max(0.0, deadline - time.monotonic())
+            ready = selector.select(min(remaining_s, LOOK_S) if bounds else remaining_s)
             for key, _ in ready:
                 if key.fileobj is process.stdin:
                     pending = _feed(selector, process.stdin, pending)

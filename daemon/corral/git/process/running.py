@@ -54,22 +54,22 @@ def in_repository(repo: Git) -> list[psutil.Process]:
     ]
 
 
-def with_index(is_wanted: Callable[[str], bool]) -> list[psutil.Process]:
+def with_index(is_index: Callable[[str], bool]) -> list[psutil.Process]:
     """The git processes that write a matching index other than the checkout's: a killed daemon started them."""
-    found = []
+    processes = []
     for pid in psutil.pids():
         try:
             if _is_named(pid, (b"git", b"env")):  # `env` becomes git: see `process`
                 process = psutil.Process(pid)
                 words = process.cmdline()
-                named = [word.partition("=")[2] for word in words if word.startswith("GIT_INDEX_FILE=")]
-                if named or "--ff-only" in words:
-                    named.append(process.environ().get("GIT_INDEX_FILE", ""))
-                if any(is_wanted(name) for name in named):
-                    found.append(process)
+                index_files = [word.partition("=")[2] for word in words if word.startswith("GIT_INDEX_FILE=")]
+                if index_files or "--ff-only" in words:
+                    index_files.append(process.environ().get("GIT_INDEX_FILE", ""))
+                if any(is_index(name) for name in index_files):
+                    processes.append(process)
         except (psutil.Error, OSError):
             continue
-    return found
+    return processes
 
 
 def wait(processes: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
@@ -82,10 +82,10 @@ def wait(processes: Sequence[psutil.Process], timeout_s: float) -> list[psutil.P
         others = [process for process in processes if process.pid not in children]
         return psutil.wait_procs(others, timeout=timeout_s)[1] if others else []
     deadline = time.monotonic() + timeout_s  # a property of the running processes, as in `process`
-    return [process for process in processes if not _ended(process, deadline - time.monotonic())]
+    return [process for process in processes if not _wait_for_end(process, deadline - time.monotonic())]
 
 
-def _ended(process: psutil.Process, timeout_s: float) -> bool:
+def _wait_for_end(process: psutil.Process, timeout_s: float) -> bool:
     try:
         handle = os.pidfd_open(process.pid)
     except OSError:
@@ -136,11 +136,11 @@ def _is_named(pid: int, beginnings: tuple[bytes, ...]) -> bool:
         return name.read(16).startswith(beginnings)
 
 
-def _works_in(process: psutil.Process, words: Sequence[str], wanted: Path, *, common: bool) -> bool | None:
+def _works_in(process: psutil.Process, words: Sequence[str], git_dir: Path, *, common: bool) -> bool | None:
     """Whether a git works with a git directory (``common``: with the shared one); None: we may not inspect it."""
     try:
-        place = _git_dir(process, words)
-        return place is not None and (Git(place).common_dir if common else place).resolve() == wanted.resolve()
+        actual = _git_dir(process, words)
+        return actual is not None and (Git(actual).common_dir if common else actual).resolve() == git_dir.resolve()
     except psutil.NoSuchProcess:
         return False  # it has ended
     except psutil.AccessDenied:

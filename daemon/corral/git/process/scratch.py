@@ -28,8 +28,8 @@ def folder(repo: Git) -> Iterator[Path]:
     """
     place = repo.common_dir / NAME
     place.mkdir(mode=0o700, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place) as made:
-        yield Path(made)
+    with tempfile.TemporaryDirectory(dir=place) as path:
+        yield Path(path)
 
 
 def sweep(repo: Git) -> int:
@@ -40,12 +40,12 @@ def sweep(repo: Git) -> int:
     """
     place = repo.common_dir / NAME
     try:
-        found = place.lstat()
+        status = place.lstat()
     except FileNotFoundError:
         return 0
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         return 0
-    left = list(place.iterdir())
-    for item in left:
-        shutil.rmtree(item, ignore_errors=True)
-    return len(left)
+    folders = list(place.iterdir())
+    for path in folders:
+        shutil.rmtree(path, ignore_errors=True)
+    return len(folders)

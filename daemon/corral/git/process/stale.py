@@ -32,29 +32,29 @@ class LockFile:
 
 def lock_files(repo: Git, now: datetime) -> list[LockFile]:
     """Every lock file in a repository, with its age."""
-    found: list[tuple[Path, str | None, Path | None]] = []
+    candidates: list[tuple[Path, str | None, Path | None]] = []
     for admin in admin_dirs(repo):
-        found += [(admin / name, None, folder_of(admin)) for name in _IN_EVERY_WORKTREE]
+        candidates += [(admin / name, None, folder_of(admin)) for name in _IN_EVERY_WORKTREE]
     common = repo.common_dir
-    found += [(common / name, None, None) for name in _IN_COMMON]
+    candidates += [(common / name, None, None) for name in _IN_COMMON]
     for path in (common / "refs").rglob("*.lock"):
-        found.append((path, path.relative_to(common).as_posix().removesuffix(".lock"), None))
-    result = []
-    for path, ref, worktree in found:
+        candidates.append((path, path.relative_to(common).as_posix().removesuffix(".lock"), None))
+    locks = []
+    for path, ref, worktree in candidates:
         try:
             age_s = now.timestamp() - path.stat().st_mtime
         except OSError:  # gone, or in a folder that we may not read
             continue
-        result.append(LockFile(path, age_s, ref, worktree))
-    return result
+        locks.append(LockFile(path, age_s, ref, worktree))
+    return locks
 
 
 def is_open(path: Path) -> bool:
     """Whether a process that we may inspect has this file open."""
-    wanted = str(path.resolve())
+    real_path = str(path.resolve())
     for process in psutil.process_iter():
         try:
-            if any(file.path == wanted for file in process.open_files()):
+            if any(file.path == real_path for file in process.open_files()):
                 return True
         except (psutil.Error, OSError):  # it ended, or we may not inspect it
             continue
@@ -64,12 +64,12 @@ def is_open(path: Path) -> bool:
 def may_be_gits(path: Path, repo: Git) -> bool:
     """Whether a living git of this repository is older than this lock file: it may hold the lock without opening it."""
     try:
-        made = path.stat().st_mtime
+        created_s = path.stat().st_mtime
     except FileNotFoundError:
         return False
     for process in running.in_repository(repo):
         try:
-            if process.create_time() <= made + _CLOCK_SLACK_S:
+            if process.create_time() <= created_s + _CLOCK_SLACK_S:
                 return True
         except (psutil.Error, OSError):
             continue

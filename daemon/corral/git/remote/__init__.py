@@ -1,1 +1,1 @@
-"""Templates from elsewhere: where one is, how it is fetched and kept, what is in it. Nothing is executed or checked out."""
+"""Templates from elsewhere: their addresses, fetching, cache and files. Nothing is executed or checked out."""

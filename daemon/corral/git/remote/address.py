@@ -1,4 +1,4 @@
-"""Where a template is: ``URL[#SUBFOLDER]``, read and refused before git sees any of it."""
+"""The address of a template: ``URL[#SUBFOLDER]``, parsed and checked before git sees any of it."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ def parse(text: str, here: Path) -> Address:
         NotFound: A local path does not exist.
     """
     if not text.strip() or not text.isprintable():
-        raise _refused(text, "It is empty, or contains a control character.")
+        raise _refusal(text, "It is empty, or contains a control character.")
     if text.startswith("-"):
-        raise _refused(text, "It begins with `-`, which git would take as an option.")
+        raise _refusal(text, "It begins with `-`, which git would take as an option.")
     if _HELPER.match(text):
-        raise _refused(text, "`NAME::ADDRESS` makes git run a program of that name.")
+        raise _refusal(text, "`NAME::ADDRESS` makes git run a program of that name.")
     url, _, subfolder = (text, "", "") if (here / text).exists() else text.partition("#")
     folder = _subfolder(text, subfolder)
     if remote := _URL.fullmatch(url):
         if remote[1] not in TRANSPORTS:
-            raise _refused(text, f"There is no transport {remote[1]!r} here: use one of {', '.join(TRANSPORTS)}.")
+            raise _refusal(text, f"There is no transport {remote[1]!r} here: use one of {', '.join(TRANSPORTS)}.")
         if remote[1] == "file":
             return _local(text, Path(remote[3]), folder)
         return _remote(text, url, remote[1], remote[2], folder)
@@ -71,13 +71,13 @@ def parse(text: str, here: Path) -> Address:
 def _remote(text: str, url: str, transport: str, authority: str, subfolder: str) -> Address:
     user, at, host = authority.rpartition("@")
     if at and (":" in user or transport in ("http", "https")):
-        raise _refused(
+        raise _refusal(
             text.replace(f"{user}@", "…@"),
             "It contains credentials, which would be stored with the project.",
             "Leave them out; git asks your credential helper or SSH agent.",
         )
     if not host or host.startswith("-"):
-        raise _refused(text, "It names no host.")
+        raise _refusal(text, "It names no host.")
     is_archive = transport in ("http", "https") and url.lower().endswith(ARCHIVES)
     return Address(url, transport, "archive" if is_archive else "git", subfolder)
 
@@ -94,20 +94,20 @@ def _local(text: str, path: Path, subfolder: str) -> Address:
         if place.suffix == ".bundle":
             return Address(str(place), "file", "git", subfolder)
         if not place.name.lower().endswith(ARCHIVES):
-            raise _refused(text, f"{place} is a file, and no archive ({', '.join(ARCHIVES)}).")
+            raise _refusal(text, f"{place} is a file, and no archive ({', '.join(ARCHIVES)}).")
         return Address(str(place), "file", "archive", subfolder)
     is_git = (place / ".git").exists() or ((place / "HEAD").is_file() and (place / "objects").is_dir())
     return Address(str(place), "file", "git" if is_git else "folder", subfolder)
 
 
-def _subfolder(text: str, said: str) -> str:
-    pure = PurePosixPath(said)
-    if said and (pure.is_absolute() or ".." in pure.parts or "\\" in said):
-        raise _refused(text, f"The subfolder {said!r} leads out of the repository.")
+def _subfolder(text: str, subfolder: str) -> str:
+    pure = PurePosixPath(subfolder)
+    if subfolder and (pure.is_absolute() or ".." in pure.parts or "\\" in subfolder):
+        raise _refusal(text, f"The subfolder {subfolder!r} leads out of the repository.")
     return "" if str(pure) == "." else str(pure)
 
 
-def _refused(
+def _refusal(
     text: str, cause: str, remedy: str = "Use https://, ssh://, git@host:path, or a local path."
 ) -> InvalidInput:
     return InvalidInput(f"{text!r} is no address of a template.", cause=cause, remedy=remedy)

@@ -38,11 +38,14 @@ def downloaded(url: str, folder: Path) -> Path:
 
     file = folder / "archive"
     try:
-        with urllib.request.build_opener(OwnTransport).open(url, timeout=DOWNLOAD_S) as answer, file.open("wb") as kept:
-            left = MOST_ARCHIVE_BYTES + 1
-            while left > 0 and (chunk := answer.read(min(left, 1 << 16))):
-                kept.write(chunk)
-                left -= len(chunk)
+        with (
+            urllib.request.build_opener(OwnTransport).open(url, timeout=DOWNLOAD_S) as answer,
+            file.open("wb") as out,
+        ):
+            remaining = MOST_ARCHIVE_BYTES + 1
+            while remaining > 0 and (chunk := answer.read(min(remaining, 1 << 16))):
+                out.write(chunk)
+                remaining -= len(chunk)
     except (OSError, http.client.HTTPException) as error:
         raise GitFailed(
             f"The template {url} cannot be fetched: {error}",
@@ -53,7 +56,7 @@ def downloaded(url: str, folder: Path) -> Path:
 
 
 def of_archive(file: Path, name: str) -> dict[str, Part]:
-    """Read an archive; a single folder that holds everything else, as hosts of git make them, is left out of the paths.
+    """Read an archive; the paths omit a single top folder that holds everything else, as in archives of git hosts.
 
     Args:
         name: What a person calls it: its address, or its path.
@@ -63,8 +66,8 @@ def of_archive(file: Path, name: str) -> dict[str, Part]:
     """
     try:
         if file.stat().st_size > MOST_ARCHIVE_BYTES:
-            raise _refused(name, f"it is larger than {MOST_ARCHIVE_BYTES // 1_000_000} MB")
-        found = _bounded(name, _zipped(file) if zipfile.is_zipfile(file) else _tarred(file))
+            raise _refusal(name, f"it is larger than {MOST_ARCHIVE_BYTES // 1_000_000} MB")
+        parts = _collect(name, _zip_members(file) if zipfile.is_zipfile(file) else _tar_members(file))
     except (
         OSError,
         EOFError,
@@ -73,11 +76,11 @@ def of_archive(file: Path, name: str) -> dict[str, Part]:
         ValueError,
         RuntimeError,
     ) as error:
-        raise _refused(name, f"it cannot be read: {error}") from error
-    tops = {path.split("/", 1)[0] for path in found}
-    if len(tops) == 1 and all("/" in path for path in found) and not tops & {".corral", ".claude"}:
-        return {path.split("/", 1)[1]: part for path, part in found.items()}
-    return found
+        raise _refusal(name, f"it cannot be read: {error}") from error
+    tops = {path.split("/", 1)[0] for path in parts}
+    if len(tops) == 1 and all("/" in path for path in parts) and not tops & {".corral", ".claude"}:
+        return {path.split("/", 1)[1]: part for path, part in parts.items()}
+    return parts
 
 
 def of_folder(folder: Path) -> dict[str, Part]:
@@ -87,27 +90,27 @@ def of_folder(folder: Path) -> dict[str, Part]:
         InvalidInput: It is too large, or cannot be read.
     """
     try:
-        return _bounded(str(folder), _walked(folder))
+        return _collect(str(folder), _folder_files(folder))
     except OSError as error:
-        raise _refused(str(folder), f"it cannot be read: {error}") from error
+        raise _refusal(str(folder), f"it cannot be read: {error}") from error
 
 
-def _bounded(name: str, members: Iterator[tuple[str, Part]]) -> dict[str, Part]:
-    found: dict[str, Part] = {}
+def _collect(name: str, members: Iterator[tuple[str, Part]]) -> dict[str, Part]:
+    parts: dict[str, Part] = {}
     size = 0
     for path, part in members:
         if (reason := unsafe_path(path)) is not None:
-            raise _refused(name, f"the path {path!r} {reason}")
-        if path in found:
-            raise _refused(name, f"it has {path!r} twice")
+            raise _refusal(name, f"the path {path!r} {reason}")
+        if path in parts:
+            raise _refusal(name, f"it has {path!r} twice")
         size += len(part.data)
-        found[path] = part
-        if size > MOST_BYTES or len(found) > MOST_FILES:
-            raise _refused(name, f"it holds more than {MOST_FILES} files, or more than {MOST_BYTES // 1_000_000} MB")
-    return found
+        parts[path] = part
+        if size > MOST_BYTES or len(parts) > MOST_FILES:
+            raise _refusal(name, f"it holds more than {MOST_FILES} files, or more than {MOST_BYTES // 1_000_000} MB")
+    return parts
 
 
-def _tarred(file: Path) -> Iterator[tuple[str, Part]]:
+def _tar_members(file: Path) -> Iterator[tuple[str, Part]]:
     with tarfile.open(file) as opened:
         for count, member in enumerate(opened):
             if count > MOST_MEMBERS:
@@ -127,7 +130,7 @@ def _tarred(file: Path) -> Iterator[tuple[str, Part]]:
                 yield path, Part(stream.read(MOST_BYTES + 1), bool(member.mode & stat.S_IXUSR))
 
 
-def _zipped(file: Path) -> Iterator[tuple[str, Part]]:
+def _zip_members(file: Path) -> Iterator[tuple[str, Part]]:
     with zipfile.ZipFile(file) as opened:
         members = opened.infolist()
         if len(members) > MOST_MEMBERS:
@@ -144,7 +147,7 @@ def _zipped(file: Path) -> Iterator[tuple[str, Part]]:
             yield member.filename.removeprefix("./"), kind
 
 
-def _walked(folder: Path) -> Iterator[tuple[str, Part]]:
+def _folder_files(folder: Path) -> Iterator[tuple[str, Part]]:
     for file in sorted(folder.rglob("*")):
         path = file.relative_to(folder)
         if ".git" in path.parts:
@@ -154,13 +157,13 @@ def _walked(folder: Path) -> Iterator[tuple[str, Part]]:
             yield path.as_posix(), Part(str(file.readlink()).encode(errors="surrogateescape"), kind="link")
         elif stat.S_ISREG(mode):
             if file.stat().st_size > MOST_BYTES:
-                raise _refused(str(folder), f"{path} is larger than {MOST_BYTES // 1_000_000} MB")
+                raise _refusal(str(folder), f"{path} is larger than {MOST_BYTES // 1_000_000} MB")
             yield path.as_posix(), Part(file.read_bytes(), bool(mode & stat.S_IXUSR))
         elif not stat.S_ISDIR(mode):
-            raise _refused(str(folder), f"{path} is a device or a pipe")
+            raise _refusal(str(folder), f"{path} is a device or a pipe")
 
 
-def _refused(name: str, reason: str) -> InvalidInput:
+def _refusal(name: str, reason: str) -> InvalidInput:
     return InvalidInput(
         f"The template {name} cannot be used: {reason}.", remedy="Nothing was installed. Name another template."
     )

@@ -1,7 +1,7 @@
 """Obtain a template: from the user's cache, or from its repository into the cache.
 
 A folder per address below ``$XDG_CACHE_HOME/corral/templates``: ``repo.git`` (:mod:`corral.git.remote.store`) and
-``versions.json``, which says what each version was when it was fetched. A tag that has become another commit is
+``versions.json``, which records the commit of each version when it was fetched. A tag that has moved to another commit is
 refused, and so is a cache that was changed.
 """
 
@@ -27,8 +27,8 @@ from corral.git.remote.parts import Part, Parts
 from corral.git.remote.store import TemplateStore
 from corral.git.remote.versions import LATEST, Choice
 
-MOST_LOOKED_AT = 20
-"""Releases that are looked at for one that suits this version of Corral."""
+MOST_TRIED = 20
+"""Maximum number of releases that are tried until one suits this version of Corral."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Policy:
     """The decisions of a person about fetched templates.
 
     Attributes:
-        lifetime_s: How long a fetched version counts without a look at its repository.
-        allowed_signers: See :mod:`corral.git.remote.signatures`; None: signatures are not looked at.
+        lifetime_s: Seconds for which a fetched version is used without asking its repository.
+        allowed_signers: See :mod:`corral.git.remote.signatures`; None: signatures are not checked.
     """
 
     lifetime_s: float
@@ -45,7 +45,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Kept:
+class FetchedVersion:
     """One version as it was fetched.
 
     Attributes:
@@ -65,12 +65,12 @@ class Obtained:
 
     Attributes:
         parts: The files of the template, by path.
-        signer: Whose signature was verified; None: nobody asked for one.
+        signer: The signer whose signature was verified; None: no signature is required.
         note: A warning, such as that the repository could not be reached; empty: nothing.
     """
 
     address: Address
-    version: Kept
+    version: FetchedVersion
     parts: Mapping[str, Part]
     from_cache: bool
     signer: str | None = None
@@ -109,7 +109,7 @@ class TemplateCache:
 
         Args:
             version: A tag, a branch, a commit, or ``latest``: the highest release that suits this Corral.
-            update: Whether to look at the repository though the cache is young enough.
+            update: Whether to ask the repository even if the cache is young enough.
 
         Raises:
             GitFailed: It is not in the cache, and cannot be fetched.
@@ -121,70 +121,67 @@ class TemplateCache:
         if address.kind != "git" and version != LATEST:
             raise InvalidInput(f"{address} has no versions: it is no git repository.", remedy="Leave --version out.")
         with self._slot(address) as slot:
-            kept = slot.kept(version)
-            is_young = kept is not None and self._is_young(kept, now)
-            if address.kind == "git" and kept is not None and is_young and not update and slot.store.has(kept.commit):
-                return self._cached(slot, address, kept)
+            cached = slot.recorded(version)
+            is_fresh = cached is not None and not update and self._is_young(cached, now)
+            if address.kind == "git" and cached is not None and is_fresh and slot.store.has(cached.commit):
+                return self._from_cache(slot, address, cached)
             try:
-                found, note = self._fetched(slot, address, version, now)
+                fetched, note = self._fetched(slot, address, version, now)
             except GitFailed as error:
-                if update or kept is None or not slot.store.has(kept.commit):
+                if update or cached is None or not slot.store.has(cached.commit):
                     raise
-                return self._cached(slot, address, kept, error.message)
-            return self._proven(slot, address, found, from_cache=False, note=note)
+                return self._from_cache(slot, address, cached, error.message)
+            return self._obtained(slot, address, fetched, from_cache=False, note=note)
 
-    def _fetched(self, slot: _Slot, address: Address, version: str, now: datetime) -> tuple[Kept, str]:
+    def _fetched(self, slot: _Slot, address: Address, version: str, now: datetime) -> tuple[FetchedVersion, str]:
         """Fetch a version; of ``latest`` the first release that suits, and if none does the highest."""
-        releases = versions.by_release(slot.store.remote_refs(address)) if self._may_choose(address, version) else []
-        passed = ""
-        for choice in releases[:MOST_LOOKED_AT]:
-            found = slot.fetch(address, choice.name, now)
-            reason = self._unsuitable(slot.store.read(found.commit, address.subfolder))
+        chooses = address.kind == "git" and version == LATEST
+        releases = versions.by_release(slot.store.remote_refs(address)) if chooses else []
+        note = ""
+        for choice in releases[:MOST_TRIED]:
+            fetched = slot.fetch(address, choice.name, now)
+            reason = self._unsuitable(slot.store.read(fetched.commit, address.subfolder))
             if not reason:
-                slot.note(address, version, found)
-                return found, f"{passed} {found.name} is the newest that suits." if passed else ""
-            passed = passed or f"The newest release is {choice.name}. {reason}"
+                slot.note(address, version, fetched)
+                return fetched, f"{note} {fetched.name} is the newest that suits." if note else ""
+            note = note or f"The newest release is {choice.name}. {reason}"
         return slot.fetch(address, version, now), ""
 
-    @staticmethod
-    def _may_choose(address: Address, version: str) -> bool:
-        return address.kind == "git" and version == LATEST
-
-    def at_commit(self, address: Address, kept: Kept, now: datetime) -> Obtained:
+    def at_commit(self, address: Address, fetched: FetchedVersion, now: datetime) -> Obtained:
         """Obtain exactly one commit of a template, from the cache if it is there; who signed it does not matter.
 
         Raises:
             CorralError: As :meth:`obtain`; of an archive or a folder, also when it has changed since.
         """
         with self._slot(address) as slot:
-            if slot.store.has(kept.commit):
+            if slot.store.has(fetched.commit):
                 slot.store.prove()
-                return Obtained(address, kept, slot.store.read(kept.commit, address.subfolder), from_cache=True)
-            found = slot.fetch(address, kept.commit if address.kind == "git" else LATEST, now)
-            if found.commit != kept.commit:
-                raise _gone(address, kept)
-            return Obtained(address, kept, slot.store.read(kept.commit, address.subfolder), from_cache=False)
+                return Obtained(address, fetched, slot.store.read(fetched.commit, address.subfolder), from_cache=True)
+            current = slot.fetch(address, fetched.commit if address.kind == "git" else LATEST, now)
+            if current.commit != fetched.commit:
+                raise _gone(address, fetched)
+            return Obtained(address, fetched, slot.store.read(fetched.commit, address.subfolder), from_cache=False)
 
-    def signer(self, address: Address, kept: Kept, now: datetime) -> str | None:
-        """Whose signature a version has; None: nobody asked for one.
+    def signer(self, address: Address, fetched: FetchedVersion, now: datetime) -> str | None:
+        """The signer of a version; None: no signature is required.
 
         Raises:
             NotTrusted: Nobody who is allowed to has signed it.
             GitFailed: Its tag is not in the cache, and cannot be fetched.
         """
         with self._slot(address) as slot:
-            if self._policy.allowed_signers is not None and kept.kind == "tag" and not slot.store.has_tag(kept.name):
-                slot.fetch(address, kept.name, now)
-            return self._signer(slot, address, kept)
+            if self._policy.allowed_signers and fetched.kind == "tag" and not slot.store.has_tag(fetched.name):
+                slot.fetch(address, fetched.name, now)
+            return self._signer(slot, address, fetched)
 
-    def listing(self) -> list[dict[str, Any]]:
+    def list_versions(self) -> list[dict[str, Any]]:
         """Every cached version: ``{source, version, kind, commit, fetched_at, bytes}``."""
         rows = []
         for place in sorted(self._folder.glob("*/versions.json")):
-            said = _read(place)
+            record = _read(place)
             size = sum(file.lstat().st_size for file in place.parent.rglob("*") if file.is_file())
-            for kept in said.get("versions", {}).values():
-                rows.append({"source": said.get("source", ""), "version": kept["name"], **kept, "bytes": size})
+            for entry in record.get("versions", {}).values():
+                rows.append({"source": record.get("source", ""), "version": entry["name"], **entry, "bytes": size})
         return rows
 
     def clear(self) -> int:
@@ -194,7 +191,7 @@ class TemplateCache:
             shutil.rmtree(place)
         return len(places)
 
-    def current(self, address: Address, kept: Kept) -> str | None:
+    def current(self, address: Address, fetched: FetchedVersion) -> str | None:
         """The commit that a version is in the repository now; None if it cannot be reached or no longer has it."""
         if address.kind not in ("git", "shipped"):
             return None
@@ -202,24 +199,26 @@ class TemplateCache:
             if address.kind == "shipped":
                 return slot.store.keep(self._shipped())
             try:
-                return versions.choose(slot.store.remote_refs(address), kept.name).commit
+                return versions.choose(slot.store.remote_refs(address), fetched.name).commit
             except CorralError:
                 return None
 
-    def _is_young(self, kept: Kept, now: datetime) -> bool:
-        age = now - parse(kept.fetched_at)
-        return kept.kind == "commit" or timedelta(0) <= age < timedelta(seconds=self._policy.lifetime_s)
+    def _is_young(self, fetched: FetchedVersion, now: datetime) -> bool:
+        age = now - parse(fetched.fetched_at)
+        return fetched.kind == "commit" or timedelta(0) <= age < timedelta(seconds=self._policy.lifetime_s)
 
-    def _cached(self, slot: _Slot, address: Address, kept: Kept, unreachable: str = "") -> Obtained:
+    def _from_cache(self, slot: _Slot, address: Address, fetched: FetchedVersion, unreachable: str = "") -> Obtained:
         slot.store.prove()
-        note = f"The cached version of {kept.fetched_at} is used. {unreachable}" if unreachable else ""
-        return self._proven(slot, address, kept, from_cache=True, note=note)
+        note = f"The cached version of {fetched.fetched_at} is used. {unreachable}" if unreachable else ""
+        return self._obtained(slot, address, fetched, from_cache=True, note=note)
 
-    def _proven(self, slot: _Slot, address: Address, kept: Kept, *, from_cache: bool, note: str = "") -> Obtained:
-        signer = self._signer(slot, address, kept)
-        return Obtained(address, kept, slot.store.read(kept.commit, address.subfolder), from_cache, signer, note)
+    def _obtained(
+        self, slot: _Slot, address: Address, fetched: FetchedVersion, *, from_cache: bool, note: str = ""
+    ) -> Obtained:
+        signer = self._signer(slot, address, fetched)
+        return Obtained(address, fetched, slot.store.read(fetched.commit, address.subfolder), from_cache, signer, note)
 
-    def _signer(self, slot: _Slot, address: Address, kept: Kept) -> str | None:
+    def _signer(self, slot: _Slot, address: Address, fetched: FetchedVersion) -> str | None:
         if (allowed := self._policy.allowed_signers) is None or address.kind == "shipped":
             return None
         if address.kind != "git":
@@ -228,7 +227,7 @@ class TemplateCache:
                 cause="`templates.allowed_signers` accepts signed versions only.",
                 remedy="Name the repository that it comes from.",
             )
-        return slot.store.signer(kept.commit, kept.name if kept.kind == "tag" else None, allowed)
+        return slot.store.signer(fetched.commit, fetched.name if fetched.kind == "tag" else None, allowed)
 
     @contextlib.contextmanager
     def _slot(self, address: Address) -> Iterator[_Slot]:
@@ -256,50 +255,50 @@ class _Slot:
     def __init__(self, place: Path, store: TemplateStore, shipped: Callable[[], Parts]) -> None:
         self.store, self._shipped = store, shipped
         self._file = place / "versions.json"
-        self._said = _read(self._file)
+        self._record = _read(self._file)
 
-    def kept(self, version: str) -> Kept | None:
+    def recorded(self, version: str) -> FetchedVersion | None:
         try:
-            return Kept(**self._said["versions"][version])
+            return FetchedVersion(**self._record["versions"][version])
         except (KeyError, TypeError):
             return None
 
-    def fetch(self, address: Address, version: str, now: datetime) -> Kept:
+    def fetch(self, address: Address, version: str, now: datetime) -> FetchedVersion:
         """Fetch a version, refuse a tag that has moved, and note what it is."""
-        found = self._fetched(address, version, now)
-        before = self.kept(found.name)
-        if before is not None and before.kind == found.kind == "tag" and before.commit != found.commit:
+        fetched = self._fetched(address, version, now)
+        before = self.recorded(fetched.name)
+        if before is not None and before.kind == fetched.kind == "tag" and before.commit != fetched.commit:
             raise NotTrusted(
-                f"The tag {found.name} of {address.url} has moved.",
-                cause=f"It was the commit {before.commit[:12]} on {before.fetched_at}, and is {found.commit[:12]} now.",
+                f"The tag {fetched.name} of {address.url} has moved.",
+                cause=f"It was the commit {before.commit[:12]} on {before.fetched_at}, and is {fetched.commit[:12]} now.",
                 remedy="Ask its maintainers. To accept what it is now: `corral template cache --clear`, then try again.",
             )
-        self.note(address, version, found)
-        return found
+        self.note(address, version, fetched)
+        return fetched
 
-    def note(self, address: Address, version: str, found: Kept) -> None:
+    def note(self, address: Address, version: str, fetched: FetchedVersion) -> None:
         """Note the commit of a version."""
-        noted = {**self._said.get("versions", {}), version: asdict(found), found.name: asdict(found)}
-        self._said = {"source": address.url, "versions": noted}
+        versions = {**self._record.get("versions", {}), version: asdict(fetched), fetched.name: asdict(fetched)}
+        self._record = {"source": address.url, "versions": versions}
         partial = self._file.with_suffix(".new")
-        partial.write_text(json.dumps(self._said, indent=2) + "\n", encoding="utf-8")
+        partial.write_text(json.dumps(self._record, indent=2) + "\n", encoding="utf-8")
         partial.replace(self._file)
 
-    def _fetched(self, address: Address, version: str, now: datetime) -> Kept:
+    def _fetched(self, address: Address, version: str, now: datetime) -> FetchedVersion:
         at = iso(now)
         if address.kind == "shipped":
-            return Kept(__version__, "commit", self.store.keep(self._shipped()), at)
+            return FetchedVersion(__version__, "commit", self.store.keep(self._shipped()), at)
         if address.kind != "git":
-            return Kept(LATEST, "commit", self.store.keep(_unpacked(address)), at)
+            return FetchedVersion(LATEST, "commit", self.store.keep(_read_files(address)), at)
         choice: Choice = versions.choose(self.store.remote_refs(address), version)
         commit = self.store.fetch(address, choice)
-        return Kept(commit if choice.kind == "commit" else choice.name, choice.kind, commit, at)
+        return FetchedVersion(commit if choice.kind == "commit" else choice.name, choice.kind, commit, at)
 
 
-def _gone(address: Address, kept: Kept) -> Unsupported:
+def _gone(address: Address, fetched: FetchedVersion) -> Unsupported:
     if address.kind == "shipped":
         return Unsupported(
-            f"The template that Corral {kept.name} shipped is no longer to be had.",
+            f"The template that Corral {fetched.name} shipped is no longer to be had.",
             cause="This Corral ships another one, and the cache of this machine does not have the old one.",
             remedy="Run the command where the project was prepared, or with that version of Corral.",
         )
@@ -310,7 +309,7 @@ def _gone(address: Address, kept: Kept) -> Unsupported:
     )
 
 
-def _unpacked(address: Address) -> dict[str, Part]:
+def _read_files(address: Address) -> dict[str, Part]:
     if address.kind == "folder":
         return archive.of_folder(Path(address.url))
     return reading.read(address)
@@ -318,7 +317,7 @@ def _unpacked(address: Address) -> dict[str, Part]:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        said = json.loads(file.read_text(encoding="utf-8"))
+        record = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return said if isinstance(said, dict) and isinstance(said.get("versions", {}), dict) else {}
+    return record if isinstance(record, dict) and isinstance(record.get("versions", {}), dict) else {}

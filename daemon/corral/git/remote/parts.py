@@ -55,10 +55,10 @@ def is_part(path: str) -> bool:
 
 def installed(parts: Parts) -> dict[str, Part]:
     """The parts by their path in a project: the servers of ``.claude/mcp.json`` belong into ``.mcp.json`` there."""
-    found = {path: part for path, part in parts.items() if path not in (OLD_MCP, MANIFEST)}
+    by_path = {path: part for path, part in parts.items() if path not in (OLD_MCP, MANIFEST)}
     if OLD_MCP in parts:
-        found.setdefault(MCP, parts[OLD_MCP])
-    return found
+        by_path.setdefault(MCP, parts[OLD_MCP])
+    return by_path
 
 
 def unsafe_path(path: str) -> str | None:

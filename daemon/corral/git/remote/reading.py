@@ -30,7 +30,7 @@ _RUN = (
 )
 """Isolated, so that no file of the folder it is started in is taken for a module."""
 _MOST_ANSWERED = MOST_BYTES + 32_000_000
-"""The contents, and what is said of them."""
+"""Maximum size of the answer, bytes: the contents and their header."""
 
 
 def read(address: Address) -> dict[str, Part]:
@@ -44,15 +44,15 @@ def read(address: Address) -> dict[str, Part]:
         argv = [sys.executable, "-I", "-S", "-c", _RUN, str(Path(corral.__file__).parents[1]), address.url, folder]
         env = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         bounds = Bounds(Path(folder), disk=archive.MOST_ARCHIVE_BYTES, time_s=FETCH_S)
-        done = process.execute(argv, env, stdin=None, timeout_s=FETCH_S, cap=_MOST_ANSWERED, bounds=bounds)
-    head, _, contents = done.stdout.partition(b"\n")
-    if done.cut or done.rc != 0 or not head:
-        raise _ended(address, done)
-    said = json.loads(head)
-    if "error" in said:
-        raise from_wire(said)
+        finished = process.execute(argv, env, stdin=None, timeout_s=FETCH_S, cap=_MOST_ANSWERED, bounds=bounds)
+    head, _, contents = finished.stdout.partition(b"\n")
+    if finished.cut or finished.rc != 0 or not head:
+        raise _reader_failure(address, finished)
+    header = json.loads(head)
+    if "error" in header:
+        raise from_wire(header)
     parts, at = {}, 0
-    for path, kind, executable, size in said["parts"]:
+    for path, kind, executable, size in header["parts"]:
         parts[path] = Part(contents[at : at + size], executable, kind)
         at += size
     return parts
@@ -65,23 +65,23 @@ def answer(url: str, folder: str) -> None:
         url: Of an archive, or its path.
         folder: An empty one, for what is fetched.
     """
-    said: dict[str, object]
+    header: dict[str, object]
     try:
         is_remote = url.startswith(("http://", "https://"))
         parts = archive.of_archive(archive.downloaded(url, Path(folder)) if is_remote else Path(url), url)
-        said = {"parts": [[path, part.kind, part.executable, len(part.data)] for path, part in parts.items()]}
+        header = {"parts": [[path, part.kind, part.executable, len(part.data)] for path, part in parts.items()]}
     except CorralError as error:
-        parts, said = {}, error.to_wire()
+        parts, header = {}, error.to_wire()
     out = sys.stdout.buffer
-    out.write(json.dumps(said).encode() + b"\n")
+    out.write(json.dumps(header).encode() + b"\n")
     out.writelines(part.data for part in parts.values())
 
 
-def _ended(address: Address, done: process.Finished) -> GitFailed:
+def _reader_failure(address: Address, finished: process.Finished) -> GitFailed:
     without_end = "The archive, or its server's answer, has no end, or is too large or too slow for a template."
     return GitFailed(
-        f"The template {address.url} cannot be read: its reader {done.cut.partition(' ')[2] or f'ended with {done.rc}'}.",
-        cause=without_end if done.cut else "The archive is damaged.",
+        f"The template {address.url} cannot be read: its reader {finished.cut.partition(' ')[2] or f'ended with {finished.rc}'}.",
+        cause=without_end if finished.cut else "The archive is damaged.",
         remedy="Nothing was installed. Check the address, or name another template.",
-        details={"stderr": os.fsdecode(done.stderr)[-4000:]},
+        details={"stderr": os.fsdecode(finished.stderr)[-4000:]},
     )

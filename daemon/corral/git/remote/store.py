@@ -20,9 +20,9 @@ from corral.git.remote.versions import Choice
 
 TRIES = 3
 FETCH_S = 180.0
-"""Seconds for all that is asked of a repository for one command."""
+"""Seconds for all requests to a repository for one command."""
 MOST_ON_DISK = 200_000_000
-"""Bytes that it may bring; a template is text."""
+"""Maximum number of bytes that a fetch may add; a template is text."""
 _MOST_LISTED = 32_000_000
 _SETTINGS = f"[core]\n\trepositoryformatversion = 0\n\tbare = true\n\tbigFileThreshold = {MOST_BYTES}\n"
 """A file that is too large for a template is never read into memory as a whole."""
@@ -33,15 +33,15 @@ _FINAL = re.compile(
 )
 """Failures that another try does not change."""
 _NO_REPLACEMENTS = {"GIT_NO_REPLACE_OBJECTS": "1"}
-_EPOCH = {f"GIT_{who}_{what}": said for who in ("AUTHOR", "COMMITTER") for what, said in (
+_EPOCH = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in (
     ("NAME", "template"), ("EMAIL", "template@localhost"), ("DATE", "1970-01-01T00:00:00Z"))}  # fmt: skip
 
 
 class TemplateStore:
-    """All that was fetched of one template.
+    """Everything that was fetched of one template.
 
     Args:
-        folder: The bare repository; made if it is missing.
+        folder: The bare repository; created if it is missing.
         pause: Wait some seconds between two tries.
     """
 
@@ -63,8 +63,8 @@ class TemplateStore:
         Raises:
             GitFailed: It cannot be reached.
         """
-        done = self._ask(address, "ls-remote", "--quiet", "--", address.url)
-        pairs = (line.split("\t", 1) for line in done.text.splitlines() if "\t" in line)
+        result = self._ask(address, "ls-remote", "--quiet", "--", address.url)
+        pairs = (line.split("\t", 1) for line in result.text.splitlines() if "\t" in line)
         return {name: sha for sha, name in pairs}
 
     def fetch(self, address: Address, choice: Choice) -> str:
@@ -75,21 +75,21 @@ class TemplateStore:
             NotFound: There is no such commit.
         """
         if choice.ref:
-            kept = f"refs/corral/{choice.kind}/{choice.name}"
+            local_ref = f"refs/corral/{choice.kind}/{choice.name}"
             try:
-                self._fetch(address, "--depth=1", f"+{choice.ref}:{kept}")
-                return self.commit_of(kept)
+                self._fetch(address, "--depth=1", f"+{choice.ref}:{local_ref}")
+                return self.commit_of(local_ref)
             except GitFailed:
                 if choice.kind != "commit":
                     raise
-        # Not every server gives a commit by its name: then all branches and tags are looked through.
+        # Not every server sends a commit by its name: then all branches and tags are fetched and searched.
         self._fetch(address, "+refs/heads/*:refs/corral/all/heads/*", "+refs/tags/*:refs/corral/all/tags/*")
-        found = self._git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{choice.name}^{{commit}}")
-        if not found.ok:
+        result = self._git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{choice.name}^{{commit}}")
+        if not result.ok:
             raise NotFound(
                 f"The template has no commit {choice.name!r}.", remedy="Name a commit on one of its branches, in full."
             )
-        return found.text.strip()
+        return result.text.strip()
 
     def commit_of(self, ref: str) -> str:
         """The commit of a ref that was fetched."""
@@ -104,7 +104,7 @@ class TemplateStore:
         return self._git.run("show-ref", "--verify", "--quiet", f"refs/corral/tag/{name}").ok
 
     def signer(self, commit: str, tag: str | None, allowed: Path) -> str:
-        """Whose signature a commit, or the tag by which it was fetched, has.
+        """The signer of a commit, or of the tag by which it was fetched.
 
         Raises:
             NotTrusted: See :func:`~corral.git.remote.signatures.require_signer`.
@@ -117,13 +117,13 @@ class TemplateStore:
         Raises:
             NotTrusted: Something was changed.
         """
-        done = self._git.run(
+        result = self._git.run(
             "fsck", "--full", "--no-dangling", "--no-progress", timeout_s=FETCH_S, env=_NO_REPLACEMENTS
         )
-        if not done.ok:
+        if not result.ok:
             raise NotTrusted(
                 "The cached copy of the template was changed or is damaged.",
-                cause=f"git fsck: {done.stderr.strip()[:300] or done.text.strip()[:300]}",
+                cause=f"git fsck: {result.stderr.strip()[:300] or result.text.strip()[:300]}",
                 remedy="Nothing was installed. `corral template cache --clear`, then try again: the template is fetched again.",
             )
 
@@ -150,7 +150,7 @@ class TemplateStore:
             InvalidInput: There are too many, or they are too large.
             NotFound: There is no such subfolder.
         """
-        listed = self._listed(commit, subfolder)
+        listed = self._list_files(commit, subfolder)
         files = {path: entry for path, entry in listed.items() if entry[0] != "160000"}
         if len(listed) > MOST_FILES or sum(size for _, _, size in files.values()) > MOST_BYTES:
             raise InvalidInput(
@@ -164,31 +164,33 @@ class TemplateStore:
         }
         return {**parts, **{path: Part(b"", kind="submodule") for path in listed if path not in files}}
 
-    def _listed(self, commit: str, subfolder: str) -> dict[str, tuple[str, str, int]]:
+    def _list_files(self, commit: str, subfolder: str) -> dict[str, tuple[str, str, int]]:
         tree = f"{commit}:{subfolder}" if subfolder else commit
-        done = self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", tree, most=_MOST_LISTED, env=_NO_REPLACEMENTS)
-        if not done.ok:
+        result = self._git.run(
+            "ls-tree", "-r", "-z", "-l", "--full-tree", tree, most=_MOST_LISTED, env=_NO_REPLACEMENTS
+        )
+        if not result.ok:
             raise NotFound(f"The template has no folder {subfolder!r}.", remedy="Name a folder that this version has.")
-        found = {}
-        for line in done.names:
+        entries = {}
+        for line in result.names:
             facts, path = line.split("\t", 1)
             mode, _, sha, size = facts.split()
             if is_part(path):
-                found[path] = (mode, sha, 0 if size == "-" else int(size))
-        return found
+                entries[path] = (mode, sha, 0 if size == "-" else int(size))
+        return entries
 
     def _contents(self, shas: list[str]) -> dict[str, bytes]:
-        wanted = sorted(set(shas))
-        done = self._git.check(
-            "cat-file", "--batch", input="".join(f"{sha}\n" for sha in wanted).encode(), env=_NO_REPLACEMENTS
+        names = sorted(set(shas))
+        result = self._git.check(
+            "cat-file", "--batch", input="".join(f"{sha}\n" for sha in names).encode(), env=_NO_REPLACEMENTS
         )
-        found, at = {}, 0
-        for sha in wanted:
-            end = done.stdout.index(b"\n", at)
-            size = int(done.stdout[at:end].split()[2])
-            found[sha] = done.stdout[end + 1 : end + 1 + size]
+        contents, at = {}, 0
+        for sha in names:
+            end = result.stdout.index(b"\n", at)
+            size = int(result.stdout[at:end].split()[2])
+            contents[sha] = result.stdout[end + 1 : end + 1 + size]
             at = end + size + 2
-        return found
+        return contents
 
     def _forget_partial(self) -> None:
         """Delete what a killed fetch left; the cache's lock keeps others away."""
@@ -203,21 +205,21 @@ class TemplateStore:
     def _ask(self, address: Address, *args: str) -> Result:
         """Speak to the template's repository: three tries, a second and two apart."""
         self._bounds = self._bounds or Bounds(self._folder, disk=MOST_ON_DISK, time_s=FETCH_S)
-        config = _bounded(address.transport)
+        config = _transport_config(address.transport)
         for attempt in range(1, TRIES + 1):
-            done = self._git.run(
+            result = self._git.run(
                 *args, timeout_s=FETCH_S, env=with_credentials(), config=config, most=_MOST_LISTED, bounds=self._bounds
             )
-            if done.ok:
-                return done
+            if result.ok:
+                return result
             self._forget_partial()
-            if done.cut or _FINAL.search(done.stderr) or attempt == TRIES:
-                raise _unreachable(address, done, attempt)
+            if result.cut or _FINAL.search(result.stderr) or attempt == TRIES:
+                raise _fetch_failure(address, result, attempt)
             self._pause(float(2 ** (attempt - 1)))
         raise AssertionError("unreachable")
 
 
-def _bounded(transport: str) -> Mapping[str, str]:
+def _transport_config(transport: str) -> Mapping[str, str]:
     return {
         "protocol.allow": "never",
         f"protocol.{transport}.allow": "always",
@@ -228,18 +230,18 @@ def _bounded(transport: str) -> Mapping[str, str]:
     }
 
 
-def _unreachable(address: Address, done: Result, tries: int) -> GitFailed:
-    failed = done.failure()
-    said, cause, remedy = (
+def _fetch_failure(address: Address, result: Result, tries: int) -> GitFailed:
+    failed = result.failure()
+    message, cause, remedy = (
         failed.message.partition(": ")[2],
         "The address is wrong, the network or the server is down, or the server wants credentials.",
         "Check the address with `git ls-remote`, then try again.",
     )
-    if done.cut:
-        said, cause = done.cut, "The server's answer has no end, or is too large or too slow for a template."
+    if result.cut:
+        message, cause = result.cut, "The server's answer has no end, or is too large or too slow for a template."
         remedy = "Check the address, or name another template."
     return GitFailed(
-        f"The template {address.url} cannot be fetched ({'1 try' if tries == 1 else f'{tries} tries'}): {said}",
+        f"The template {address.url} cannot be fetched ({'1 try' if tries == 1 else f'{tries} tries'}): {message}",
         cause=cause,
         remedy=f"Nothing was installed. {remedy}",
         details=failed.details,

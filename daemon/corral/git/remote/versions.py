@@ -67,9 +67,9 @@ def choose(refs: Mapping[str, str], version: str) -> Choice:
         return Choice(version, "commit", version, version)
     if _ABBREVIATED.fullmatch(version):
         return Choice(version, "commit", "", None)
-    known = ", ".join(_tags(refs)[-8:]) or "none"
+    tags = ", ".join(_tags(refs)[-8:]) or "none"
     raise NotFound(
-        f"The template has no version {version!r}.", remedy=f"Its tags: {known}. A branch or a commit will do too."
+        f"The template has no version {version!r}.", remedy=f"Its tags: {tags}. A branch or a commit will do too."
     )
 
 
@@ -81,8 +81,8 @@ def by_release(refs: Mapping[str, str]) -> list[Choice]:
 
 def release_number(name: str) -> tuple[int, ...] | None:
     """The numbers of a release such as ``v1.10.0``; None if the name is that of none."""
-    found = _RELEASE.fullmatch(name)
-    return tuple(int(part or 0) for part in found.groups()) if found else None
+    match = _RELEASE.fullmatch(name)
+    return tuple(int(part or 0) for part in match.groups()) if match else None
 
 
 def _tags(refs: Mapping[str, str]) -> list[str]:

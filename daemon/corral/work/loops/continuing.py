@@ -46,7 +46,7 @@ def kept_worktree(context: WorktreeContext, task: TaskRow, past: Past | None) ->
 
 def _is_at(checkout: Git, head: str, provided: Provisioned) -> bool:
     """Whether it holds this commit and nothing more to commit: what was written since is no iteration's work."""
-    return checkout.head() == head and not staging.wanted(status.changes(checkout), provided.exclude)
+    return checkout.head() == head and not staging.committable(status.changes(checkout), provided.exclude)
 
 
 def go_on_in(conn: Connection, worktree: WorktreeRow, session_id: str | None) -> WorktreeRow:

@@ -20,7 +20,7 @@ from corral.faces.cli.terminal.output import echo, paint
 from corral.faces.cli.terminal.progress import progress
 from corral.git.remote import address as addresses
 from corral.git.remote.address import Address
-from corral.git.remote.cache import Kept, Obtained, Policy, TemplateCache, cache_folder
+from corral.git.remote.cache import FetchedVersion, Obtained, Policy, TemplateCache, cache_folder
 from corral.git.remote.parts import Part, Parts, installed
 from corral.git.remote.versions import LATEST
 from corral.work.templates.api import Brought
@@ -127,9 +127,9 @@ def address_of(lock: Lock) -> Address:
     return replace(addresses.parse(lock.source, here), subfolder=lock.subfolder)
 
 
-def kept_of(lock: Lock) -> Kept:
+def kept_of(lock: Lock) -> FetchedVersion:
     """The installed version."""
-    return Kept(lock.version, lock.kind, lock.commit, lock.fetched_at)
+    return FetchedVersion(lock.version, lock.kind, lock.commit, lock.fetched_at)
 
 
 def base_of(project: Project, lock: Lock) -> dict[str, Part]:

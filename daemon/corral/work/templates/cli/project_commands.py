@@ -156,7 +156,7 @@ def cache(
             f"Removed {count} template{'' if count == 1 else 's'} from the cache."
         )
         return
-    rows = kept.listing()
+    rows = kept.list_versions()
     table(
         rows,
         [("SOURCE", "source", 60), ("VERSION", "version", 20), ("COMMIT", _short, 12), ("FETCHED", "fetched_at", 24)],

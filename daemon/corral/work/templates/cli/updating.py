@@ -12,7 +12,7 @@ from corral.faces.cli.parsing import Exit
 from corral.faces.cli.terminal.output import echo, emit, paint
 from corral.faces.cli.terminal.person import ask, confirm, is_terminal, refuse_agents
 from corral.git.process.command import open_repository
-from corral.git.remote.cache import Kept, Obtained
+from corral.git.remote.cache import FetchedVersion, Obtained
 from corral.git.remote.parts import CONFIG, Part, installed
 from corral.git.remote.versions import LATEST, release_number
 from corral.git.text_merge import merge_text
@@ -121,7 +121,7 @@ def _answer(lock: Lock, obtained: Obtained, plan: list[Step], runs: list[Brought
     }
 
 
-def _is_older(found: Kept, lock: Lock) -> bool:
+def _is_older(found: FetchedVersion, lock: Lock) -> bool:
     """Whether a release that nobody named comes before the installed one: it suits this Corral, but nobody asked to go back."""
     there, here = release_number(found.name), release_number(lock.version)
     return there is not None and here is not None and there < here
@@ -137,7 +137,7 @@ def _say_nothing_newer(lock: Lock, obtained: Obtained, *, as_json: bool) -> None
     echo(f"{one_line(obtained.version.name)} is {newest}; {one_line(lock.version)} is installed.")
 
 
-def _refuse_moved_tag(lock: Lock, now: Kept) -> None:
+def _refuse_moved_tag(lock: Lock, now: FetchedVersion) -> None:
     if lock.kind == now.kind == "tag" and lock.version == now.name and lock.commit != now.commit:
         raise NotTrusted(
             f"The tag {lock.version} of {lock.source} has moved.",
