@@ -24,24 +24,24 @@ class StoreAccess:
 
     Args:
         db: The database.
-        changes: Told when a write is durable.
+        changes: Notified when a write is durable.
     """
 
     def __init__(self, db: Store, changes: Changes) -> None:
         self._db = db
         self._changes = changes
-        self._asked: list[tuple[Write[Any], asyncio.Future[None]]] = []
-        # More of them would spend their time waiting for the interpreter, which SQLite gives back after every row.
+        self._pending: list[tuple[Write[Any], asyncio.Future[None]]] = []
+        # More threads would only wait for the interpreter's lock, which SQLite releases after every row.
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="read")
         self._inline_reads = FairQueue()
 
     async def write(self, operation: Callable[[Connection], T]) -> T:
-        """Run a write; the answer comes when it is durable. One whose request went away meanwhile is not run."""
+        """Run a write and return when it is durable. If the request is cancelled before, the write is not run."""
         loop = asyncio.get_running_loop()
         write, waiter = Write(operation), loop.create_future()
-        if not self._asked:
+        if not self._pending:
             loop.call_soon(self._submit)
-        self._asked.append((write, waiter))
+        self._pending.append((write, waiter))
         try:
             await waiter
         except asyncio.CancelledError:
@@ -50,13 +50,13 @@ class StoreAccess:
         return write.outcome()
 
     def _submit(self) -> None:
-        """Hand the writer at once what was asked for in one turn of the loop: it shares a commit, and both do not take turns
-        at the interpreter meanwhile.
+        """Submit all writes of one turn of the loop together: they share a commit, and the loop and the writer do not compete
+        for the interpreter meanwhile.
         """
-        asked, self._asked = self._asked, []
-        waiters = [waiter for _write, waiter in asked]
+        pending, self._pending = self._pending, []
+        waiters = [waiter for _write, waiter in pending]
         settled = partial(self._changes.call_in_loop, partial(self._wake, waiters))
-        self._db.submit([write for write, _waiter in asked], settled)
+        self._db.submit([write for write, _waiter in pending], settled)
 
     def _wake(self, waiters: Sequence[asyncio.Future[None]]) -> None:
         for waiter in waiters:
@@ -65,13 +65,13 @@ class StoreAccess:
         self._changes.announce_write()
 
     async def read(self, operation: Callable[[Connection], T]) -> T:
-        """Run a query off the event loop, and never behind something slow."""
+        """Run a query in a thread that runs only queries."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._db.read, operation)
 
     async def read_inline(self, operation: Callable[[Connection], T]) -> T:
-        """Run a query that as a rule finds little by an index: here and now, since a thread and back takes longer than it does.
+        """Run a short query (a few rows by an index) in the loop's own thread, since a switch of threads takes longer.
 
-        One that is not short is broken off, and made again in a thread.
+        A query that is not short is broken off, and runs again in a thread.
         """
         await self._inline_reads.take()
         try:
@@ -80,17 +80,16 @@ class StoreAccess:
             return await self.read(operation)
 
     async def search(self, table: str, operation: Callable[[Connection], T]) -> T:
-        """Run a query that searches a table by words, once its index has learned all that was there when it was asked for."""
+        """Run a query that searches a table by words, after its index has learned all rows that exist at the call."""
         for _part in range(0, await self.read_inline(partial(search.behind, table=table)), search.AT_ONCE):
             await self.write(partial(search.learn, table=table))
         return await self.read(operation)
 
 
 class FairQueue:
-    """Lets one after another go on, each in a turn of the loop of its own, first come first served.
+    """Lets one caller go on in each turn of the loop, first come first served.
 
-    Answers are sent at the end of a turn of the loop: of ten requests that are answered in one turn, the first would wait for the
-    last.
+    Answers are sent at the end of a turn: of ten requests answered in one turn, the first would wait for the last.
     """
 
     def __init__(self) -> None:
@@ -98,7 +97,7 @@ class FairQueue:
         self._taken = False
 
     async def take(self) -> None:
-        """Wait for one's turn; nobody else has one until the loop has turned."""
+        """Wait for the caller's turn; no other caller goes on until the loop has turned."""
         if self._taken:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)

@@ -15,7 +15,7 @@ _REFUSALS = {
 
 
 def keep_append_only(conn: Connection) -> None:
-    """Have the database itself refuse to change a line; for who makes the tables."""
+    """Create the triggers that refuse a change of a line; called when the tables are created."""
     if dialect_of(conn) is Dialect.SQLITE:  # a server has roles and rights for that
         for name, when in _REFUSALS.items():
             conn.exec_driver_sql(

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from corral.core.event_payloads import Nothing
 
 ROUTINE = (EventKind.LOCK_ACQUIRED, EventKind.SESSION_CHANGED)
-"""Kinds recorded at every step of a session, for followers of all events; in a look back they would hide the rest."""
+"""Kinds recorded at every step of a session, for followers of all events; in a list of past events they would hide the rest."""
+_e = events.c
+
 _RECENT = Prepared[EventRow](
     select(events)
     .where(*(events.c.kind != str(kind) for kind in ROUTINE))
@@ -74,24 +76,21 @@ def listing(conn: Connection, *, task_id: str | None = None, after_id: int = 0, 
     """
     if task_id is None:
         return _FOLLOWING.all(conn, {"after": after_id, "most": limit})
-    its = events.c
-    query = select(events).where(its.event_id > after_id, its.task_id == task_id).order_by(its.event_id).limit(limit)
+    query = select(events).where(_e.event_id > after_id, _e.task_id == task_id).order_by(_e.event_id).limit(limit)
     return fetch_all(conn, query, EventRow)
 
 
 def others_than(kinds: Collection[object]) -> Prepared[EventRow]:
     """A statement for the events behind ``after``, at most ``most``, in order, of all kinds but these of ``EventKind``."""
-    its = events.c
-    kept = (its.kind != str(kind) for kind in kinds)
-    query = select(events).where(its.event_id > bindparam("after"), *kept).order_by(its.event_id)
+    conditions = (_e.kind != str(kind) for kind in kinds)
+    query = select(events).where(_e.event_id > bindparam("after"), *conditions).order_by(_e.event_id)
     return Prepared[EventRow](query.limit(bindparam("most", type_=Integer)))
 
 
 def of_kinds(kinds: Collection[object]) -> Prepared[EventRow]:
     """A statement for the events behind ``after``, at most ``most``, in order, of these kinds of ``EventKind`` only."""
-    its = events.c
-    query = select(events).where(its.event_id > bindparam("after"), or_(*(its.kind == str(kind) for kind in kinds)))
-    return Prepared[EventRow](query.order_by(its.event_id).limit(bindparam("most", type_=Integer)))
+    query = select(events).where(_e.event_id > bindparam("after"), or_(*(_e.kind == str(kind) for kind in kinds)))
+    return Prepared[EventRow](query.order_by(_e.event_id).limit(bindparam("most", type_=Integer)))
 
 
 def of_task(conn: Connection, task_id: str, limit: int = 200) -> list[EventRow]:
@@ -118,8 +117,8 @@ def newest_of(conn: Connection, kind: Kind[Any]) -> EventRow | None:
 
 def position(conn: Connection, reader: str) -> int | None:
     """The ``event_id`` up to which a reader has handled the events; None if it never stored one."""
-    found = _POSITION.scalar(conn, {"reader": reader})
-    return None if found is None else int(found)
+    event_id = _POSITION.scalar(conn, {"reader": reader})
+    return None if event_id is None else int(event_id)
 
 
 def move_position(conn: Connection, reader: str, event_id: int) -> None:
@@ -129,5 +128,5 @@ def move_position(conn: Connection, reader: str, event_id: int) -> None:
 
 
 def forget_position(conn: Connection, reader: str) -> None:
-    """A reader reads no more, and holds back no deletion; one that stores a position later begins there."""
+    """Delete the position of a reader, so that it holds back no deletion; a position stored later is its new beginning."""
     conn.execute(delete(event_cursors).where(event_cursors.c.reader == reader))

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 HEAD = "0017"
-"""The newest revision in ``migrations/``. Said here so that a start with a current database needs no Alembic: it and what
-it imports (every dialect there is) are a fifth of a start, and 12 MB."""
+"""The newest revision in ``migrations/``. Written here so that a start with a current database needs no Alembic: it and its
+imports (every dialect) take a fifth of a start, and 12 MB."""
 
 FIRST = "0017"
 """The oldest revision that can be opened: before it no version was released."""
 
 _SHRINKING = "PRAGMA auto_vacuum=INCREMENTAL"
-"""Lets the file become smaller, a few pages at a time, when rows go. A database that has tables takes it up with a VACUUM."""
+"""Lets the file become smaller, a few pages at a time, when rows are deleted. In a database with tables it needs a VACUUM."""
 
 _SCRIPTS = Path(__file__).parent / "migrations"
 
@@ -51,8 +51,8 @@ def alembic_config(database: Path | URL) -> Config:
 def open_schema(path: Path) -> None:
     """Create or upgrade the database at ``path``.
 
-    An existing database is checked first (``quick_check``). A new one, and a new version of an old one, is made aside and
-    moved in: a kill at any moment leaves the old database or the new one, never half of one. The old one stays beside it.
+    An existing database is checked first (``quick_check``). A new database, or an upgraded copy, is written beside it and
+    then renamed: a kill at any moment leaves the old database or the new one, never a part. A copy of the old one stays.
 
     Raises:
         DatabaseUnavailable: The file is damaged, was written by a newer Corral or by one that was never released, or cannot be
@@ -63,15 +63,15 @@ def open_schema(path: Path) -> None:
             unfinished.unlink()
         current = _revision(path)
         if current is None:
-            _make(path)
+            _create(path)
         elif current != HEAD:
             _upgrade(path, current)
     except (DBAPIError, OSError, sqlite3.Error) as error:
         raise unavailable(error, path) from error
 
 
-def _make(path: Path) -> None:
-    aside = _aside(path)
+def _create(path: Path) -> None:
+    aside = _create_aside(path)
     with closing(sqlite3.connect(aside)) as conn:
         conn.execute(_SHRINKING)
     engine = create_engine(URL.create("sqlite", database=str(aside)))
@@ -85,10 +85,10 @@ def _make(path: Path) -> None:
 
 
 def make_schema(conn: Connection) -> None:
-    """Make everything that a new database has, SQLite's or a server's: the tables, and what no table says.
+    """Create the schema of a new database, SQLite's or a server's: tables, indexes, triggers and first rows.
 
-    Of two indexes that serve alike SQLite takes the one made last, and a table holds its indexes in a set: they are made in an
-    order, those of few rows last.
+    Of two equally good indexes SQLite takes the one created last, and a table holds its indexes in a set: so they are created
+    in a fixed order, partial ones last.
     """
     indexes = [index for table in metadata.sorted_tables for index in table.indexes]
     for table in metadata.sorted_tables:
@@ -120,7 +120,7 @@ def _upgrade(path: Path, current: str) -> None:
             cause=f"Its schema is {current}; this version knows up to {HEAD}.",
             remedy="Install the newer version again.",
         )
-    aside = _aside(path)
+    aside = _create_aside(path)
     _copy(path, aside)
     _copy(path, path.with_name(f"{path.name}.before-{HEAD}"))
     _fold_log(path)
@@ -130,14 +130,14 @@ def _upgrade(path: Path, current: str) -> None:
 
 
 def _compact(aside: Path) -> None:
-    """Write a database that nobody has open yet without its free pages, and let it become smaller from now on."""
+    """Rewrite a database that nobody has open without its free pages, and let it become smaller from now on."""
     with closing(sqlite3.connect(aside)) as conn:
         conn.execute(_SHRINKING)
         conn.execute("VACUUM")
 
 
 def move_aside(path: Path, aside: Path) -> None:
-    """Give a closed database another name, whole: its log is folded in first, so that one rename is all of it.
+    """Rename a closed database; its log is folded in first, so that one rename moves everything.
 
     Raises:
         DatabaseUnavailable: Another process has it open, or the folder cannot be written; nothing was renamed.
@@ -161,7 +161,7 @@ def take_over(source: Path, path: Path) -> None:
                 f"{source} is not a database of Corral's.",
                 remedy="Name a file that was set aside: `ls .corral/corral.db.of-*`.",
             )
-        aside = _aside(path)
+        aside = _create_aside(path)
         _copy(source, aside)
         _move_in(aside, path)
     except (DBAPIError, OSError, sqlite3.Error) as error:
@@ -169,7 +169,7 @@ def take_over(source: Path, path: Path) -> None:
     open_schema(path)
 
 
-def _aside(path: Path) -> Path:
+def _create_aside(path: Path) -> Path:
     """An empty file beside the database, for its next version."""
     aside = path.with_name(f"{path.name}.next")
     aside.unlink(missing_ok=True)
@@ -192,8 +192,8 @@ def _revision(path: Path) -> str | None:
         verdict = conn.execute("PRAGMA quick_check(1)").fetchone()[0]
         if verdict != "ok":
             raise damaged(path, str(verdict))
-        known = conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
-        row = conn.execute("SELECT version_num FROM alembic_version").fetchone() if known else None
+        has_table = conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
+        row = conn.execute("SELECT version_num FROM alembic_version").fetchone() if has_table else None
         return str(row[0]) if row else None
 
 

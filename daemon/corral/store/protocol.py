@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 class TooLong(Exception):
-    """A query that was to be short was not."""
+    """A query that should be short took too long."""
 
 
 class Store(Protocol):
     """Transactions: each operation is a function of a connection.
 
     Attributes:
-        damage: Why the database answers nothing any more; None while it is sound.
+        damage: The error that every call raises once the database is damaged; None while it is sound.
 
     Raises:
         DatabaseUnavailable: From every method, where the database cannot be read or written; nothing was changed.

@@ -60,7 +60,7 @@ def one_of(column: str, values: tuple[str, ...]) -> str:
 
 
 def only(where: ColumnElement[bool] | TextClause) -> dict[str, Any]:
-    """What makes an index one of some rows only, in either database."""
+    """The options that make an index a partial one, in either database."""
     return {"sqlite_where": where, "postgresql_where": where}
 
 
@@ -208,7 +208,7 @@ Index(
 )
 
 SETBACKS = tasks.c.faults + tasks.c.crashes > literal_column("0")
-"""Of a task: the machine kept it from starting, or it is under suspicion."""
+"""Of a task: the machine prevented its start, or it is suspected of crashing workers."""
 Index("ix_tasks_held_back", tasks.c.status, tasks.c.runner, tasks.c.seq, **only(SETBACKS))
 
 attempts = Table(
@@ -298,7 +298,7 @@ worktrees = Table(
     CheckConstraint("(state = 'removed') = (removed_at IS NOT NULL)", name="removed"),
     CheckConstraint("state IN ('removed', 'pooled') OR purpose = 'verify' OR branch IS NOT NULL", name="branch"),
 )
-# PostgreSQL's condition stands in the migration that makes them: to name it here loads the whole of that dialect.
+# PostgreSQL's condition is in the migration that creates them: naming it here would import that whole dialect.
 _LIVE = worktrees.c.state != "removed"
 Index("uq_worktrees_live_name", worktrees.c.name, unique=True, **only(_LIVE))
 Index("uq_worktrees_live_port", worktrees.c.port_base, unique=True, **only(_LIVE))
@@ -411,5 +411,5 @@ events = Table(
 )
 Index("ix_events_task_id", events.c.task_id, **only(events.c.task_id.is_not(None)))
 DEED = text("kind NOT IN ('lock.acquired', 'message.acknowledged', 'message.read', 'message.sent', 'session.changed')")
-"""Of an event: something was done, and not only begun or said. Frequent kinds are in no index by their session."""
+"""Of an event: it is not of a frequent kind; only such events are indexed by their session."""
 Index("ix_events_session_id", events.c.session_id, **only(DEED))

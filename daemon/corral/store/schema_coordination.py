@@ -37,7 +37,7 @@ agent_names = Table(
     Column("task_description", Text, nullable=True),
     Column("registered_at", String(24), nullable=False),
 )
-"""Names that a session goes by beside its own; ``folded`` is the name in lower case."""
+"""Further names of sessions besides their own; ``folded`` is the name in lower case."""
 Index("ix_agent_names_session_id", agent_names.c.session_id)
 
 messages = Table(
@@ -86,7 +86,7 @@ message_recipients = Table(
     Column("acknowledged_at", String(24), nullable=True),
     Column("bounced_at", String(24), nullable=True),
     CheckConstraint(one_of("role", RecipientRole.values()), name="role"),
-    sqlite_with_rowid=False,  # the rows of an inbox stand in a row
+    sqlite_with_rowid=False,  # the rows of an inbox are adjacent
 )
 """``seq``: the message's own, so that an inbox is read from its end; ``name``: as it was addressed; ``injected_at``: when it
 entered the model's context; ``held_at``: when it held a Stop."""
@@ -107,7 +107,7 @@ event_cursors = Table(
     Column("reader", String(32), primary_key=True),
     Column("event_id", Integer, nullable=False),
 )
-"""How far who tells of events has come: moved in the transaction that tells."""
+"""The last event that each reader has handled, updated in the transaction that handles it."""
 
 handoffs = Table(
     "handoffs",
@@ -176,7 +176,7 @@ memories = Table(
     Column("seen_at", String(24), nullable=False),
     CheckConstraint("times > 0", name="times"),
 )
-"""``digest`` is of what makes two memories the same; ``times``: how often it was told; ``seen_at``: the last time."""
+"""``digest`` is of the fields that make two memories equal; ``times``: how often it was recorded; ``seen_at``: the last time."""
 Index("ix_memories_digest_seen_at", memories.c.digest, memories.c.seen_at)
 Index("ix_memories_seen_at_seq", memories.c.seen_at, memories.c.seq)
 Index("ix_memories_event_type_seen_at_seq", memories.c.event_type, memories.c.seen_at, memories.c.seq)

@@ -118,7 +118,7 @@ alerts = Table(
     CheckConstraint("times > 0", name="times"),
     CheckConstraint("told IN ('raised', 'resolved')", name="told"),
 )
-"""``raised_at`` is the last time; ``told`` is what notifications have said of it last."""
+"""``raised_at`` is the last time; ``told`` is the state that the last notification reported."""
 Index("ix_alerts_open", alerts.c.rule, alerts.c.subject, unique=True, **only(alerts.c.resolved_at.is_(None)))
 Index("ix_alerts_raised_at", alerts.c.raised_at)
 
@@ -128,7 +128,7 @@ told_needs = Table(
     Column("key", String(64), primary_key=True),
     Column("told_at", String(24), nullable=False),
 )
-"""Needs of a person that a notification has told."""
+"""Needs of a person that a notification has reported."""
 
 deliveries = Table(
     "deliveries",
@@ -179,8 +179,8 @@ loop_iterations = Table(
     Column("ended_at", String(24), nullable=False),
     CheckConstraint("verdict IN ('converged', 'not_converged', 'inconclusive', 'failed')", name="verdict"),
 )
-"""The checkpoints. ``record`` is JSON text, so that one that was damaged can be read around: the evaluations, the result of the
-work, its use, and what it was told."""
+"""The checkpoints. ``record`` is JSON text, so that a damaged one can be skipped: the evaluations, the result of the work, its
+usage, and its instructions."""
 
 agent_versions = Table(
     "agent_versions",
@@ -269,7 +269,7 @@ agent_improvements = Table(
     Column("ended_at", String(24), nullable=True),
     CheckConstraint("state IN ('proposing', 'testing', 'done', 'failed')", name="state"),
 )
-"""Improvements of definitions: what the meta-agent was told and planned, and how the versions compared."""
+"""Improvements of definitions: the meta-agent's input and plan, and how the versions compared."""
 Index("ix_agent_improvements_agent_created_at", agent_improvements.c.agent, agent_improvements.c.created_at)
 
 totals = Table(

@@ -1,4 +1,4 @@
-"""Totals that never go down, for Prometheus: kept up in the transaction of what they count, whatever retention deletes later.
+"""Totals that never decrease, for Prometheus: each is increased in the transaction that it counts, and survives retention.
 
 A task counts each time that it ends, an attempt with its use once, when it ends, and an event of :data:`EVENTS` when it is
 recorded.
@@ -64,13 +64,13 @@ def every(conn: Connection) -> list[TotalRow]:
 
 
 def count_event(conn: Connection, kind: str) -> None:
-    """An event is recorded."""
+    """Count an event that is being recorded."""
     if (name := _NAMES.get(kind)) is not None:
         _add(conn, name, 1)
 
 
 def count_end(conn: Connection, task_id: str, status: str, error_code: str | None) -> None:
-    """A task has just become terminal."""
+    """Count a task that has just become terminal."""
     outcome = _OUTCOMES.get(TaskStatus(status), "failed")
     _add(conn, "tasks_finished", 1, str(_WHO.text(conn, {"which": task_id})), outcome)
     if outcome == "failed":
@@ -78,7 +78,7 @@ def count_end(conn: Connection, task_id: str, status: str, error_code: str | Non
 
 
 def count_use(conn: Connection, task_id: str, number: int) -> None:
-    """An attempt has just ended: its tokens and its cost."""
+    """Count the tokens and the cost of an attempt that has just ended."""
     used = _USED.one(conn, {"which": task_id, "attempt": number})
     usage = used["usage"] or {}
     tokens = sum(usage.get(name) or 0 for name in ("input_tokens", "output_tokens"))

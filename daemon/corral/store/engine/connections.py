@@ -20,13 +20,13 @@ DRIVER_ERRORS = (DBAPIError, sqlite3.DatabaseError)
 """Errors of the driver: by SQLAlchemy's name, and by the driver's own where it is called directly."""
 
 BUSY_MS = 5000
-"""How long a connection waits for a lock of another process, which only looks in (a backup, a person's ``sqlite3``)."""
+"""Milliseconds that a connection waits for a lock of another process (a backup, a person's ``sqlite3``)."""
 
 CACHE_KIB = 16 * 1024
 """Size of the writer's page cache. A reader's pages are void after every write."""
 
 _EVERY = ("synchronous=FULL", "foreign_keys=ON", "wal_autocheckpoint=0", "temp_store=MEMORY")
-"""The last is for what a savepoint may have to undo."""
+"""``temp_store`` is for the pages that a savepoint may have to undo."""
 _WRITER = ("journal_mode=WAL", f"cache_size={-CACHE_KIB}", *_EVERY)
 _READER = (*_EVERY, "query_only=ON")
 
@@ -48,7 +48,7 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def unavailable(error: BaseException, path: Path) -> DatabaseUnavailable:
-    """Name a driver's error: damaged file, full disk, read-only file, or another reason why there is no answer.
+    """Convert a driver's error: a damaged file, a full disk, a read-only file, or another reason.
 
     Args:
         path: The database file.
@@ -74,7 +74,7 @@ def damaged(path: Path, what: str) -> DatabaseDamaged:
         if not (folder := path.with_name("damaged" if number == 1 else f"damaged-{number}")).exists()
     )
     home, to = shlex.quote(str(path.parent)), shlex.quote(str(aside))
-    # The file and its log; not what else begins with its name: copies before an upgrade, databases of other repositories.
+    # The file and its log, but not other files with this prefix: copies before an upgrade, databases of other repositories.
     which = f"\\( -name {path.name} -o -name '{path.name}-*' \\)"
     move = f"mkdir {to} && find {home} -maxdepth 1 {which} -exec mv {{}} {to} \\;"
     return DatabaseDamaged(
@@ -115,7 +115,7 @@ def open_engine(path: Path, *, read_only: bool, size: int) -> Engine:
 
 
 def run_plain(conn: Connection, statement: str) -> None:
-    """Run a statement without parameters or rows past SQLAlchemy, whose part in it takes many times as long."""
+    """Run a statement without parameters or rows by the driver itself: SQLAlchemy would take many times as long."""
     raw = conn.connection.dbapi_connection
     assert raw is not None
     raw.cursor().execute(statement)
@@ -127,13 +127,13 @@ def beside(path: Path) -> list[Path]:
 
 
 def inodes(names: Sequence[str]) -> list[tuple[int, int] | None]:
-    """Which files these are: device and inode, None where there is none. Asked before every commit."""
-    found: list[tuple[int, int] | None] = []
+    """The device and inode of each file, None for a missing one. Called before every commit."""
+    identities: list[tuple[int, int] | None] = []
     for name in names:
         try:
             status = os.lstat(name)
         except FileNotFoundError:
-            found.append(None)
+            identities.append(None)
         else:
-            found.append((status.st_dev, status.st_ino))
-    return found
+            identities.append((status.st_dev, status.st_ino))
+    return identities

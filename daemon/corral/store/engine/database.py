@@ -7,9 +7,9 @@ Invariants:
       answer that was given is durable. Writes that wait together share one commit (group commit).
     * A write that raises is undone alone, by its savepoint; its neighbours in the same transaction are kept.
     * A file that somebody removes or replaces while it is open (``git clean -fdx``) is written back before the next write:
-      until then what was promised lives in the open file only, and a reader that opens the path would see another one.
-    * A file that is damaged while it is open answers nothing any more, from the first error of that kind on: what can still
-      be read of it may be wrong, and a write that it acknowledged may be lost.
+      until then acknowledged writes are in the open file only, and a reader that opens the path would see another one.
+    * Once an error shows that the open file is damaged, every call fails: what can still be read may be wrong, and an
+      acknowledged write may be lost.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ GROUP_LIMIT = 64
 """At most this many operations share one commit, which bounds the wait of the first of them."""
 
 GATHER_S = 0.001
-"""Clients whose writes one commit answered are likely to write again: the next commit waits so long for as many of them."""
+"""Seconds that a commit waits for as many writes as the previous one had: those clients are likely to write again."""
 
-GLANCE_STEPS = 10_000
-"""Steps of SQLite's machine that a statement may take in a glance, or twice as many: a millisecond's worth."""
+INLINE_STEPS = 10_000
+"""Maximum number of steps of SQLite's machine in an inline read (at most twice as many): about a millisecond."""
 
 INCREMENTAL = 2
 """SQLite's number for databases that shrink in steps."""
 
 
 class Database:
-    """Opened once by the daemon; :meth:`write`, :meth:`submit` and :meth:`read` are all there is to know.
+    """Opened once by the daemon; callers use :meth:`write`, :meth:`submit` and :meth:`read`.
 
     Args:
         path: The SQLite file. Its folder exists; the schema is current (see :mod:`corral.store.migrate`).
         readers: How many connections may read at once.
-        has_left: Whether the repository is not at its place any more: then a lost file is not put back, and nothing is written.
+        has_left: Whether the repository is gone from its path: then a lost file is not put back, and nothing is written.
 
     Raises:
         DatabaseUnavailable: The file cannot be opened or written.
@@ -80,18 +80,18 @@ class Database:
         self._log = WriteAheadLog(self._own_files[1], self._checkpoint)
         self._closed = False
         self._expected, self._gather_until = 0, 0.0
-        self._glancing: Connection | None = None
-        self._looks = 0
+        self._inline: Connection | None = None
+        self._progress_calls = 0
         self.damage: DatabaseDamaged | None = None
-        """The error that every read and write raises since the file was found to be damaged."""
+        """The error that every read and write raises once damage of the file was detected."""
         self.on_damage: Callable[[DatabaseDamaged], None] = lambda _damage: None
-        """Called once, in whichever thread found it."""
+        """Called once, in the thread that detected it."""
         self.on_commit: Callable[[], None] = lambda: None
-        """Called in the writer's thread after those who wrote were answered. It must be quick and must not raise."""
+        """Called in the writer's thread after the writes were settled. It must be quick and must not raise."""
         try:
             self._open()
         except (*DRIVER_ERRORS, DatabaseUnavailable) as error:
-            raise self._named(error) from error
+            raise self._convert_error(error) from error
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
@@ -127,65 +127,65 @@ class Database:
             DatabaseUnavailable: It could not be read.
         """
         self._check_damage()
-        self._put_back()
+        self._restore_file()
         try:
             engine = self._reader_engine
             with engine.connect() as conn:
                 with conn.begin():
                     result = operation(conn)
                 if engine is not self._reader_engine:
-                    conn.invalidate()  # the file was put back meanwhile: nobody takes this connection out of its pool again
+                    conn.invalidate()  # the file was put back meanwhile: this connection's pool is not used any more
                 return result
         except DRIVER_ERRORS as error:
-            raise self._named(error) from error
+            raise self._convert_error(error) from error
 
     def read_inline(self, operation: Operation[T]) -> T:
-        """Run a query that is short, as :meth:`read` does, always in the same thread; one that is not is broken off.
+        """Run a short query, as :meth:`read` does, always in the same thread; a longer one is broken off.
 
         Raises:
-            TooLong: It took more than a statement that finds little by an index; nothing came of it.
+            TooLong: It took longer than a lookup of a few rows by an index; it had no effect.
         """
         self._check_damage()
         try:
-            if self._glancing is None or self._glancing.engine is not self._reader_engine:
-                self._glancing = self._bounded()
-            self._looks = 0
-            with self._glancing.begin():
-                return operation(self._glancing)
+            if self._inline is None or self._inline.engine is not self._reader_engine:
+                self._inline = self._connect_inline()
+            self._progress_calls = 0
+            with self._inline.begin():
+                return operation(self._inline)
         except (*DRIVER_ERRORS, DatabaseUnavailable) as error:
-            self._no_glancing()
-            if self._looks > 1:
+            self._close_inline()
+            if self._progress_calls > 1:
                 raise TooLong from error
-            raise self._named(error) from error
+            raise self._convert_error(error) from error
 
-    def _bounded(self) -> Connection:
+    def _connect_inline(self) -> Connection:
         """A connection of its own, since to fetch one from the pool takes as long as a short query."""
 
-        def tired() -> bool:
-            # A statement's steps are counted on from when it was used before: the first look means nothing.
-            self._looks += 1
-            return self._looks > 1
+        def is_too_long() -> bool:
+            # SQLite goes on counting from a statement's previous use: the first call proves nothing.
+            self._progress_calls += 1
+            return self._progress_calls > 1
 
-        self._no_glancing()
-        self._put_back()
+        self._close_inline()
+        self._restore_file()
         conn = self._reader_engine.connect()
         raw: Any = conn.connection.dbapi_connection
-        raw.set_progress_handler(tired, GLANCE_STEPS)
+        raw.set_progress_handler(is_too_long, INLINE_STEPS)
         return conn
 
-    def _put_back(self) -> None:
-        """Have the writer put a lost file back: a new connection would read what stands in its place."""
+    def _restore_file(self) -> None:
+        """Have the writer put a lost file back: a new connection would read the file that is in its place."""
         if self.lost and not self._closed:
             self.write(lambda _conn: None)
 
-    def _no_glancing(self) -> None:
-        if self._glancing is not None:
-            self._glancing.invalidate()
-            self._glancing.close()
-            self._glancing = None
+    def _close_inline(self) -> None:
+        if self._inline is not None:
+            self._inline.invalidate()
+            self._inline.close()
+            self._inline = None
 
     def found_damaged(self, what: str) -> DatabaseDamaged:
-        """Take note that the file is damaged, as a check of it found: it answers nothing any more.
+        """Record that the file is damaged, so that every further call fails.
 
         Args:
             what: SQLite's report.
@@ -199,8 +199,8 @@ class Database:
         if self.damage is not None:
             raise self.damage
 
-    def _named(self, error: BaseException) -> BaseException:
-        """The error as callers see it; damage of the file is taken note of."""
+    def _convert_error(self, error: BaseException) -> BaseException:
+        """Convert an error to the one that callers see, and record damage of the file."""
         if not is_unavailable(error):
             return error
         named = unavailable(error, self.path)
@@ -219,7 +219,7 @@ class Database:
         self._closed = True
         self._bundles.put(None)
         self._thread.join()
-        self._no_glancing()
+        self._close_inline()
         self._reader_engine.dispose()
         self._writer.close()
         self._writer_engine.dispose()
@@ -248,7 +248,7 @@ class Database:
             self._gather_until = time.monotonic() + GATHER_S
 
     def _next_batch(self) -> tuple[list[Bundle], bool]:
-        """Wait for a bundle, take what else is there or comes at once; the second value says that none will follow."""
+        """Wait for a bundle, and take all that are queued or come at once; the second value: none will follow."""
         try:
             bundle = self._bundles.get(timeout=self._log.due_in_s())
         except queue.Empty:
@@ -267,27 +267,27 @@ class Database:
                 return batch, False
         return batch, True
 
-    def _transaction(self, batch: list[Write[Any]]) -> bool:
-        """Whether it was committed; what became of each write stands in it."""
+    def _transaction(self, writes: list[Write[Any]]) -> bool:
+        """Run writes in one transaction; whether it was committed. Each write holds its own result or error."""
         try:
             self._check_damage()
             if self.lost:
                 self._write_back()
             conn = self._writer
             with conn.begin():
-                for write in batch:
-                    self._one(conn, write, alone=len(batch) == 1)
+                for write in writes:
+                    self._run_write(conn, write, alone=len(writes) == 1)
         except BaseException as error:  # noqa: BLE001 - the writer survives everything; each waiter is told
-            failure = error if isinstance(error, CorralError) else self._named(error)
+            failure = error if isinstance(error, CorralError) else self._convert_error(error)
             if not isinstance(failure, CorralError):
                 failure = DatabaseUnavailable("The database is unavailable.", cause=str(failure))
-            for write in batch:
+            for write in writes:
                 write.error = self.damage or write.error or failure
             return False
         return True
 
     def _write_back(self) -> None:
-        """Restore the file from the one that is open and nameless now; a foreign one at its place is kept aside."""
+        """Restore the file from the open one, which has no name any more; another file at the path is renamed."""
         if self._has_left():
             raise DatabaseUnavailable(
                 "The repository was moved or deleted.",
@@ -304,13 +304,13 @@ class Database:
         with aside.open("rb+") as file:
             os.fsync(file.fileno())
         self._writer.rollback()
-        log, index = beside(self.path)
-        index.unlink(missing_ok=True)  # says only where what stands in the log
-        for name, found, ours in zip((self.path, log), inodes(self._own_files), self._opened, strict=True):
-            if found is not None and found != ours:
+        log_file, index = beside(self.path)
+        index.unlink(missing_ok=True)  # only an index of the log
+        for name, current, opened in zip((self.path, log_file), inodes(self._own_files), self._opened, strict=True):
+            if current is not None and current != opened:
                 name.replace(name.with_name(f"{name.name}.replaced"))
         # The content of our own log is in the copy too, and must not be read into it again.
-        log.unlink(missing_ok=True)
+        log_file.unlink(missing_ok=True)
         aside.replace(self.path)
         # SQLite leaves the log at the path alone when a connection closes whose file is no longer there.
         old, writing, reading = self._writer, self._writer_engine, self._reader_engine
@@ -319,26 +319,26 @@ class Database:
         writing.dispose()
         reading.dispose()
 
-    def _one(self, conn: Connection, write: Write[Any], *, alone: bool) -> None:
+    def _run_write(self, conn: Connection, write: Write[Any], *, alone: bool) -> None:
         raw: Any = conn.connection.dbapi_connection
         if alone:
             try:
                 write.run(conn)
             except BaseException as error:
-                write.error = self._named(error)
+                write.error = self._convert_error(error)
                 raise
             return
         raw.execute("SAVEPOINT one")
         try:
             write.run(conn)
         except BaseException as error:  # noqa: BLE001 - given to the caller, after the rollback of its part
-            write.error = self._named(error)
+            write.error = self._convert_error(error)
             self._check_damage()  # the others of this transaction would be acknowledged by a file that is damaged
             raw.execute("ROLLBACK TO SAVEPOINT one")
         raw.execute("RELEASE SAVEPOINT one")
 
     def _checkpoint(self, mode: str, wait_ms: int) -> None:
-        """Move the write-ahead log into the database file; ``TRUNCATE`` cuts it too, where no reader is in it for so long."""
+        """Move the write-ahead log into the database file; ``TRUNCATE`` also cuts it, if readers leave it within ``wait_ms``."""
         if self.damage is not None:
             return
         run_plain(self._writer, f"PRAGMA busy_timeout={wait_ms}")
@@ -348,7 +348,7 @@ class Database:
         try:
             raw.cursor().execute(f"PRAGMA wal_checkpoint({mode})").close()
         except sqlite3.Error as error:
-            self._named(error)  # damage is taken note of
+            self._convert_error(error)  # records damage
         run_plain(self._writer, f"PRAGMA busy_timeout={BUSY_MS}")
         with contextlib.suppress(DBAPIError):
             self._writer.rollback()
@@ -358,7 +358,7 @@ def shrink(conn: Connection, pages: int) -> int:
     """Give free pages back to the file system, which the next checkpoint completes.
 
     Args:
-        pages: At most so many.
+        pages: At most this many.
 
     Returns:
         How many are still free; always 0 where the file cannot shrink.

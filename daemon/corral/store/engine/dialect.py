@@ -20,7 +20,7 @@ class Dialect(Enum):
     POSTGRESQL = "postgresql"
 
 
-_BY_NAME = {one.value: one for one in Dialect}
+_BY_NAME = {dialect.value: dialect for dialect in Dialect}
 
 
 def dialect_of(conn: Connection) -> Dialect:
@@ -54,7 +54,7 @@ def _postgresql_row(row: json_row, compiler: SQLCompiler, **options: Any) -> str
 
 
 def _sqlite_value(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """SQLite keeps both kinds as something else; ``json`` says what they are."""
+    """A value that ``json_object`` writes correctly: SQLite stores booleans as numbers and JSON as text."""
     if isinstance(column.type, Boolean):
         return func.json(case((column, "true"), else_="false"))
     return func.json(column) if isinstance(column.type, JSON) else column

@@ -9,7 +9,7 @@ SAFE_SQLITE = (3, 51, 3)
 
 
 def health_of(conn: Connection) -> str:
-    """``ok``, or the first problem that a whole check finds."""
+    """``ok``, or the first problem of a full check."""
     return str(conn.exec_driver_sql("PRAGMA integrity_check(1)").scalar())
 
 

@@ -1,7 +1,7 @@
 """The write-ahead log: moved into the database file and cut by the writer, also while sessions never rest.
 
-A passive checkpoint moves it, and the log is used again from its beginning once no reader is in it; the file keeps its length,
-since one that is written over is made durable faster than one that grows. So it is cut, but only now and then.
+After a passive checkpoint the writer uses the log from its beginning again, once no reader is in it. The file keeps its length,
+since overwriting a file becomes durable faster than appending to it; so it is cut only now and then.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CHECKPOINT_EVERY = 100
 """Commits between two passive checkpoints."""
 
 CUT_AFTER_S = 5.0
-"""So long after its first commit a log is cut, as soon as nobody waits for the writer; then the writer can sleep."""
+"""Seconds after its first commit until a log is cut, once nobody waits for the writer; then the writer can sleep."""
 
 LIMIT = 8 << 20
 """Bytes above which it is cut even if somebody waits, each time it has grown by as much."""
@@ -24,15 +24,15 @@ WAIT_ABOVE = 32 << 20
 """Bytes above which a cut waits for readers to finish; the log goes on growing only while one reader goes on reading."""
 
 WAIT_MS = 50
-"""How long; writers wait as long."""
+"""Milliseconds of that wait; writers wait as long."""
 
 
 class WriteAheadLog:
-    """When what is done to the log. For the writer's thread.
+    """Decides when the log is moved and cut. For the writer's thread.
 
     Args:
         file: Its path.
-        checkpoint: Makes a checkpoint of a mode (``PASSIVE``, ``TRUNCATE``), which waits so many milliseconds for readers.
+        checkpoint: Makes a checkpoint, given its mode (``PASSIVE``, ``TRUNCATE``) and the milliseconds to wait for readers.
     """
 
     def __init__(self, file: str, checkpoint: Callable[[str, int], None]) -> None:
@@ -42,11 +42,11 @@ class WriteAheadLog:
         self._cut_at: float | None = None
 
     def due_in_s(self) -> float | None:
-        """After how many seconds :meth:`keep_short` is to be called though nothing was written; None: never."""
+        """Seconds until :meth:`keep_short` must be called even if nothing is written; None: never."""
         return None if self._cut_at is None else max(0.0, self._cut_at - time.monotonic())
 
     def keep_short(self, *, committed: bool, is_quiet: bool) -> None:
-        """Do what is due.
+        """Move or cut the log if it is due.
 
         Args:
             committed: Whether there was a commit since the last call.

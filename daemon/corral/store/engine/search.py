@@ -1,9 +1,8 @@
-"""Search by words: what each database has for it, finding the same.
+"""Search by words, with the same results in both databases.
 
-SQLite: FTS5 tables beside the real ones, kept in step by triggers, but for rows that come often: those are learned many at
-once, since one by one they cost more than all else about them; who searches sees first to the rest. PostgreSQL: a column
-that it keeps itself. Both fold case and diacritics, and take for a word what stands between anything else than letters and
-digits.
+SQLite: FTS5 tables beside the real ones, updated by triggers. Rows of frequent tables are learned many at once instead, since
+one by one that would cost more than the insert itself; a search first learns the missing ones. PostgreSQL: a generated column.
+Both fold case and diacritics; a word is a run of letters and digits.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from sqlalchemy import Connection, text
 from corral.store.engine.dialect import Dialect, dialect_of
 
 _PUNCTUATION = r"\u0001-/:-@\[-`{-\u00a9\u00ab-\u00b4\u00b6-\u00b9\u00bb-\u00bf\u00d7\u00f7\u2000-\u206f\u3000-\u3003"
-"""And what else is no word, in the notation of both Python's and PostgreSQL's expressions."""
+"""Characters that belong to no word, in a notation for both Python's and PostgreSQL's regular expressions."""
 _WORD = re.compile(rf"[^\s\0{_PUNCTUATION}\ud800-\udfff]+")
 _TERM = re.compile(rf'"(?P<phrase>[^"]*)"|(?P<operator>\b(?:AND|OR|NOT)\b)|(?P<word>(?:{_WORD.pattern}|_)+)')
 MOST_TERMS = 32
@@ -28,28 +27,28 @@ _INDEXED = {"messages": ("subject", "body"), "memories": ("summary", "lessons")}
 _OFTEN = ("messages",)
 """Tables whose new rows are learned by :func:`learn`."""
 AT_ONCE = 1024
-"""Rows that are learned in one go."""
+"""Maximum number of rows that are learned in one write."""
 
 
 class _Term(NamedTuple):
     words: list[str]
-    """In a row."""
+    """A phrase, if there are several."""
     begins: bool
-    """The last of the words may go on."""
+    """Whether the last word is a prefix."""
 
 
 class _Language(NamedTuple):
-    """How a database is asked."""
+    """The search syntax of a database."""
 
     quoted: str
     then: str
-    """Between words in a row,"""
+    """Between the words of a phrase."""
     goes_on: str
-    """behind a word that may go on,"""
+    """After a word that is a prefix."""
     operators: dict[str, str]
-    """and before what is looked for; "": before the first."""
-    found: str
-    """The rows that match, to be completed by an order and a limit,"""
+    """Before a term, by the operator; "": before the first term."""
+    select: str
+    """The matching rows, to be completed by an order and a limit."""
     best: str
     newest: str
 
@@ -71,7 +70,7 @@ _LANGUAGES = {
 
 
 def create_indexes(conn: Connection) -> None:
-    """Make the search indexes; for who makes the tables."""
+    """Create the search indexes; called when the tables are created."""
     indexes = _INDEXES[dialect_of(conn)]
     for table, columns in _INDEXED.items():
         for statement in indexes(table, columns):
@@ -85,11 +84,11 @@ def _fts5(table: str, columns: Sequence[str]) -> list[str]:
     forget = f"INSERT INTO {table}_fts({table}_fts, rowid, {names}) VALUES ('delete', old.seq, {old})"
     learn = f"INSERT INTO {table}_fts(rowid, {names}) VALUES (new.seq, {new})"
     options = f"content='{table}', content_rowid='seq', tokenize='unicode61 remove_diacritics 2'"
-    known = f" WHEN EXISTS (SELECT 1 FROM {table}_fts_docsize WHERE id = old.seq)" if table in _OFTEN else ""
+    if_learned = f" WHEN EXISTS (SELECT 1 FROM {table}_fts_docsize WHERE id = old.seq)" if table in _OFTEN else ""
     triggers = {
         "insert": f"AFTER INSERT ON {table} BEGIN {learn}; END",
-        "delete": f"AFTER DELETE ON {table}{known} BEGIN {forget}; END",
-        "update": f"AFTER UPDATE OF {names} ON {table}{known} BEGIN {forget}; {learn}; END",
+        "delete": f"AFTER DELETE ON {table}{if_learned} BEGIN {forget}; END",
+        "update": f"AFTER UPDATE OF {names} ON {table}{if_learned} BEGIN {forget}; {learn}; END",
     }
     if table in _OFTEN:
         del triggers["insert"]
@@ -100,7 +99,7 @@ def _fts5(table: str, columns: Sequence[str]) -> list[str]:
 
 
 def _tsvector(table: str, columns: Sequence[str]) -> list[str]:
-    # Its parser knows hosts, paths and addresses by their punctuation, and would find none of the words in them.
+    # Its parser takes hosts, paths and addresses as one word each, and would not find the words in them.
     document = " || ' ' || ".join(f"CAST({column} AS text)" for column in columns)
     folded = f"normalize(regexp_replace(normalize({document}, NFD), '[\\u0300-\\u036f]+', '', 'g'), NFC)"
     words = f"to_tsvector('simple', regexp_replace({folded}, '[{_PUNCTUATION}]+', ' ', 'g'))"
@@ -138,47 +137,48 @@ def matching(conn: Connection, table: str, words: str, limit: int = 200, *, newe
 
     Args:
         table: One of those that are indexed.
-        words: As a person types them: all are looked for, the last of them as a beginning. ``"several words"`` in a row,
-            ``OR``, ``AND`` and ``NOT`` between words mean what they say; nothing else is an operator.
-        newest: The newest first instead: then what is found does not have to be weighed, which takes most of the time.
+        words: As a person types them: all must occur, the last one as a prefix. ``"several words"`` is a phrase; ``OR``,
+            ``AND`` and ``NOT`` between words are the only operators.
+        newest: The newest first instead: then rows need no ranking, which takes most of the time.
     """
     language = _LANGUAGES[dialect_of(conn)]
-    asked = _expression(words, language)
-    if not asked:
+    expression = _expression(words, language)
+    if not expression:
         return []
     order = language.newest if newest else language.best
-    query = f"{language.found} ORDER BY {order} LIMIT :limit".format(table=table)
-    return [int(row[0]) for row in conn.execute(text(query), {"match": asked, "limit": limit})]
+    query = f"{language.select} ORDER BY {order} LIMIT :limit".format(table=table)
+    return [int(row[0]) for row in conn.execute(text(query), {"match": expression, "limit": limit})]
 
 
 def _expression(words: str, language: _Language) -> str:
-    def said(term: _Term) -> str:
+    def term_text(term: _Term) -> str:
         quoted = language.quoted.format(language.then.join(term.words))
         return f"{quoted}{language.goes_on}" if term.begins else quoted
 
-    every = language.operators["AND"]
+    conjunction = language.operators["AND"]
     return "".join(
-        f"{language.operators[operator]}({every.join(map(said, terms))})" for operator, terms in _parsed(words)
+        f"{language.operators[operator]}({conjunction.join(map(term_text, terms))})"
+        for operator, terms in _parse(words)
     )
 
 
-def _parsed(words: str) -> list[tuple[str, list[_Term]]]:
-    """Terms that all must occur, with the operator before them; one with nothing on one of its sides is left out."""
+def _parse(words: str) -> list[tuple[str, list[_Term]]]:
+    """Groups of terms that must all occur, with the operator before each; one without a term on both sides is ignored."""
     groups: list[tuple[str, list[_Term]]] = []
     operator = ""
     matches = list(islice(_TERM.finditer(words), MOST_TERMS))
     for match in matches:
         if match["operator"]:
             operator = match["operator"] if groups else ""
-        elif found := [word for word in _WORD.findall(_folded(match[0])) if any(map(str.isalnum, word))]:
+        elif searched := [word for word in _WORD.findall(_fold(match[0])) if any(map(str.isalnum, word))]:
             if operator or not groups:
                 groups.append((operator, []))
-            groups[-1][1].append(_Term(found, match["word"] is not None and match is matches[-1]))
+            groups[-1][1].append(_Term(searched, match["word"] is not None and match is matches[-1]))
             operator = ""
     return groups
 
 
-def _folded(words: str) -> str:
+def _fold(words: str) -> str:
     """Without diacritics."""
     plain = re.sub("[\u0300-\u036f]+", "", unicodedata.normalize("NFD", words))
     return unicodedata.normalize("NFC", plain)

@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 
 class Write(Generic[T]):
-    """Something that is to be written, and, once it is settled, what came of it.
+    """A write, and, once it is settled, its result or error.
 
     Args:
         operation: Called with the writer's connection, inside a transaction, in the writer's thread. It must not block on
             anything but the database, and must not commit.
 
     Attributes:
-        unwanted: Set when the caller went away: the write is left out, unless it has begun.
+        unwanted: Set when the caller was cancelled: the write is skipped, unless it has begun.
     """
 
     __slots__ = ("_result", "error", "operation", "unwanted")
@@ -30,7 +30,7 @@ class Write(Generic[T]):
         self.unwanted = False
 
     def run(self, conn: Connection) -> None:
-        """Do it."""
+        """Run the operation and keep its result."""
         self._result = self.operation(conn)
 
     def outcome(self) -> T:
@@ -42,7 +42,7 @@ class Write(Generic[T]):
 
 @dataclass(frozen=True)
 class Bundle:
-    """Writes that were asked for together, and whom to tell."""
+    """Writes that were submitted together, and the function to call when they are settled."""
 
     writes: Sequence[Write[Any]]
     settled: Callable[[], None]

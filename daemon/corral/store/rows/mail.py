@@ -89,7 +89,7 @@ class UnseenMessage(TypedDict):
 
 
 class NewRecipient(TypedDict):
-    """To whom a message goes; ``name``: as it was addressed."""
+    """A recipient of a message; ``name``: as it was addressed."""
 
     session_id: str
     name: str
@@ -98,7 +98,7 @@ class NewRecipient(TypedDict):
 
 
 class Seen(TypedDict):
-    """When a recipient came to know of a message."""
+    """The instants at which a recipient noticed a message."""
 
     injected_at: str | None
     held_at: str | None
@@ -113,7 +113,7 @@ class RecipientRow(NewRecipient, Seen):
 
 
 class RecipientState(RecipientRow):
-    """The same in one word."""
+    """The state of a message at one recipient, with its state in one word."""
 
     state: str
 
@@ -128,7 +128,7 @@ class AwaitedSession(TypedDict):
 
 
 class Correspondent(TypedDict):
-    """With whom a session has exchanged mail, and when the last."""
+    """A session with which another one has exchanged mail, and the time of the last message."""
 
     session_id: str
     at: str

@@ -66,7 +66,7 @@ class Intent(TypedDict):
 
 
 class IntentRow(Intent):
-    """One that was begun."""
+    """A landing that was begun."""
 
     failed_at: str | None
     created_at: str

@@ -27,7 +27,7 @@ class FinishedTask(TypedDict):
 
 
 class LandedMerge(TypedDict):
-    """When a landed request was made, and when it had landed."""
+    """The instants at which a landed request was submitted and landed."""
 
     created_at: str
     finished_at: str
@@ -41,7 +41,7 @@ class Verification(TypedDict):
 
 
 class RecentTask(TypedDict):
-    """When a task that has ended was submitted and first claimed, and when its last worker began and ended."""
+    """The instants at which an ended task was submitted and first claimed, and at which its last worker started and ended."""
 
     status: str
     created_at: str

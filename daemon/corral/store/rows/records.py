@@ -1,4 +1,4 @@
-"""Rows of what is kept for others: events, audit lines, handoffs, memories, features, and whose database it is."""
+"""Rows of events, audit lines, handoffs, memories, features, alerts, deliveries, and of the database's identity."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class AuditEnds(TypedDict):
 
 
 class AuditEndsRow(AuditEnds):
-    """The same with its key."""
+    """Both ends of the audit's chain, with the row's key."""
 
     id: int
 
@@ -143,7 +143,7 @@ class Identity(TypedDict):
 
 
 class IdentityRow(Identity):
-    """The same with its key."""
+    """The repository that a database belongs to, with the row's key."""
 
     id: int
 

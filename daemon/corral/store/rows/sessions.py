@@ -57,7 +57,7 @@ class SessionRow(SessionLife):
 
 
 class NamedSession(TypedDict):
-    """A session that a name means."""
+    """A session that a name denotes."""
 
     session_id: str
     agent_name: str
@@ -69,27 +69,27 @@ class NamedSession(TypedDict):
 
 
 class MeantSession(NamedSession):
-    """The same, with how the name means it (``own``, ``bound``, ``id``, ``at work``), and the name that was bound."""
+    """A named session with the kind of name that matched (``own``, ``bound``, ``id``, ``at work``), and the bound name."""
 
     how: str
     bound: str | None
 
 
 class CalledSession(NamedSession):
-    """The same; ``called``: the name as it is written."""
+    """A named session; ``called``: the name as it was written."""
 
     called: str
 
 
 class FurtherName(TypedDict):
-    """A name that a session goes by beside its own."""
+    """A further name of a session besides its own."""
 
     session_id: str
     name: str
 
 
 class NameRow(FurtherName):
-    """A name that a session goes by; ``folded`` is it in lower case."""
+    """A name of a session; ``folded`` is the name in lower case."""
 
     folded: str
     program: str | None
@@ -140,13 +140,13 @@ class HeldLock(NamedLock):
 
 
 class RenewedLock(HeldLock):
-    """The same of a lock that lasts longer now."""
+    """A held lock whose lifetime was extended."""
 
     old_expires_at: str
 
 
 class LockOfHolder(HeldLock):
-    """The same with what says whether its holder lives, and where."""
+    """A held lock with the columns that show whether its holder is alive, and where."""
 
     status: str
     last_heartbeat: str
@@ -169,7 +169,7 @@ class LockWaitRow(TypedDict):
 
 
 class WaitingSession(LockWaitRow):
-    """The same with what is known of the session."""
+    """A waiting session with its own columns."""
 
     agent_name: str
     current_task: str | None

@@ -21,7 +21,7 @@ class TaskSummary(TypedDict):
 
 
 class ExportedTask(TypedDict):
-    """The columns of a task that each line of the supervisor's files, and the name of its evidence, is made of."""
+    """The columns of a task for the lines of the supervisor's files and the name of its evidence."""
 
     task_id: str
     idempotency_key: str | None
@@ -231,7 +231,7 @@ class _TaskOutcome(TypedDict):
 
 
 class TaskStanding(_TaskOutcome):
-    """Where a task stands, and its merge request that counts, None without one."""
+    """The state of a task, and of its decisive merge request (None without one)."""
 
     merge_id: str | None
 
@@ -248,7 +248,7 @@ class OwnRoadmapTask(TypedDict):
 
 
 class RoadmapTaskRow(OwnRoadmapTask):
-    """The same with the state of its merge request that counts, None without one."""
+    """A roadmap task with the state of its decisive merge request (None without one)."""
 
     merge_state: str | None
 
@@ -313,13 +313,13 @@ class WorkPause(TypedDict):
 
 
 class WorkPauseRow(WorkPause):
-    """The same with its key."""
+    """The pause of all work, with the row's key."""
 
     id: int
 
 
 class WorktreePlace(TypedDict):
-    """Where a worktree is, and the branch that it was made with."""
+    """The path of a worktree, and the branch that it was created with."""
 
     path: str
     branch: str | None
