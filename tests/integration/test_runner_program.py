@@ -9,7 +9,7 @@ import pytest
 
 from corral.core.errors import InvalidInput, RunnerUnavailable
 from corral.runners.command import CommandRunner
-from corral.runners.protocol import ERRAND, Finished
+from corral.runners.protocol import BRIEFING, Finished
 from tests.integration.running import clock, finish, make_assignment
 
 
@@ -25,13 +25,13 @@ def said(folder: Path) -> str:
 
 def test_it_is_told_what_everyone_is_told_then_its_instructions_then_the_task(tmp_path: Path) -> None:
     assert run(tmp_path, "cat", instructions="Be brief.").success
-    assert said(tmp_path) == f"{ERRAND}\n\nBe brief.\n\nDo this.\n"
+    assert said(tmp_path) == f"{BRIEFING}\n\nBe brief.\n\nDo this.\n"
 
 
 def test_a_prompt_that_no_argument_and_no_pipe_could_hold_arrives_whole_and_ends(tmp_path: Path) -> None:
     prompt = "é" * 500_000 + " THE END"
     assert run(tmp_path, "cat", prompt=prompt).success
-    assert said(tmp_path) == f"{ERRAND}\n\n{prompt}\n"
+    assert said(tmp_path) == f"{BRIEFING}\n\n{prompt}\n"
 
 
 def test_no_shell_reads_its_arguments(tmp_path: Path) -> None:

@@ -84,12 +84,12 @@ class AnthropicRunner:
         self.available()
         env = environment_for(assignment, self._environ)
         argv = [sys.executable, "-I", "-c", _START, *_folders()]
-        said = json.dumps(self._order(assignment)).encode()
-        output = MessagesOutput(assignment)
-        return Worker(assignment, argv, env, output, said=said, now=now, grace_s=self._stop_grace_s, is_all=True)
+        stdin = json.dumps(self._order(assignment)).encode()
+        output, grace_s = MessagesOutput(assignment), self._stop_grace_s
+        return Worker(assignment, argv, env, output, stdin=stdin, now=now, grace_s=grace_s, closes_stdin=True)
 
     def access(self) -> ApiAccess:
-        """The key and the address that it asks the API with.
+        """The key and the address of its requests to the API.
 
         Raises:
             RunnerUnavailable: There is no key, or the SDK is not installed.
@@ -138,26 +138,26 @@ def _folders() -> list[str]:
 
 
 class MessagesOutput(ClaudeOutput):
-    """The result in the worker's events, which are those of Claude Code, with ends of its own."""
+    """The result in the worker's events: those of Claude Code, with further error subtypes."""
 
-    def _answered(self, event: Event) -> None:
-        """Unlike Claude Code's, its events tell the cost so far: an attempt that is stopped has its cost too."""
-        super()._answered(event)
+    def _on_answer(self, event: Event) -> None:
+        """Unlike Claude Code's, its events contain the cost so far: a stopped attempt has its cost too."""
+        super()._on_answer(event)
         self.usage.cost_usd = float(event.get("total_cost_usd") or 0.0)
 
-    def _failed(self, result: Event, exit_code: int, found: dict[str, object]) -> Finished:
+    def _failure(self, result: Event, exit_code: int, outcome: dict[str, object]) -> Finished:
         subtype, status = result.get("subtype"), result.get("api_error_status")
-        words = one_line(self.final_text())
+        text = one_line(self.final_text())
         if subtype == "error_max_tokens":
             message = f"The worker used more than {self._limits.max_tokens} tokens."
-            return failure("token_limit", message, exit_code=exit_code, result=found)
+            return failure("token_limit", message, exit_code=exit_code, result=outcome)
         if subtype == "error_refusal":
-            said = f"The model refused to go on: {words}" if words else "The model refused to go on."
-            return Finished(False, exit_code, "api_error", said, False, found)
+            message = f"The model refused to go on: {text}" if text else "The model refused to go on."
+            return Finished(False, exit_code, "api_error", message, False, outcome)
         if status in (401, 403):
-            said = f"{words} Check where the key comes from: `corral config key-status`."
-            return Finished(False, exit_code, "api_error", said, False, found)
-        return super()._failed(result, exit_code, found)
+            message = f"{text} Check where the key comes from: `corral config key-status`."
+            return Finished(False, exit_code, "api_error", message, False, outcome)
+        return super()._failure(result, exit_code, outcome)
 
     def _result(self, result: Event) -> dict[str, object]:
         own: dict[str, object] = {"usage": next(iter((result.get("modelUsage") or {}).values()), {})}

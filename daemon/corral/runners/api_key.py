@@ -13,11 +13,11 @@ from corral.core.redaction import remember_secret
 from corral.git.ignoring import is_tracked
 
 REMEMBERED_S = 30.0
-"""Seconds for which an answer counts: a keychain takes long to answer, and longer where it does not."""
+"""Seconds for which an answer is reused: a keychain answers slowly, and a missing one is slower still."""
 
 
 class ApiKeyHolder:
-    """Finds the key; threads that ask at once share one look. Every key that was found is kept out of logs and answers.
+    """Finds the key; threads that ask at the same time share one lookup. Every key is redacted in logs and answers.
 
     Args:
         environ: The daemon's environment.
@@ -28,7 +28,7 @@ class ApiKeyHolder:
         self._places = places_of(project, environ, is_tracked)
         self._clock = clock
         self._guard = threading.Lock()
-        self._found: ApiKey | ApiKeyUnavailable | None = None
+        self._answer: ApiKey | ApiKeyUnavailable | None = None
         self._good_until: datetime | None = None
 
     def find(self) -> ApiKey | None:
@@ -39,28 +39,28 @@ class ApiKeyHolder:
         """
         with self._guard:
             if self._good_until is None or self._clock() >= self._good_until:
-                self._found = self._look()
+                self._answer = self._look_up()
                 self._good_until = self._clock() + timedelta(seconds=REMEMBERED_S)
-            found = self._found
-        if isinstance(found, ApiKeyUnavailable):
-            raise found
-        return found
+            answer = self._answer
+        if isinstance(answer, ApiKeyUnavailable):
+            raise answer
+        return answer
 
     def value(self) -> str | None:
         """The key's text; raises as :meth:`find` does."""
-        found = self.find()
-        return found.value if found is not None else None
+        key = self.find()
+        return key.value if key is not None else None
 
     def forget(self) -> None:
-        """Look again at the next use."""
+        """Make the next use look the key up again."""
         with self._guard:
             self._good_until = None
 
-    def _look(self) -> ApiKey | ApiKeyUnavailable | None:
+    def _look_up(self) -> ApiKey | ApiKeyUnavailable | None:
         try:
-            found = self._places.find()
+            key = self._places.find()
         except ApiKeyUnavailable as error:
             return error
-        if found is not None:
-            remember_secret(found.value)
-        return found
+        if key is not None:
+            remember_secret(key.value)
+        return key

@@ -60,9 +60,9 @@ class ClaudeRunner:
             raise InvalidInput("The task has no prompt.", remedy="Submit it with --prompt.")
         env = environment_for(assignment, self._environ, is_claude=True)
         argv = [self._client(env.get("PATH")), *arguments(assignment)]
-        said = user_message(assignment.prompt)
+        stdin = user_message(assignment.prompt)
         output = ClaudeOutput(assignment)
-        return ClaudeWorker(assignment, argv, env, output, said=said, now=now, grace_s=self._stop_grace_s)
+        return ClaudeWorker(assignment, argv, env, output, stdin=stdin, now=now, grace_s=self._stop_grace_s)
 
     def _client(self, path: str | None) -> str:
         remedy = "Install Claude Code, set runners.claude.command to its path, or submit the task with --command."
@@ -140,34 +140,34 @@ class ClaudeOutput(Transcript):
         result = self.result
         if result is None or (exit_code != 0 and not self.settled):
             return self._no_result(exit_code)
-        found = self._result(result)
+        outcome = self._result(result)
         if not result.get("is_error") and not str(result.get("subtype")).startswith("error"):
-            return Finished(True, exit_code, None, None, False, found)
-        return self._failed(result, exit_code, found)
+            return Finished(True, exit_code, None, None, False, outcome)
+        return self._failure(result, exit_code, outcome)
 
     def _no_result(self, exit_code: int) -> Finished:
-        found = {"warnings": self.warnings}
+        outcome = {"warnings": self.warnings}
         if ended := ended_by_signal(exit_code):
             code, name = ended
-            return failure(code, f"The client was ended by {name}.", exit_code=exit_code, result=found)
-        words = " · ".join(self.strays) or "no output"
-        message = f"The client exited with {exit_code} and no result: {words}"
-        return failure("command_failed", message, exit_code=exit_code, result=found)
+            return failure(code, f"The client was ended by {name}.", exit_code=exit_code, result=outcome)
+        output = " · ".join(self.strays) or "no output"
+        message = f"The client exited with {exit_code} and no result: {output}"
+        return failure("command_failed", message, exit_code=exit_code, result=outcome)
 
-    def _failed(self, result: Event, exit_code: int, found: dict[str, object]) -> Finished:
+    def _failure(self, result: Event, exit_code: int, outcome: dict[str, object]) -> Finished:
         subtype, status = result.get("subtype"), result.get("api_error_status")
         errors = [str(error) for error in result.get("errors") or []]
-        words = one_line(self.final_text() or " · ".join(errors) or str(subtype))
+        text = one_line(self.final_text() or " · ".join(errors) or str(subtype))
         if subtype == "error_max_turns":
             message = f"The worker reached its limit of {self._limits.max_turns} turns."
-            return failure("max_turns", message, exit_code=exit_code, result=found)
+            return failure("max_turns", message, exit_code=exit_code, result=outcome)
         if subtype == "error_max_budget_usd":
             message = f"The worker reached its budget of {self._limits.max_cost_usd:g} USD."
-            return failure("budget_exceeded", message, exit_code=exit_code, result=found)
+            return failure("budget_exceeded", message, exit_code=exit_code, result=outcome)
         if subtype != "success":
-            return failure("command_failed", words, exit_code=exit_code, result=found)
+            return failure("command_failed", text, exit_code=exit_code, result=outcome)
         again = status is None or int(status) >= 500 or int(status) in _PERHAPS_LATER
-        return Finished(False, exit_code, "api_error", words, again, found)
+        return Finished(False, exit_code, "api_error", text, again, outcome)
 
     def _result(self, result: Event) -> dict[str, object]:
         denials = [str(denial.get("tool_name")) for denial in result.get("permission_denials") or []]

@@ -14,9 +14,9 @@ from corral.runners.protocol import Assignment, Finished, Running, ToolCall, Usa
 from corral.runners.stream import one_line, plain
 from corral.runners.worker import Worker
 
-_KEPT = 8192
+_TAIL_BYTES = 8192
 _WORD = re.compile(r"\w")
-_NAMED = re.compile(r"\b[A-Z]\w*(?:Error|Exception): [^\"\\\n]*")
+_ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception): [^\"\\\n]*")
 """The form of an error message in most languages, also inside a log line."""
 
 
@@ -53,17 +53,17 @@ class CommandRunner:
             RunnerUnavailable: The shell could not be started, or the program was not found.
         """
         env = environment_for(assignment, self._environ)
-        argv, said = self._program(assignment, env) if assignment.program else (_shell(assignment), None)
-        output = CommandOutput()
-        return Worker(assignment, argv, env, output, said=said, now=now, grace_s=self._stop_grace_s, is_all=True)
+        argv, stdin = self._program(assignment, env) if assignment.program else (_shell(assignment), None)
+        output, grace_s = CommandOutput(), self._stop_grace_s
+        return Worker(assignment, argv, env, output, stdin=stdin, now=now, grace_s=grace_s, closes_stdin=True)
 
     @staticmethod
     def _program(assignment: Assignment, env: Mapping[str, str]) -> tuple[list[str], bytes]:
         if not assignment.prompt:
             raise InvalidInput("The task has no prompt.", remedy="Submit it with --prompt.")
         name, *arguments = assignment.program
-        said = f"{assignment.briefing}\n\n{assignment.prompt}\n"
-        return [find_program(name, env.get("PATH")), *arguments], said.encode()
+        stdin = f"{assignment.briefing}\n\n{assignment.prompt}\n"
+        return [find_program(name, env.get("PATH")), *arguments], stdin.encode()
 
 
 def _shell(assignment: Assignment) -> list[str]:
@@ -74,14 +74,14 @@ def _shell(assignment: Assignment) -> list[str]:
 
 def find_program(program: str, path: str | None, *, what: str = "program", remedy: str = "") -> str:
     """The path of a program; raises RunnerUnavailable if it is not on the PATH."""
-    found = shutil.which(program, path=path)
-    if found is None:
+    resolved = shutil.which(program, path=path)
+    if resolved is None:
         raise RunnerUnavailable(
             f"The {what} {program!r} was not found.",
             cause="It is not installed, or not on the PATH that the daemon was started with.",
             remedy=remedy or f"Install {program}, or choose another agent for the task.",
         )
-    return found
+    return resolved
 
 
 def environment_for(assignment: Assignment, environ: Mapping[str, str], *, is_claude: bool = False) -> dict[str, str]:
@@ -103,7 +103,7 @@ class CommandOutput:
 
     def feed(self, data: bytes) -> bool:
         """Keep the end of the output."""
-        self._last = (self._last + data)[-_KEPT:]
+        self._last = (self._last + data)[-_TAIL_BYTES:]
         lines = self._lines()
         self.progress = next((line for line in reversed(lines) if _WORD.search(line)), self.progress)
         return True
@@ -121,25 +121,24 @@ class CommandOutput:
             code, name = ended
             return failure(code, f"The command was killed by {name}.", exit_code=exit_code, result=result)
         reason = self._reason()
-        said = f": {reason}" if reason else "."
-        return failure(
-            "command_failed", f"The command exited with {exit_code}{said}", exit_code=exit_code, result=result
-        )
+        message = f"The command exited with {exit_code}{f': {reason}' if reason else '.'}"
+        return failure("command_failed", message, exit_code=exit_code, result=result)
 
     def _reason(self) -> str | None:
         """The last line; if that only closes a bracket, an error named further up."""
         lines = self._whole_lines()
         if not lines or _WORD.search(lines[-1]):
             return self.progress
-        named = _NAMED.findall("\n".join(lines))
-        return one_line(named[-1]) if named else self.progress
+        errors = _ERROR.findall("\n".join(lines))
+        return one_line(errors[-1]) if errors else self.progress
 
     def _lines(self) -> list[str]:
         return [one_line(line) for line in self._whole_lines()]
 
     def _whole_lines(self) -> list[str]:
         lines = plain(self._last.decode(errors="replace")).splitlines()
-        whole = lines[1:] if len(self._last) == _KEPT and len(lines) > 1 else lines  # a cut secret is not recognised
+        # Without a first line that may be cut: a cut secret is not recognised.
+        whole = lines[1:] if len(self._last) == _TAIL_BYTES and len(lines) > 1 else lines
         return [line for line in whole if line.strip()]
 
 
@@ -149,16 +148,16 @@ _OWN_SIGNALS = (
     signal.SIGTRAP,
 )  # fmt: skip
 # A shell exits with 128 + n if signal n ended its last command. Programs use other such codes for themselves.
-_TOLD_BY_SHELL = (128 + signal.SIGKILL, 128 + signal.SIGTERM)
+_SHELL_CODES = (128 + signal.SIGKILL, 128 + signal.SIGTERM)
 
 
 def ended_by_signal(exit_code: int) -> tuple[str, str] | None:
     """The error code, ``crashed`` or ``killed``, and the name of the signal that ended a worker; None without a signal."""
-    if exit_code >= 0 and exit_code not in _TOLD_BY_SHELL:
+    if exit_code >= 0 and exit_code not in _SHELL_CODES:
         return None
     number = -exit_code if exit_code < 0 else exit_code - 128
     try:
-        found = signal.Signals(number)
+        ended_by = signal.Signals(number)
     except ValueError:
         return "killed", f"signal {number}"
-    return "crashed" if found in _OWN_SIGNALS else "killed", found.name
+    return "crashed" if ended_by in _OWN_SIGNALS else "killed", ended_by.name

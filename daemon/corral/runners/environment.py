@@ -22,8 +22,8 @@ _PLAIN = frozenset(
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "LANG", "LANGUAGE", "TZ"),
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "PIP_CERT"),
         *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
-        # Where toolchains are that stand in no usual place: without it their programs on the PATH do not even start. What
-        # chooses one for a terminal (PYENV_VERSION, RUSTUP_TOOLCHAIN) stays out: a fresh clone would not have it.
+        # Folders of toolchains: without them programs on the PATH may not even start. A variable that selects a toolchain
+        # for one terminal (PYENV_VERSION, RUSTUP_TOOLCHAIN) does not pass: a fresh clone would not have it.
         *("CARGO_HOME", "RUSTUP_HOME", "GOPATH", "GOROOT", "GOCACHE", "GOMODCACHE"),
         *("JAVA_HOME", "GRADLE_USER_HOME", "MAVEN_HOME", "SDKMAN_DIR", "DOTNET_ROOT", "GEM_HOME", "RBENV_ROOT"),
         *("NVM_DIR", "VOLTA_HOME", "PNPM_HOME", "COREPACK_HOME", "BUN_INSTALL", "DENO_DIR"),
@@ -49,8 +49,8 @@ def worker_environment(
         additions: Variables that win over it. Folders in its PATH come before those of ``environ``.
         is_claude: Whether it is the Claude Code client: Claude's own variables pass too, with its credentials.
     """
-    kept = {name: value for name, value in environ.items() if _is_plain(name) or (is_claude and _is_claudes(name))}
-    return _with_additions(kept, additions)
+    env = {name: value for name, value in environ.items() if _is_plain(name) or (is_claude and _is_claudes(name))}
+    return _with_additions(env, additions)
 
 
 def verification_environment(
@@ -59,13 +59,13 @@ def verification_environment(
     """The whole environment of a verification or a setup command: a worker's, without credentials.
 
     Args:
-        checkout: The person's, which a verification takes nothing from: what ``environ`` names in it does not pass. A daemon
-            that was started in an activated virtual environment has that one's programs on its ``PATH``, for example.
+        checkout: The person's checkout: paths of ``environ`` inside it do not pass. For example, a daemon started in an
+            activated virtual environment has that environment's programs on its ``PATH``.
     """
-    kept = {name: value for name, value in environ.items() if _is_plain(name) and not _holds_password(name, value)}
-    if checkout is not None and not _is_inside(kept.get("HOME", ""), checkout):
-        kept = {name: left for name, value in kept.items() if (left := _without(value, checkout)) or not value}
-    return _with_additions(kept, additions)
+    env = {name: value for name, value in environ.items() if _is_plain(name) and not _holds_password(name, value)}
+    if checkout is not None and not _is_inside(env.get("HOME", ""), checkout):
+        env = {name: rest for name, value in env.items() if (rest := _without(value, checkout)) or not value}
+    return _with_additions(env, additions)
 
 
 def _without(value: str, checkout: Path) -> str:
@@ -78,14 +78,14 @@ def _is_inside(path: str, checkout: Path) -> bool:
 
 
 def lasting_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What of a verification's environment can decide its outcome: the same from whichever terminal the daemon was started.
+    """The variables of a verification that can decide its outcome; independent of the terminal that started the daemon.
 
-    A folder that stands in PATH twice counts once.
+    A folder that is in PATH twice counts once.
     """
-    kept = {name: value for name, value in verification_environment(environ, {}).items() if name not in _OF_A_TERMINAL}
-    if "PATH" in kept:
-        kept["PATH"] = ":".join(dict.fromkeys(kept["PATH"].split(":")))
-    return kept
+    env = {name: value for name, value in verification_environment(environ, {}).items() if name not in _OF_A_TERMINAL}
+    if "PATH" in env:
+        env["PATH"] = ":".join(dict.fromkeys(env["PATH"].split(":")))
+    return env
 
 
 def _is_plain(name: str) -> bool:
@@ -100,9 +100,9 @@ def _holds_password(name: str, value: str) -> bool:
     return name in _PROXIES and "@" in value
 
 
-def _with_additions(kept: dict[str, str], additions: Mapping[str, str]) -> dict[str, str]:
-    first, rest = additions.get("PATH", ""), kept.get("PATH", "")
+def _with_additions(env: dict[str, str], additions: Mapping[str, str]) -> dict[str, str]:
+    first, rest = additions.get("PATH", ""), env.get("PATH", "")
     if first and rest and not f":{first}".endswith(f":{rest}"):
         first = f"{first}:{rest}"
     path = first or rest
-    return {**kept, **additions, **({"PATH": path} if path else {})}
+    return {**env, **additions, **({"PATH": path} if path else {})}

@@ -1,4 +1,4 @@
-"""Processes: each in its own group, identified by start time and marks, and never left behind.
+"""Processes: each in its own group, identified by its start time and marks, and never abandoned.
 
 A worker outlives the daemon that started it. It is found again by its marks, which every descendant inherits in its
 environment: the project's, unique to its daemon, and the task's. One that empties its environment is found by the tag for these
@@ -26,7 +26,7 @@ Marks = Mapping[str, str]
 
 _CLOCK_SKEW_S = 2.0  # the kernel derives start times from the boot time, which moves when the clock is set
 _CHUNK = 1 << 20
-_EXEC_LOOKS = 1000
+_EXEC_READS = 1000
 _OUT_OF_RESOURCES = frozenset(
     {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EIO}
 )
@@ -143,7 +143,7 @@ class LogTail:
         """Everything up to the file's current end, in pieces; a writer that never pauses cannot block the reader.
 
         Args:
-            most: Of more bytes than these only the last are read: a writer can be faster than who understands it.
+            most: Maximum number of bytes; of more, only the last are read, since a writer can be faster than the parser.
         """
         end = os.fstat(self._descriptor).st_size
         if most is not None:
@@ -160,7 +160,7 @@ class LogTail:
         return os.fstat(self._descriptor).st_size - self._start
 
     def cut(self, most: int) -> None:
-        """Give back the room of what goes beyond so many bytes; for a file that nobody writes to any more."""
+        """Cut the file to at most ``most`` bytes since the start; for a file that nobody writes to any more."""
         if os.fstat(self._descriptor).st_size > self._start + most:
             os.ftruncate(self._descriptor, self._start + most)
 
@@ -212,16 +212,16 @@ def available_mb() -> float:
 def exit_code_of(process: subprocess.Popen[bytes]) -> int | None:
     """The exit code of a child, negative for a signal; None while it lives.
 
-    It stays a zombie until :meth:`subprocess.Popen.wait`, so that its number goes on naming its group and nobody else's.
+    It stays a zombie until :meth:`subprocess.Popen.wait`, so that its pid, and its group's, are not reused.
     """
     if not hasattr(os, "waitid"):
         return process.poll()
     if process.returncode is not None:
         return process.returncode
-    found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    if found is None:
+    status = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if status is None:
         return None
-    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+    return status.si_status if status.si_code == os.CLD_EXITED else -status.si_status
 
 
 def start_time(pid: int) -> float | None:
@@ -257,12 +257,12 @@ def _belongs(process: psutil.Process, group: int | None, marks: Marks) -> bool:
         its_group = os.getpgid(process.pid)
         if its_group == 0:  # a thread of the kernel
             return False
-        is_one = (
+        is_ours = (
             its_group == group
             or is_tagged(process.pid, marks)
             or (not _surely_lacks(process.pid, marks) and _carries(_environ(process, its_group), marks))
         )
-        return is_one and process.status() != psutil.STATUS_ZOMBIE
+        return is_ours and process.status() != psutil.STATUS_ZOMBIE
     return False
 
 
@@ -274,12 +274,12 @@ def lives(process: psutil.Process) -> bool:
 
 
 def _surely_lacks(pid: int, marks: Marks) -> bool:
-    """Whether the environment lacks a mark, at a glance: hundreds of processes are looked at whenever a worker ends."""
+    """Whether the environment certainly lacks a mark; fast, since hundreds of processes are checked at a worker's end."""
     try:
-        found = Path(f"/proc/{pid}/environ").read_bytes()
+        environ = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return False
-    return bool(found) and any(f"{name}={value}".encode() not in found for name, value in marks.items())
+    return bool(environ) and any(f"{name}={value}".encode() not in environ for name, value in marks.items())
 
 
 def _carries(environ: Mapping[str, str], marks: Marks) -> bool:
@@ -288,10 +288,10 @@ def _carries(environ: Mapping[str, str], marks: Marks) -> bool:
 
 def _environ(process: psutil.Process, group: int) -> dict[str, str]:
     """The environment of a process. During an exec both it and the arguments seem empty: read again."""
-    for _ in range(_EXEC_LOOKS):
-        found = process.environ()
-        if found or not group or process.cmdline():  # a kernel thread has no group, and always neither of the two
-            return dict(found)
+    for _ in range(_EXEC_READS):
+        environ = process.environ()
+        if environ or not group or process.cmdline():  # a kernel thread has no group, and always neither of the two
+            return dict(environ)
     return {}
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from corral.runners.blame import BLAME, Blame
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
 
-ERRAND = (
+BRIEFING = (
     "You work on one task of a batch, in a git worktree and on a branch of your own; other workers have theirs. Work only "
     "in this folder. When you finish, what you leave here, committed or not, is committed, merged into the target branch "
     "and verified for you: do not merge, push, stash or submit it yourself. If you cannot do the task, say why and stop."
@@ -65,12 +65,12 @@ class Usage:
 
 @dataclass(frozen=True)
 class PastConversation:
-    """A conversation of an earlier attempt, which an attempt goes on in.
+    """A conversation of an earlier attempt that an attempt resumes.
 
     Attributes:
         session_id: The id of that attempt's session.
-        file: Its messages, where the runner keeps them itself.
-        usage: All that the conversation used so far, with what it went on from.
+        file: Its messages, where the runner stores them itself.
+        usage: The conversation's usage so far, with that of the conversations that it resumed.
     """
 
     session_id: str
@@ -97,8 +97,8 @@ class Assignment:
         agent: The name of the agent definition for ``claude`` or ``anthropic``.
         definition: That definition, as the client reads it.
         instructions: Further instructions besides the prompt.
-        conversation: The file in which its conversation is kept, for an attempt that goes on in it; None: nobody will.
-        resumes: The conversation that it goes on in; None: a new one.
+        conversation: The file that stores its conversation for a later attempt; None: none will resume it.
+        resumes: The conversation that it resumes; None: a new one.
     """
 
     task_id: str
@@ -130,7 +130,7 @@ class Assignment:
     @property
     def briefing(self) -> str:
         """Its instructions besides the prompt, with those for every worker."""
-        return f"{ERRAND}\n\n{self.instructions}" if self.instructions else ERRAND
+        return f"{BRIEFING}\n\n{self.instructions}" if self.instructions else BRIEFING
 
 
 @dataclass(frozen=True)
@@ -164,26 +164,26 @@ class ToolCall:
 
     Attributes:
         use_id: The client's id of it.
-        given: Its input.
+        arguments: Its input.
         error: Why it failed; None: it did not.
     """
 
     use_id: str
     tool: str
-    given: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     error: str | None
 
 
 @dataclass(frozen=True)
 class Observation:
-    """The result of one look at a worker.
+    """The result of one call of :meth:`Running.observe`.
 
     Attributes:
         finished: Set once none of its processes is alive; the same from then on.
         progress: Its last readable line, without secrets and control characters.
-        progressed: Whether it made progress since the last look.
+        progressed: Whether it made progress since the last observation.
         memory_mb: Resident memory of its processes at the last measurement, MiB; None before the first.
-        tool_calls: Those that ended since the last look, of a model.
+        tool_calls: The model's tool calls that ended since the last observation.
         undying: Its processes that live on long after SIGKILL, for a person; None: there are none.
     """
 
@@ -211,7 +211,7 @@ class Running(Protocol):
         """Read new output, enforce the limits, continue a stop; never blocks."""
 
     def stop(self, now: datetime, reason_code: str, message: str) -> None:
-        """Send SIGTERM to the whole process group; later looks kill the rest, and report the reason as its error."""
+        """Send SIGTERM to the whole process group; later observations kill the rest, and report the reason as its error."""
 
     @property
     def listens(self) -> bool:
@@ -223,7 +223,7 @@ class Running(Protocol):
 
 @dataclass(frozen=True)
 class ApiAccess:
-    """All that a process of ours needs to ask the Messages API.
+    """Everything that a process of ours needs for requests to the Messages API.
 
     Attributes:
         base_url: None: the API's own.
@@ -240,7 +240,7 @@ class HasApiAccess(Protocol):
     """A runner that asks the Messages API itself."""
 
     def access(self) -> ApiAccess:
-        """The key and the address that it asks with.
+        """The key and the address of its requests.
 
         Raises:
             RunnerUnavailable: There is no key, or the SDK is not installed.

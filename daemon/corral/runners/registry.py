@@ -14,7 +14,7 @@ from corral.runners.protocol import Runner
 
 
 class Runners(Mapping[str, Runner]):
-    """Runners, made when one is asked for: each start follows the settings of its moment.
+    """Runners, created at each access, so that each start follows the current settings.
 
     Args:
         environ: The daemon's environment.

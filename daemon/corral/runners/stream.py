@@ -16,8 +16,8 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u20
 _LINE = 300
 _TEXT = 10_000
 _LONGEST_EVENT = 32 << 20
-"""Bytes of a line: no event is longer, and what has no end is not kept in memory."""
-_TELLING_ARGUMENTS = ("file_path", "notebook_path", "command", "pattern", "skill", "description", "url", "query")
+"""Maximum size of a line, bytes: no event is longer, and an endless line must not fill the memory."""
+_SHOWN_ARGUMENTS = ("file_path", "notebook_path", "command", "pattern", "skill", "description", "url", "query")
 _NOT_PROGRESS = frozenset({"api_retry", "status", "hook_started"})
 
 
@@ -27,7 +27,7 @@ def plain(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same on one line, cut."""
+    """Like :func:`plain`, on one line, cut."""
     folded = " ".join(plain(text).split())
     return folded if len(folded) <= _LINE else folded[: _LINE - 1] + "…"
 
@@ -54,7 +54,7 @@ class Transcript:
 
     Args:
         root: The folder that paths are shown below.
-        before: The usage of the conversation before this client went on in it.
+        before: The usage of the conversation before this client resumed it.
     """
 
     def __init__(self, *, root: str = "", before: Usage | None = None) -> None:
@@ -89,8 +89,8 @@ class Transcript:
 
     def final_text(self) -> str:
         """The last turn's final text, cut, without secrets."""
-        said = (self.result or {}).get("result")
-        return plain(said)[:_TEXT] if isinstance(said, str) else ""
+        text = (self.result or {}).get("result")
+        return plain(text)[:_TEXT] if isinstance(text, str) else ""
 
     def _take(self, line: bytes) -> bool:
         try:
@@ -103,20 +103,20 @@ class Transcript:
     def _take_event(self, event: Event) -> bool:
         kind, subtype = event.get("type"), event.get("subtype")
         if kind == "assistant":
-            self._answered(event)
+            self._on_answer(event)
         elif kind == "user":
-            self._tool_ended(event)
+            self._on_tool_result(event)
         elif kind == "result":
-            self._turn_ended(event)
+            self._on_turn_end(event)
         elif subtype == "init":
-            self._began(event)
+            self._on_start(event)
         elif subtype == "background_tasks_changed":
             self.background = [task for task in event.get("tasks") or [] if isinstance(task, dict)]
         elif subtype == "api_retry":
             self.progress = f"waiting for the API (status {event.get('error_status')}, try {event.get('attempt')})"
         return not (kind == "system" and subtype in _NOT_PROGRESS)
 
-    def _began(self, event: Event) -> None:
+    def _on_start(self, event: Event) -> None:
         self.result = None
         self.model = event.get("model")
         problems = [f"{e.get('plugin')}: {e.get('message')}" for e in event.get("plugin_errors") or []]
@@ -127,7 +127,7 @@ class Transcript:
         ]
         self.warnings = [one_line(problem) for problem in problems]
 
-    def _answered(self, event: Event) -> None:
+    def _on_answer(self, event: Event) -> None:
         message = event.get("message") or {}
         used = message.get("usage") or {}
         read = _count(used, "input_tokens") + _count(used, "cache_creation_input_tokens")
@@ -145,26 +145,26 @@ class Transcript:
             if block.get("type") == "tool_use":
                 self._open_calls[str(block.get("id"))] = block
 
-    def _tool_ended(self, event: Event) -> None:
+    def _on_tool_result(self, event: Event) -> None:
         content = (event.get("message") or {}).get("content")
         for block in content if isinstance(content, list) else ():
             call = self._open_calls.pop(str(block.get("tool_use_id")), None)
             if block.get("type") == "tool_result" and call is not None:
-                given = call.get("input")
-                error = one_line(_words(block.get("content"))) if block.get("is_error") else None
+                arguments = call.get("input")
+                error = one_line(_text_of(block.get("content"))) if block.get("is_error") else None
                 use_id, tool = str(call.get("id")), str(call.get("name"))
-                self._tool_calls.append(ToolCall(use_id, tool, given if isinstance(given, dict) else {}, error))
+                self._tool_calls.append(ToolCall(use_id, tool, arguments if isinstance(arguments, dict) else {}, error))
 
     def _line_of(self, block: Event) -> str | None:
         return (
             one_line(str(block.get("text"))) or None if block.get("type") == "text" else _tool_line(block, self._root)
         )
 
-    def _turn_ended(self, event: Event) -> None:
+    def _on_turn_end(self, event: Event) -> None:
         self.result = event
         models = list((event.get("modelUsage") or {}).values())
         read = sum(_count(m, "inputTokens") + _count(m, "cacheCreationInputTokens") for m in models)
-        # A client that goes on in a conversation counts what that used before; not every version does.
+        # A client that resumes a conversation may count its earlier usage too; not every version does.
         before = self._before if read - self._before.input_tokens >= self.usage.input_tokens else Usage()
         self._answers.clear()
         self._open_calls.clear()
@@ -187,8 +187,8 @@ def readable(text: str) -> str:
         try:
             shown += _lines_of(_parse(line.encode()))
         except (ValueError, TypeError, AttributeError, RecursionError):
-            said = plain(line)
-            shown.append(said if len(said) <= _TEXT else f"{said[:_TEXT]}…")
+            stray = plain(line)
+            shown.append(stray if len(stray) <= _TEXT else f"{stray[:_TEXT]}…")
     return "".join(f"{line.rstrip()}\n" for line in shown if line.strip())
 
 
@@ -204,8 +204,10 @@ def _lines_of(event: Event) -> list[str]:
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     if kind == "user":
         return [_error_line(block) for block in blocks if block.get("type") == "tool_result" and block.get("is_error")]
-    lines = [plain(str(one.get("text"))) if one.get("type") == "text" else _tool_line(one) for one in blocks]
-    return [line if one.get("type") == "text" else f"> {line}" for one, line in zip(blocks, lines, strict=True) if line]
+    lines = [plain(str(block.get("text"))) if block.get("type") == "text" else _tool_line(block) for block in blocks]
+    return [
+        line if block.get("type") == "text" else f"> {line}" for block, line in zip(blocks, lines, strict=True) if line
+    ]
 
 
 def _turn_line(result: Event) -> str:
@@ -221,7 +223,7 @@ def _error_line(block: Event) -> str:
     return one_line(f"! {content}")
 
 
-def _words(content: Any) -> str:
+def _text_of(content: Any) -> str:
     """The text of a tool's result, which is a text or a list of blocks."""
     if isinstance(content, list):
         return " ".join(str(block.get("text") or "") for block in content if isinstance(block, dict))
@@ -231,9 +233,9 @@ def _words(content: Any) -> str:
 def _tool_line(block: Event, root: str = "") -> str | None:
     if block.get("type") != "tool_use":
         return None
-    given = block.get("input") or {}
-    telling = next((str(given[name]) for name in _TELLING_ARGUMENTS if given.get(name)), "")
-    return one_line(f"{block.get('name')} {telling.removeprefix(root)}")
+    arguments = block.get("input") or {}
+    shown = next((str(arguments[name]) for name in _SHOWN_ARGUMENTS if arguments.get(name)), "")
+    return one_line(f"{block.get('name')} {shown.removeprefix(root)}")
 
 
 def _parse(line: bytes) -> Event:

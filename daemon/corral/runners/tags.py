@@ -1,8 +1,8 @@
-"""The tag of a process and its descendants: a resource limit that no fork, session or empty environment takes off.
+"""The tag of a process and its descendants: a resource limit that no fork, session or empty environment removes.
 
-Linux hands the limit ``RLIMIT_RTTIME`` on to every descendant. It bounds real-time processes alone, in microseconds; a tag
-is a value of more than a hundred thousand years. Its soft half, which is the tag, can be set back: a daemon that a worker
-starts is nobody's descendant.
+Every descendant inherits the limit ``RLIMIT_RTTIME``. It applies to real-time processes alone, in microseconds; a tag is a value
+of more than a hundred thousand years. The tag is the soft limit, which can be reset: a daemon that a worker starts must not count
+as its descendant.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PURPOSES = (TASK_MARK, VERIFICATION_MARK, WORKTREE_MARK)
 
 
 def tagging(argv: Sequence[str], marks: Mapping[str, str]) -> list[str]:
-    """A command that puts on the tag for marks and becomes ``argv``; ``argv`` itself where the system has no tags."""
+    """A command that sets the tag for marks and then executes ``argv``; ``argv`` itself where the system has no tags."""
     tagger = _tagger()
     if tagger is None or PROJECT_MARK not in marks:
         return list(argv)
@@ -37,16 +37,16 @@ def tagging(argv: Sequence[str], marks: Mapping[str, str]) -> list[str]:
 
 def is_tagged(pid: int, marks: Mapping[str, str]) -> bool:
     """Whether a process has the tag for marks; for the project's mark alone, any tag of the project."""
-    found = _tag_on(pid)
-    if found is None or PROJECT_MARK not in marks:
+    tag = _tag_on(pid)
+    if tag is None or PROJECT_MARK not in marks:
         return False
     if any(name in marks for name in _PURPOSES):
-        return found == _tag(marks)
-    return found >> _HALF_BITS == _tag(marks) >> _HALF_BITS
+        return tag == _tag(marks)
+    return tag >> _HALF_BITS == _tag(marks) >> _HALF_BITS
 
 
 def shed() -> None:
-    """Take the tag off this process, for those that it starts."""
+    """Remove the tag from this process, so that processes that it starts have none."""
     if sys.platform == "linux":
         import resource
 

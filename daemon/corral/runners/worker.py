@@ -38,9 +38,9 @@ _LINGER_S = 5.0
 _BUSY_SHARE = 0.05
 _MOST_LEFT = 20
 _UNDYING_S = 10.0
-"""How long after SIGKILL a process still lives that nobody here can end: another user's, or one stuck in the kernel."""
+"""Seconds after SIGKILL until a process that still lives is reported: another user's, or one stuck in the kernel."""
 _MOST_AT_ONCE = 8 << 20
-"""Bytes of output that one look reads: to understand more would keep every other worker waiting."""
+"""Maximum bytes of output that one observation parses: more would keep every other worker waiting."""
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 LEFT = "left_processes"
@@ -81,8 +81,8 @@ class _Ending:
     since: datetime
     error: tuple[str, str] | None
     killed: bool = False
-    left: list[str] = field(default_factory=list)
-    asked: set[psutil.Process] = field(default_factory=set)
+    left_behind: list[str] = field(default_factory=list)
+    signalled: set[psutil.Process] = field(default_factory=set)
 
 
 class Worker:
@@ -90,8 +90,8 @@ class Worker:
 
     Args:
         argv: The command, with ``env`` as its whole environment.
-        said: First bytes for its standard input; None: no standard input.
-        is_all: Whether its standard input ends after ``said``.
+        stdin: First bytes for its standard input; None: no standard input.
+        closes_stdin: Whether its standard input ends after ``stdin``.
         now: The start, by the clock of :meth:`observe` and :meth:`stop`: one that stands still while the machine sleeps
             (:class:`corral.core.awake.AwakeClock`).
         grace_s: Seconds from SIGTERM to SIGKILL.
@@ -101,7 +101,7 @@ class Worker:
     """
 
     _answers_for_group = True
-    """Whether processes of its own group that outlive it were left behind: a client's servers end a moment after it."""
+    """Whether a process of its group that outlives it counts as left behind; a client's servers end a moment after it."""
 
     def __init__(
         self,
@@ -112,22 +112,22 @@ class Worker:
         *,
         now: datetime,
         grace_s: float,
-        said: bytes | None = None,
-        is_all: bool = False,
+        stdin: bytes | None = None,
+        closes_stdin: bool = False,
     ) -> None:
         self._kernel_kills = kernel_kills()
         self._tail = LogTail(assignment.log)
         with ExitStack() as unless_started:
             unless_started.callback(self._tail.close)
             self._process = spawn(
-                argv, cwd=assignment.worktree, env=env, log=assignment.log, takes_input=said is not None
+                argv, cwd=assignment.worktree, env=env, log=assignment.log, takes_input=stdin is not None
             )
             unless_started.pop_all()
         self.pid = self._process.pid
         self.pid_started = start_time(self.pid) or now.timestamp()
         self._feed = Feed(self._process)
-        self._feed.send(said or b"")
-        if is_all:
+        self._feed.send(stdin or b"")
+        if closes_stdin:
             self._feed.finish()
         self._marks = assignment.marks
         self._limits = assignment.limits
@@ -180,7 +180,7 @@ class Worker:
         return progressed
 
     def _enforce(self, now: datetime) -> None:
-        reason = self._limit_passed(now)
+        reason = self._exceeded_limit(now)
         if self._output.settled:
             quiet_s = (now - self._progressed_at).total_seconds()
             if (reason and reason[0] in ("timeout", "stalled")) or (not self._output.waits and quiet_s > _LINGER_S):
@@ -188,11 +188,11 @@ class Worker:
         elif reason:
             self._begin_end(now, reason)
 
-    def _limit_passed(self, now: datetime) -> tuple[str, str] | None:
+    def _exceeded_limit(self, now: datetime) -> tuple[str, str] | None:
         limits, usage = self._limits, self._output.usage
         age_s = (now - self._started).total_seconds()
         if limits.timeout_s is not None and age_s >= limits.timeout_s:
-            return "timeout", f"The worker timed out after {limits.timeout_s:g} s.{self._said_last}"
+            return "timeout", f"The worker timed out after {limits.timeout_s:g} s.{self._last_output}"
         if limits.max_tokens is not None and usage.input_tokens + usage.output_tokens > limits.max_tokens:
             return "token_limit", f"The worker used more than {limits.max_tokens} tokens."
         if self._writes_too_much():
@@ -203,7 +203,7 @@ class Worker:
         if load and limits.memory_mb is not None and load.memory_mb > limits.memory_mb:
             return "memory_limit", f"Its processes used {load.memory_mb:.0f} MiB; the limit is {limits.memory_mb}."
         if limits.stall_s is not None and (now - self._progressed_at).total_seconds() >= limits.stall_s:
-            return "stalled", f"The worker made no progress for {limits.stall_s:g} s.{self._said_last}"
+            return "stalled", f"The worker made no progress for {limits.stall_s:g} s.{self._last_output}"
         return None
 
     def _writes_too_much(self) -> bool:
@@ -211,7 +211,7 @@ class Worker:
         return most is not None and self._tail.size > most << 20
 
     @property
-    def _said_last(self) -> str:
+    def _last_output(self) -> str:
         """The last output, which often contains the cause: a client that retries reports the error."""
         return f" Last output: {self._output.progress}" if self._output.progress else ""
 
@@ -252,19 +252,20 @@ class Worker:
             self._undying = f"pid {self.pid}" if is_late else None
             return None
         alive = survivors(self.pid, self._marks)
-        alive += [one for one in ending.asked if one not in alive and lives(one)]  # one that dies has no environment
+        # A process that is dying has no environment, and is not among the survivors.
+        alive += [process for process in ending.signalled if process not in alive and lives(process)]
         if alive:
             self._end_survivors(ending, alive)
-            self._undying = ", ".join(f"pid {one.pid}" for one in alive[:_MOST_LEFT]) if is_late else None
+            self._undying = ", ".join(f"pid {process.pid}" for process in alive[:_MOST_LEFT]) if is_late else None
             return None
         self._undying = None
-        self._process.wait()  # only now: while it is a zombie, nobody else can have its number, or its group's
+        self._process.wait()  # only now: while it is a zombie, its pid and its group's are not reused
         self._feed.close()
         if self._limits.output_mb is not None:
             self._tail.cut(self._limits.output_mb << 20)
         self._tail.close()
         if ending.error is None:
-            return self._telling(self._judge(exit_code), ending.left)
+            return self._with_leftovers(self._judge(exit_code), ending.left_behind)
         return failure(*ending.error, exit_code=exit_code)
 
     def _judge(self, exit_code: int) -> Finished:
@@ -277,22 +278,22 @@ class Worker:
         why = "The machine ran out of memory, and the kernel killed the worker."
         return failure(OUT_OF_MEMORY, why, exit_code=exit_code, result=verdict.result)
 
-    def _telling(self, verdict: Finished, left: list[str]) -> Finished:
-        """The verdict with the processes that it left behind: nobody else says that they were ended."""
-        told = {LEFT: left[:_MOST_LEFT]} if left else {}
-        return replace(verdict, result={**verdict.result, **told})
+    def _with_leftovers(self, verdict: Finished, left_behind: list[str]) -> Finished:
+        """The verdict with the processes that it left behind, since nothing else reports that they were ended."""
+        leftovers = {LEFT: left_behind[:_MOST_LEFT]} if left_behind else {}
+        return replace(verdict, result={**verdict.result, **leftovers})
 
     def _end_survivors(self, ending: _Ending, alive: list[psutil.Process]) -> None:
-        new = [process for process in alive if process not in ending.asked]
-        ending.left += [told for one in new if (told := self._left_behind(one))]
+        new = [process for process in alive if process not in ending.signalled]
+        ending.left_behind += [description for process in new if (description := self._describe_leftover(process))]
         if ending.killed:
             signal_each(alive, signal.SIGKILL)
         else:
             signal_each(new, signal.SIGTERM)
-        ending.asked.update(alive)
+        ending.signalled.update(alive)
 
-    def _left_behind(self, process: psutil.Process) -> str | None:
-        """A process as a person knows it; None if it has ended by itself, or is one that a client of models takes along."""
+    def _describe_leftover(self, process: psutil.Process) -> str | None:
+        """A process as shown to a person; None if it has ended by itself, or is a server that ends with its client."""
         with suppress(psutil.Error, OSError):
             if self._answers_for_group or os.getpgid(process.pid) != self.pid:
                 words = process.cmdline() or [process.name()]

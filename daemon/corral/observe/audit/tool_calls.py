@@ -94,7 +94,7 @@ def note_worker(trail: AuditTrail, task: TaskRow, calls: Iterable[ToolCall], now
             trail,
             now,
             call.tool,
-            call.given,
+            call.arguments,
             session_id=task["session_id"] or task["task_id"],
             task_id=task["task_id"],
             use_id=call.use_id,

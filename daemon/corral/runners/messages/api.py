@@ -47,7 +47,7 @@ class RequestFailed(Exception):
 
     Attributes:
         status: Of the last answer; None without one.
-        retry_at: When another try makes sense (ISO 8601), where the API told it.
+        retry_at: When another try makes sense (ISO 8601), if the API's answer contains it.
     """
 
     def __init__(self, message: str, status: int | None, retry_at: str | None) -> None:
@@ -88,7 +88,7 @@ class Api:
         for number in range(1, TRIES + 1):
             try:
                 return self._ask_once(request)
-            except Exception as error:  # the edge: an answer that is no answer raises anything
+            except Exception as error:  # the edge: a malformed answer can raise anything
                 status, wait_s = _status(error), _retry_after_s(error)
                 due_s = FIRST_WAIT_S * 2 ** (number - 1) if wait_s is None else wait_s
                 if number == TRIES or not _is_worth_another(error, status) or due_s > LONGEST_WAIT_S:
@@ -99,11 +99,11 @@ class Api:
         raise AssertionError("unreachable")
 
     def _ask_once(self, request: Mapping[str, Any]) -> Answer:
-        told_at = time.monotonic()
+        emitted_at = time.monotonic()
         with self._client.messages.stream(**request) as stream:
             for _ in stream:
-                if time.monotonic() - told_at >= ANSWERING_S:
-                    told_at = time.monotonic()
+                if time.monotonic() - emitted_at >= ANSWERING_S:
+                    emitted_at = time.monotonic()
                     self._emit({"type": "system", "subtype": "answering"})
             message = stream.get_final_message()
         if message.stop_reason is None:  # the SDK takes a cut connection for the end
@@ -113,7 +113,7 @@ class Api:
 
 
 def _sendable(block: Mapping[str, Any]) -> dict[str, Any]:
-    """A block without what the SDK adds and the API does not take."""
+    """A block without the fields that the SDK adds and the API refuses."""
     return {name: value for name, value in block.items() if name not in ("parsed_output",)}
 
 
@@ -126,21 +126,21 @@ def _status(error: Exception) -> int | None:
 
 
 def _is_worth_another(error: Exception, status: int | None) -> bool:
-    told = error.response.headers.get("x-should-retry") if isinstance(error, anthropic.APIStatusError) else None
-    return told != "false" and (status is None or status >= 500 or status in _AGAIN)
+    header = error.response.headers.get("x-should-retry") if isinstance(error, anthropic.APIStatusError) else None
+    return header != "false" and (status is None or status >= 500 or status in _AGAIN)
 
 
 def _retry_after_s(error: Exception) -> float | None:
     """The seconds of ``retry-after``, a number or a date."""
     if not isinstance(error, anthropic.APIStatusError):
         return None
-    told = error.response.headers.get("retry-after")
-    if not told:
+    header = error.response.headers.get("retry-after")
+    if not header:
         return None
     try:
-        seconds = float(told)
+        seconds = float(header)
     except ValueError:
-        parsed = email.utils.parsedate_tz(told)
+        parsed = email.utils.parsedate_tz(header)
         if parsed is None:
             return None
         seconds = email.utils.mktime_tz(parsed) - time.time()
@@ -149,8 +149,8 @@ def _retry_after_s(error: Exception) -> float | None:
 
 def _message(error: Exception) -> str:
     if isinstance(error, anthropic.APIStatusError):
-        said = error.api_message or (error.type and str(error.type)) or "no message"
-        return f"The API answered {_status(error)}: {said}"
+        text = error.api_message or (error.type and str(error.type)) or "no message"
+        return f"The API answered {_status(error)}: {text}"
     if isinstance(error, anthropic.APITimeoutError):
         return "The API did not answer in time."
     if isinstance(error, anthropic.APIConnectionError):

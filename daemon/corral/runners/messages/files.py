@@ -19,7 +19,7 @@ MAX_ANSWER = 30_000
 """Characters of a tool's answer."""
 MAX_LISTED = 500
 MAX_VISITED = 50_000
-"""Files that one call looks at."""
+"""Maximum number of files that one call visits."""
 MAX_LINE = 500
 SEARCH_S = 20.0
 
@@ -48,9 +48,9 @@ def edit_file(files: Confined, file_path: str, old_string: str, new_string: str)
         raise ToolError("old_string is empty, or the same as new_string.")
     files.writable(file_path)
     text = _text(files, file_path)
-    if (found := text.count(old_string)) != 1:
+    if (count := text.count(old_string)) != 1:
         raise ToolError(
-            f"old_string is {found} times in {file_path}; it must be there exactly once: give more context."
+            f"old_string is {count} times in {file_path}; it must be there exactly once: give more context."
         )
     _store(files, file_path, text.replace(old_string, new_string))
     return f"Edited {file_path}."
@@ -58,15 +58,15 @@ def edit_file(files: Confined, file_path: str, old_string: str, new_string: str)
 
 def list_files(files: Confined, pattern: str = "*", path: str = ".") -> str:
     """The files below a folder whose path or name matches a pattern."""
-    found: list[str] = []
+    names: list[str] = []
     for file in _walk(files, path):
         name = files.shown(file)
         if fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(file.name, pattern) or _below(name, pattern):
-            found.append(name)
-        if len(found) == MAX_LISTED:
-            found.append(f"[more than {MAX_LISTED}; use a narrower pattern]")
+            names.append(name)
+        if len(names) == MAX_LISTED:
+            names.append(f"[more than {MAX_LISTED}; use a narrower pattern]")
             break
-    return "\n".join(found) or "[No file matches.]"
+    return "\n".join(names) or "[No file matches.]"
 
 
 def search(files: Confined, pattern: str, path: str = ".", glob: str = "*") -> str:
@@ -75,7 +75,7 @@ def search(files: Confined, pattern: str, path: str = ".", glob: str = "*") -> s
         expression = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise ToolError(f"The pattern is no regular expression: {error}") from error
-    found: list[str] = []
+    matches: list[str] = []
     with _at_most(SEARCH_S):
         for file in _walk(files, path):
             name = files.shown(file)
@@ -83,10 +83,10 @@ def search(files: Confined, pattern: str, path: str = ".", glob: str = "*") -> s
                 continue
             for number, line in enumerate(_lines(file), start=1):
                 if expression.search(line):
-                    found.append(f"{name}:{number}: {line}")
-                if len(found) == MAX_LISTED or sum(map(len, found[-1:])) > MAX_ANSWER:
-                    return "\n".join([*found, f"[more than {MAX_LISTED}; use a narrower pattern]"])[:MAX_ANSWER]
-    return "\n".join(found)[:MAX_ANSWER] or "[Nothing matches.]"
+                    matches.append(f"{name}:{number}: {line}")
+                if len(matches) == MAX_LISTED or sum(map(len, matches[-1:])) > MAX_ANSWER:
+                    return "\n".join([*matches, f"[more than {MAX_LISTED}; use a narrower pattern]"])[:MAX_ANSWER]
+    return "\n".join(matches)[:MAX_ANSWER] or "[Nothing matches.]"
 
 
 def _below(name: str, pattern: str) -> bool:
@@ -94,20 +94,20 @@ def _below(name: str, pattern: str) -> bool:
     return pattern.startswith("**/") and fnmatch.fnmatch(name, pattern[3:])
 
 
-def _text(files: Confined, given: str) -> str:
-    path = files.readable(given)
+def _text(files: Confined, file_path: str) -> str:
+    path = files.readable(file_path)
     try:
         if path.stat().st_size > MAX_FILE:
-            raise ToolError(f"{given} is larger than {MAX_FILE // 2**20} MiB; use run_command.")
+            raise ToolError(f"{file_path} is larger than {MAX_FILE // 2**20} MiB; use run_command.")
         return path.read_bytes().decode()
     except OSError as error:
-        raise ToolError(f"{given}: {error.strerror}") from error
+        raise ToolError(f"{file_path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ToolError(f"{given} is not a text in UTF-8.") from error
+        raise ToolError(f"{file_path} is not a text in UTF-8.") from error
 
 
-def _store(files: Confined, given: str, content: str) -> None:
-    path = files.writable(given)
+def _store(files: Confined, file_path: str, content: str) -> None:
+    path = files.writable(file_path)
     try:
         data = content.encode()
     except UnicodeEncodeError as error:
@@ -120,17 +120,17 @@ def _store(files: Confined, given: str, content: str) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
     except OSError as error:
-        raise ToolError(f"{given}: {error.strerror}") from error
+        raise ToolError(f"{file_path}: {error.strerror}") from error
 
 
-def _walk(files: Confined, given: str) -> Iterator[Path]:
+def _walk(files: Confined, root: str) -> Iterator[Path]:
     """Regular files below a folder, in order, without Git's own and without following links."""
-    top = files.resolve(given)
+    top = files.resolve(root)
     if top.is_file():
         yield top
         return
     if not top.is_dir():
-        raise ToolError(f"{given}: there is no such folder.")
+        raise ToolError(f"{root}: there is no such folder.")
     visited = 0
     for folder, below, names in os.walk(top):
         below[:] = sorted(name for name in below if name != ".git")

@@ -1,7 +1,7 @@
 """A judge: the model says, as structured output, whether a piece of work meets a rubric. A process of its own, as the worker is.
 
-It reads an order from its standard input and prints one line of JSON. The work is material, not an instruction: it stands between
-two marks that it cannot know, and nothing but the model's structured answer counts.
+It reads an order from its standard input and prints one line of JSON. The work is material, not an instruction: it is enclosed in
+two marks that it cannot know, and only the model's structured answer counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from corral.runners.messages.api import Answer, Api, RequestFailed
 from corral.runners.messages.usage import Spent
 
 MOST_TOKENS = 2048
-"""Of one answer."""
+"""Maximum number of tokens in one answer."""
 LONGEST_REASON = 1000
 _SYSTEM = (
     "You judge work that somebody else did, by a rubric. Say whether the work meets the whole rubric, how well it does so from "
@@ -38,7 +38,7 @@ _SCHEMA = {
 
 
 def judge(order: Mapping[str, Any], api: Api) -> dict[str, Any]:
-    """Ask as often as votes are wanted, until the majority is clear.
+    """Ask for up to ``votes`` votes, until the majority is clear.
 
     Args:
         order: ``model``, ``rubric``, ``work`` (text) and ``votes``.
@@ -47,8 +47,8 @@ def judge(order: Mapping[str, Any], api: Api) -> dict[str, Any]:
         ``{votes: [{meets, score, reasons}], errors: [text], usage: {input_tokens, output_tokens, cost_usd, turns}}``.
     """
     spent, votes, errors = Spent(), list[dict[str, Any]](), list[str]()
-    wanted = int(order["votes"])
-    for _ in range(wanted):
+    most_votes = int(order["votes"])
+    for _ in range(most_votes):
         try:
             answer = api.ask(_request(order))
         except RequestFailed as error:  # it was asked several times already
@@ -60,7 +60,7 @@ def judge(order: Mapping[str, Any], api: Api) -> dict[str, Any]:
         except ValueError as error:
             errors.append(str(error))
         meeting = sum(vote["meets"] for vote in votes)
-        if max(meeting, len(votes) - meeting) > wanted / 2:
+        if max(meeting, len(votes) - meeting) > most_votes / 2:
             break
     used = {name: getattr(spent, name) for name in ("input_tokens", "output_tokens", "cost_usd", "turns")}
     return {"votes": votes, "errors": errors, "usage": used}
@@ -68,14 +68,14 @@ def judge(order: Mapping[str, Any], api: Api) -> dict[str, Any]:
 
 def _request(order: Mapping[str, Any]) -> dict[str, Any]:
     mark = f"work-{secrets.token_hex(12)}"
-    asked = (
+    question = (
         f"The rubric:\n\n{order['rubric']}\n\nThe work:\n\n{mark}\n{order['work']}\n{mark}\n\nDoes it meet the rubric?"
     )
     return {
         "model": order["model"],
         "max_tokens": MOST_TOKENS,
         "system": _SYSTEM.format(mark=mark),
-        "messages": [{"role": "user", "content": asked}],
+        "messages": [{"role": "user", "content": question}],
         "output_config": {"format": {"type": "json_schema", "schema": _SCHEMA}},
     }
 
@@ -84,16 +84,16 @@ def read_vote(answer: Answer) -> dict[str, Any]:
     """The vote of an answer.
 
     Raises:
-        ValueError: It is a refusal, or not of the form that was asked for.
+        ValueError: It is a refusal, or does not have the requested form.
     """
     if answer.stop_reason == "refusal":
         raise ValueError("The model refused to judge it.")
     text = "".join(str(block.get("text", "")) for block in answer.content if block.get("type") == "text")
     try:
-        found = json.loads(text)
+        vote = json.loads(text)
     except (ValueError, RecursionError):
         raise ValueError(f"The model gave no structured answer: {redact(text)[:200]!r}") from None
-    score, meets = (found.get("score"), found.get("meets_rubric")) if isinstance(found, dict) else (None, None)
+    score, meets = (vote.get("score"), vote.get("meets_rubric")) if isinstance(vote, dict) else (None, None)
     if (
         not isinstance(score, (int, float))
         or isinstance(score, bool)
@@ -101,7 +101,7 @@ def read_vote(answer: Answer) -> dict[str, Any]:
         or not isinstance(meets, bool)
     ):
         raise ValueError(f"The model's answer is not of the form that was asked for: {redact(text)[:200]!r}")
-    return {"meets": meets, "score": float(score), "reasons": redact(str(found.get("reasons", "")))[:LONGEST_REASON]}
+    return {"meets": meets, "score": float(score), "reasons": redact(str(vote.get("reasons", "")))[:LONGEST_REASON]}
 
 
 def main() -> None:

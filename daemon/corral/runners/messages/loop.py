@@ -1,4 +1,4 @@
-"""The conversation: ask, use tools, tell their results, until the model is done or a limit is reached."""
+"""The conversation: ask, use tools, send their results, until the model is done or a limit is reached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from corral.core.redaction import redact, remember_secret
 from corral.runners.messages.api import Answer, Api, Event, RequestFailed
-from corral.runners.messages.kept import Messages
+from corral.runners.messages.stored_messages import Messages
 from corral.runners.messages.tools import Toolbox
 from corral.runners.messages.usage import PRICES_OF, Spent, price_of
 
@@ -28,7 +28,7 @@ Emit = Callable[[Event], None]
 Order = Mapping[str, Any]
 """The assignment: ``prompt``, ``system``, ``model``, ``tools`` (names), ``worktree``, ``api_key``, ``base_url``,
 ``max_tokens_per_answer``, ``silence_s``, the limits ``max_turns``, ``max_tokens`` and ``max_cost_usd``, and the files
-``conversation``, which keeps it, and ``resumes``, which it goes on in.
+``conversation``, which stores it, and ``resumes``, the one that it resumes.
 """
 
 
@@ -38,16 +38,16 @@ class Conversation:
     Args:
         order: The assignment.
         emit: Gets every event.
-        kept: Its messages so far, and those to come.
+        messages: Its messages so far; further ones are appended.
     """
 
-    def __init__(self, order: Order, api: Api, toolbox: Toolbox, emit: Emit, kept: Messages) -> None:
+    def __init__(self, order: Order, api: Api, toolbox: Toolbox, emit: Emit, messages: Messages) -> None:
         self._order = order
         self._api = api
         self._toolbox = toolbox
         self._emit = emit
         self._model = str(order["model"])
-        self._messages = kept
+        self._messages = messages
         self._messages.append({"role": "user", "content": [_text(str(order["prompt"]))]})
         self._spent = Spent()
         self._cuts = 0
@@ -64,8 +64,8 @@ class Conversation:
                 ending = {"is_error": True, "api_error_status": error.status, "result": str(error)}
                 ending |= {"retry_at": error.retry_at} if error.retry_at else {}
                 break
-            self._took(answer)
-            ending = self._after(answer)
+            self._record(answer)
+            ending = self._next_step(answer)
             if ending is not None:
                 ending["stop_reason"] = answer.stop_reason
         self._emit(self._result(ending))
@@ -84,16 +84,16 @@ class Conversation:
             **({"tools": [*tools[:-1], {**tools[-1], **_CACHED}]} if tools else {}),
         }
 
-    def _took(self, answer: Answer) -> None:
+    def _record(self, answer: Answer) -> None:
         self._spent.add(self._model, answer.usage)
         texts = [str(block["text"]) for block in answer.content if block.get("type") == "text"]
         self._last = "\n".join(texts) or self._last
         message = {"id": answer.message_id, "model": self._model, "usage": dict(answer.usage)}
-        content = [_short(block) for block in answer.content if block.get("type") in ("text", "tool_use")]
+        content = [_shorten(block) for block in answer.content if block.get("type") in ("text", "tool_use")]
         event = {"type": "assistant", "message": {**message, "content": content}}
         self._emit({**event, "total_cost_usd": self._spent.cost_usd})
 
-    def _after(self, answer: Answer) -> Event | None:
+    def _next_step(self, answer: Answer) -> Event | None:
         """Prepare the next request; or the fields of the result, if this was the last."""
         reason = answer.stop_reason
         if reason in ("end_turn", "stop_sequence"):
@@ -113,25 +113,25 @@ class Conversation:
             self._messages.append({"role": "assistant", "content": answer.content})
             return self._limit_reached()
         if reason == "max_tokens":
-            return self._limit_reached() or self._go_on(answer)
+            return self._limit_reached() or self._continue_after_cut(answer)
         return {"subtype": "error_during_execution", "is_error": True, "result": f"The answer ended with {reason}."}
 
     def _use_tools(self, calls: list[dict[str, Any]]) -> None:
         results = []
         for call in calls:
-            said, is_error = self._toolbox.call(str(call["name"]), call["input"])
-            result = {"type": "tool_result", "tool_use_id": call["id"], "content": said or "[no output]"}
+            output, is_error = self._toolbox.call(str(call["name"]), call["input"])
+            result = {"type": "tool_result", "tool_use_id": call["id"], "content": output or "[no output]"}
             results.append({**result, "is_error": True} if is_error else result)
-            self._emit({"type": "user", "message": {"role": "user", "content": [_short(results[-1])]}})
+            self._emit({"type": "user", "message": {"role": "user", "content": [_shorten(results[-1])]}})
         self._messages.append({"role": "user", "content": results})
         self._cuts = 0
 
-    def _go_on(self, answer: Answer) -> Event | None:
+    def _continue_after_cut(self, answer: Answer) -> Event | None:
         self._cuts += 1
         limit = self._order["max_tokens_per_answer"]
         if self._cuts > CUTS:
-            said = f"{self._cuts} answers in a row reached their limit of {limit} tokens (max_tokens_per_answer)."
-            return {"subtype": "error_during_execution", "is_error": True, "result": said}
+            message = f"{self._cuts} answers in a row reached their limit of {limit} tokens (max_tokens_per_answer)."
+            return {"subtype": "error_during_execution", "is_error": True, "result": message}
         texts = [block for block in answer.content if block.get("type") == "text" and block["text"].strip()]
         self._messages.append({"role": "assistant", "content": texts or [_text("[cut]")]})
         self._messages.append({"role": "user", "content": [_text(CUT.format(limit=limit))]})
@@ -170,7 +170,7 @@ def main(stdin: TextIO = sys.stdin, stdout: TextIO = sys.stdout) -> None:
     remember_secret(order["api_key"])
 
     def emit(event: Event) -> None:
-        stdout.write(json.dumps(_redacted(event)) + "\n")
+        stdout.write(json.dumps(_redact_values(event)) + "\n")
         stdout.flush()
 
     api = Api(
@@ -178,31 +178,31 @@ def main(stdin: TextIO = sys.stdin, stdout: TextIO = sys.stdout) -> None:
     )  # its commands see no key: it came by the standard input
     toolbox = Toolbox(Path(order["worktree"]), os.environ, order["tools"])
     try:
-        kept = Messages.opened(order.get("conversation"), order.get("resumes"))
+        messages = Messages.opened(order.get("conversation"), order.get("resumes"))
     except (OSError, ValueError) as error:
         emit({"type": "result", "subtype": "error_during_execution", "is_error": True, "result": str(error)})
         return
-    Conversation(order, api, toolbox, emit, kept).run()
+    Conversation(order, api, toolbox, emit, messages).run()
 
 
 def _text(words: str) -> dict[str, Any]:
     return {"type": "text", "text": words}
 
 
-def _redacted(value: Any) -> Any:
-    """The same without secrets: the API, a tool and the model may repeat one."""
+def _redact_values(value: Any) -> Any:
+    """A value without secrets: the API, a tool and the model may repeat one."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
-        return {name: _redacted(item) for name, item in value.items()}
-    return [_redacted(item) for item in value] if isinstance(value, list) else value
+        return {name: _redact_values(item) for name, item in value.items()}
+    return [_redact_values(item) for item in value] if isinstance(value, list) else value
 
 
-def _short(value: Any) -> Any:
-    """The same without secrets, and with its texts cut: half a secret would not be recognised later."""
+def _shorten(value: Any) -> Any:
+    """A value without secrets and with its texts cut; in this order, since half a secret would not be recognised."""
     if isinstance(value, str):
         value = redact(value)
         return value if len(value) <= _LOGGED else f"{value[:_LOGGED]}… [{len(value)} characters]"
     if isinstance(value, dict):
-        return {name: _short(item) for name, item in value.items()}
-    return [_short(item) for item in value] if isinstance(value, list) else value
+        return {name: _shorten(item) for name, item in value.items()}
+    return [_shorten(item) for item in value] if isinstance(value, list) else value

@@ -26,41 +26,41 @@ class Confined:
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
 
-    def resolve(self, given: str) -> Path:
+    def resolve(self, name: str) -> Path:
         """The path behind every link.
 
         Raises:
             ToolError: It is none, or outside of the worktree.
         """
-        if not given or "\0" in given or len(given) > MAX_PATH:
+        if not name or "\0" in name or len(name) > MAX_PATH:
             raise ToolError("The path is empty, too long, or contains a NUL.")
         try:
-            resolved = (self.root / given).resolve()
+            resolved = (self.root / name).resolve()
         except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
-            raise ToolError(f"{given}: {error}") from error
+            raise ToolError(f"{name}: {error}") from error
         if resolved != self.root and self.root not in resolved.parents:
-            raise ToolError(f"{given} is outside of the working directory {self.root}.")
+            raise ToolError(f"{name} is outside of the working directory {self.root}.")
         return resolved
 
-    def readable(self, given: str) -> Path:
+    def readable(self, name: str) -> Path:
         """A regular file; raises ToolError if it is none."""
-        path = self.resolve(given)
+        path = self.resolve(name)
         try:
             mode = path.stat().st_mode
         except OSError as error:
-            raise ToolError(f"{given}: {error.strerror}") from error
+            raise ToolError(f"{name}: {error.strerror}") from error
         if not stat.S_ISREG(mode):
-            raise ToolError(f"{given} is a folder; use list_files." if stat.S_ISDIR(mode) else f"{given} is no file.")
+            raise ToolError(f"{name} is a folder; use list_files." if stat.S_ISDIR(mode) else f"{name} is no file.")
         return path
 
-    def writable(self, given: str) -> Path:
+    def writable(self, name: str) -> Path:
         """A regular file, or where one can be made; not Git's own. Raises ToolError if it is neither."""
-        path = self.resolve(given)
-        parts = (*Path(os.path.normpath(given)).parts, *path.relative_to(self.root).parts)
+        path = self.resolve(name)
+        parts = (*Path(os.path.normpath(name)).parts, *path.relative_to(self.root).parts)
         if any(part.casefold() == ".git" for part in parts):
-            raise ToolError(f"{given} belongs to Git; use run_command with git.")
+            raise ToolError(f"{name} belongs to Git; use run_command with git.")
         if path.exists() and not path.is_file():
-            raise ToolError(f"{given} is no regular file.")
+            raise ToolError(f"{name} is no regular file.")
         return path
 
     def shown(self, path: Path) -> str:

@@ -25,7 +25,7 @@ _CHUNK = 1 << 16
 _CHUNKS_AFTER_END = 16
 
 
-class _Kept:
+class _BoundedOutput:
     """The beginning and the end of an output of any length."""
 
     def __init__(self) -> None:
@@ -66,19 +66,19 @@ def run_command(root: Path, environ: Mapping[str, str], command: str, timeout_s:
     except OSError as error:
         raise ToolError(f"The command could not be started: {error.strerror}.") from error
     assert process.stdout is not None
-    kept = _Kept()
+    collected = _BoundedOutput()
     try:
-        in_time = _follow(process, process.stdout, kept, time.monotonic() + limit_s)
+        in_time = _follow(process, process.stdout, collected, time.monotonic() + limit_s)
         if not in_time:
             _signal(process, signal.SIGTERM)
-            _follow(process, process.stdout, kept, time.monotonic() + GRACE_S)
+            _follow(process, process.stdout, collected, time.monotonic() + GRACE_S)
     finally:
         _signal(process, signal.SIGKILL)
         process.wait()
         with suppress(BlockingIOError):
-            kept.add(os.read(process.stdout.fileno(), _TAIL))
+            collected.add(os.read(process.stdout.fileno(), _TAIL))
         process.stdout.close()
-    output = kept.text()
+    output = collected.text()
     if not in_time:
         raise ToolError(f"{output}\n[The command was ended after {limit_s:g} s.]")
     if process.returncode != 0:
@@ -86,7 +86,7 @@ def run_command(root: Path, environ: Mapping[str, str], command: str, timeout_s:
     return output or "[The command succeeded without output.]"
 
 
-def _follow(process: subprocess.Popen[bytes], pipe: IO[bytes], kept: _Kept, until: float) -> bool:
+def _follow(process: subprocess.Popen[bytes], pipe: IO[bytes], collected: _BoundedOutput, until: float) -> bool:
     """Read until the leader has ended, True, or until an instant of the monotonic clock, False.
 
     A process in the background may keep the pipe open: its end is not waited for.
@@ -98,7 +98,7 @@ def _follow(process: subprocess.Popen[bytes], pipe: IO[bytes], kept: _Kept, unti
         while True:
             ended = _has_ended(process)
             data = os.read(pipe.fileno(), _CHUNK) if selector.select(0 if ended else _LOOK_S) else None
-            kept.add(data or b"")
+            collected.add(data or b"")
             after_end += ended
             if (ended and not data) or after_end > _CHUNKS_AFTER_END:
                 return True

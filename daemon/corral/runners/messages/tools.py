@@ -1,4 +1,4 @@
-"""The six tools: how the model is told of them, which of them an agent may use, and one call of one."""
+"""The six tools: their descriptions for the model, which of them an agent may use, and the call of one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLAUDE_CODE = {
     "Grep": "search",
     "Bash": "run_command",
 }
-"""The tools of Claude Code that agent definitions name, and what they are here."""
+"""The tools of Claude Code that agent definitions name, and their counterparts here."""
 
 _TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
 _FILE = {"type": "string", "description": "Path of the file, relative to the working directory."}
@@ -79,7 +79,7 @@ NAMES = tuple(str(tool["name"]) for tool in TOOLS)
 
 
 def allowed(tools: Collection[str] | None, disallowed: Collection[str] | None) -> list[str]:
-    """The tools that an agent definition allows; tools of Claude Code count by what they are here.
+    """The tools that an agent definition allows; a tool of Claude Code counts as its counterpart here.
 
     Patterns such as ``Bash(git *)`` cannot be kept here: a tool allowed only by one is not allowed, and one that is
     disallowed by one is disallowed.
@@ -88,9 +88,9 @@ def allowed(tools: Collection[str] | None, disallowed: Collection[str] | None) -
         tools: Its ``tools``; None: all.
         disallowed: Its ``disallowedTools``.
     """
-    wanted = set(NAMES) if tools is None else {_own_name(name) for name in tools}
+    permitted = set(NAMES) if tools is None else {_own_name(name) for name in tools}
     refused = {_own_name(name.partition("(")[0].strip()) for name in disallowed or ()}
-    return [name for name in NAMES if name in wanted and name not in refused]
+    return [name for name in NAMES if name in permitted and name not in refused]
 
 
 def _own_name(name: str) -> str:
@@ -109,23 +109,23 @@ class Toolbox:
     def __init__(self, root: Path, environ: Mapping[str, str], names: Collection[str]) -> None:
         confined = Confined(root)
         self.definitions = [tool for tool in TOOLS if tool["name"] in names]
-        every: dict[str, Callable[..., str]] = {
-            "read_file": lambda **given: files.read_file(confined, **given),
-            "write_file": lambda **given: files.write_file(confined, **given),
-            "edit_file": lambda **given: files.edit_file(confined, **given),
-            "list_files": lambda **given: files.list_files(confined, **given),
-            "search": lambda **given: files.search(confined, **given),
-            "run_command": lambda **given: shell.run_command(confined.root, environ, **given),
+        functions: dict[str, Callable[..., str]] = {
+            "read_file": lambda **arguments: files.read_file(confined, **arguments),
+            "write_file": lambda **arguments: files.write_file(confined, **arguments),
+            "edit_file": lambda **arguments: files.edit_file(confined, **arguments),
+            "list_files": lambda **arguments: files.list_files(confined, **arguments),
+            "search": lambda **arguments: files.search(confined, **arguments),
+            "run_command": lambda **arguments: shell.run_command(confined.root, environ, **arguments),
         }
-        self._calls = {name: call for name, call in every.items() if name in names}
+        self._calls = {name: call for name, call in functions.items() if name in names}
 
-    def call(self, name: str, given: object) -> tuple[str, bool]:
+    def call(self, name: str, arguments: object) -> tuple[str, bool]:
         """Call a tool; its answer for the model, and whether that is an error."""
         tool = next((tool for tool in self.definitions if tool["name"] == name), None)
         if tool is None:
             return f"There is no tool {name}; there are: {', '.join(self._calls)}.", True
         try:
-            return self._calls[name](**_checked(tool, given)), False
+            return self._calls[name](**_check_arguments(tool, arguments)), False
         except ToolError as error:
             return str(error), True
         except OSError as error:
@@ -135,17 +135,17 @@ class Toolbox:
 _KINDS: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "number": (int, float)}
 
 
-def _checked(tool: Tool, given: object) -> dict[str, Any]:
+def _check_arguments(tool: Tool, arguments: object) -> dict[str, Any]:
     """The arguments of a call, as the tool's schema wants them. Raises ToolError if they are not."""
     schema = tool["input_schema"]
-    if not isinstance(given, dict):
+    if not isinstance(arguments, dict):
         raise ToolError("The input is no object.")
-    if missing := [name for name in schema["required"] if name not in given]:
+    if missing := [name for name in schema["required"] if name not in arguments]:
         raise ToolError(f"The input lacks {', '.join(missing)}.")
-    if unknown := [str(name) for name in given if name not in schema["properties"]]:
+    if unknown := [str(name) for name in arguments if name not in schema["properties"]]:
         raise ToolError(f"The input has an unknown field {', '.join(unknown)[:200]}.")
-    for name, value in given.items():
+    for name, value in arguments.items():
         kind = schema["properties"][name]["type"]
         if not isinstance(value, _KINDS[kind]) or isinstance(value, bool):
             raise ToolError(f"{name} must be of the type {kind}.")
-    return given
+    return arguments

@@ -1,7 +1,7 @@
-"""The messages of a conversation, kept in a file of JSON lines so that a later attempt goes on in it.
+"""The messages of a conversation, stored in a file of JSON lines so that a later attempt can resume it.
 
-A line is written for each message as it is added. An attempt that is killed leaves a conversation that may end with half a line
-or with tool calls that nobody answered: the next attempt leaves those out.
+A line is written for each message as it is added. A killed attempt leaves a conversation that may end with half a line or with
+unanswered tool calls: the next attempt omits those.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Messages:
     """The messages of one conversation, the oldest first.
 
     Args:
-        before: Those of the conversation that it goes on in.
-        file: Where they are kept; None: nowhere.
+        before: The messages of the conversation that it resumes.
+        file: The file that stores them; None: none does.
     """
 
     def __init__(self, before: list[Message], file: TextIO | None = None) -> None:
@@ -30,7 +30,7 @@ class Messages:
 
     @classmethod
     def opened(cls, keep_in: str | None, go_on_in: str | None) -> Messages:
-        """The messages of a new conversation, or a copy of those of another one to go on in.
+        """The messages of a new conversation, or a copy of those of another one to resume.
 
         Raises:
             OSError: A file cannot be read or written.
@@ -44,7 +44,7 @@ class Messages:
         return cls(before, os.fdopen(descriptor, "w", encoding="utf-8"))
 
     def append(self, message: Message) -> None:
-        """Add a message, and keep it."""
+        """Add a message, and store it."""
         self.all.append(message)
         if self._file is not None:
             self._file.write(json.dumps(message) + "\n")
@@ -60,7 +60,7 @@ def read(file: Path) -> list[Message]:
     """
     *whole, _partial = file.read_text(encoding="utf-8").split("\n")
     messages: list[Message] = [json.loads(line) for line in whole]
-    if not all(isinstance(one, dict) and {"role", "content"} <= one.keys() for one in messages):
+    if not all(isinstance(message, dict) and {"role", "content"} <= message.keys() for message in messages):
         raise ValueError(f"{file.name} is no conversation")
     if messages and messages[-1]["role"] == "assistant" and _calls_tools(messages[-1]):
         messages.pop()
