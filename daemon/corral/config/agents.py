@@ -56,7 +56,7 @@ _COMMA = re.compile(r",(?![^(]*\))")
 _PROGRAM = re.compile(r"/.*|[^/]+")
 
 
-def _listed(value: Any) -> Any:
+def _split_list(value: Any) -> Any:
     """Parse ``Read, Bash(git *)`` as a list; ``*`` means all tools, as if the field were missing."""
     if isinstance(value, str) and len(value) <= MAX_LISTED:
         names = [name.strip() for name in _COMMA.split(value) if name.strip()]
@@ -73,7 +73,7 @@ def _own_choice(value: Any) -> Any:
     return None if value == "inherit" else value
 
 
-Listed = Annotated[list[Line] | None, BeforeValidator(_listed)]
+Listed = Annotated[list[Line] | None, BeforeValidator(_split_list)]
 Argument = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[^\x00]*$")]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -112,7 +112,7 @@ class AgentDefinition(BaseModel):
     hooks: Any = None
     effort: Any = None
     maxTurns: Annotated[int, Field(ge=1)] | None = None
-    capabilities: Annotated[list[Line], BeforeValidator(_listed)] = []
+    capabilities: Annotated[list[Line], BeforeValidator(_split_list)] = []
     runner: Line = CLAUDE
     runner_model: Line | None = None
     command: list[Argument] = []
@@ -124,11 +124,11 @@ class AgentDefinition(BaseModel):
     file: Path | None = None
 
     @model_validator(mode="after")
-    def _startable(self) -> AgentDefinition:
+    def _check_startable(self) -> AgentDefinition:
         if self.runner in (CLAUDE, ANTHROPIC) and self.command:
             raise ValueError(f"the runner {self.runner} takes no `command`: name a `runner` of its own for it")
         if self.runner not in (CLAUDE, ANTHROPIC) and not self.command:
-            text = "use claude or anthropic, or say by `command` what it runs"
+            text = "use claude or anthropic, or name the program in `command`"
             raise ValueError(f"there is no runner {self.runner!r}: {text}")
         if self.command and not _PROGRAM.fullmatch(self.command[0]):
             raise ValueError("the program of `command` must be a name on the PATH, or absolute")
@@ -144,19 +144,19 @@ class AgentDefinition(BaseModel):
     @property
     def own_limits(self) -> dict[str, float]:
         """The limits that it sets, by name."""
-        given: dict[str, float] = self.limits.model_dump(exclude_none=True)
-        return {**({"max_turns": self.maxTurns} if self.maxTurns else {}), **given}
+        limits: dict[str, float] = self.limits.model_dump(exclude_none=True)
+        return {**({"max_turns": self.maxTurns} if self.maxTurns else {}), **limits}
 
     def for_claude(self) -> dict[str, Any]:
         """The definition as Claude Code reads it, without isolation and permission mode: Corral sets both."""
         fields = {"tools", "disallowedTools", "skills", "mcpServers", "hooks", "effort"}
-        said = self.model_dump(mode="json", include=fields, exclude_none=True)
-        return {"description": self.description, "prompt": self.instructions, **said}
+        values = self.model_dump(mode="json", include=fields, exclude_none=True)
+        return {"description": self.description, "prompt": self.instructions, **values}
 
 
 @dataclass(frozen=True)
-class Found:
-    """A definition, or its errors.
+class DefinitionFile:
+    """A file with a definition, or its error.
 
     Attributes:
         source: ``project`` or ``plugin``.
@@ -173,15 +173,15 @@ ON_REQUEST = frozenset({"OpenCode-Builder.md"})
 """Shipped definitions that send code to another provider; offered only to users who ask."""
 
 
-def find_definitions(project: Project) -> list[Found]:
+def find_definitions(project: Project) -> list[DefinitionFile]:
     """Every definition of the project, then of the plugin; a file without a front matter is none.
 
-    Of the plugin only those that it offers to Claude Code too: a definition that sends code to another provider counts
-    only where a person asked ``corral init`` for a copy in the project.
+    Of the plugin only those that it also offers to Claude Code: a definition that sends code to another provider counts
+    only if a person asked ``corral init`` for a copy in the project.
     """
     own = [] if project.bare else _below(project.root / ".claude" / "agents", PROJECT)
     shipped = _below(bundle_dir() / ".claude" / "agents", PLUGIN)
-    return [*own, *(found for found in shipped if found.file.name not in ON_REQUEST)]
+    return [*own, *(item for item in shipped if item.file.name not in ON_REQUEST)]
 
 
 def read_definition(file: Path) -> AgentDefinition | None:
@@ -230,17 +230,17 @@ def parse_definition(text: str, file: Path) -> AgentDefinition | None:
         raise _invalid(file, faults) from error
 
 
-def _below(folder: Path, source: str) -> list[Found]:
+def _below(folder: Path, source: str) -> list[DefinitionFile]:
     files = sorted(islice(folder.rglob("*.md"), MAX_FILES))
-    return [found for file in files if (found := _found(file, source)) is not None]
+    return [item for file in files if (item := _read_definition_file(file, source)) is not None]
 
 
-def _found(file: Path, source: str) -> Found | None:
+def _read_definition_file(file: Path, source: str) -> DefinitionFile | None:
     try:
         definition = read_definition(file)
     except ConfigInvalid as error:
-        return Found(file.stem, file, source, error=error)
-    return Found(definition.name, file, source, definition) if definition else None
+        return DefinitionFile(file.stem, file, source, error=error)
+    return DefinitionFile(definition.name, file, source, definition) if definition else None
 
 
 def _front(text: str) -> dict[str, Any]:

@@ -132,16 +132,16 @@ def _value(events: Iterator[Any], event: Any, path: _Path, lines: dict[_Path, in
         while not isinstance(inner := next(events), yaml.SequenceEndEvent):
             items.append(_value(events, inner, (*path, len(items)), lines))
         return items
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     while not isinstance(key := next(events), yaml.MappingEndEvent):
         _refuse(key, len(path))
         if not isinstance(key, yaml.ScalarEvent):
             raise DocumentError(f"{_line(key)}a key must be a word")
-        if key.value in found:
+        if key.value in mapping:
             raise DocumentError(f"{_line(key)}`{key.value[:80]}` is given twice")
         lines[(*path, key.value)] = _line_number(key)
-        found[key.value] = _value(events, next(events), (*path, key.value), lines)
-    return found
+        mapping[key.value] = _value(events, next(events), (*path, key.value), lines)
+    return mapping
 
 
 def _refuse(event: Any, depth: int) -> None:

@@ -11,21 +11,21 @@ def folder_id(folder: Path) -> str:
     Raises:
         OSError: Nothing exists there.
     """
-    found = folder.lstat()
-    return f"{found.st_dev}:{found.st_ino}"
+    status = folder.lstat()
+    return f"{status.st_dev}:{status.st_ino}"
 
 
-def repository_has_left(git_dir: Path, known: str) -> bool:
+def repository_has_left(git_dir: Path, recorded: str) -> bool:
     """Whether a repository was moved, replaced or deleted; False if that cannot be determined.
 
     Args:
-        known: The :func:`folder_id` of its git directory.
+        recorded: The :func:`folder_id` of its git directory.
     """
     try:
-        found = folder_id(git_dir)
+        current = folder_id(git_dir)
         (git_dir / "HEAD").lstat()
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
         return False
-    return found != known
+    return current != recorded

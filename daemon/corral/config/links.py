@@ -9,7 +9,7 @@ from corral.config.paths import Project
 from corral.core.errors import FolderLinked
 
 CACHE = "cache"
-"""The folder below ``.corral/`` that holds what can be made again."""
+"""The folder below ``.corral/`` for files that can be created again."""
 
 OWN_FOLDERS = (CACHE, "logs", "run", "state")
 """The folders below ``.corral/`` that Corral writes to."""
@@ -54,10 +54,10 @@ def make_own_folder(path: Path, top: Path) -> Path:
 
 def linked_folders(project: Project) -> list[FolderLinked]:
     """One error for each of Corral's own folders, including ``.corral``, that is a symbolic link."""
-    found = []
+    errors = []
     for folder in (project.home, *(project.home / name for name in OWN_FOLDERS)):
         try:
             refuse_links(folder, folder.parent)
         except FolderLinked as error:
-            found.append(error)
-    return found
+            errors.append(error)
+    return errors

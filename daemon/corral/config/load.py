@@ -131,25 +131,27 @@ def load(
     Raises:
         ConfigInvalid: ``details["errors"]`` lists every error: ``field``, ``reason``, ``source``.
     """
-    found = _Findings()
-    layers = {source: _content(path, source, found, instead) for source, path in config_files(project, home).items()}
-    name = profile or chosen_profile(project, environ)
-    order = _order(layers, name, found)
-    whose = set() if committed is None else {TEAM_FILE}
+    findings = _Findings()
+    layers = {
+        source: _read_content(path, source, findings, instead) for source, path in config_files(project, home).items()
+    }
+    profile_name = profile or chosen_profile(project, environ)
+    order = _order(layers, profile_name, findings)
+    replaced = set() if committed is None else {TEAM_FILE}
     for source, content in layers.items():
-        _gather(found, _without_landing(content) if source in whose else content, source)
+        _gather(findings, _without_landing(content) if source in replaced else content, source)
     for inherited in order:
         for source, content in layers.items():
             values = _of_profile(content, inherited)
-            _gather(found, _without_landing(values) if source in whose else values, source, profile=inherited)
+            _gather(findings, _without_landing(values) if source in replaced else values, source, profile=inherited)
     if committed is not None:
-        content = _parsed(committed, COMMITTED_FILE, found)
-        _gather(found, {"landing": content.get("landing")}, COMMITTED_FILE)
+        content = _parse(committed, COMMITTED_FILE, findings)
+        _gather(findings, {"landing": content.get("landing")}, COMMITTED_FILE)
         for inherited in order:
             values = _of_profile(content, inherited)
-            _gather(found, {"landing": values.get("landing")}, COMMITTED_FILE, profile=inherited)
-    overrides = _from_environment(environ, found)
-    return _loaded(found, project, home, overrides, name)
+            _gather(findings, {"landing": values.get("landing")}, COMMITTED_FILE, profile=inherited)
+    overrides = _from_environment(environ, findings)
+    return _validate(findings, project, home, overrides, profile_name)
 
 
 def parse_file(project: Project, data: bytes, home: Path) -> Loaded:
@@ -158,14 +160,14 @@ def parse_file(project: Project, data: bytes, home: Path) -> Loaded:
     Raises:
         ConfigInvalid: See :func:`load`.
     """
-    found = _Findings()
-    content = _parsed(data, TEAM_FILE, found)
+    findings = _Findings()
+    content = _parse(data, TEAM_FILE, findings)
     name = chosen_profile(project, {})
-    known = _order({TEAM_FILE: content}, name, found) if name in _named(content) else []
-    _gather(found, content, TEAM_FILE)
-    for inherited in known:
-        _gather(found, _of_profile(content, inherited), TEAM_FILE, profile=inherited)
-    return _loaded(found, project, home, {}, name)
+    inherited_profiles = _order({TEAM_FILE: content}, name, findings) if name in _profile_names(content) else []
+    _gather(findings, content, TEAM_FILE)
+    for inherited in inherited_profiles:
+        _gather(findings, _of_profile(content, inherited), TEAM_FILE, profile=inherited)
+    return _validate(findings, project, home, {}, name)
 
 
 def read_layers(project: Project, home: Path) -> dict[str, dict[str, Any]]:
@@ -174,22 +176,22 @@ def read_layers(project: Project, home: Path) -> dict[str, dict[str, Any]]:
     Raises:
         ConfigInvalid: One cannot be read, or is not accepted.
     """
-    found = _Findings()
-    layers = {source: _content(path, source, found) for source, path in config_files(project, home).items()}
-    if found.errors:
-        raise _invalid(found.errors)
+    findings = _Findings()
+    layers = {source: _read_content(path, source, findings) for source, path in config_files(project, home).items()}
+    if findings.errors:
+        raise _invalid(findings.errors)
     return layers
 
 
-def _order(layers: Mapping[str, Mapping[str, Any]], name: str, found: _Findings) -> list[str]:
+def _order(layers: Mapping[str, Mapping[str, Any]], name: str, findings: _Findings) -> list[str]:
     try:
         return order_of(declared(layers), name)
     except ProfileError as error:
-        found.refuse(error.field, str(error), "")
+        findings.refuse(error.field, str(error), "")
         return []
 
 
-def _named(content: Mapping[str, Any]) -> set[str]:
+def _profile_names(content: Mapping[str, Any]) -> set[str]:
     try:
         return {*sections_of(content)}
     except ProfileError:
@@ -242,22 +244,24 @@ def read_settings(path: Path) -> bytes | None:
     return read_file(path)
 
 
-def _content(path: Path, source: str, found: _Findings, instead: Mapping[str, bytes] | None = None) -> dict[str, Any]:
+def _read_content(
+    path: Path, source: str, findings: _Findings, instead: Mapping[str, bytes] | None = None
+) -> dict[str, Any]:
     if instead is not None and source in instead:
-        return _parsed(instead[source], source, found)
+        return _parse(instead[source], source, findings)
     try:
         data = read_file(path) if source == USER_FILE else read_settings(path)
     except OSError as error:
-        found.refuse("", f"cannot be read: {error.strerror or error}", source)
+        findings.refuse("", f"cannot be read: {error.strerror or error}", source)
         return {}
-    return _parsed(data, source, found) if data is not None else {}
+    return _parse(data, source, findings) if data is not None else {}
 
 
-def _parsed(data: bytes, source: str, found: _Findings) -> dict[str, Any]:
+def _parse(data: bytes, source: str, findings: _Findings) -> dict[str, Any]:
     try:
         return read_mapping(data)
     except DocumentError as error:
-        found.refuse("", str(error), source)
+        findings.refuse("", str(error), source)
         return {}
 
 
@@ -266,28 +270,28 @@ _OTHER = {SECTION, ALIASES}
 
 
 def _gather(
-    found: _Findings, content: Mapping[str, Any], source: str, prefix: str = "", profile: str | None = None
+    findings: _Findings, content: Mapping[str, Any], source: str, prefix: str = "", profile: str | None = None
 ) -> None:
     """Flatten a layer into dotted keys; an empty section is ignored."""
     for name, value in content.items():
         key = f"{prefix}{name}"
         if key in _SETTINGS:
-            found.put(key, value, source, profile)
+            findings.put(key, value, source, profile)
         elif key in _OTHER and profile is None:
             continue
         elif key in _RENAMED:
-            found.warnings.append(f"{source}: `{key}` is now called `{_RENAMED[key]}`.")
-            if found.sources.get(_RENAMED[key]) != source:
-                found.put(_RENAMED[key], value, source, profile)
+            findings.warnings.append(f"{source}: `{key}` is now called `{_RENAMED[key]}`.")
+            if findings.sources.get(_RENAMED[key]) != source:
+                findings.put(_RENAMED[key], value, source, profile)
         elif key not in _SECTIONS:
-            found.warnings.append(f"{source}: `{key[:200]}` is not a setting.{_meant_key(prefix, name)}")
+            findings.warnings.append(f"{source}: `{key[:200]}` is not a setting.{_key_hint(prefix, name)}")
         elif isinstance(value, dict):
-            _gather(found, value, source, f"{key}.", profile)
+            _gather(findings, value, source, f"{key}.", profile)
         elif value is not None:
-            found.refuse(key, f"must be a section with settings, not {shown(value)}", source)
+            findings.refuse(key, f"must be a section with settings, not {shown(value)}", source)
 
 
-def _from_environment(environ: Mapping[str, str], found: _Findings) -> dict[str, str]:
+def _from_environment(environ: Mapping[str, str], findings: _Findings) -> dict[str, str]:
     """Apply ``CORRAL_`` variables.
 
     ``CORRAL_LANDING_TARGET``, ``CORRAL_LANDING__TARGET`` and ``CORRAL_landing.target`` are ``landing.target``. A text
@@ -301,20 +305,20 @@ def _from_environment(environ: Mapping[str, str], found: _Findings) -> dict[str,
         setting = _VARIABLES.get(name)
         if setting is None and name in _RENAMED_VARIABLES:
             setting = _RENAMED_VARIABLES[name]
-            found.warnings.append(f"{variable} is now called {setting.variable}.")
+            findings.warnings.append(f"{variable} is now called {setting.variable}.")
         if setting is not None:
             overrides[setting.key] = variable
-            found.put(setting.key, _interpreted(setting, environ[variable], variable, found), variable)
-        elif (hint := _meant_variable(variable)) or variable.startswith(_SECTION_PREFIXES):
-            found.warnings.append(f"{variable} is not a setting.{hint}")
+            findings.put(setting.key, _interpret_variable(setting, environ[variable], variable, findings), variable)
+        elif (hint := _variable_hint(variable)) or variable.startswith(_SECTION_PREFIXES):
+            findings.warnings.append(f"{variable} is not a setting.{hint}")
     return overrides
 
 
-def _interpreted(setting: Setting, text: str, variable: str, found: _Findings) -> Any:
+def _interpret_variable(setting: Setting, text: str, variable: str, findings: _Findings) -> Any:
     try:
         return interpret(setting, text)
     except DocumentError as error:
-        found.refuse(setting.key, f"is not a YAML list: {error}", variable)
+        findings.refuse(setting.key, f"is not a YAML list: {error}", variable)
         return []
 
 
@@ -331,9 +335,9 @@ def interpret(setting: Setting, text: str) -> Any:
     return read(text.encode(errors="surrogateescape")) if text.lstrip().startswith(("[", "- ")) else text
 
 
-def _loaded(found: _Findings, project: Project, home: Path, overrides: dict[str, str], profile: str) -> Loaded:
+def _validate(findings: _Findings, project: Project, home: Path, overrides: dict[str, str], profile: str) -> Loaded:
     nested: dict[str, Any] = {}
-    for key, value in found.values.items():
+    for key, value in findings.values.items():
         *sections, name = key.split(".")
         place = nested
         for section in sections:
@@ -345,14 +349,14 @@ def _loaded(found: _Findings, project: Project, home: Path, overrides: dict[str,
         for item in error.errors(include_url=False):
             key = ".".join(str(part) for part in item["loc"])
             reason = f"{message_of(item)} (it is {shown(item['input'])})"
-            found.refuse(key, reason, found.sources[_setting_of(key)])
+            findings.refuse(key, reason, findings.sources[_setting_of(key)])
     else:
-        if not found.errors:
-            sources = {key: found.sources.get(key, "default") for key in _SETTINGS}
-            winners = {key: layers[-1].profile for key, layers in found.layers.items()}
+        if not findings.errors:
+            sources = {key: findings.sources.get(key, "default") for key in _SETTINGS}
+            winners = {key: layers[-1].profile for key, layers in findings.layers.items()}
             of_profiles = {key: name for key, name in winners.items() if name is not None}
-            return Loaded(settings, sources, found.warnings, overrides, profile, of_profiles, found.layers)
-    raise _invalid(found.errors)
+            return Loaded(settings, sources, findings.warnings, overrides, profile, of_profiles, findings.layers)
+    raise _invalid(findings.errors)
 
 
 def _setting_of(key: str) -> str:
@@ -368,15 +372,15 @@ def _invalid(errors: list[dict[str, str]]) -> ConfigInvalid:
     return ConfigInvalid(f"The configuration has {count}.", cause="\n".join(lines), details={"errors": errors})
 
 
-def _meant_key(section: str, name: str) -> str:
+def _key_hint(section: str, name: str) -> str:
     """A setting with that name in another section, else a similarly spelt sibling."""
     neighbours = [key for key in (*_SECTIONS, *_SETTINGS) if key.startswith(section)]
     near = difflib.get_close_matches(name[:200], [key.removeprefix(section) for key in neighbours], n=1)
     elsewhere = [key for key in _SETTINGS if key.endswith(f".{name}")]
-    meant = elsewhere or [f"{section}{word}" for word in near]
-    return f" Did you mean `{meant[0]}`?" if meant else ""
+    keys = elsewhere or [f"{section}{word}" for word in near]
+    return f" Did you mean `{keys[0]}`?" if keys else ""
 
 
-def _meant_variable(variable: str) -> str:
+def _variable_hint(variable: str) -> str:
     near = difflib.get_close_matches(variable[:200], _VARIABLES, n=1, cutoff=0.85)
     return f" Did you mean `{near[0]}`?" if near else ""

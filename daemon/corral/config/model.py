@@ -62,8 +62,8 @@ class Setting:
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON schema: type, range, default, description. Computed on demand: all of them are slow."""
-        made: dict[str, Any] = self.section.model_json_schema()["properties"][self.key.rpartition(".")[2]]
-        return made
+        schema: dict[str, Any] = self.section.model_json_schema()["properties"][self.key.rpartition(".")[2]]
+        return schema
 
     @property
     def types(self) -> set[str]:

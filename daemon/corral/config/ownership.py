@@ -54,7 +54,7 @@ def require_repository(directory: Path, parts: Iterable[Path]) -> None:
         if is_foreign(path) and not is_safe(directory):
             raise DubiousOwnership(
                 f"detected dubious ownership in repository at '{_shown(directory)}'",
-                cause=f"{_owned(path)} The owner of a repository decides what runs in it, as you.",
+                cause=f"{_describe_owner(path)} The owner of a repository decides what runs in it, as you.",
                 remedy=f"If you trust them: git config --global --add safe.directory {_quoted(directory)}",
             )
 
@@ -82,7 +82,7 @@ def require_files(directory: Path, home: Path, database: Path) -> None:
         if is_private or not is_safe(directory):
             raise DubiousOwnership(
                 f"detected dubious ownership of '{_shown(path)}'",
-                cause=f"{_owned(path)} Its owner decides what Corral runs as you"
+                cause=f"{_describe_owner(path)} Its owner decides what Corral runs as you"
                 + ("; safe.directory makes no exception here." if is_private else "."),
                 remedy=f"Remove it, or make it yours: sudo chown -R {os.geteuid()} {_quoted(path)}",
             )
@@ -118,12 +118,12 @@ def _safe_directories() -> list[str]:
     environ.pop("GIT_CONFIG", None)
     argv = ["git", "config", "--show-scope", "--null", "--get-all", "safe.directory"]
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             argv, cwd="/", env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return []
-    fields = os.fsdecode(done.stdout).split("\0")
+    fields = os.fsdecode(result.stdout).split("\0")
     return [value for scope, value in zip(fields[::2], fields[1::2], strict=False) if scope in TRUSTED_SCOPES]
 
 
@@ -135,7 +135,7 @@ def _owners(path: str) -> Iterator[int]:
         yield os.stat(path).st_uid  # noqa: PTH116 - paths are text here: objects cost as much as the rest of discovery
 
 
-def _owned(path: str) -> str:
+def _describe_owner(path: str) -> str:
     """A sentence that names a foreign path and its owner."""
     owner = next((uid for uid in _owners(path) if not is_own(uid)), "unknown")
     return f"{_shown(path.removesuffix('/.'))} belongs to uid {owner}; you are uid {os.geteuid()}."
@@ -155,7 +155,7 @@ def _quoted(path: Path | str) -> str:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner can read: aside and moved in, so that nobody sees half of it or follows a link."""
+    """Write a file that only its owner can read: as a new file that is renamed, so that nobody reads a part or follows a link."""
     partial = file.with_name(file.name + ".new")
     partial.unlink(missing_ok=True)
     partial.touch(mode=0o600, exist_ok=False)

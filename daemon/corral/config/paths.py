@@ -28,7 +28,7 @@ POINTER_LIMIT = 8192
 """Characters read of a file that names a folder."""
 
 _LOOKS, _BETWEEN_LOOKS_S = 6, 0.05
-"""For settings that are gone at the first look, in a repository that has a database."""
+"""Attempts to find missing settings in a repository that has a database, and the seconds between two."""
 
 
 class Checkout(NamedTuple):
@@ -94,7 +94,7 @@ class Project(NamedTuple):  # not a dataclass: their module takes as long to loa
 
     @property
     def alive_file(self) -> Path:
-        """Touched whenever the daemon looks at live sessions."""
+        """Touched whenever the daemon checks live sessions."""
         return self.run_dir / "alive"
 
     @property
@@ -161,7 +161,7 @@ def find_project(start: Path, *, initialised: bool = True) -> Project:
 
 
 def _comes_back(project: Project) -> bool:
-    """Whether the settings are there a moment later: git deletes a file before it writes what a merge has made of it."""
+    """Whether the settings exist a moment later: git deletes a file before it writes the merged version."""
     for _ in range(_LOOKS if project.database.exists() else 0):
         time.sleep(_BETWEEN_LOOKS_S)
         if project.initialised:
@@ -227,8 +227,8 @@ def bundle_dir() -> Path:
 
 def set_aside_databases(project: Project) -> list[Path]:
     """The databases of other repositories that were set aside here and are still there."""
-    found = project.database.parent.glob(f"{SET_ASIDE}*")
-    return sorted(path for path in found if not path.name.endswith(("-wal", "-shm", "-journal")))
+    candidates = project.database.parent.glob(f"{SET_ASIDE}*")
+    return sorted(path for path in candidates if not path.name.endswith(("-wal", "-shm", "-journal")))
 
 
 def is_git_directory(folder: Path) -> bool:

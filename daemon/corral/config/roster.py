@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from corral.config.agents import ANTHROPIC, CLAUDE, MODEL, PLUGIN, AgentDefinition, Found, find_definitions
+from corral.config.agents import ANTHROPIC, CLAUDE, MODEL, PLUGIN, AgentDefinition, DefinitionFile, find_definitions
 from corral.config.paths import Project
 from corral.config.teams import TeamAgent, teams_file
 from corral.core.errors import ConfigInvalid, NotFound, RunnerUnavailable
@@ -86,10 +86,10 @@ class Agent:
 
 @dataclass(frozen=True)
 class Stored:
-    """A stored version of a definition, which counts instead of what the file says.
+    """A stored version of a definition, which replaces the definition in the file.
 
     Attributes:
-        instead_of: It counts only while the file has the text with this hash; None: whatever that says.
+        instead_of: It counts only while the file's text has this hash; None: always.
     """
 
     definition: AgentDefinition
@@ -109,7 +109,7 @@ class Roster:
         self._project = project
         self._team = team
         self.replaced: dict[str, Stored] = {}
-        """The stored versions that count instead of what the files say, by name without case."""
+        """The stored versions that replace definitions in files, by name without case."""
 
     def find(self, name: str) -> Agent:
         """The agent with that name.
@@ -118,25 +118,25 @@ class Roster:
             NotFound: There is none; the message lists the others.
             ConfigInvalid: Its file is not valid.
         """
-        wanted = name.strip().casefold()
+        folded = name.strip().casefold()
         for member in self._team:
-            if member.name.casefold() == wanted:
+            if member.name.casefold() == folded:
                 return self._member(member)
-        found = self._defined(wanted)
-        if found is None:
+        item = self._find_definition(folded)
+        if item is None:
             raise NotFound(f"There is no agent {name[:80]!r}; there are: {', '.join(self.names())}.")
-        return _defined_agent(found)
+        return _agent_of(item)
 
     def names(self) -> list[str]:
         """Every name that :meth:`find` knows, once."""
         first: dict[str, str] = {}
-        for name in [member.name for member in self._team] + [found.name for found in self._found]:
+        for name in [member.name for member in self._team] + [item.name for item in self._definition_files]:
             first.setdefault(name.casefold(), name)
         return list(first.values())
 
-    def definitions(self) -> Sequence[Found]:
+    def definitions(self) -> Sequence[DefinitionFile]:
         """Every definition, the project's first."""
-        return self._found
+        return self._definition_files
 
     def shown(self, name: str, check: Check) -> dict[str, Any]:
         """An agent as a list shows it; ``problem`` is why it cannot start here, or None.
@@ -169,21 +169,22 @@ class Roster:
                     continue
 
     def capable(self, capabilities: Collection[str]) -> Iterator[Agent]:
-        """The agents that a task with these required capabilities may get: of the team those that declare a runner, in file
-        order, then definitions that advertise capabilities, the project's first. Those without a command of their own to
-        execute, and invalid ones, are not among them.
+        """The agents that a task with these required capabilities may get.
+
+        First the members of the team that declare a runner and can execute a prompt, in file order; then the valid
+        definitions that advertise capabilities, the project's first.
         """
-        seen = {member.name.casefold() for member in self._team}
+        considered = {member.name.casefold() for member in self._team}
         for agent in self.with_runner():
             if not agent.lacks(capabilities) and agent.can_be_chosen:
                 yield agent
-        for found in self._found:
-            name, definition = found.name.casefold(), found.definition
-            if name not in seen and definition is not None and definition.capabilities:
-                agent = _defined_agent(found)
+        for item in self._definition_files:
+            name, definition = item.name.casefold(), item.definition
+            if name not in considered and definition is not None and definition.capabilities:
+                agent = _agent_of(item)
                 if not agent.lacks(capabilities):
                     yield agent
-            seen.add(name)
+            considered.add(name)
 
     def with_versions(self, stored: Mapping[str, Stored]) -> Roster:
         """The same agents, some by a stored version of their definition.
@@ -191,17 +192,17 @@ class Roster:
         Args:
             stored: By name without case.
         """
-        made, left = Roster(self._project, self._team), dict(stored)
-        made._found = []
-        for found in self._found:
-            version = left.pop(found.name.casefold(), None)
-            now = found.definition.content_hash if found.definition else None
-            if version is not None and (version.instead_of is None or version.instead_of == now):
-                definition = version.definition.model_copy(update={"file": found.file})
-                found = replace(found, definition=definition, error=None)
-                made.replaced[definition.name.casefold()] = version
-            made._found.append(found)
-        return made
+        roster, pending = Roster(self._project, self._team), dict(stored)
+        roster._definition_files = []
+        for item in self._definition_files:
+            version = pending.pop(item.name.casefold(), None)
+            content_hash = item.definition.content_hash if item.definition else None
+            if version is not None and (version.instead_of is None or version.instead_of == content_hash):
+                definition = version.definition.model_copy(update={"file": item.file})
+                item = replace(item, definition=definition, error=None)
+                roster.replaced[definition.name.casefold()] = version
+            roster._definition_files.append(item)
+        return roster
 
     @property
     def has_runners(self) -> bool:
@@ -209,24 +210,24 @@ class Roster:
         return any(member.runner is not None for member in self._team)
 
     @cached_property
-    def _found(self) -> list[Found]:
+    def _definition_files(self) -> list[DefinitionFile]:
         return find_definitions(self._project)
 
-    def _defined(self, name: str) -> Found | None:
+    def _find_definition(self, name: str) -> DefinitionFile | None:
         own = name.startswith(OWN)
-        wanted = name.removeprefix(OWN)
-        among = (found for found in self._found if found.source == PLUGIN or not own)
-        return next((found for found in among if found.name.casefold() == wanted), None)
+        bare_name = name.removeprefix(OWN)
+        candidates = (item for item in self._definition_files if item.source == PLUGIN or not own)
+        return next((item for item in candidates if item.name.casefold() == bare_name), None)
 
     def _member(self, member: TeamAgent) -> Agent:
-        namesake = self._defined(member.name.casefold())
-        own = _defined_agent(namesake).definition if namesake else None
+        namesake = self._find_definition(member.name.casefold())
+        own = _agent_of(namesake).definition if namesake else None
         runner = member.runner or (own.runner if own else CLAUDE)
-        base = own if own is not None and own.runner == runner else self._declaring(runner)
+        base = own if own is not None and own.runner == runner else self._definition_with_runner(runner)
         if base is None and runner not in RunnerName.values():
             hint = "; `corral init --with-opencode` writes the agent that has it" if runner == "opencode" else ""
-            known = self._runners()
-            raise self._unusable(member, "runner", f"there is no runner {runner!r}; there are: {known}{hint}")
+            runners = self._runners()
+            raise self._unusable(member, "runner", f"there is no runner {runner!r}; there are: {runners}{hint}")
         if member.model and base is not None and base.command and MODEL not in base.command:
             raise self._unusable(member, "model", f"the command of the runner {runner!r} does not use {MODEL}")
         model = member.model or _model(base, runner) or (_model(own, runner) if own else None)
@@ -245,15 +246,15 @@ class Roster:
             definition=own,
         )
 
-    def _declaring(self, runner: str) -> AgentDefinition | None:
+    def _definition_with_runner(self, runner: str) -> AgentDefinition | None:
         """The first definition that declares this runner."""
         if runner in RunnerName.values():
             return None
-        given = (found.definition for found in self._found if found.definition is not None)
-        return next((definition for definition in given if definition.runner == runner), None)
+        definitions = (item.definition for item in self._definition_files if item.definition is not None)
+        return next((definition for definition in definitions if definition.runner == runner), None)
 
     def _runners(self) -> str:
-        own = [found.definition.runner for found in self._found if found.definition is not None]
+        own = [item.definition.runner for item in self._definition_files if item.definition is not None]
         return ", ".join(dict.fromkeys((*RunnerName.values(), *own)))
 
     def _unusable(self, member: TeamAgent, field: str, reason: str) -> ConfigInvalid:
@@ -266,17 +267,17 @@ class Roster:
         )
 
 
-def _defined_agent(found: Found) -> Agent:
-    definition = found.definition
+def _agent_of(item: DefinitionFile) -> Agent:
+    definition = item.definition
     if definition is None:
-        assert found.error is not None
-        raise found.error
+        assert item.error is not None
+        raise item.error
     model = _model(definition, definition.runner)
     return Agent(
         name=definition.name,
         description=definition.description,
-        source=found.source,
-        file=found.file,
+        source=item.source,
+        file=item.file,
         capabilities=tuple(definition.capabilities),
         runner=definition.runner,
         model=model,

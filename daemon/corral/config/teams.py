@@ -30,7 +30,7 @@ EVERYBODY = "all"
 _Loc = tuple[int | str, ...]
 
 
-def _spoken(text: str) -> str:
+def _printable(text: str) -> str:
     if not text.isprintable():
         raise ValueError("must not contain a line break or a control character")
     return text
@@ -43,7 +43,7 @@ def _storable(text: str) -> str:
     return text
 
 
-def _somebody(text: str) -> str:
+def _not_everybody(text: str) -> str:
     if text.casefold() == EVERYBODY:
         raise ValueError(f"cannot be `{EVERYBODY}`, which means everybody")
     return text
@@ -52,8 +52,10 @@ def _somebody(text: str) -> str:
 Words = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000), AfterValidator(_storable)
 ]
-Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=128), AfterValidator(_spoken)]
-Name = Annotated[Line, AfterValidator(_somebody)]
+Line = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=128), AfterValidator(_printable)
+]
+Name = Annotated[Line, AfterValidator(_not_everybody)]
 
 
 class _Shape(BaseModel):
@@ -107,22 +109,22 @@ def read_team(file: Path) -> Team | None:
     if data is None:
         return None
     try:
-        said = read_mapping(data)
+        content = read_mapping(data)
     except DocumentError as error:
         raise _invalid(file, [("", str(error))]) from error
     errors: list[tuple[str, str]] = []
     team: Team | None = None
     try:
-        team = Team.model_validate(said)
+        team = Team.model_validate(content)
     except ValidationError as error:
         errors += [(field_path(item["loc"]), _reason(item)) for item in error.errors(include_url=False)]
-    errors += _unusual(said.get("agents"))
+    errors += _check_across_fields(content.get("agents"))
     if errors or team is None:
         raise _invalid(file, errors)
     return team
 
 
-def _unusual(agents: Any) -> Iterator[tuple[str, str]]:
+def _check_across_fields(agents: Any) -> Iterator[tuple[str, str]]:
     """Checks across fields, made even if a field is invalid, so that one run reports everything."""
     if agents == []:
         yield "agents", "must name at least one agent"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corral.config.agents import PLUGIN, PROJECT, AgentDefinition, Found, find_definitions
+from corral.config.agents import PLUGIN, PROJECT, AgentDefinition, DefinitionFile, find_definitions
 from corral.config.custom.aliases import ALIASES, Alias, must_be_approved
 from corral.config.load import COMMITTED_FILE, LOCAL_FILE, TEAM_FILE, Loaded, parse_file
 from corral.config.model import Settings
@@ -33,9 +33,9 @@ VERIFY = "landing.verify"
 APPROVE_PATHS = "landing.approve_paths"
 """Not executed, but it decides what may land without approval."""
 WEBHOOK = "notifications.webhook_url"
-"""Not executed, but what happens in the project is sent there."""
+"""Not executed, but it receives notifications about the project."""
 TRACES = "telemetry.otlp_endpoint"
-"""Not executed, but the traces of the project's tasks are sent there."""
+"""Not executed, but it receives the traces of the project's tasks."""
 APPROVE = "landing.approve"
 """Not executed: in a project's file it counts only with an approval, unless it asks for one of every merge."""
 _STRICTEST = "always"
@@ -74,23 +74,23 @@ def of_settings(loaded: Loaded, root: Path) -> list[Claim]:
     Args:
         root: The project's root; a program below it counts by its relative path, so that a repository may be moved.
     """
-    found = []
+    claims = []
     for key in _SETTINGS:
         value = _value(loaded.settings, key)
         harmless = _STRICTEST if key == APPROVE else _value(Settings(), key)
         if loaded.sources[key] in _FROM_PROJECT and value != harmless:
             if key == CLAUDE_COMMAND and value.startswith(f"{root}/"):
                 value = f".{value.removeprefix(str(root))}"
-            found.append(Claim(key, value, loaded.sources[key]))
-    return found
+            claims.append(Claim(key, value, loaded.sources[key]))
+    return claims
 
 
 def of_aliases(aliases: Iterable[Alias]) -> list[Claim]:
     """The aliases in the project's files that execute commands of their own."""
     return [
-        Claim(f"{ALIASES}.{one.name}", one.command, one.source)
-        for one in aliases
-        if one.source in _FROM_PROJECT and must_be_approved(one)
+        Claim(f"{ALIASES}.{alias.name}", alias.command, alias.source)
+        for alias in aliases
+        if alias.source in _FROM_PROJECT and must_be_approved(alias)
     ]
 
 
@@ -102,7 +102,7 @@ def of_agents(project: Project) -> list[Claim]:
     return [claim for claim in own if claim.digest not in shipped]
 
 
-def _of_agent(item: Found, project: Project) -> Iterator[Claim]:
+def _of_agent(item: DefinitionFile, project: Project) -> Iterator[Claim]:
     if item.definition is not None:
         yield from of_definition(item.definition, os.path.relpath(item.file, project.root))
 
@@ -111,12 +111,12 @@ def of_definition(definition: AgentDefinition, source: str) -> Iterator[Claim]:
     """The commands in one agent definition.
 
     Args:
-        source: The file, or what else it is in.
+        source: The file, or another description of its origin.
     """
-    said = definition.model_dump(mode="json", include=_OF_AGENT)
-    said = {name: value for name, value in said.items() if value}
-    if said:
-        yield Claim(f"{AGENTS}{definition.name}", said, source)
+    values = definition.model_dump(mode="json", include=_OF_AGENT)
+    values = {name: value for name, value in values.items() if value}
+    if values:
+        yield Claim(f"{AGENTS}{definition.name}", values, source)
 
 
 def of_file(project: Project, data: bytes, home: Path) -> list[Claim]:
@@ -134,20 +134,20 @@ def refuse(untrusted: Iterable[Claim], *keys: str) -> None:
     Raises:
         NotTrusted: One is not; names the files.
     """
-    found = [claim for claim in untrusted if claim.key in keys]
-    if found:
-        raise not_trusted(found)
+    refused = [claim for claim in untrusted if claim.key in keys]
+    if refused:
+        raise not_trusted(refused)
 
 
 def not_trusted(claims: Iterable[Claim]) -> NotTrusted:
     """The error that names the unapproved commands."""
-    found = list(claims)
-    files = " and ".join(sorted({claim.source for claim in found}))
-    keys = ", ".join(sorted({claim.key for claim in found})[:10])
+    claims = list(claims)
+    files = " and ".join(sorted({claim.source for claim in claims}))
+    keys = ", ".join(sorted({claim.key for claim in claims})[:10])
     return NotTrusted(
         f"The commands in {files} were not approved on this machine: `corral trust`.",
         cause=f"They came with the repository, or were changed after approval ({keys}).",
-        details={"untrusted": [vars(claim) for claim in found]},
+        details={"untrusted": [vars(claim) for claim in claims]},
     )
 
 
@@ -180,8 +180,8 @@ class TrustStore:
             NotTrusted: The state folder cannot be written.
         """
         with self._changing() as projects:
-            known = projects.setdefault(str(common_dir), {})
-            known.update({claim.digest: claim.key for claim in claims})
+            approved = projects.setdefault(str(common_dir), {})
+            approved.update({claim.digest: claim.key for claim in claims})
 
     def revoke(self, common_dir: Path) -> bool:
         """Delete all approvals of a project; returns whether there were any.
@@ -210,9 +210,9 @@ class TrustStore:
                 status = os.fstat(stream.fileno())
                 if status.st_uid != os.geteuid():
                     return {}
-                seen = (status.st_ino, status.st_mtime_ns, status.st_size)
-                if seen != self._read[0]:
-                    self._read = (seen, _projects_in(stream.read()))
+                signature = (status.st_ino, status.st_mtime_ns, status.st_size)
+                if signature != self._read[0]:
+                    self._read = (signature, _projects_in(stream.read()))
         except OSError:
             return {}
         return self._read[1]
@@ -252,8 +252,8 @@ class TrustStore:
 
 def _projects_in(data: bytes) -> dict[str, Any]:
     try:
-        said = json.loads(data)["projects"]
-        return {path: dict(answers) for path, answers in said.items()}
+        projects = json.loads(data)["projects"]
+        return {path: dict(answers) for path, answers in projects.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}  # nothing in it counts: the user is asked again
 

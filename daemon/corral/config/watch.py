@@ -57,11 +57,11 @@ class ConfigWatcher(events.FileSystemEventHandler):
         home = home or account.home()
         self._on_change = on_change
         self._on_loss = on_loss
-        self._kept = (project.home, project.run_dir, socket_path(project).parent)
+        self._own_folders = (project.home, project.run_dir, socket_path(project).parent)
         self._files = [*config_files(project, home).values(), teams_file(project)]
-        self._folders = list(dict.fromkeys([*self._kept, home, home / ".corral"]))
+        self._folders = list(dict.fromkeys([*self._own_folders, home, home / ".corral"]))
         self._watches: dict[Path, ObservedWatch] = {}
-        self._said: list[bytes | str | None] = []
+        self._contents: list[bytes | str | None] = []
         self._observer: BaseObserver | None = None
 
     def start(self) -> None:
@@ -83,7 +83,7 @@ class ConfigWatcher(events.FileSystemEventHandler):
                 remedy="Raise fs.inotify.max_user_watches and max_user_instances; until then `corral daemon "
                 "restart` loads changes.",
             ) from error
-        self._said = self._say()
+        self._contents = self._read_contents()
 
     def stop(self) -> None:
         """Stop watching; returns once no call is running and none will follow."""
@@ -100,11 +100,11 @@ class ConfigWatcher(events.FileSystemEventHandler):
         if observer is None:
             return
         self._follow(observer, event)
-        if event.event_type in _LOSSES and self._is_kept(Path(os.fsdecode(event.src_path))):
+        if event.event_type in _LOSSES and self._is_own(Path(os.fsdecode(event.src_path))):
             self._on_loss()
-        said = self._say()
-        if said != self._said:
-            self._said = said
+        contents = self._read_contents()
+        if contents != self._contents:
+            self._contents = contents
             self._on_change()
 
     def _follow(self, observer: BaseObserver, event: events.FileSystemEvent) -> None:
@@ -119,8 +119,8 @@ class ConfigWatcher(events.FileSystemEventHandler):
             except OSError:
                 continue  # removed again; its return is another event
 
-    def _is_kept(self, path: Path) -> bool:
-        return any(place in (folder, folder.resolve()) for folder in self._kept for place in (path, path.parent))
+    def _is_own(self, path: Path) -> bool:
+        return any(place in (folder, folder.resolve()) for folder in self._own_folders for place in (path, path.parent))
 
     def _missing(self) -> list[Path]:
         return [folder for folder in self._folders if folder not in self._watches and folder.is_dir()]
@@ -128,12 +128,12 @@ class ConfigWatcher(events.FileSystemEventHandler):
     def _watch(self, observer: BaseObserver, folder: Path) -> ObservedWatch:
         return observer.schedule(self, str(folder.resolve()), event_filter=_EVENTS)
 
-    def _say(self) -> list[bytes | str | None]:
+    def _read_contents(self) -> list[bytes | str | None]:
         """The current content of the files; for an unreadable file, the reason."""
-        said: list[bytes | str | None] = []
+        contents: list[bytes | str | None] = []
         for file in self._files:
             try:
-                said.append(read_file(file))
+                contents.append(read_file(file))
             except OSError as error:
-                said.append(str(error))
-        return said
+                contents.append(str(error))
+        return contents

@@ -1,8 +1,8 @@
-"""Where worktrees stand: beside the repository, never in it. Standard library only.
+"""The folder of the worktrees: beside the repository, never in it. Standard library only.
 
-Tools search upward from where they run (npm, pytest, TypeScript, Cargo, git itself), so a worktree inside a checkout is a mixture
-of its own files and a person's; and some refuse every path below a folder whose name begins with a dot. The folder is
-``<repository>.worktrees`` beside the repository; where that cannot be used, or an upward search from there would find something,
+Tools search upward from where they run (npm, pytest, TypeScript, Cargo, git itself), so a worktree inside a checkout would mix
+its own files with a person's; and some tools refuse every path below a folder whose name begins with a dot. The folder is
+``<repository>.worktrees`` beside the repository; if that cannot be used, or an upward search from there would find something,
 ``~/corral-worktrees/<name>-<project id>``. ``worktrees.root`` names another one.
 
 A folder that Corral chose is marked with the project's id and with its own inode. It is used only if it is a real folder of this
@@ -25,14 +25,14 @@ from corral.config.paths import Project, is_git_directory
 from corral.core.errors import PathReplaced, Unsupported
 
 MARKER = "corral-worktrees.json"
-"""A file in a folder that Corral chose: whose worktrees are in it, and the folder's inode, which a copy does not have."""
+"""A file in a folder that Corral chose: the project's id, and the folder's inode, which a copy does not have."""
 
 MOST_CHOICES = 100
-"""Folders that Corral may choose at most. A command can replace each that it finds, and must not stop what comes after it."""
+"""Maximum number of folders that Corral tries: a command may put something in the place of each, which must not stop others."""
 
 UNKNOWN_ID = "PROJECT-ID"
 AT_HOME = "corral-worktrees"
-"""The folder in the user's home that holds those of repositories beside which there is no place."""
+"""The folder in the user's home for repositories whose own side folder cannot be used."""
 
 SEARCHED = (
     "package.json", "node_modules", "pnpm-workspace.yaml", ".npmrc", ".yarnrc.yml", ".pnp.cjs", "tsconfig.json",
@@ -45,7 +45,7 @@ SEARCHED = (
 )  # fmt: skip
 """Names that tools look for in the folders above where they run."""
 _OF_THE_USER = (".npmrc", ".yarnrc.yml", ".cargo/config.toml", ".cargo/config")
-"""Of these, what counts in the user's home folder wherever a tool runs, in a fresh clone as well."""
+"""Those that count in the user's home folder wherever a tool runs, also in a fresh clone."""
 
 CLEANER = "Move these away, or name a folder below which nothing is found: `corral config set worktrees.root /PATH`."
 """The remedy of :meth:`Place.warning`."""
@@ -70,7 +70,7 @@ class Place:
     finds: tuple[str, ...] = ()
 
     def warning(self) -> str | None:
-        """What is wrong with it, in one sentence; None: nothing."""
+        """The problem with this folder, in one sentence; None: there is none."""
         if not self.finds:
             return None
         more = f" and {len(self.finds) - 3} more" if self.finds[3:] else ""
@@ -130,7 +130,7 @@ def choose(project: Project, configured: str | None, project_id: str, home: Path
             if not finds:
                 return usable[-1]
         passed_over.append(f"{path}: {refusal or 'an upward search from there finds ' + finds[0]}")
-        if number and not os.path.lexists(path):  # nothing stands there, and yet it cannot be made: nor can the next
+        if number and not os.path.lexists(path):  # it is free, but cannot be created; the next could not either
             break
     if not usable:
         raise Unsupported(
@@ -138,12 +138,12 @@ def choose(project: Project, configured: str | None, project_id: str, home: Path
             cause="; ".join(passed_over),
             remedy="Name one outside of every repository: `corral config set worktrees.root /PATH`.",
         )
-    # None is clean: the first that can be used, and what is wrong with it is said wherever it counts.
+    # None is clean: take the first usable one; its warning is shown wherever it matters.
     return usable[0]
 
 
 def _choices(project: Project, project_id: str, home: Path) -> Iterator[Path]:
-    """The folders that Corral may choose, in order: the last ones are for when something stands in place of the others."""
+    """The folders that Corral may choose, in order; the numbered ones are for when the others' names are taken."""
     yield beside(project)
     last = at_home(project, project_id, home)
     yield last
@@ -151,7 +151,7 @@ def _choices(project: Project, project_id: str, home: Path) -> Iterator[Path]:
 
 
 def upward_finds(path: Path, home: Path) -> Iterator[str]:
-    """What a tool that runs in a worktree in ``path`` finds above it: files of :data:`SEARCHED`, and hidden folders."""
+    """The files of :data:`SEARCHED` and the hidden folders that a tool in a worktree in ``path`` finds above it."""
     for folder in (path, *path.parents):
         for name in SEARCHED:
             if os.path.lexists(folder / name) and not (folder == home and name in _OF_THE_USER):
@@ -182,13 +182,13 @@ def establish(place: Place, project_id: str, repository: Path) -> None:
 
 
 def known_id(project: Project) -> str:
-    """The project's id as the folder beside its repository says it; a new project has none before its daemon's first start."""
+    """The project's id from the mark beside its repository; a new project has none before its daemon's first start."""
     marks = _marks(beside(project))
     return str(marks.get("project_id")) if marks.get("repository") == str(project.common_dir) else UNKNOWN_ID
 
 
 def hand_over(project: Project, former_id: str, project_id: str) -> None:
-    """Mark the folder beside the repository for another project id, if it was the former one's: its database was adopted."""
+    """Change the mark of the folder beside the repository to a new project id, if it has the former one (an adopted database)."""
     if _is_ours(beside(project), former_id):
         _mark(beside(project), project_id, project.common_dir)
 
@@ -214,7 +214,7 @@ def prove(path: Path, project_id: str) -> None:
 
 @dataclass(frozen=True)
 class WorktreeRoot:
-    """The places of one project's worktrees, asked anew each time: settings and folders change while a daemon lives.
+    """The folder of one project's worktrees, computed at each call: settings and folders change while a daemon lives.
 
     Args:
         configured: Gives ``worktrees.root``.
@@ -227,7 +227,7 @@ class WorktreeRoot:
     home: Path
 
     def choose(self) -> Place:
-        """Where new worktrees are made.
+        """The folder of new worktrees.
 
         Raises:
             Unsupported: Corral is to choose, and no folder can be used.
@@ -249,7 +249,7 @@ class WorktreeRoot:
         return f"verification-{self.project_id[:8]}"
 
     def establish(self, path: Path) -> Path:
-        """Make the folder that a new worktree at ``path`` is made in; returns what :meth:`top_of` does.
+        """Create the folder in which a new worktree at ``path`` is created; returns what :meth:`top_of` does.
 
         Raises:
             PathReplaced: It is not this project's any more.
@@ -268,14 +268,14 @@ class WorktreeRoot:
         """
         for folder in self._chosen():
             if path.is_relative_to(folder):
-                if os.path.lexists(folder):  # gone with all that was in it: each path says so for itself
+                if os.path.lexists(folder):  # a missing folder is reported for each path in it
                     prove(folder, self.project_id)
                 return folder
         return self.project.root
 
     def remove(self) -> list[Path]:
-        """Remove what Corral chose, where it is this project's and empty; returns the folders that stay: something is in them."""
-        left = []
+        """Remove the folders that Corral chose for this project if they are empty; returns those that are not."""
+        remaining = []
         if (configured := self.configured()) is not None:
             with contextlib.suppress(OSError):  # there, and empty
                 (self.project.root / configured / self.verification).rmdir()
@@ -286,14 +286,14 @@ class WorktreeRoot:
             with contextlib.suppress(OSError):  # there, and empty
                 (folder / self.verification).rmdir()
             if not _is_only_marked(folder):
-                left.append(folder)
+                remaining.append(folder)
                 continue
             (folder / MARKER).unlink(missing_ok=True)
             folder.rmdir()
             if folder.parent == self.home / AT_HOME:
                 with contextlib.suppress(OSError):
                     folder.parent.rmdir()
-        return left
+        return remaining
 
     def leave(self, folder: Path) -> None:
         """Remove an empty folder of this project's at a former place: its repository was moved away from beside it."""
@@ -322,7 +322,7 @@ def _refusal(path: Path, project_id: str) -> str | None:
 
 
 def _in_git_directory(path: Path) -> str | None:
-    """That a folder lies among git's own files, as that of a submodule does."""
+    """The refusal of a folder inside a git directory (as beside a submodule's repository); None: it is not in one."""
     inside = next((folder for folder in path.parents if is_git_directory(folder)), None)
     return f"it lies in the git directory {inside}" if inside is not None else None
 
@@ -337,14 +337,14 @@ def _is_ours(path: Path, project_id: str) -> bool:
 
 def _is_private(path: Path) -> bool:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and ownership.is_own(found.st_uid) and not found.st_mode & _OTHERS_MAY_WRITE
+    return stat.S_ISDIR(status.st_mode) and ownership.is_own(status.st_uid) and not status.st_mode & _OTHERS_MAY_WRITE
 
 
 def _is_only_marked(path: Path) -> bool:
-    """Whether a folder is empty but for a mark, of whatever project: nobody's work is in it."""
+    """Whether a folder holds at most a mark, of any project: nobody's work is in it."""
     try:
         return _is_private(path) and {entry.name for entry in path.iterdir()} <= {MARKER, f"{MARKER}.new"}
     except OSError:
@@ -353,10 +353,10 @@ def _is_only_marked(path: Path) -> bool:
 
 def _marks(path: Path) -> dict[str, object]:
     try:
-        read = json.loads((path / MARKER).read_text(encoding="utf-8"))
+        marks = json.loads((path / MARKER).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return read if isinstance(read, dict) else {}
+    return marks if isinstance(marks, dict) else {}
 
 
 def _require_private(path: Path) -> None:

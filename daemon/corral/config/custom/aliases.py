@@ -48,19 +48,19 @@ def aliases_of(layers: Mapping[str, Mapping[str, Any]]) -> dict[str, Alias]:
     Raises:
         InvalidInput: One is not usable.
     """
-    found: dict[str, Alias] = {}
+    aliases: dict[str, Alias] = {}
     for source, content in layers.items():
-        said = content.get(ALIASES)
-        if said is None:
+        section = content.get(ALIASES)
+        if section is None:
             continue
-        if not isinstance(said, dict):
+        if not isinstance(section, dict):
             raise InvalidInput(f"{source}: `{ALIASES}` must be a section of names with commands.")
-        for name, command in said.items():
+        for name, command in section.items():
             if not isinstance(command, str):
                 raise InvalidInput(f"{source}: the alias {name!r} must be a text: the command without `corral`.")
             check(name, command)
-            found[name] = Alias(name, command, source)
-    return found
+            aliases[name] = Alias(name, command, source)
+    return aliases
 
 
 def check(name: str, command: str) -> list[str]:
@@ -86,7 +86,7 @@ def check(name: str, command: str) -> list[str]:
     return words
 
 
-def expand(aliases: Mapping[str, Alias], name: str, given: Sequence[str], commands: frozenset[str]) -> list[str]:
+def expand(aliases: Mapping[str, Alias], name: str, arguments: Sequence[str], commands: frozenset[str]) -> list[str]:
     """The words of a command line, for an alias and its arguments; an alias may begin with another one.
 
     Args:
@@ -96,7 +96,7 @@ def expand(aliases: Mapping[str, Alias], name: str, given: Sequence[str], comman
         InvalidInput: An argument is missing, or the alias calls itself.
     """
     path: list[str] = []
-    words = [name, *given]
+    words = [name, *arguments]
     while words and words[0] in aliases and words[0] not in commands:
         if words[0] in path:
             circle = " -> ".join([*path[path.index(words[0]) :], words[0]])
@@ -106,22 +106,24 @@ def expand(aliases: Mapping[str, Alias], name: str, given: Sequence[str], comman
                 remedy=f"Change one: `corral alias set {words[0]} COMMAND`.",
             )
         path.append(words[0])
-        words = _filled(aliases[words[0]], words[1:])
+        words = _substitute(aliases[words[0]], words[1:])
     return words
 
 
-def _filled(alias: Alias, given: Sequence[str]) -> list[str]:
+def _substitute(alias: Alias, arguments: Sequence[str]) -> list[str]:
     """The words of an alias with its arguments in their places; the arguments that have none come last."""
     words = check(alias.name, alias.command)
     places = [match for word in words for match in _PLACE.finditer(word)]
-    named, rest = _named_arguments({_place(match) for match in places if _place(match).isidentifier()}, given)
-    numbers = {int(_place(match)) for match in places if _place(match).isdigit()}
+    named, rest = _named_arguments(
+        {_placeholder(match) for match in places if _placeholder(match).isidentifier()}, arguments
+    )
+    numbers = {int(_placeholder(match)) for match in places if _placeholder(match).isdigit()}
     if missing := [f"${number}" for number in sorted(numbers) if number > len(rest)]:
-        raise _missing(alias, missing[0])
-    others = [one for number, one in enumerate(rest, 1) if number not in numbers]
+        raise _missing_argument(alias, missing[0])
+    others = [argument for number, argument in enumerate(rest, 1) if number not in numbers]
 
     def value(match: re.Match[str]) -> str:
-        place = _place(match)
+        place = _placeholder(match)
         if place == "$":
             return "$"
         if place == "@":
@@ -129,39 +131,39 @@ def _filled(alias: Alias, given: Sequence[str]) -> list[str]:
         if place.isdigit():
             return rest[int(place) - 1]
         if place not in named:
-            raise _missing(alias, f"--{place.replace('_', '-')}")
+            raise _missing_argument(alias, f"--{place.replace('_', '-')}")
         return named[place]
 
     filled: list[str] = []
     for word in words:
         filled += others if word in ("$@", "${@}") else [_PLACE.sub(value, word)]
-    return filled if any(_place(match) == "@" for match in places) else filled + others
+    return filled if any(_placeholder(match) == "@" for match in places) else filled + others
 
 
-def _place(match: re.Match[str]) -> str:
+def _placeholder(match: re.Match[str]) -> str:
     return next(group for group in match.groups() if group is not None)
 
 
-def _named_arguments(names: set[str], given: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+def _named_arguments(names: set[str], arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Take ``--name value`` and ``--name=value`` out of the arguments, for the names that an alias has."""
     options = {f"--{name.replace('_', '-')}": name for name in names} | {f"--{name}": name for name in names}
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     rest: list[str] = []
-    words = iter(given)
+    words = iter(arguments)
     for word in words:
         option, equals, value = word.partition("=")
         if option not in options:
             rest.append(word)
         elif equals:
-            found[options[option]] = value
+            values[options[option]] = value
         else:
             following = next(words, None)
             if following is not None:
-                found[options[option]] = following
-    return found, rest
+                values[options[option]] = following
+    return values, rest
 
 
-def _missing(alias: Alias, what: str) -> InvalidInput:
+def _missing_argument(alias: Alias, what: str) -> InvalidInput:
     return InvalidInput(
         f"The alias {alias.name!r} needs {what}.",
         cause=f"It stands for: corral {alias.command}",
@@ -173,7 +175,7 @@ def must_be_approved(alias: Alias) -> bool:
     """Whether an alias that came with a repository could execute, or agree to, what its caller did not type."""
     words = check(alias.name, alias.command)
     path = tuple(word for word in words if not word.startswith(("-", "$")))
-    if any(path[: len(one)] == one for one in _AGREEING):
+    if any(path[: len(command)] == command for command in _AGREEING):
         return True
     return any(_executes(word, (words[number + 1 :] or [""])[0]) for number, word in enumerate(words))
 
@@ -183,5 +185,5 @@ def _executes(word: str, following: str) -> bool:
     option, equals, value = word.partition("=")
     if option in _EXECUTED:
         return _PLACE.fullmatch(value if equals else following) is None
-    shorts = {one[1] for one in _EXECUTED if not one.startswith("--")}
+    shorts = {option[1] for option in _EXECUTED if not option.startswith("--")}
     return word.startswith("-") and not word.startswith("--") and bool(shorts & {*word[1:]})

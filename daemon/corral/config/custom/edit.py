@@ -33,7 +33,7 @@ def with_value(data: bytes, path: Sequence[str], value: Any) -> bytes:
         DocumentError: The file is not accepted, or its way of writing cannot be edited.
     """
     expected = _set(document.read_mapping(data), path, value)
-    return _edited(data, expected, lambda text, root: _put(text, root, path, _flow(value)))
+    return _apply(data, expected, lambda text, root: _put(text, root, path, _flow(value)))
 
 
 def without_value(data: bytes, path: Sequence[str]) -> bytes:
@@ -54,12 +54,12 @@ def without_value(data: bytes, path: Sequence[str]) -> bytes:
     while depth > 1 and not holders[depth - 1]:
         depth -= 1
         del holders[depth - 1][path[depth - 1]]
-    return _edited(data, expected, lambda text, root: _cut(text, root, path[:depth]))
+    return _apply(data, expected, lambda text, root: _cut(text, root, path[:depth]))
 
 
 def _set(values: dict[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
-    found = copy.deepcopy(values)
-    place = found
+    changed = copy.deepcopy(values)
+    place = changed
     for key in path[:-1]:
         if place.get(key) is None:
             place[key] = {}
@@ -67,50 +67,50 @@ def _set(values: dict[str, Any], path: Sequence[str], value: Any) -> dict[str, A
         if not isinstance(place, dict):
             raise DocumentError(f"`{key}` must be a section with settings, not {document.shown(place)}")
     place[path[-1]] = value
-    return found
+    return changed
 
 
-def _edited(data: bytes, expected: dict[str, Any], edit: Any) -> bytes:
+def _apply(data: bytes, expected: dict[str, Any], edit: Any) -> bytes:
     mark = b"\xef\xbb\xbf" if data.startswith(b"\xef\xbb\xbf") else b""
     text = data.decode("utf-8-sig")
     ending = "\r\n" if "\r\n" in text else "\n"
     plain = text.replace("\r\n", "\n")
     changed = edit(plain, yaml.compose(plain, Loader=_LOADER)).replace("\n", ending)
-    made = mark + changed.encode("utf-8")
+    result = mark + changed.encode("utf-8")
     try:
-        is_right = document.read_mapping(made) == expected
+        is_right = document.read_mapping(result) == expected
     except DocumentError:
         is_right = False
     if not is_right:
         raise DocumentError("is written in a way in which this value cannot be changed")
-    return bytes(made)
+    return bytes(result)
 
 
 def _put(text: str, node: Any, path: Sequence[str], value: str) -> str:
     if not isinstance(node, yaml.MappingNode):
-        return _appended(text, path, value)
+        return _append(text, path, value)
     for depth, key in enumerate(path):
         pair = _pair(node, key)
         rest = path[depth + 1 :]
         if pair is None:
             if depth == 0 and not node.flow_style:
-                return _appended(text, path, value)
-            return _inserted(text, node, path[depth:], value)
+                return _append(text, path, value)
+            return _insert(text, node, path[depth:], value)
         if not rest:
-            return _replaced(text, pair, value)
+            return _replace(text, pair, value)
         node = pair[1]
         if not isinstance(node, yaml.MappingNode) or not node.value:  # an empty section
-            return _replaced(text, pair, _nested_flow(rest, value))
+            return _replace(text, pair, _nested_flow(rest, value))
     return text
 
 
-def _appended(text: str, path: Sequence[str], value: str) -> str:
+def _append(text: str, path: Sequence[str], value: str) -> str:
     """A new section at the end of the file."""
     gap = "" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
     return f"{text}{gap}{_block(path, value, 0)}\n"
 
 
-def _inserted(text: str, node: Any, path: Sequence[str], value: str) -> str:
+def _insert(text: str, node: Any, path: Sequence[str], value: str) -> str:
     """A new key at the end of a section."""
     if not node.value:
         return f"{text[: node.start_mark.index]}{_nested_flow(path, value)}{text[_end(node) :]}"
@@ -122,7 +122,7 @@ def _inserted(text: str, node: Any, path: Sequence[str], value: str) -> str:
     return f"{text[:at]}\n{_block(path, value, node.start_mark.column)}{text[at:]}"
 
 
-def _replaced(text: str, pair: tuple[Any, Any], value: str) -> str:
+def _replace(text: str, pair: tuple[Any, Any], value: str) -> str:
     key, old = pair
     start, end = old.start_mark.index, _end(old)
     if start == end or getattr(old, "flow_style", True) or isinstance(old, yaml.ScalarNode):
@@ -188,9 +188,9 @@ def _flow(value: Any) -> str:
         if is_plain and value.isascii() and value[0].isalpha() and document.plain_scalar(value) == value:
             return value
         text = json.dumps(value, ensure_ascii=False)
-        return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in text)
+        return "".join(character if character.isprintable() else f"\\U{ord(character):08x}" for character in text)
     if isinstance(value, list):
-        return f"[{', '.join(_flow(one) for one in value)}]"
+        return f"[{', '.join(_flow(character) for character in value)}]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_flow(str(key))}: {_flow(inner)}" for key, inner in value.items()) + "}"
     return json.dumps(value)

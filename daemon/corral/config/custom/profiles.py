@@ -80,11 +80,11 @@ def declared(layers: Mapping[str, Mapping[str, Any]]) -> dict[str, Profile]:
     inherits: dict[str, tuple[str, ...]] = {DEFAULT: ()}
     files: dict[str, list[str]] = {DEFAULT: []}
     for source, content in layers.items():
-        for name, said in sections_of(content).items():
+        for name, settings in sections_of(content).items():
             files.setdefault(name, []).append(source)
             inherits.setdefault(name, ())
-            if INHERITS in said:
-                inherits[name] = _names(name, said[INHERITS])
+            if INHERITS in settings:
+                inherits[name] = _names(name, settings[INHERITS])
     return {name: Profile(name, parents, tuple(files[name])) for name, parents in inherits.items()}
 
 
@@ -94,46 +94,46 @@ def sections_of(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     Raises:
         ProfileError: One is no section with settings.
     """
-    said = content.get(SECTION)
-    if said is None:
+    section = content.get(SECTION)
+    if section is None:
         return {}
-    if not isinstance(said, dict):
+    if not isinstance(section, dict):
         raise ProfileError(SECTION, "must be a section with a section for each profile")
-    for name, values in said.items():
+    for name, values in section.items():
         if values is not None and not isinstance(values, dict):
             raise ProfileError(f"{SECTION}.{name}", "must be a section with settings")
-    return {name: values or {} for name, values in said.items()}
+    return {name: values or {} for name, values in section.items()}
 
 
-def _names(name: str, said: Any) -> tuple[str, ...]:
-    names = [said] if isinstance(said, str) else said
-    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+def _names(name: str, value: Any) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(parent, str) for parent in names):
         raise ProfileError(f"{SECTION}.{name}.{INHERITS}", "must be the name of a profile, or a list of names")
     return tuple(names)
 
 
-def order_of(known: Mapping[str, Profile], name: str) -> list[str]:
+def order_of(profiles: Mapping[str, Profile], name: str) -> list[str]:
     """The profiles that count for one, those that it inherits from first.
 
     Raises:
         ProfileError: There is no such profile, or one inherits from itself.
     """
-    if name not in known:
-        raise ProfileError(SECTION, f"there is no profile {name!r}: {named(known)}")
+    if name not in profiles:
+        raise ProfileError(SECTION, f"there is no profile {name!r}: {named(profiles)}")
     order: list[str] = []
-    _add(known, name, [], order)
+    _add(profiles, name, [], order)
     return order
 
 
-def _add(known: Mapping[str, Profile], name: str, path: list[str], order: list[str]) -> None:
+def _add(profiles: Mapping[str, Profile], name: str, path: list[str], order: list[str]) -> None:
     if name in path:
         circle = " -> ".join([*path[path.index(name) :], name])
         raise ProfileError(f"{SECTION}.{name}.{INHERITS}", f"a profile inherits from itself: {circle}")
-    if name not in known:
-        raise ProfileError(f"{SECTION}.{path[-1]}.{INHERITS}", f"there is no profile {name!r}: {named(known)}")
+    if name not in profiles:
+        raise ProfileError(f"{SECTION}.{path[-1]}.{INHERITS}", f"there is no profile {name!r}: {named(profiles)}")
     if name not in order:
-        for parent in known[name].inherits:
-            _add(known, parent, [*path, name], order)
+        for parent in profiles[name].inherits:
+            _add(profiles, parent, [*path, name], order)
         order.append(name)
 
 

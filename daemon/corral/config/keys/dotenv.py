@@ -36,10 +36,10 @@ def read_variable(path: Path, name: str) -> str | None:
         os.close(number)
     if len(data) > _LARGEST:
         raise _unusable(path, f"It has more than {_LARGEST} bytes.")
-    return _parsed(data.decode("utf-8", "replace"), name)
+    return _parse(data.decode("utf-8", "replace"), name)
 
 
-def _parsed(text: str, name: str) -> str | None:
+def _parse(text: str, name: str) -> str | None:
     from dotenv import dotenv_values  # seldom needed
 
     return dotenv_values(stream=io.StringIO(text), interpolate=False).get(name)

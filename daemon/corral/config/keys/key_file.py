@@ -88,7 +88,7 @@ class KeyFile:
         with self._writing("stored"):
             self._own_folder()
             nonce = os.urandom(_NONCE_BYTES)
-            sealed = _cipher(self._made_secret()).encrypt(nonce, key.encode(), _BOUND_TO)
+            sealed = _cipher(self._create_secret()).encrypt(nonce, key.encode(), _BOUND_TO)
             self._replace({"cipher": "AES-256-GCM", "nonce": _text(nonce), "ciphertext": _text(sealed)})
 
     def point_to_keychain(self) -> None:
@@ -115,13 +115,13 @@ class KeyFile:
         try:
             yield
         except OSError as error:
-            raise self._failed(done, error) from error
+            raise self._failure(done, error) from error
 
     def _replace(self, stored: Mapping[str, str]) -> None:
-        self._written(json.dumps({"version": 1, **stored}).encode()).replace(self.path)
+        self._write_temporary(json.dumps({"version": 1, **stored}).encode()).replace(self.path)
         self._sync()
 
-    def _failed(self, done: str, error: OSError) -> ApiKeyUnavailable:
+    def _failure(self, done: str, error: OSError) -> ApiKeyUnavailable:
         return ApiKeyUnavailable(
             f"The {self._kind.words} in {self._folder} cannot be {done}.",
             cause=f"{error.strerror or error}.",
@@ -136,20 +136,20 @@ class KeyFile:
         if status.st_mode & 0o077:
             self._folder.chmod(0o700)
 
-    def _made_secret(self) -> bytes:
+    def _create_secret(self) -> bytes:
         """The secret; a link makes it, so that of two processes that store at once the first one's is used by both."""
         secret = self._read(self._secret)
         if secret is not None and len(secret) == _SECRET_BYTES:
             return secret
         if secret is not None:
             self._secret.unlink()
-        partial = self._written(os.urandom(_SECRET_BYTES))
+        partial = self._write_temporary(os.urandom(_SECRET_BYTES))
         with suppress(FileExistsError):
             self._secret.hardlink_to(partial)
         partial.unlink()
         return self._read(self._secret) or b""
 
-    def _written(self, data: bytes) -> Path:
+    def _write_temporary(self, data: bytes) -> Path:
         number, name = tempfile.mkstemp(dir=self._folder, prefix=".api-key-")  # mode 0600
         try:
             with os.fdopen(number, "wb") as stream:
@@ -175,7 +175,7 @@ class KeyFile:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise self._failed("read", error) from error
+            raise self._failure("read", error) from error
         try:
             status = os.fstat(number)
             if not stat.S_ISREG(status.st_mode) or not is_own(status.st_uid) or status.st_mode & 0o077:

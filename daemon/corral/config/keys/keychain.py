@@ -59,8 +59,8 @@ class Keychain:
             NoKeychain: There is none.
             ApiKeyUnavailable: It is locked, does not answer, or fails.
         """
-        found = self._ask({"do": "get"}).get("key")
-        return found if isinstance(found, str) else None
+        key = self._ask({"do": "get"}).get("key")
+        return key if isinstance(key, str) else None
 
     def put(self, key: str) -> None:
         """Store the key; raises as :meth:`get` does."""
@@ -99,7 +99,7 @@ class Keychain:
             ) from error
         with child:
             try:
-                said, _ = child.communicate(json.dumps({**request, **self._account}).encode(), timeout=self._timeout_s)
+                data, _ = child.communicate(json.dumps({**request, **self._account}).encode(), timeout=self._timeout_s)
             except subprocess.TimeoutExpired as error:
                 raise ApiKeyUnavailable(
                     f"The system's keychain did not answer within {self._timeout_s:g} s.",
@@ -109,7 +109,7 @@ class Keychain:
             finally:
                 _end(child)
         try:
-            answer = json.loads(said)
+            answer = json.loads(data)
         except ValueError:
             answer = {"problem": "failed", "why": f"Its process ended with {child.returncode}."}
         return answer if isinstance(answer, dict) else {}

@@ -35,10 +35,10 @@ def _answer(request: dict[str, str]) -> dict[str, Any]:
         if request["do"] == "set":
             keyring.set_password(SERVICE, account, key)
             return {}
-        found = keyring.get_password(SERVICE, account)
-        if request["do"] == "delete" and found is not None:
+        stored = keyring.get_password(SERVICE, account)
+        if request["do"] == "delete" and stored is not None:
             keyring.delete_password(SERVICE, account)
-        return {"key": found} if request["do"] == "get" else {"deleted": found is not None}
+        return {"key": stored} if request["do"] == "get" else {"deleted": stored is not None}
     except NoKeyringError:
         return {"problem": "none"}
     except Exception as error:  # noqa: BLE001 - the edge of this process: a backend raises anything

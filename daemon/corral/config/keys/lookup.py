@@ -1,4 +1,4 @@
-"""Where the key for the Messages API comes from: the environment, the keychain, the encrypted file, the project's ``.env``.
+"""The source of the key for the Messages API: the environment, the keychain, the encrypted file, or the project's ``.env``.
 
 The first place that has a key wins. A place that fails is an error: a later one could have another key. Only a keychain
 in which Corral stored nothing is passed over, and is the error if no other place has a key.
@@ -48,7 +48,7 @@ class ApiKey:
 
 
 @dataclass(frozen=True)
-class Look:
+class Lookup:
     """The answer of one place.
 
     Attributes:
@@ -79,14 +79,14 @@ class Places:
     dotenv: Path | None
     is_tracked: Callable[[Path], bool | None]
 
-    def looks(self) -> Iterator[Look]:
-        """Ask each place in turn, when the caller comes to it."""
+    def lookups(self) -> Iterator[Lookup]:
+        """Ask each place in turn; each is asked only when the iterator reaches it."""
         for source, ask in (
             (Source.ENVIRONMENT, lambda: self.environ.get(VARIABLE)),
             (Source.KEYCHAIN, self._from_keychain),
             (Source.FILE, self.file.get),
         ):
-            yield _look(source, ask)
+            yield _look_up(source, ask)
         yield self._from_dotenv()
 
     def find(self) -> ApiKey | None:
@@ -96,13 +96,13 @@ class Places:
             ApiKeyUnavailable: A place that was asked before one had a key failed.
         """
         passed_over: ApiKeyUnavailable | None = None
-        for look in self.looks():
-            if look.error is not None and look.source is Source.KEYCHAIN and not self.file.is_in_keychain():
-                passed_over = look.error
-            elif look.error is not None:
-                raise look.error
-            if look.key is not None:
-                return look.key
+        for lookup in self.lookups():
+            if lookup.error is not None and lookup.source is Source.KEYCHAIN and not self.file.is_in_keychain():
+                passed_over = lookup.error
+            elif lookup.error is not None:
+                raise lookup.error
+            if lookup.key is not None:
+                return lookup.key
         if passed_over is not None:
             raise passed_over
         return None
@@ -113,16 +113,16 @@ class Places:
         except NoKeychain:
             return None
 
-    def _from_dotenv(self) -> Look:
+    def _from_dotenv(self) -> Lookup:
         path = self.dotenv
         if path is None:
-            return Look(Source.DOTENV)
-        look = _look(Source.DOTENV, lambda: dotenv.read_variable(path, VARIABLE))
-        if look.key is None:
-            return look
+            return Lookup(Source.DOTENV)
+        lookup = _look_up(Source.DOTENV, lambda: dotenv.read_variable(path, VARIABLE))
+        if lookup.key is None:
+            return lookup
         tracked = self.is_tracked(path)
         if tracked:
-            return Look(
+            return Lookup(
                 Source.DOTENV,
                 error=ApiKeyUnavailable(
                     f"{path} is tracked by git, so the API key in it is not used.",
@@ -131,8 +131,8 @@ class Places:
                 ),
             )
         if tracked is None:
-            return Look(Source.DOTENV, look.key, "git does not ignore it: add .env to .gitignore.")
-        return look
+            return Lookup(Source.DOTENV, lookup.key, "git does not ignore it: add .env to .gitignore.")
+        return lookup
 
 
 def places_of(
@@ -151,12 +151,12 @@ def places_of(
     )
 
 
-def _look(source: Source, ask: Callable[[], str | None]) -> Look:
+def _look_up(source: Source, ask: Callable[[], str | None]) -> Lookup:
     try:
-        found = (ask() or "").strip()
-        return Look(source, ApiKey(API_KEY.checked(found), source) if found else None)
+        key = (ask() or "").strip()
+        return Lookup(source, ApiKey(API_KEY.checked(key), source) if key else None)
     except ApiKeyUnavailable as error:
-        return Look(source, error=error)
+        return Lookup(source, error=error)
     except InvalidInput as error:
         problem = f"The text in the place {source.value} is no API key."
-        return Look(source, error=ApiKeyUnavailable(problem, cause=error.cause, remedy="Correct or remove it."))
+        return Lookup(source, error=ApiKeyUnavailable(problem, cause=error.cause, remedy="Correct or remove it."))

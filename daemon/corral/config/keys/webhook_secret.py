@@ -34,8 +34,8 @@ class WebhookSecret:
         Raises:
             ApiKeyUnavailable: The place that has it cannot be used.
         """
-        if said := self._environ.get(VARIABLE, "").strip():
-            return said
+        if secret := self._environ.get(VARIABLE, "").strip():
+            return secret
         if not self.file.is_in_keychain():
             return self.file.get()
         try:

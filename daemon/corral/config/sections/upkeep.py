@@ -97,5 +97,5 @@ class Daemon(Section):
     @property
     def port(self) -> int | None:
         """The loopback TCP port to listen on (0: any free one); None: no TCP."""
-        wanted = self.tcp_port > 0 if self.tcp is None else self.tcp
-        return self.tcp_port if wanted else None
+        enabled = self.tcp_port > 0 if self.tcp is None else self.tcp
+        return self.tcp_port if enabled else None

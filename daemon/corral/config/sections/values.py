@@ -29,14 +29,14 @@ def upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     """Accept a single command without a list, and treat a list whose entries are all commented out as empty."""
     if value is None:
         return []
     return [value] if isinstance(value, str) else value
 
 
-def _spoken(command: str) -> str:
+def _not_empty(command: str) -> str:
     if not command.strip() or "\0" in command:
         raise ValueError("a command must not be empty")
     return command
@@ -76,9 +76,9 @@ def runnable(command: str, info: ValidationInfo) -> str:
     return str(file)
 
 
-Command = Annotated[str, AfterValidator(_spoken)]
-Commands = Annotated[list[Command], BeforeValidator(_listed)]
-Globs = Annotated[list[Annotated[str, Field(min_length=1, max_length=512)]], BeforeValidator(_listed)]
+Command = Annotated[str, AfterValidator(_not_empty)]
+Commands = Annotated[list[Command], BeforeValidator(_as_list)]
+Globs = Annotated[list[Annotated[str, Field(min_length=1, max_length=512)]], BeforeValidator(_as_list)]
 Address = Annotated[str, Field(max_length=2000), AfterValidator(_address)]
 Branch = Annotated[str, AfterValidator(_branch)]
 Seconds = Annotated[float, Field(gt=0, le=30 * DAY_S)]

@@ -56,7 +56,7 @@ def having(tmp_path: Path) -> Having:
 def test_the_first_place_that_has_a_key_wins(having: Having, first: int) -> None:
     places = having(*PLACES[first:])
     assert places.find() == ApiKey(key_of(PLACES[first]), Source(PLACES[first]))
-    assert [look.key is not None for look in places.looks()] == [number >= first for number in range(len(PLACES))]
+    assert [lookup.key is not None for lookup in places.lookups()] == [number >= first for number in range(len(PLACES))]
 
 
 @pytest.mark.req("FR-CONFIG-004")
@@ -85,10 +85,10 @@ def test_a_tracked_dotenv_is_not_used_and_an_unignored_one_is_named(having: Havi
     with pytest.raises(ApiKeyUnavailable, match="tracked by git") as refused:
         having("dotenv", tracked=True).find()
     assert "git rm --cached .env" in refused.value.remedy
-    (*_, look) = having("dotenv", tracked=None).looks()
-    assert look.key and "add .env to .gitignore" in look.note
-    (*_, look) = having("dotenv").looks()
-    assert look.key and not look.note
+    (*_, lookup) = having("dotenv", tracked=None).lookups()
+    assert lookup.key and "add .env to .gitignore" in lookup.note
+    (*_, lookup) = having("dotenv").lookups()
+    assert lookup.key and not lookup.note
     assert having(tracked=True).find() is None, "a tracked file without a key is nobody's business"
 
 

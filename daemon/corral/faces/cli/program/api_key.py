@@ -13,7 +13,7 @@ from corral.config import account
 from corral.config.keys.key_file import KeyFile, config_folder
 from corral.config.keys.keychain import PERSON_TIMEOUT_S, Keychain, NoKeychain
 from corral.config.keys.kinds import API_KEY, WEBHOOK_SECRET, KeyKind
-from corral.config.keys.lookup import Look, Places, Source, places_of
+from corral.config.keys.lookup import Lookup, Places, Source, places_of
 from corral.config.keys.webhook_secret import VARIABLE, WebhookSecret
 from corral.config.paths import Project, find_project
 from corral.core.errors import CorralError, InvalidInput, NotAProject
@@ -106,7 +106,7 @@ def remove_key(
 def key_status(as_json: Annotated[bool, json_of("faces.cli.api.KeyLooked")] = False) -> None:
     """Show where the key for the Messages API comes from."""
     project = _project()
-    looks = list(_places(project, PERSON_TIMEOUT_S).looks())
+    looks = list(_places(project, PERSON_TIMEOUT_S).lookups())
     used = next((look for look in looks if look.key is not None), None)
     daemon = _ask_daemon(project, "GET", "/keys")
     if as_json:
@@ -128,7 +128,7 @@ def key_status(as_json: Annotated[bool, json_of("faces.cli.api.KeyLooked")] = Fa
         _compare(used.source if used else None, daemon)
 
 
-def _place(look: Look) -> KeyLook:
+def _place(look: Lookup) -> KeyLook:
     problem = f"{look.error.message} {look.error.cause}" if look.error else None
     return {
         "place": look.source.value,
@@ -140,7 +140,7 @@ def _place(look: Look) -> KeyLook:
     }
 
 
-def _said(look: Look, *, is_used: bool) -> dict[str, str]:
+def _said(look: Lookup, *, is_used: bool) -> dict[str, str]:
     if look.error is not None:
         return {"key": paint("error", "red"), "note": f"{look.error.message} {look.error.remedy}"}
     if look.key is None:
