@@ -1,1 +1,1 @@
-"""What everything else is built of: errors, identifiers, instants, logs and redaction."""
+"""Errors, identifiers, instants, logs and redaction, used by all other packages."""

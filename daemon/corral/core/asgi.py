@@ -1,4 +1,4 @@
-"""ASGI as far as what serves without a framework needs it: its types, a request's whole body, an answer in JSON."""
+"""ASGI without a framework: its types, a request's whole body, an answer in JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 async def whole(receive: Receive, most: int = sys.maxsize) -> bytes:
-    """The body of a request; of one that has more than ``most`` bytes only the beginning is read, which has more too."""
+    """The body of a request; once it is longer than ``most`` bytes, no more of it is read."""
     body, more = bytearray(), True
     while more and len(body) <= most:
         message = await receive()

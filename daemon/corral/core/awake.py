@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from datetime import datetime, timedelta
 
-MOST_A_LOOK = timedelta(seconds=5)
+LONGEST_STEP = timedelta(seconds=5)
 """Most that is counted between two readings; a measurement is read at least once a second."""
 
 
@@ -21,7 +21,7 @@ class AwakeClock:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seen: datetime | None = None
+        self._last_reading: datetime | None = None
         self._awake: datetime | None = None
 
     def at(self, now: datetime) -> datetime:
@@ -31,9 +31,9 @@ class AwakeClock:
             now: The wall clock.
         """
         with self._lock:
-            if self._seen is None or self._awake is None:
+            if self._last_reading is None or self._awake is None:
                 self._awake = now
             else:
-                self._awake += min(max(now - self._seen, timedelta(0)), MOST_A_LOOK)
-            self._seen = now
+                self._awake += min(max(now - self._last_reading, timedelta(0)), LONGEST_STEP)
+            self._last_reading = now
             return self._awake

@@ -9,7 +9,7 @@ from typing import Any
 
 from corral.core.redaction import REDACTED, is_secret_name, redact
 
-LOOKED_AT = 64 * 1024
+MOST_SEARCHED = 64 * 1024
 """Characters of a text that are searched for secrets; what follows them is cut off in any case."""
 
 
@@ -29,7 +29,7 @@ class Bounds:
 
     def cut(self, text: str) -> str:
         """A text without secrets, cut. Half a secret would not be recognised, so they are removed first."""
-        clean = redact(text[:LOOKED_AT])
+        clean = redact(text[:MOST_SEARCHED])
         return clean if len(clean) <= self.text else f"{clean[: self.text]}…"
 
     def value(self, value: Any, depth: int = 1) -> Any:
@@ -47,12 +47,12 @@ class Bounds:
         return self.cut(str(value))
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        kept = {}
+        shortened = {}
         for key, inner in list(value.items())[: self.items]:
             name = str(key)
             is_secret = isinstance(inner, str) and inner and is_secret_name(name)
-            kept[self.cut(name)] = REDACTED if is_secret else self.value(inner, depth + 1)
-        return kept if len(value) <= self.items else {**kept, "…": f"{len(value) - self.items} more"}
+            shortened[self.cut(name)] = REDACTED if is_secret else self.value(inner, depth + 1)
+        return shortened if len(value) <= self.items else {**shortened, "…": f"{len(value) - self.items} more"}
 
     def _list(self, value: list[Any] | tuple[Any, ...], depth: int) -> list[Any]:
         items = [self.value(inner, depth + 1) for inner in value[: self.items]]

@@ -1,4 +1,4 @@
-"""Waiting for changes: requests that wait are woken when something was stored, and poll nothing."""
+"""Waiting for changes: a write wakes the requests that wait, so that none of them polls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 class Changes:
-    """Tells requests that wait in the event loop of what was stored."""
+    """Wakes requests that wait in the event loop when something was stored."""
 
     def __init__(self) -> None:
         self._changed: set[asyncio.Event] = set()
@@ -18,7 +18,7 @@ class Changes:
         self._loop_thread: int | None = None
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Say which event loop serves requests; called in its thread."""
+        """Set the event loop that serves requests; called in its thread."""
         self._loop, self._loop_thread = loop, threading.get_ident()
 
     @property
@@ -33,14 +33,14 @@ class Changes:
                 self._loop.call_soon_threadsafe(function)
 
     def announce(self) -> None:
-        """Something was stored that a request may be waiting for. Callable from any thread."""
+        """Wake the requests that wait for a change. Callable from any thread."""
         if threading.get_ident() == self._loop_thread:
             self._wake()
         else:
             self.call_in_loop(self._wake)
 
     def announce_write(self) -> None:
-        """A request's write is durable; called in the loop."""
+        """Wake those that wait for any write: one is durable. Called in the loop."""
         for event in self._written:
             event.set()
 
@@ -49,11 +49,11 @@ class Changes:
             event.set()
 
     async def next(self, timeout_s: float) -> bool:
-        """Wait for a change, at most so long; False when none came."""
+        """Wait for a change; False if none came within ``timeout_s`` seconds."""
         return await self._next(self._changed, timeout_s)
 
     async def next_write(self, timeout_s: float) -> bool:
-        """The same, for any write of a request's too: for the few who want to know of everything."""
+        """Like :meth:`next`, but every write of a request wakes it too."""
         return await self._next(self._written, timeout_s)
 
     @staticmethod

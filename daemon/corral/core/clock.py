@@ -1,4 +1,4 @@
-"""The daemon's clock: the one place that asks the machine for the time; domain code is given instants."""
+"""The daemon's clock: the one place that reads the machine's time; domain code gets instants as arguments."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ P = TypeVar("P", bound=Mapping[str, object])
 
 
 class Event(NamedTuple):
-    """What happened, to be recorded; made by calling its kind."""
+    """An event to be recorded; created by calling its kind."""
 
     kind: str
     data: Mapping[str, object]

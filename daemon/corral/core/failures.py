@@ -9,7 +9,7 @@ log = logger("http")
 
 
 def failure(method: str, path: str, error: Exception) -> CorralError:
-    """The error that is told; the log gets the rest."""
+    """The error for the caller; the traceback goes to the log."""
     if isinstance(error, OverflowError):  # no integer column, no instant and no file offset holds it
         return InvalidInput("A number in the request is too large.", cause=str(error))
     if isinstance(error, UnicodeEncodeError):  # half of a surrogate pair, which JSON can spell

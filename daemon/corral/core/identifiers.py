@@ -1,4 +1,4 @@
-"""Identifiers: made and checked here. User input becomes a ref, a folder or an option only after these checks."""
+"""Identifiers: created and checked here. User input becomes a ref, a folder or an option only after these checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a verification took beside its commit, as its receipt names it."""
+"""The inputs of a verification besides its commit, as its receipt lists them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 INSTALLED = "installed"
-"""Dependencies that the recipe's own command made just before the run."""
+"""Dependencies that the recipe's own command installed just before the run."""
 CACHED = "cache"
-"""Dependencies that it made before an earlier run of the same lock files."""
+"""Dependencies that it installed before an earlier run with the same lock files."""
 COPIED = "copied from the checkout"
 """Dependencies of the person's checkout: modules that nothing declares may be among them."""
 
@@ -30,21 +30,23 @@ class Prepared:
 
 
 def taken_from_checkout(inputs: Mapping[str, Any] | None) -> set[tuple[str, str]]:
-    """What a verification took from the person's checkout, each with its digest: it may be different at another time."""
-    given = inputs or {}
-    included = {(one["path"], one["sha256"]) for one in given.get("included", ())}
-    return included | {(one["path"], one["digest"]) for one in given.get("dependencies", ()) if one["from"] == COPIED}
+    """The paths that a verification took from the person's checkout, each with its digest: they may change later."""
+    included = {(entry["path"], entry["sha256"]) for entry in (inputs or {}).get("included", ())}
+    return included | {(entry["path"], entry["digest"]) for entry in _copied(inputs)}
+
+
+def _copied(inputs: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    return [entry for entry in (inputs or {}).get("dependencies", ()) if entry["from"] == COPIED]
 
 
 def note(inputs: Mapping[str, Any] | None) -> str | None:
-    """What a person should know beside the result: what may have counted and is no part of the change."""
-    given = inputs or {}
+    """A note for a person besides the result: inputs that may have mattered and are no part of the change."""
     parts = []
-    if copied := [one for one in given.get("dependencies", ()) if one["from"] == COPIED]:
-        differs = sorted({path for one in copied for path in one.get("differs", ())})
+    if copied := _copied(inputs):
+        differs = sorted({path for entry in copied for path in entry.get("differs", ())})
         more = f" and {len(differs) - 1} more" if len(differs) > 1 else ""
         parts.append(f"dependencies: {COPIED}" + (f", whose {differs[0]}{more} differs" if differs else ""))
-    if above := given.get("above"):
+    if above := (inputs or {}).get("above"):
         more = f" and {len(above) - 1} more" if len(above) > 1 else ""
         parts.append(f"above its worktree: {above[0]}{more}")
     return "; ".join(parts) or None

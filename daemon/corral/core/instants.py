@@ -37,8 +37,8 @@ def span_s(text: str) -> float:
     Raises:
         ValueError: It is no span, or is longer than ten years.
     """
-    found = _SPAN.fullmatch(text.strip().lower())
-    seconds = float(found[1]) * _UNITS_S[found[2]] if found else 0.0
+    match = _SPAN.fullmatch(text.strip().lower())
+    seconds = float(match[1]) * _UNITS_S[match[2]] if match else 0.0
     if not 0 < seconds <= LONGEST_SPAN_S:
         raise ValueError(f"{text[:40]!r} is no span of time")
     return seconds

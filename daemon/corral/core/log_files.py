@@ -11,7 +11,7 @@ LIMIT = 1_000_000
 """Maximum size in bytes; a longer log is renamed to ``<name>.1``, which replaces the previous one."""
 
 DRY_RUN_LOG = "verification-dry-run.log"
-"""Of the dry run of a verification, in the folder of logs."""
+"""The log of the dry run of a verification, in the folder of logs."""
 
 
 def open_log(path: Path) -> int:

@@ -100,29 +100,29 @@ def logger(component: str) -> structlog.stdlib.BoundLogger:
 def _formatter() -> structlog.stdlib.ProcessorFormatter:
     return structlog.stdlib.ProcessorFormatter(
         processors=[
-            _arranged,
+            _arrange,
             structlog.processors.format_exc_info,
-            _rendered,
+            _render,
         ]
     )
 
 
-def _arranged(_logger: Any, _method: str, given: EventDict) -> EventDict:
-    record: logging.LogRecord = given.pop("_record")
-    event, message = given.pop("event"), given.pop("message", None)
-    if not given.pop("_from_structlog"):
+def _arrange(_logger: Any, _method: str, fields: EventDict) -> EventDict:
+    record: logging.LogRecord = fields.pop("_record")
+    event, message = fields.pop("event"), fields.pop("message", None)
+    if not fields.pop("_from_structlog"):
         event, message = "log", event
     return {
         "timestamp": iso(_moment(record)),
         "level": record.levelname,
-        "component": given.pop("component", record.name),
+        "component": fields.pop("component", record.name),
         "event": event,
         "message": str(event).replace("_", " ") if message is None else message,
-        **given,
+        **fields,
     }
 
 
-def _rendered(_logger: Any, _method: str, line: EventDict) -> str:
+def _render(_logger: Any, _method: str, line: EventDict) -> str:
     text = _plain(line)
     if text is not None:
         return text
@@ -197,14 +197,14 @@ class _DailyFile(logging.Handler):
         self._lost = 0
 
     def _descriptor(self, today: date) -> int:
-        fd = self._opened(today)
+        fd = self._open_file(today)
         if today > self._day:
-            self._turn(today)
-            fd = self._opened(today)
+            self._rotate(today)
+            fd = self._open_file(today)
         return fd
 
-    def _opened(self, today: date) -> int:
-        """The file at the path, which may have been deleted since the last line; that of a repository that left stays open."""
+    def _open_file(self, today: date) -> int:
+        """The file at the path, which is reopened if somebody deleted it; after a move of the repository the open one is used."""
         if self._fd is not None and (self._is_at_path(self._fd) or self._has_left()):
             return self._fd
         self._path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -212,9 +212,9 @@ class _DailyFile(logging.Handler):
         fd = os.open(self._path, flags, 0o600)
         self._release()
         self._fd = fd
-        found = os.fstat(fd)
-        self._day = datetime.fromtimestamp(found.st_mtime, UTC).date() if found.st_size else today
-        if found.st_mode & 0o077:
+        status = os.fstat(fd)
+        self._day = datetime.fromtimestamp(status.st_mtime, UTC).date() if status.st_size else today
+        if status.st_mode & 0o077:
             os.fchmod(fd, 0o600)
         return fd
 
@@ -224,7 +224,7 @@ class _DailyFile(logging.Handler):
         except OSError:
             return False
 
-    def _turn(self, today: date) -> None:
+    def _rotate(self, today: date) -> None:
         """Rename the file of an earlier day and delete the oldest; if that fails, keep writing to the same file."""
         aside = self._path.with_name(f"{self._path.name}.{self._day.isoformat()}")
         self._day = today

@@ -1,4 +1,4 @@
-"""One thing that waits for a person; and what fails for a while."""
+"""The needs of a person, and lasting failures that are shown as such."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Need:
     ids: dict[str, str] = field(default_factory=dict)
 
     def to_wire(self) -> dict[str, Any]:
-        """It as every face gets it."""
+        """The need as every face gets it."""
         return {"kind": self.kind, "what": self.what, "since": self.since, "remedy": self.remedy, "ids": self.ids}
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that fails for a while: shown under what needs a person, since its first failure, until it is over.
+    """A lasting failure: shown among the needs of a person from its first occurrence until it is over.
 
     Attributes:
         faults: Where it is shown.
@@ -50,12 +50,12 @@ class Fault:
     kind: str
 
     def show(self, what: str, remedy: str, now: datetime) -> bool:
-        """Show it with its reason of now; returns whether it was not shown before, or for another reason."""
+        """Show it with its current reason; returns whether it, or its reason, is new."""
         before = self.faults.get(self.name)
         since = before.since if before is not None else iso(now)
         self.faults[self.name] = Need(self.kind, what, remedy, since)
         return before is None or before.what != what
 
     def end(self) -> bool:
-        """Show it no more; returns whether it was shown."""
+        """Stop showing it; returns whether it was shown."""
         return self.faults.pop(self.name, None) is not None

@@ -32,14 +32,14 @@ class Nudges:
         self._soon: set[str] = set()
 
     def now(self, name: str) -> None:
-        """Ask a job to look now. Callable from any thread."""
+        """Ask a job for a step now. Callable from any thread."""
         for job in (self._jobs.get(name), self._jobs.get("announcements"), self._jobs.get("roadmap")):
             if job is not None:
                 job.nudge()
         self._changes.announce()
 
     def soon(self, name: str) -> None:
-        """Ask a job to look within :data:`SOON_S`, for what many ask all the time and nobody waits for; in the event loop."""
+        """Ask a job for a step within :data:`SOON_S`, for frequent requests that nobody waits for; in the event loop."""
         if name not in self._soon and self._changes.loop is not None:
             self._soon.add(name)
             self._changes.loop.call_later(SOON_S, self._late, name)

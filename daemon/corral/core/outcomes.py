@@ -76,8 +76,8 @@ def of_merge(state: str, *, dismissed: bool) -> str:
     """The outcome of a merge request without a task."""
     if state in (Outcome.MISSING, Outcome.TAKEN_BACK):
         return state
-    found = _OF_MERGES[MergeState(state)]
-    return str(Outcome.DISMISSED if dismissed and found in FAILURES else found)
+    outcome = _OF_MERGES[MergeState(state)]
+    return str(Outcome.DISMISSED if dismissed and outcome in FAILURES else outcome)
 
 
 def of_task(status: str, merge_state: str | None, *, dismissed: bool) -> str:

@@ -1,7 +1,7 @@
-"""Long lists: a page at a time, bounded by number and by size, made into text where they are read.
+"""Long lists: a page at a time, bounded by number and by size, encoded by the thread that reads the rows.
 
-No list is turned into text on the event loop, nor in one step, so that the longest page does not keep other requests waiting.
-Rows that do not fit are left out; the answer says so, and how to ask for them:
+No list is encoded on the event loop, nor in one step, so that the longest page does not keep other requests waiting.
+Rows that do not fit are left out; the answer says so, and how to request them:
 
 * over HTTP by a ``Link`` header with ``rel="next"``; the body is the list and nothing else;
 * a tool beside the list, a resource by a second content.
@@ -17,11 +17,11 @@ from corral.core.json_text import json_bytes
 from corral.core.payload import Payload
 
 BYTES = 256 * 1024
-"""Of a list in an answer over HTTP."""
+"""Maximum size of a list in an HTTP answer, bytes."""
 SHOWN_BYTES = 32 * 1024
-"""Of a list that a tool or a resource answers: some nine thousand tokens; Claude Code warns of ten thousand."""
+"""Maximum size of a list in the answer of a tool or resource: about nine thousand tokens; Claude Code warns of ten thousand."""
 MOST = 1000
-"""Rows in one answer."""
+"""Maximum number of rows in one answer."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def page(
 
     Args:
         rows: In order; no more of them are taken than are needed.
-        most: So many at most.
+        most: Maximum number of rows.
         size: Bytes of all of them as JSON.
         text: A row as JSON.
     """
@@ -73,5 +73,5 @@ def page(
 
 
 def following(rows: Iterable[Payload], key: str, after: str | None) -> Iterator[Payload]:
-    """The rows behind the one whose ``key`` is this; all of them where none is named, none where it is not there."""
+    """The rows after the one whose ``key`` is ``after``; all rows if that is None, none if there is no such row."""
     return iter(rows) if after is None else islice(dropwhile(lambda row: row[key] != after, rows), 1, None)

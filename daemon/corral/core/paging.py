@@ -14,25 +14,25 @@ from corral.core.payload import Payload
 
 
 def answer(
-    request: Request, found: Page, position: Callable[[Payload], Mapping[str, Any]], *, backwards: bool = False
+    request: Request, page: Page, position: Callable[[Payload], Mapping[str, Any]], *, backwards: bool = False
 ) -> Response:
-    """A page as it is answered over HTTP.
+    """The HTTP answer with a page.
 
     Args:
-        position: The query parameters that ask for what comes after a row.
-        backwards: The last row is told first; what comes after it, before it.
+        position: The query parameters that request the rows after a row.
+        backwards: Whether to list the rows in reverse order.
     """
     headers = {}
-    if found.more:
-        following = {name: quote(str(value)) for name, value in position(found.last).items()}
+    if page.more:
+        following = {name: quote(str(value)) for name, value in position(page.last).items()}
         query = quote(request.scope["query_string"], safe="%&=+;:,/?@!$'()*[]")
-        asked = [said for said in query.split("&") if said and unquote(said.partition("=")[0]) not in following]
-        behind = [f"{name}={value}" for name, value in following.items()]
-        headers["Link"] = f'<{quote(request.scope["path"])}?{"&".join([*asked, *behind])}>; rel="next"'
-    return Response(listed(found.texts[:: -1 if backwards else 1]), media_type="application/json", headers=headers)
+        others = [part for part in query.split("&") if part and unquote(part.partition("=")[0]) not in following]
+        next_position = [f"{name}={value}" for name, value in following.items()]
+        headers["Link"] = f'<{quote(request.scope["path"])}?{"&".join([*others, *next_position])}>; rel="next"'
+    return Response(listed(page.texts[:: -1 if backwards else 1]), media_type="application/json", headers=headers)
 
 
-def named(name: str, found: Page) -> Response:
-    """A page under a name, as it is answered over HTTP: ``left_out`` says that not everything fits."""
-    more = b',"left_out":true' if found.cut else b""
-    return Response(b'{"%s":%s%s}' % (name.encode(), listed(found.texts), more), media_type="application/json")
+def named(name: str, page: Page) -> Response:
+    """The HTTP answer with a page under a name: ``left_out`` says that not everything fits."""
+    more = b',"left_out":true' if page.cut else b""
+    return Response(b'{"%s":%s%s}' % (name.encode(), listed(page.texts), more), media_type="application/json")

@@ -21,7 +21,7 @@ _VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 _FIELD = re.compile(r"(^|_)(api_?key|token|secret|password|authorization)$", re.IGNORECASE)
 _FIELD_ENDS = re.compile(r"(?:api_?key|token|secret|password|authorization)\"", re.IGNORECASE)
 _OFTEN_SEEN = 120
-"""Shorter texts (ids, names, paths) come again and again: each is looked through once."""
+"""Shorter texts (ids, names, paths) repeat: the result for each is cached."""
 _SHORTEST = 8
 """Shorter values would match inside ordinary words."""
 
@@ -31,7 +31,7 @@ _VALUE = r"[^\s\"',;]"
 def _word(begin: str) -> str:
     """A pattern of fixed width where a word begins, or one in a JSON string: after an escaped line's end or colour.
 
-    The text before it is looked at afterwards: a pattern that begins with a literal is searched for ten times as fast.
+    The text before the word is checked last: a pattern that begins with a literal is searched for ten times as fast.
     """
     return rf"{begin}(?:(?<!\w{begin})|(?<=\\[nrtbf]{begin})|(?<=[\d;\[]m{begin}))"
 
@@ -58,7 +58,7 @@ _SHAPES = {
     rf"{_word('eyJ')}[\w-]{{10,}}\.[\w-]{{10,}}\.[\w-]*": "eyJ",
     re.escape(REDACTED) + r"\*+": f"{REDACTED}*",
 }
-"""Shapes of secrets, each with parts of which such a secret has one; a group is the part that is kept."""
+"""Shapes of secrets, each with literals of which such a secret contains one; a group is the part that is not replaced."""
 _IN_ANY_CASE = ("bearer", "authorization")
 _PATTERNS = [(re.compile(shape), tuple(parts.split())) for shape, parts in _SHAPES.items()]
 _PARTS = tuple(part for _, parts in _PATTERNS for part in parts if part not in _IN_ANY_CASE)
@@ -100,7 +100,7 @@ def _spellings(values: Iterable[str]) -> frozenset[str]:
 def _compile() -> None:
     global _values, _version
     _values = tuple(sorted(_of_environment | _added, key=len, reverse=True))
-    _version += 1  # afterwards: what another thread just looked through without the new secret is not found again
+    _version += 1  # afterwards: results that another thread cached without the new secret are not used again
 
 
 def redact(text: str) -> str:
@@ -109,11 +109,11 @@ def redact(text: str) -> str:
     Secrets with escape sequences inside are found too (coloured output can split a token); then the text loses its
     escape sequences.
     """
-    return _redacted_once(text, _version) if len(text) <= _OFTEN_SEEN else _redacted(text)
+    return _redact_cached(text, _version) if len(text) <= _OFTEN_SEEN else _redact_uncached(text)
 
 
 def may_hold_secret(text: str) -> bool:
-    """Whether a text has anything that secrets have; False is certain, and ten times as fast to find out as a match."""
+    """Whether a text contains a part of a secret's shape; False is certain, and ten times as fast as matching."""
     for part in _PARTS:  # a loop: any() and a generator take half as long again
         if part in text:
             return True
@@ -124,11 +124,11 @@ def may_hold_secret(text: str) -> bool:
 
 
 @lru_cache(4096)
-def _redacted_once(text: str, _version: int) -> str:
-    return _redacted(text)
+def _redact_cached(text: str, _version: int) -> str:
+    return _redact_uncached(text)
 
 
-def _redacted(text: str) -> str:
+def _redact_uncached(text: str) -> str:
     if not may_hold_secret(text):
         return text
     if "\x1b" in text or "\x9b" in text:
@@ -143,9 +143,9 @@ def _redacted(text: str) -> str:
 
 
 def _spans(text: str) -> list[tuple[int, int]]:
-    """Where the secrets begin and end, in order and apart: only the shapes that the text has a part of are searched for."""
+    """The begin and end of each secret, in order and without overlap; only shapes with a literal in the text are searched."""
     lower = text.lower()
-    found = [
+    spans = [
         _span(match)
         for pattern, parts in _PATTERNS
         if any(part in (lower if part in _IN_ANY_CASE else text) for part in parts)
@@ -153,13 +153,13 @@ def _spans(text: str) -> list[tuple[int, int]]:
     ]
     for value in _values:
         if value in text:
-            found += [match.span() for match in re.finditer(re.escape(value), text)]
-    return _apart(found)
+            spans += [match.span() for match in re.finditer(re.escape(value), text)]
+    return _merge_spans(spans)
 
 
-def _apart(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge_spans(overlapping: list[tuple[int, int]]) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
-    for first, last in sorted(found):
+    for first, last in sorted(overlapping):
         if spans and first < spans[-1][1]:
             first, last = spans[-1][0], max(last, spans.pop()[1])
         spans.append((first, last))
@@ -167,13 +167,13 @@ def _apart(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def secret_spans(text: str) -> list[tuple[int, int]]:
-    """Where the secrets of a text begin and end, in order; an escape sequence in the middle of one is a part of it."""
+    """The begin and end of each secret in a text, in order; an escape sequence inside one is a part of it."""
     if not may_hold_secret(text):
         return []
-    found = _spans(text)
+    spans = _spans(text)
     if "\x1b" in text or "\x9b" in text:
-        found += _spans_without_escapes(text)
-    return _apart(found)
+        spans += _spans_without_escapes(text)
+    return _merge_spans(spans)
 
 
 def _span(match: re.Match[str]) -> tuple[int, int]:
@@ -181,33 +181,34 @@ def _span(match: re.Match[str]) -> tuple[int, int]:
 
 
 def _spans_without_escapes(text: str) -> Iterator[tuple[int, int]]:
-    kept, plain, pieces = [0], [0], []  # where each piece between two sequences begins: in the text, and without them
+    # The begin of each piece between two escape sequences, in the text and in the text without them.
+    in_text, in_plain, pieces = [0], [0], []
     for escape in _ESCAPE.finditer(text):
-        pieces.append(text[kept[-1] : escape.start()])
-        plain.append(plain[-1] + len(pieces[-1]))
-        kept.append(escape.end())
-    pieces.append(text[kept[-1] :])
+        pieces.append(text[in_text[-1] : escape.start()])
+        in_plain.append(in_plain[-1] + len(pieces[-1]))
+        in_text.append(escape.end())
+    pieces.append(text[in_text[-1] :])
     for first, last in _spans("".join(pieces)):
-        begins, ends = bisect_right(plain, first) - 1, bisect_right(plain, last - 1) - 1
-        yield first - plain[begins] + kept[begins], last - plain[ends] + kept[ends]
+        begins, ends = bisect_right(in_plain, first) - 1, bisect_right(in_plain, last - 1) - 1
+        yield first - in_plain[begins] + in_text[begins], last - in_plain[ends] + in_text[ends]
 
 
 def without_secrets(value: Any) -> Any:
-    """The same JSON value with every secret in its texts replaced."""
+    """A copy of a JSON value with every secret in its texts replaced."""
     try:
         text = to_json(value).decode()  # a fifth of the time of json.dumps
     except ValueError:  # half a surrogate pair, or too deep
-        return _each_redacted(value)
+        return _redact_values(value)
     # A backslash: some character is written as another, so that a secret with it would not be recognised.
-    return _each_redacted(value) if "\\" in text or may_hold_secret(text) else value
+    return _redact_values(value) if "\\" in text or may_hold_secret(text) else value
 
 
-def _each_redacted(value: Any) -> Any:
+def _redact_values(value: Any) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
-        return {name: _each_redacted(inner) for name, inner in value.items()}
-    return [_each_redacted(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+        return {name: _redact_values(inner) for name, inner in value.items()}
+    return [_redact_values(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def may_name_secret(text: str) -> bool:

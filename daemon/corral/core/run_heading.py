@@ -20,10 +20,10 @@ def run_heading(run: Mapping[str, Any]) -> str:
     end = f", ended at {run['ended_at']}" if run["ended_at"] else ""
     begin = f", began at {run['started_at']}" if run["started_at"] and not end else ""
     decided = " (it decided)" if run["decided"] else ""
-    said = f"{which}, of {of}{commit}: {_STATES.get(run['status'], run['status'])}{code}{end or begin}{decided}"
+    heading = f"{which}, of {of}{commit}: {_STATES.get(run['status'], run['status'])}{code}{end or begin}{decided}"
     commands = "".join(f"\nCommand: {command}" for command in run["commands"])
     if run["log"] and not run["is_kept"]:
-        said += f"\nIts log is not kept any more: {run['log']}"
+        heading += f"\nIts log is not kept any more: {run['log']}"
     elif not run["log"] and run["reason"]:
-        said += f"\n{run['reason']}"
-    return "".join(f"# {line}\n" for line in (said + commands).splitlines())
+        heading += f"\n{run['reason']}"
+    return "".join(f"# {line}\n" for line in (heading + commands).splitlines())

@@ -1,4 +1,4 @@
-"""What the runners are like, by name. How each starts a process stands in its module (:mod:`corral.runners.registry`)."""
+"""The traits of the runners, by name; their modules start processes (:mod:`corral.runners.registry`)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Traits:
     """What the rest of the package knows of a runner.
 
     Attributes:
-        is_model: Its workers ask a model, by a prompt: only they are held by limits of requests, tokens and cost.
+        is_model: Its workers prompt a model: limits of requests, tokens and cost apply only to them.
         streams: :func:`corral.runners.stream.readable` reads its output.
-        keeps_conversation: The next iteration of a loop can go on in the conversation of the one before.
+        keeps_conversation: The next iteration of a loop can resume the previous one's conversation.
         first_mb: Memory expected of a worker before any of this runner has ended, MiB.
     """
 
@@ -31,9 +31,9 @@ TRAITS: Mapping[str, Traits] = {
     RunnerName.ANTHROPIC: Traits(is_model=True, streams=True, keeps_conversation=True, first_mb=80.0),
 }
 UNKNOWN = Traits()
-"""Of a runner that a stored row names and this version does not know."""
+"""The traits of a runner that a stored row names and this version does not know."""
 
 
 def traits(name: str | None) -> Traits:
-    """What a runner is like; that of no name, and of one that is not known, is like nothing else."""
+    """The traits of a runner; :data:`UNKNOWN` for None and for an unknown name."""
     return TRAITS.get(name or "", UNKNOWN)

@@ -1,7 +1,7 @@
 """Seal logs that programs wrote by themselves: every secret in one is overwritten, once nobody writes to it any more.
 
-A mask has as many bytes as the secret, so a log keeps its length, and a reader who follows it keeps the place. Sealing again
-changes nothing, so that a crash between is repaired by sealing again.
+A mask has as many bytes as the secret, so a log keeps its length, and its followers keep their position. Sealing is idempotent,
+so it is repeated after a crash.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from corral.core.redaction import REDACTED, secret_spans
 log = logger("logs")
 
 WINDOW = 1 << 20
-"""Bytes that are looked through at once."""
+"""Bytes that are searched at once."""
 UNSEALED = "unsealed"
 """Folder among the logs with an empty file for each log that is to be sealed, named by its path in quotes."""
 OVERLAP = 64 << 10
-"""Bytes of a window, at most, that the next one looks through again: a secret may lie on the border."""
+"""Maximum number of bytes that two windows share: a secret may lie on the border."""
 
 
 def seal(file: Path) -> int:
@@ -37,7 +37,7 @@ def seal(file: Path) -> int:
 
 
 def seal_by_window(file: Path) -> Iterator[int]:
-    """The same a window at a time; gives the number of secrets in each. Raises as :func:`seal` does."""
+    """Like :func:`seal`, a window at a time; yields the number of secrets in each."""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -50,13 +50,13 @@ def seal_by_window(file: Path) -> Iterator[int]:
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
             return
-        found = 0
+        count = 0
         for secrets in _secrets(descriptor):
             for offset, size in secrets:
                 os.pwrite(descriptor, _mask(size), offset)
-            found += len(secrets)
+            count += len(secrets)
             yield len(secrets)
-        if found:
+        if count:
             os.fsync(descriptor)
             os.utime(descriptor, ns=(before.st_atime_ns, before.st_mtime_ns))  # its age is that of its last output
     finally:
@@ -84,7 +84,7 @@ def seal_where_possible(logs: Path, folder: Path, beginning: str = "") -> None:
 
 
 def put_off(logs: Path, file: Path) -> None:
-    """Note on the disk that a log is still to be sealed, for the daemon's job, or that of the next daemon."""
+    """Record on the disk that a log must still be sealed, for the job of this daemon or of the next one."""
     try:
         (logs / UNSEALED).mkdir(mode=0o700, exist_ok=True)
         _note(logs, file).touch(mode=0o600)
@@ -104,7 +104,7 @@ def unsealed(logs: Path) -> list[Path]:
 
 
 def is_sealed(logs: Path, file: Path) -> None:
-    """Remove the note on a log. A note that stays has it sealed again, which changes nothing."""
+    """Remove the record on a log. If it stays, the log is sealed again, which changes nothing."""
     with contextlib.suppress(OSError):
         _note(logs, file).unlink(missing_ok=True)
 
@@ -123,21 +123,21 @@ def _secrets(descriptor: int) -> Iterator[list[tuple[int, int]]]:
         is_last = start + len(data) >= end
         following = len(data) if is_last else _border(data)
         text = data.decode("utf-8", "surrogateescape")
-        found: list[tuple[int, int]] = []
+        spans: list[tuple[int, int]] = []
         for first, last in secret_spans(text):
             offset = _bytes(text[:first])
             size = _bytes(text[first:last])
             if last == len(text) and not is_last and offset:
                 following = min(following, offset)  # it may go on: the next window sees it from its beginning
                 break
-            found.append((start + offset, size))
+            spans.append((start + offset, size))
             following = max(following, offset + size)
-        yield found
+        yield spans
         start += following
 
 
 def _border(data: bytes) -> int:
-    """Where the next window begins: with a line, if one begins within the overlap."""
+    """The begin of the next window: that of a line, if one begins within the overlap."""
     line = data.find(b"\n", WINDOW)
     if line >= 0:
         return line + 1

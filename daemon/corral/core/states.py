@@ -98,7 +98,7 @@ class ReceiptStatus(_Text):
 
 
 class ReceiptRole(_Text):
-    """What the commit of a verification is to the request that it ran for."""
+    """The role of a verification's commit for the request that it ran for."""
 
     CANDIDATE = "candidate"
     """The request's change, merged with its target."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 Run = Callable[[datetime], "datetime | None"]
-"""Re-reads the truth, does what is due, and says when it wants to be called again (None: only when nudged)."""
+"""Reads the rows again, does what is due, and returns when it must be called again (None: only when nudged)."""
 
 
 @dataclass(frozen=True)
@@ -15,10 +15,10 @@ class Step:
     """A background job.
 
     Attributes:
-        name: By which it is nudged.
-        pause_s: Least time between two steps, for one that much nudges and that nobody waits for to the millisecond.
-        reads_events: Whether it looks after every commit.
-        reads_settings: Whether it looks when the settings changed.
+        name: The name for nudges.
+        pause_s: Minimum seconds between two steps, for a job with many nudges whose delay does not matter.
+        reads_events: Whether every commit nudges it.
+        reads_settings: Whether a change of the settings nudges it.
     """
 
     name: str

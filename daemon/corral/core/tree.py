@@ -19,4 +19,4 @@ def indented(steps: Sequence[dict[str, Any]]) -> Iterator[tuple[int, dict[str, A
     while stack:
         depth, step = stack.pop()
         yield depth, step
-        stack += [(depth + 1, one) for one in reversed(below.get(step["task_id"], []))]
+        stack += [(depth + 1, child) for child in reversed(below.get(step["task_id"], []))]
