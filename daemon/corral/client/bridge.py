@@ -93,16 +93,16 @@ class Bridge:
         if name in _LISTS and self._gate.is_open:
             # To the client, a failing list is a failing server; it would drop the server, and the hooks with it.
             with contextlib.suppress(Refused, DatabaseUnavailable):
-                return self._forwarded(message, LIST_AWAKE_S)
+                return self._forward(message, LIST_AWAKE_S)
             self._unlisted = True
         elif name in _SLOW and self._gate.is_open:
-            return self._forwarded(message, AWAKE_S)
+            return self._forward(message, AWAKE_S)
         method = _METHODS.get(name)
         if method is None:
             raise Refused(-32601, f"unknown method {name!r}")
         return {"result": method(self, params)}
 
-    def _forwarded(self, message: dict[str, Any], awake_s: float) -> dict[str, Any]:
+    def _forward(self, message: dict[str, Any], awake_s: float) -> dict[str, Any]:
         answer = self._gate.forward(message, self._profile, awake_s)
         return {key: answer[key] for key in ("result", "error") if key in answer}
 
@@ -122,9 +122,9 @@ class Bridge:
 
     def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
         """Negotiate the protocol version."""
-        asked = params.get("protocolVersion")
+        requested = params.get("protocolVersion")
         return {
-            "protocolVersion": asked if asked in SPOKEN else SPOKEN[0],
+            "protocolVersion": requested if requested in SPOKEN else SPOKEN[0],
             "capabilities": {"tools": {"listChanged": True}, "resources": {"listChanged": True}},
             "serverInfo": {"name": "corral", "version": __version__},
             **({"instructions": INSTRUCTIONS} if self._gate.is_open else {}),
@@ -142,9 +142,9 @@ def _unavailable(error: DatabaseUnavailable, *, is_tool: bool) -> dict[str, Any]
     wire: dict[str, Any] = error.to_wire()["error"]
     if not is_tool:
         return {"error": {"code": -32603, "message": f"{error.message} {error.cause} {error.remedy}"}}
-    told = {"success": False, "error": wire["name"], **{key: wire[key] for key in ("message", "cause", "remedy")}}
-    content = [{"type": "text", "text": json.dumps(told)}]
-    return {"result": {"content": content, "structuredContent": told, "isError": False}}
+    answer = {"success": False, "error": wire["name"], **{key: wire[key] for key in ("message", "cause", "remedy")}}
+    content = [{"type": "text", "text": json.dumps(answer)}]
+    return {"result": {"content": content, "structuredContent": answer, "isError": False}}
 
 
 HOOK = "hook"
@@ -167,7 +167,7 @@ _SLOW = (*_LISTS, "tools/call", "resources/read")
 
 def main() -> int:
     """Serve the profile named on the command line."""
-    return serve(_asked(sys.argv[1:]))
+    return serve(_requested_profile(sys.argv[1:]))
 
 
 def serve(profile: str) -> int:
@@ -178,15 +178,15 @@ def serve(profile: str) -> int:
     with contextlib.suppress(NotAProject, OSError):
         cwd = os.fspath(Path.cwd())
         project = find_project(Path(cwd))
-    known = profile if profile in PROFILES else PROFILES[0]  # a bridge never refuses to start
-    Bridge(Gate(project, cwd), sys.stdout.fileno(), known).serve(sys.stdin.buffer)
+    known_profile = profile if profile in PROFILES else PROFILES[0]  # a bridge never refuses to start
+    Bridge(Gate(project, cwd), sys.stdout.fileno(), known_profile).serve(sys.stdin.buffer)
     return 0
 
 
-def _asked(arguments: list[str]) -> str:
+def _requested_profile(arguments: list[str]) -> str:
     """The value of ``--profile NAME`` or ``--profile=NAME``, else of the environment."""
-    given = dict(itertools.pairwise(part for argument in arguments for part in argument.split("=", 1)))
-    return given.get("--profile") or os.environ.get("CORRAL_MCP_PROFILE", "")
+    options = dict(itertools.pairwise(part for argument in arguments for part in argument.split("=", 1)))
+    return options.get("--profile") or os.environ.get("CORRAL_MCP_PROFILE", "")
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class Exchange(NamedTuple):
 
 
 class Observer(Protocol):
-    """Is told what clients do, for people who look for a fault."""
+    """Observes the steps and requests of clients, for people who look for a fault."""
 
     def step(self, text: str) -> None:
         """An intermediate step, in a sentence."""
@@ -58,8 +58,8 @@ class Client:
         profile: The profile that the daemon must have; None: any.
 
     Attributes:
-        observer: Told of each step and request of this process's clients; None: nobody.
-        waiting: Entered while this process waits for a daemon, with the reason or None; None: nobody is told.
+        observer: Called for each step and request of this process's clients; None: nothing is.
+        waiting: Entered while this process waits for a daemon, with the reason or None; None: nothing is shown.
     """
 
     observer: ClassVar[Observer | None] = None
@@ -89,7 +89,7 @@ class Client:
             body: JSON-serialisable, or None.
             query: Query parameters; None values are left out, lists repeat.
             timeout_s: For the answer, seconds.
-            is_poll: The answer comes when something happens: nobody is told that this takes long.
+            is_poll: The answer comes when something happens: the wait is not shown.
 
         Raises:
             DaemonUnreachable: No daemon runs, and none could be started.
@@ -98,7 +98,7 @@ class Client:
         data = None if body is None else json.dumps(body).encode()
         if is_poll:
             return self._ask(method, _target(path, query), data, timeout_s)[0]
-        with _told_of(None):
+        with _showing_wait(None):
             return self._ask(method, _target(path, query), data, timeout_s)[0]
 
     def parts(self, path: str, query: dict[str, Any] | None = None) -> Iterator[list[Any]]:
@@ -110,7 +110,7 @@ class Client:
         """
         target = _target(path, query)
         while target:
-            with _told_of(None):
+            with _showing_wait(None):
                 rows, target = self._ask("GET", target, None, 30.0)
             yield rows
 
@@ -133,22 +133,22 @@ class Client:
                 "users' files.",
             ) from error
         except TimeoutError as error:
-            raise self._silent(timeout_s) from error
+            raise self._timeout_error(timeout_s) from error
         # The connection was refused or closed without an answer. Repeating is safe: requests are idempotent by key or
         # by state.
         if self._autostart:
             if method == "GET":
-                self._refuse_look()
+                self._refuse_read()
             self.ensure_daemon()
         try:
             return self._exchange(method, target, data, timeout_s)
         except TimeoutError as error:
-            raise self._silent(timeout_s) from error
+            raise self._timeout_error(timeout_s) from error
         except OSError as error:
             self.close()
             raise DaemonUnreachable("The daemon is not running.", cause=str(error)) from error
 
-    def _silent(self, timeout_s: float) -> DaemonUnreachable:
+    def _timeout_error(self, timeout_s: float) -> DaemonUnreachable:
         self.close()
         return DaemonUnreachable(
             f"Timed out: the daemon did not answer within {timeout_s:g} s.",
@@ -156,7 +156,7 @@ class Client:
             remedy="Run `corral daemon status`; if it still does not answer, `corral daemon restart`.",
         )
 
-    def _refuse_look(self) -> None:
+    def _refuse_read(self) -> None:
         """Refuse a read-only request after ``corral daemon stop``: reading must not start work."""
         if self.project.stopped_file.exists() and self.health() is None:
             raise DaemonUnreachable(
@@ -210,7 +210,7 @@ class Client:
         return answer
 
     def _require_profile(self, health: dict[str, Any]) -> None:
-        """Refuse a daemon with another profile than the chosen one: its settings are not those that were asked for."""
+        """Refuse a daemon with another profile than the chosen one, whose settings differ."""
         running = health.get("profile", "default")
         if self._profile is not None and running != self._profile:
             raise Conflict(
@@ -230,7 +230,7 @@ class Client:
         """
         health = self.health()
         if health is None:
-            with _told_of("starting the daemon"):
+            with _showing_wait("starting the daemon"):
                 start_daemon(self.project, timeout_s)
             health = self.health()
         if health is None:
@@ -278,7 +278,7 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
             remedy=f"Make {project.home} writable.",
         ) from error
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "corral.daemon", "--project", os.fspath(project.root)],
             cwd="/",
             env=environ,
@@ -289,7 +289,7 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
             timeout=timeout_s,
             check=False,
         )
-        if done.returncode != 0:
+        if process.returncode != 0:
             raise _start_failure(project, os.pread(out, os.fstat(out).st_size - began, began))
     except subprocess.TimeoutExpired as error:
         raise DaemonUnreachable(
@@ -313,25 +313,25 @@ def adopt_database(project: Project, source: Path, timeout_s: float = 120.0) -> 
 
     argv = [sys.executable, "-m", "corral.daemon", "--project", os.fspath(project.root), "--adopt", os.fspath(source)]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             argv, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
         )
-        answer: dict[str, Any] = json.loads(done.stdout.decode("utf-8", "replace").splitlines()[-1])
+        answer: dict[str, Any] = json.loads(process.stdout.decode("utf-8", "replace").splitlines()[-1])
     except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
         raise CorralError(f"Cannot adopt {source}.", cause=str(error)) from error
-    if done.returncode != 0:
+    if process.returncode != 0:
         raise from_wire(answer)
     return answer
 
 
 def _note(text: str) -> None:
-    """Tell the observer of a step."""
+    """Report a step to the observer."""
     if Client.observer is not None:
         Client.observer.step(text)
 
 
-def _told_of(reason: str | None) -> AbstractContextManager[object]:
-    """Entered while this process waits."""
+def _showing_wait(reason: str | None) -> AbstractContextManager[object]:
+    """The context that shows a person that this process waits."""
     return nullcontext() if Client.waiting is None else Client.waiting(reason)
 
 

@@ -51,7 +51,7 @@ class EventStream:
         while (end := self._raw.find(b"\r\n\r\n")) < 0:
             if len(self._raw) > MOST_HEAD:
                 raise ConnectionAbortedError("not an answer of the daemon")
-            self._receive(wire.left(deadline))
+            self._receive(wire.remaining_s(deadline))
         if not self._raw.startswith(b"HTTP/1.1 200 "):
             status = bytes(self._raw[:64]).split(b"\r\n")[0].decode("latin-1")
             self.close()
@@ -67,22 +67,22 @@ class EventStream:
         """Wait for the next events.
 
         Args:
-            timeout_s: None: until something comes; the daemon sends a sign every 15 s.
+            timeout_s: None: until something comes; the daemon sends a heartbeat every 15 s.
 
         Returns:
-            The events that came, in order; empty: the daemon's sign that it is there; None: nothing came in time.
+            The events that came, in order; empty: a heartbeat of the daemon; None: nothing came in time.
 
         Raises:
             OSError: The connection is gone.
         """
-        found = self._decoded()
-        while found is None:
+        events = self._decode()
+        while events is None:
             try:
                 self._receive(timeout_s)
             except TimeoutError:
                 return None
-            found = self._decoded()
-        return found
+            events = self._decode()
+        return events
 
     def close(self) -> None:
         """Close the connection."""
@@ -109,8 +109,8 @@ class EventStream:
             raise ConnectionResetError("the daemon closed the stream")
         self._raw += part
 
-    def _decoded(self) -> list[Event] | None:
-        """The whole messages that are there; None: there is none yet."""
+    def _decode(self) -> list[Event] | None:
+        """The events of all complete messages; None: there is no complete message yet."""
         while (end := self._raw.find(b"\r\n")) >= 0:
             size = int(bytes(self._raw[:end]).partition(b";")[0] or b"0", 16)
             if len(self._raw) < end + 2 + size + 2:
@@ -124,11 +124,11 @@ class EventStream:
         if not messages:
             return None
         self._text = bytearray(rest)
-        found: list[Event] = []
+        events: list[Event] = []
         for message in messages:
             for line in message.split(b"\n"):
                 if line.startswith(b"data: "):
                     event = json.loads(line[6:])
                     self.seq = event["event_id"]
-                    found.append(event)
-        return found
+                    events.append(event)
+        return events

@@ -27,15 +27,15 @@ DEADLINE_S = 4.0
 SUMMON_EVERY_S = 10.0
 """Minimum time between two starts of a missing daemon, seconds."""
 AGAIN_S = 1.0
-"""The same after a start that succeeded: that daemon ran, and was killed."""
+"""The same after a successful start, whose daemon was then killed."""
 START_S = 25.0
 """Time limit for the start of a daemon, seconds."""
 TOOL_DEADLINE_S = 120.0
 """Time limit for a tool call, seconds: some wait, for example for a lock."""
 AWAKE_S = 20.0
-"""How long a tool call waits for the daemon to start, seconds."""
+"""Seconds that a tool call waits for the daemon to start."""
 LIST_AWAKE_S = 8.0
-"""How long a list waits for the daemon to start, seconds; the client needs it before a session begins."""
+"""Seconds that a list waits for the daemon to start; the client needs it before a session begins."""
 REDIAL_S = 5.0
 """Interval between attempts to reach a lost daemon, seconds."""
 LONG_TEXT = ("prompt", "last_assistant_message")
@@ -93,7 +93,7 @@ class Daemon:
                 if _is_open(link):
                     return link
                 link.close()
-        return wire.dial(self.path, wire.left(deadline))
+        return wire.dial(self.path, wire.remaining_s(deadline))
 
 
 def _is_open(link: socket.socket) -> bool:
@@ -159,9 +159,9 @@ class Gate:
                 raise ValueError("no event named")
             deadline = time.monotonic() + DEADLINE_S
             try:
-                answer = self._tell(event, reduced(arguments), deadline)
+                answer = self._send_event(event, reduced(arguments), deadline)
             except (ConnectionResetError, BrokenPipeError):  # the daemon ended; another one may run
-                answer = self._tell(event, reduced(arguments), deadline)
+                answer = self._send_event(event, reduced(arguments), deadline)
         except (FileNotFoundError, ConnectionError) as error:
             self._log(f"{event}: no daemon: {error!r}")
             self._summon()
@@ -172,7 +172,7 @@ class Gate:
         self._seen.set()
         return answer
 
-    def _tell(self, event: str, fields: dict[str, Any], deadline: float) -> str:
+    def _send_event(self, event: str, fields: dict[str, Any], deadline: float) -> str:
         """Send an event once, with the time since which answers were lost, so that the daemon repeats their content."""
         actor, began = str(fields.get("agent_id") or fields.get("session_id")), time.time()
         unheard = self._unheard.pop(actor, None)
@@ -202,7 +202,7 @@ class Gate:
         headers = {**self._origin, "X-Corral-Use": str(meta.get("claudecode/toolUseId", ""))}
         sent = wire.request("POST", f"/mcp?profile={profile}", json.dumps(message).encode(), headers)
         try:
-            with self._reached(awake_s) as link:
+            with self._connect(awake_s) as link:
                 self._calls[message["id"]] = link
                 try:
                     status, body, *_ = wire.exchange(link, sent, time.monotonic() + TOOL_DEADLINE_S)
@@ -222,9 +222,9 @@ class Gate:
             ) from error
         self._seen.set()
         if status != 200 or not isinstance(answer, dict) or not ("result" in answer or "error" in answer):
-            said = body[:500].decode("utf-8", "replace")
+            text = body[:500].decode("utf-8", "replace")
             raise Refused(
-                -32600, f"Corral refuses the request (HTTP {status}{', too large' if status == 413 else ''}): {said}"
+                -32600, f"Corral refuses the request (HTTP {status}{', too large' if status == 413 else ''}): {text}"
             )
         return answer
 
@@ -234,7 +234,7 @@ class Gate:
             with contextlib.suppress(OSError):  # it ended meanwhile
                 link.shutdown(socket.SHUT_RDWR)
 
-    def _reached(self, awake_s: float) -> socket.socket:
+    def _connect(self, awake_s: float) -> socket.socket:
         """A new connection to the daemon, which is started if it does not run."""
         deadline = time.monotonic() + awake_s
         while True:
@@ -280,7 +280,7 @@ class Gate:
             threading.Thread(target=self._start_daemon, name="summon", daemon=True).start()
 
     def _start_daemon(self) -> None:
-        """Have the installation of this moment start it: this process may be older, and what it has imported with it."""
+        """Start the daemon with the present installation: this process, and its imported modules, may be older."""
         import subprocess  # only a session that lost its daemon needs it
 
         assert self._project is not None
@@ -303,7 +303,7 @@ class Gate:
         # A folder that cannot be written must not fail an edit.
         with contextlib.suppress(OSError):
             if self._project.home.is_symlink() or self._project.logs_dir.is_symlink():
-                return  # the daemon says so
+                return  # the daemon reports it
             if not self._project.initialised:
                 return  # Corral was uninstalled during the session
             self._project.logs_dir.mkdir(parents=True, exist_ok=True)
@@ -314,11 +314,11 @@ def reduced(arguments: dict[str, Any]) -> dict[str, Any]:
     """The event as the client's own payload has it: without empty fields, flags as booleans, long texts cut."""
     fields: dict[str, Any] = {}
     for name, value in arguments.items():
-        kept = reduced(value) if isinstance(value, dict) else value
-        if name in LONG_TEXT and isinstance(kept, str):
-            kept = kept[:TEXT_LIMIT]
-        elif kept in ("true", "false") and name == "stop_hook_active":
-            kept = kept == "true"
-        if kept not in ("", {}):
-            fields[name] = kept
+        short = reduced(value) if isinstance(value, dict) else value
+        if name in LONG_TEXT and isinstance(short, str):
+            short = short[:TEXT_LIMIT]
+        elif short in ("true", "false") and name == "stop_hook_active":
+            short = short == "true"
+        if short not in ("", {}):
+            fields[name] = short
     return fields

@@ -1,7 +1,7 @@
 """``python -m corral.client.start ROOT``: start the daemon of a project, if none runs.
 
-A bridge executes it. The bridge may be older than this installation, and what it would import now need not fit what it has
-imported before. A failure is one JSON object on stdout, as HTTP would answer it.
+A bridge executes it. The bridge may be older than this installation, so new imports might not fit its loaded modules. A failure
+is one JSON object on stdout, as HTTP would answer it.
 """
 
 from __future__ import annotations

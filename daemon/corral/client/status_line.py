@@ -11,7 +11,7 @@ import sys
 import time
 
 PATIENCE_S = 1.0
-"""For the daemon's answer; Claude Code shows the former line meanwhile."""
+"""Seconds to wait for the daemon's answer; Claude Code shows the former line meanwhile."""
 LARGEST = 1 << 20
 """Bytes of the client's status that are read."""
 AWAY = "corral: the daemon is not running"
@@ -42,8 +42,8 @@ def _line(status: bytes) -> str:
     if not home:
         import json
 
-        said = json.loads(status or b"{}")
-        folder = said.get("cwd") if isinstance(said, dict) else None
+        payload = json.loads(status or b"{}")
+        folder = payload.get("cwd") if isinstance(payload, dict) else None
         home = hook.locate(folder)[1] if isinstance(folder, str) and folder.startswith("/") else ""
     return _ask(hook, home, status.strip() or b"{}") if home else ""
 

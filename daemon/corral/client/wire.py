@@ -36,10 +36,10 @@ def dial(path: str, timeout_s: float | None) -> socket.socket:
     link.settimeout(timeout_s)
     try:
         link.connect(path)
-        found = os.lstat(path)
-        if found.st_nlink > 1 and link.getpeername() != path:
+        status = os.lstat(path)
+        if status.st_nlink > 1 and link.getpeername() != path:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"it is a hard link to {link.getpeername()}", path)
-        for uid in (found.st_uid, peer_uid(link)):
+        for uid in (status.st_uid, peer_uid(link)):
             if not is_own(uid):
                 raise PermissionError(errno.EACCES, f"it is served by another user, uid {uid}", path)
     except OSError:
@@ -74,14 +74,14 @@ def peer_pid(link: socket.socket) -> int:
 
 def request(method: str, target: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> bytes:
     """Build a request; ``body`` is JSON. Characters that a header cannot carry (controls, beyond Latin-1) are left out."""
-    more = "".join(f"{name}: {_carried(value)}\r\n" for name, value in (headers or {}).items())
+    more = "".join(f"{name}: {_header_text(value)}\r\n" for name, value in (headers or {}).items())
     kind = "" if body is None else "Content-Type: application/json\r\n"
     head = f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n{kind}{more}Content-Length: {len(body or b'')}\r\n\r\n"
     return head.encode("latin-1") + (body or b"")
 
 
-def _carried(text: str) -> str:
-    return "".join(one for one in text if " " <= one <= "\xff" and one != "\x7f")
+def _header_text(text: str) -> str:
+    return "".join(character for character in text if " " <= character <= "\xff" and character != "\x7f")
 
 
 def exchange(link: socket.socket, sent: bytes, deadline: float) -> Answer:
@@ -97,11 +97,11 @@ def exchange(link: socket.socket, sent: bytes, deadline: float) -> Answer:
         TimeoutError: No answer in time.
         ValueError: The answer is not the daemon's.
     """
-    link.settimeout(left(deadline))
+    link.settimeout(remaining_s(deadline))
     link.sendall(sent)
     data = bytearray()
     while (end := data.find(b"\r\n\r\n")) < 0:
-        data += _more(link, deadline)
+        data += _receive(link, deadline)
     status, *lines = data[:end].decode("latin-1").split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     length = int(headers["content-length"]) if "content-length" in headers else -1
@@ -109,20 +109,20 @@ def exchange(link: socket.socket, sent: bytes, deadline: float) -> Answer:
         raise ValueError(f"not an answer of the daemon: {bytes(data[:200])!r}")
     whole = end + 4 + length
     while len(data) < whole:
-        data += _more(link, deadline)
+        data += _receive(link, deadline)
     keep = headers.get("connection", "").lower() != "close"
     following = headers.get("link", "").partition("<")[2].partition(">")[0]
     return Answer(int(status[9:12]), bytes(data[end + 4 : whole]), keep, following)
 
 
-def _more(link: socket.socket, deadline: float) -> bytes:
-    link.settimeout(left(deadline))
+def _receive(link: socket.socket, deadline: float) -> bytes:
+    link.settimeout(remaining_s(deadline))
     chunk = link.recv(65536)
     if not chunk:
         raise ConnectionResetError("the daemon closed the connection")
     return chunk
 
 
-def left(deadline: float) -> float:
+def remaining_s(deadline: float) -> float:
     """Seconds until a deadline on the monotonic clock, as a time-out: never 0."""
     return max(0.001, deadline - time.monotonic())
