@@ -1,6 +1,6 @@
 """``python -m corral.daemon --project ROOT``: start the daemon of one project and leave when it is ready.
 
-Nothing heavy is imported before this process has the lock: of twenty starters nineteen only wait for the winner, and end.
+Nothing heavy is imported before this process has the lock: of twenty starters nineteen only wait for the winner and exit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from corral.daemon.instance import Instance, claim
 from corral.runners import tags
 
 GARBAGE = 10_000
-"""New objects between two looks for garbage in cycles, of which a request leaves next to none."""
+"""New objects between two collections of cyclic garbage, of which a request leaves hardly any."""
 
 
 def main() -> int:
@@ -68,20 +68,20 @@ def _adopt(instance: Instance | None, source: Path) -> dict[str, str | None]:
 
 
 def _detach(instance: Instance) -> int:
-    """Fork the daemon away; the parent lives until the child says ``ready`` or why it is not."""
+    """Fork the daemon; the parent lives until the child reports ``ready`` or its error."""
     reading, writing = os.pipe()
     if os.fork() == 0:
         os.close(reading)
         os._exit(_serve(instance, writing))
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        said = pipe.read()
-    if said == b"ready":
+        message = pipe.read()
+    if message == b"ready":
         return 0
-    if not said:
+    if not message:
         error = DaemonUnreachable("The daemon died while it started.", cause="It was killed, or it crashed.")
-        said = json.dumps(error.to_wire()).encode()
-    sys.stdout.buffer.write(said + b"\n")
+        message = json.dumps(error.to_wire()).encode()
+    sys.stdout.buffer.write(message + b"\n")
     sys.stdout.flush()
     return 1
 
@@ -90,13 +90,13 @@ def _serve(instance: Instance, pipe: int | None) -> int:
     def report(message: bytes) -> None:
         nonlocal pipe
         if pipe is not None:
-            with suppress(BrokenPipeError):  # the command that started the daemon was killed meanwhile; others will ask
+            with suppress(BrokenPipeError):  # the command that started the daemon was killed meanwhile
                 os.write(pipe, message)
             os.close(pipe)
             pipe = None
 
     shorten(instance.project.logs_dir / "hook.log")  # hooks only append; only the holder of the lock shortens it
-    gc.disable()  # what is imported stays: looking through it for garbage would be a fifth of the start
+    gc.disable()  # imported modules stay: collecting garbage among them would take a fifth of the start
     try:
         from corral.daemon.life import serve  # heavy: only the winner of the lock pays for it
 
@@ -111,7 +111,7 @@ def _serve(instance: Instance, pipe: int | None) -> int:
             raise
         report(json.dumps(error.to_wire()).encode())
         return 1
-    except Exception as error:  # noqa: BLE001 - the edge: whatever it was, the caller is told and the log has the rest
+    except Exception as error:  # noqa: BLE001 - the edge: the caller gets the error, the log the traceback
         import traceback
 
         traceback.print_exc()

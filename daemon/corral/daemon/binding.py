@@ -1,7 +1,7 @@
-"""A database belongs to one repository: bound when it is made, compared at each start before anything of it is executed.
+"""A database belongs to one repository: bound at its creation, and compared at each start before any of its tasks runs.
 
-The repository is known by the device and inode of its git common directory, which a move keeps and a copy changes. A
-database of a moved repository follows it. One that came with a copy, a backup or an archive names tasks, processes and
+The repository is identified by the device and inode of its git common directory, which a move keeps and a copy changes. The
+database of a moved repository follows it. A database that came with a copy, a backup or an archive names tasks, processes and
 folders of another repository: it is set aside, whole, until a person adopts it.
 """
 
@@ -60,13 +60,13 @@ class Bound:
     folder_id: str
 
     def has_left(self) -> bool:
-        """Whether the repository is not where it was at the start."""
+        """Whether the repository is gone from the path that it had at the start."""
         return repository_has_left(self.common_dir, self.folder_id)
 
 
 @dataclass(frozen=True)
 class _Move:
-    """Where the repository was, and is."""
+    """The former and the present paths of the repository."""
 
     repo: Git
     old_root: Path
@@ -84,83 +84,85 @@ def open_bound(project: Project, repo: Git, now: datetime) -> Bound:
         Unsupported: The git directory is gone.
     """
     try:
-        here = folder_id(project.common_dir)
+        current_id = folder_id(project.common_dir)
     except OSError as error:
         raise Unsupported(f"{project.common_dir} does not exist any more.") from error
     try:
-        return _open_bound(project, repo, here, now)
+        return _open_bound(project, repo, current_id, now)
     except DatabaseUnavailable as error:
         if "locked" in error.cause and project.database.stat().st_nlink > 1:
-            raise _linked(project.database) from error
+            raise _hard_link_error(project.database) from error
         raise
 
 
-def _open_bound(project: Project, repo: Git, here: str, now: datetime) -> Bound:
-    db = _open(project, here)
+def _open_bound(project: Project, repo: Git, current_id: str, now: datetime) -> Bound:
+    db = _open(project, current_id)
     try:
-        known: Identity | None = db.read(identity.get)
-        if known is None and db.read(identity.is_idle):
-            fresh = known = _identity(project, here, now)
+        stored: Identity | None = db.read(identity.get)
+        if stored is None and db.read(identity.is_idle):
+            fresh = stored = _identity(project, current_id, now)
             db.write(lambda conn: identity.bind(conn, fresh))
-        if known is not None and _is_same(known, project, here):
-            if known["common_dir"] != str(project.common_dir):
-                _take_approvals_along(Path(known["common_dir"]), project.common_dir)
-            return Bound(db, _settled(db, known, project, repo, here, now), project.common_dir, here)
+        if stored is not None and _is_same(stored, project, current_id):
+            if stored["common_dir"] != str(project.common_dir):
+                _take_approvals_along(Path(stored["common_dir"]), project.common_dir)
+            return Bound(
+                db, _take_over_place(db, stored, project, repo, current_id, now), project.common_dir, current_id
+            )
     except BaseException:
         db.close()
         raise
     db.close()
-    return _begin_anew(project, known, here, now)
+    return _begin_anew(project, stored, current_id, now)
 
 
 def adopt(project: Project, repo: Git, source: Path, now: datetime) -> Path | None:
     """Make a copy of another database this repository's own, under a new project id. No daemon may be running.
 
-    Worktrees that lie in this repository come along; of folders that are another repository's only the rows are closed. What
-    the user approved stays with the repository that it was approved in. A kill leaves the database that was here, or none.
+    Worktrees of this repository are kept; for folders of another repository only the rows are closed. Approvals stay with the
+    repository that they were given for. A kill leaves the previous database, or none.
 
     Returns:
-        Where the database that was here is now; None: there was none.
+        The new path of the previous database; None: there was none.
 
     Raises:
         Conflict: It is this repository's database already.
         DatabaseUnavailable: It is no database of Corral's, or the files cannot be written.
     """
-    here = folder_id(project.common_dir)
+    current_id = folder_id(project.common_dir)
     present = project.database
     if present.exists() and present.samefile(source):
         raise Conflict(f"{source} is this repository's database already.")
-    before = _free(present.parent, f"{present.name}.replaced") if present.exists() else None
-    incoming = _free(present.parent, f"{present.name}.adopting")
+    before = _free_path(present.parent, f"{present.name}.replaced") if present.exists() else None
+    incoming = _free_path(present.parent, f"{present.name}.adopting")
     take_over(source, incoming)
     db = Database(incoming)
     try:
         former = db.read(identity.get)
         root = former["root"] if former else str(project.root)
         common_dir = former["common_dir"] if former else f"{root}/.git"
-        adopted: Identity = {**_identity(project, here, now), "root": root, "common_dir": common_dir}
+        adopted: Identity = {**_identity(project, current_id, now), "root": root, "common_dir": common_dir}
         db.write(lambda conn: identity.bind(conn, adopted))
         if former:
             worktree_root.hand_over(project, former["project_id"], adopted["project_id"])
-        _settled(db, adopted, project, repo, here, now)
+        _take_over_place(db, adopted, project, repo, current_id, now)
     finally:
         db.close()
     if before is not None:
         move_aside(present, before)
     move_aside(incoming, present)
     if source.parent.samefile(present.parent) and source.name.startswith(SET_ASIDE):
-        move_aside(source, _free(source.parent, source.name.replace(SET_ASIDE, "corral.db.adopted-")))
+        move_aside(source, _free_path(source.parent, source.name.replace(SET_ASIDE, "corral.db.adopted-")))
     log.info("database_adopted", source=str(source), former_root=root, replaced=str(before))
     return before
 
 
-def _open(project: Project, here: str) -> Database:
+def _open(project: Project, current_id: str) -> Database:
     project.database.parent.mkdir(parents=True, exist_ok=True)
     open_schema(project.database)
-    return Database(project.database, has_left=lambda: repository_has_left(project.common_dir, here))
+    return Database(project.database, has_left=lambda: repository_has_left(project.common_dir, current_id))
 
 
-def _linked(database: Path) -> DatabaseUnavailable:
+def _hard_link_error(database: Path) -> DatabaseUnavailable:
     return DatabaseUnavailable(
         f"{database} is in use by another repository's daemon.",
         cause="It is a hard link: one of the two repositories is a copy that was made of links (as by `cp -al`).",
@@ -168,20 +170,20 @@ def _linked(database: Path) -> DatabaseUnavailable:
     )
 
 
-def _identity(project: Project, here: str, now: datetime) -> Identity:
+def _identity(project: Project, current_id: str, now: datetime) -> Identity:
     return {
         "project_id": new_id(),
         "root": str(project.root),
         "common_dir": str(project.common_dir),
-        "folder_id": here,
+        "folder_id": current_id,
         "created_at": iso(now),
     }
 
 
-def _is_same(known: Identity, project: Project, here: str) -> bool:
+def _is_same(stored: Identity, project: Project, current_id: str) -> bool:
     # Devices get other numbers at a boot: the same inode at the same path is the same folder.
-    is_here = known["common_dir"] == str(project.common_dir)
-    return known["folder_id"] == here or (is_here and _inode(known["folder_id"]) == _inode(here))
+    is_here = stored["common_dir"] == str(project.common_dir)
+    return stored["folder_id"] == current_id or (is_here and _inode(stored["folder_id"]) == _inode(current_id))
 
 
 def _inode(text: str) -> str:
@@ -191,34 +193,36 @@ def _inode(text: str) -> str:
 # -- moved ----------------------------------------------------------------------------------------------------------
 
 
-def _settled(db: Database, known: Identity, project: Project, repo: Git, here: str, now: datetime) -> str:
-    """Take over a new place or device number; returns the project id. The stored place is the intent until all is done."""
-    place = _identity(project, here, now)
-    place["project_id"], place["created_at"] = known["project_id"], known["created_at"]
-    if place.items() <= known.items():
-        return str(known["project_id"])
-    move = _Move(repo, Path(known["root"]), Path(known["common_dir"]), project.root, project.bare)
-    rows = db.read(worktree_rows.listing) if known["common_dir"] != place["common_dir"] else []
-    changes = {row["worktree_id"]: _followed(move, row, now) for row in rows}
+def _take_over_place(
+    db: Database, stored: Identity, project: Project, repo: Git, current_id: str, now: datetime
+) -> str:
+    """Take over a new path or device number; returns the project id. The stored path is replaced last, after all else is done."""
+    place = _identity(project, current_id, now)
+    place["project_id"], place["created_at"] = stored["project_id"], stored["created_at"]
+    if place.items() <= stored.items():
+        return str(stored["project_id"])
+    move = _Move(repo, Path(stored["root"]), Path(stored["common_dir"]), project.root, project.bare)
+    rows = db.read(worktree_rows.listing) if stored["common_dir"] != place["common_dir"] else []
+    changes = {row["worktree_id"]: _move_worktree(move, row, now) for row in rows}
 
     def settle(conn: Connection) -> None:
         for worktree_id, values in changes.items():
             worktree_rows.transition(conn, worktree_id, LIVE_WORKTREES, values)
         identity.follow_move(conn, move.old_root, move.new_root)
         identity.bind(conn, place)
-        if rows or known["root"] != place["root"]:
-            event = EventKind.PROJECT_MOVED({"from": known["root"], "to": place["root"], "left": move.lost})
+        if rows or stored["root"] != place["root"]:
+            event = EventKind.PROJECT_MOVED({"from": stored["root"], "to": place["root"], "left": move.lost})
             events.record(conn, now, event)
 
     db.write(settle)
-    log.warning("repository_moved", old=known["root"], new=place["root"], worktrees=len(rows), left=move.lost)
-    return str(known["project_id"])
+    log.warning("repository_moved", old=stored["root"], new=place["root"], worktrees=len(rows), left=move.lost)
+    return str(stored["project_id"])
 
 
 def _take_approvals_along(old_common_dir: Path, new_common_dir: Path) -> None:
-    """Keep the user's approvals at the repository's new place. Safe to run twice.
+    """Move the user's approvals to the repository's new path. Safe to run twice.
 
-    Where there is still a repository at the old place, this one is a copy, and its user is asked for it.
+    If a repository still exists at the old path, this one is a copy, and its user is asked again.
     """
     if old_common_dir.exists():
         return
@@ -228,8 +232,8 @@ def _take_approvals_along(old_common_dir: Path, new_common_dir: Path) -> None:
         log.warning("approvals_not_moved", reason=f"{error.message} {error.cause}")
 
 
-def _followed(move: _Move, row: WorktreeRow, now: datetime) -> Columns:
-    """The columns of a worktree after the move, its folder corrected; one of another repository is not ours any more."""
+def _move_worktree(move: _Move, row: WorktreeRow, now: datetime) -> Columns:
+    """The columns of a worktree after the move, its pointers corrected; a worktree of another repository is closed."""
     path = Path(moved(row["path"], move.old_root, move.new_root))
     if not os.path.lexists(path):  # the folder beside the repository may have come along
         was, now_is = (worktree_root.beside_root(root, bare=move.bare) for root in (move.old_root, move.new_root))
@@ -238,34 +242,34 @@ def _followed(move: _Move, row: WorktreeRow, now: datetime) -> Columns:
         move.lost.append(row["name"])
         note = f"{path} is not a worktree of this repository; it was left alone."
         return {"state": WorktreeState.REMOVED, "removed_at": iso(now), "note": note}
-    provision = _moved_within(row["provision"], move.old_root, move.new_root)
+    provision = _move_paths(row["provision"], move.old_root, move.new_root)
     values = {"path": str(path), "provision": provision}
     return {**values, "folder_id": folder_id(path) if path.exists() else None} if row["folder_id"] else values
 
 
-def _moved_within(value: Any, old: Path, new: Path) -> Any:
+def _move_paths(value: Any, old: Path, new: Path) -> Any:
     if isinstance(value, dict):
-        return {name: _moved_within(inner, old, new) for name, inner in value.items()}
+        return {name: _move_paths(inner, old, new) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_moved_within(inner, old, new) for inner in value]
+        return [_move_paths(inner, old, new) for inner in value]
     return moved(value, old, new) if isinstance(value, str) else value
 
 
 # -- another repository's -------------------------------------------------------------------------------------------
 
 
-def _begin_anew(project: Project, known: Identity | None, here: str, now: datetime) -> Bound:
-    """Set the database aside, and begin with an empty one. The database goes last: until then the next start does the rest.
+def _begin_anew(project: Project, stored: Identity | None, current_id: str, now: datetime) -> Bound:
+    """Set the database aside, and begin with an empty one. It is renamed last, so that after a kill the next start repeats this.
 
     The address files belong to the other daemon, and are removed.
     """
     for file in (project.token_file, project.daemon_json):
         file.unlink(missing_ok=True)
-    owner = known["project_id"][:8] if known else "unknown"
-    aside = _free(project.database.parent, f"{SET_ASIDE}{owner}")
+    owner = stored["project_id"][:8] if stored else "unknown"
+    aside = _free_path(project.database.parent, f"{SET_ASIDE}{owner}")
     move_aside(project.database, aside)
-    db, fresh = _open(project, here), _identity(project, here, now)
-    data: DatabaseSetAside = {"file": str(aside), "owner": known["root"] if known else None}
+    db, fresh = _open(project, current_id), _identity(project, current_id, now)
+    data: DatabaseSetAside = {"file": str(aside), "owner": stored["root"] if stored else None}
 
     def begin(conn: Connection) -> None:
         identity.bind(conn, fresh)
@@ -277,10 +281,10 @@ def _begin_anew(project: Project, known: Identity | None, here: str, now: dateti
         db.close()
         raise
     log.warning("database_set_aside", **data)
-    return Bound(db, fresh["project_id"], project.common_dir, here)
+    return Bound(db, fresh["project_id"], project.common_dir, current_id)
 
 
-def _free(folder: Path, name: str) -> Path:
+def _free_path(folder: Path, name: str) -> Path:
     path, number = folder / name, 1
     while path.exists() or path.is_symlink():
         number += 1

@@ -1,4 +1,4 @@
-"""A database that is damaged while it runs: said once in the log, and shown first by every face until the daemon ends."""
+"""Damage of the open database: logged once, and shown first by every face until the daemon ends."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def watch(services: Services) -> None:
         log.critical("database_damaged", message=what, remedy=damage.remedy)
 
     services.db.on_damage = show
-    if services.db.damage is not None:  # found before anybody watched
+    if services.db.damage is not None:  # detected before this call
         show(services.db.damage)

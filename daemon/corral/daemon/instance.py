@@ -1,7 +1,7 @@
 """One daemon per project: an OS lock held for the whole life decides, not a pid file.
 
-Two locks, in fact: on a file in the git directory, which must still stand at its path, and, where the file system can, on
-the git directory itself, which nobody removes by accident.
+There are two locks: on a file in the git directory, which must still be at its path, and, if the file system allows it, on the
+git directory itself, which nobody removes by accident.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from corral.config.paths import Project, runtime_dir, socket_path
 from corral.core.errors import DaemonUnreachable
 
 WAIT_S = 18.0
-"""How long a starter waits for a daemon that holds the lock to answer (it starts) or to leave (it stops)."""
+"""Seconds that a starter waits for the daemon that holds the lock to answer (it starts) or to exit (it stops)."""
 
 _AT_ONCE = LockFlags.EXCLUSIVE | LockFlags.NON_BLOCKING
 
@@ -46,15 +46,15 @@ class Instance:
         return _is_at(self.project.lock_file, self.lock)
 
     def keep(self) -> bool:
-        """Take the lock again if somebody removed or replaced its file; False: another process holds the one that is there."""
+        """Take the lock again if somebody removed or replaced its file; False: another process holds the new file's lock."""
         if self.is_kept:
             return True
-        from corral.core.logs import logger  # heavy for a starter, which only looks and leaves
+        from corral.core.logs import logger  # heavy for a starter that finds a running daemon
 
         log = logger("daemon")
         try:
             taken = _try_lock(self.project.lock_file)
-        except OSError as error:  # e.g. a full disk: as long as there is no file, nobody else has it either
+        except OSError as error:  # e.g. a full disk: while there is no file, nobody else can lock it either
             log.warning("lock_file_missing", path=str(self.project.lock_file), reason=str(error))
             return True
         if taken is None:
@@ -89,7 +89,7 @@ def claim(project: Project) -> Instance | None:
         health = client.health(timeout_s=2)
         if instance is not None and health is None:
             return instance
-        if instance is not None:  # the one that answers has a lock too: on a file that somebody deleted
+        if instance is not None:  # the answering daemon has a lock too: on a file that somebody deleted
             instance.release()
         if health is not None and not health.get("stopping"):
             client.close()
@@ -146,7 +146,7 @@ def _try_claim(project: Project) -> Instance | None:
 
 
 def _unshare(path: Path) -> None:
-    """Give the lock a file of its own where this repository, or one that was made from it, is a copy by hard links."""
+    """Replace a lock file that is shared with another repository, because one is a copy by hard links."""
     with suppress(FileNotFoundError):
         if path.lstat().st_nlink > 1:
             own = path.with_name(f"{path.name}.own")
@@ -155,7 +155,7 @@ def _unshare(path: Path) -> None:
 
 
 def _lock_folder(folder: Path) -> int | None:
-    """Lock a folder; None where that cannot be.
+    """Lock a folder; None if its file system cannot.
 
     Raises:
         AlreadyLocked: Another process has it locked.
@@ -180,7 +180,7 @@ def _is_at(path: Path, handle: IO[str]) -> bool:
 
 
 def _try_lock(path: Path) -> IO[str] | None:
-    """Lock the file at a path; None where another process has, or where it was removed or replaced meanwhile."""
+    """Lock the file at a path; None if another process holds it, or if it was removed or replaced meanwhile."""
     handle = os.fdopen(
         os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+", encoding="ascii"
     )

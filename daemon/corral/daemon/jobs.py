@@ -18,10 +18,10 @@ from corral.core.redaction import redact
 from corral.core.steps import Step
 
 SHOWN_AFTER = 2
-"""Steps that failed one after the other, after which a job stands under what needs a person."""
+"""Consecutive failed steps after which a job is shown among the needs of a person."""
 
 RETRY_S = 2.0
-"""How long a job whose step raised waits before it looks again."""
+"""Seconds that a job waits after its step raised."""
 
 log = logger("jobs")
 
@@ -30,8 +30,8 @@ class Job:
     """Runs one step function in a thread of its own.
 
     Args:
-        step: The job; a step that names a nearer instant than its pause, later than its own, gets that.
-        faults: Where it stands under what needs a person that step after step fails.
+        step: The job; a step that returns an instant within its pause, but after its own, is called then.
+        faults: The needs of a person, to which a job that keeps failing is added.
     """
 
     def __init__(self, step: Step, faults: dict[str, Need]) -> None:
@@ -45,12 +45,12 @@ class Job:
         self._thread = threading.Thread(target=self._run, name=f"job-{step.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin with a first step at once."""
+        """Start the thread; the first step runs at once."""
         self._thread.start()
 
     def nudge(self) -> None:
         """Ask for a step soon. Cheap; any number of nudges before the step are one."""
-        if not self._wake.is_set():  # a step clears it before it looks: what was there at that moment is seen
+        if not self._wake.is_set():  # a step clears it before it reads: it sees everything stored until then
             self._wake.set()
 
     def stop(self) -> None:
@@ -70,31 +70,31 @@ class Job:
             began, at = time.monotonic(), now()
             try:
                 due = self._step(at)
-                self._succeeded()
-            except DatabaseDamaged:  # said once, where it was found; no later look will fare better
+                self._note_success()
+            except DatabaseDamaged:  # reported once, where it was detected; another step would fail the same way
                 due = None
-            except Exception as error:  # the edge of a job: logged, and looked at again; rows still hold the truth
+            except Exception as error:  # the edge of a job: logged and tried again; the rows still hold the truth
                 log.exception("step_failed", job=self.name)
-                self._failed(error)
+                self._note_failure(error)
                 began, at = time.monotonic(), now()
                 due = at + timedelta(seconds=RETRY_S)
             if self._stop.is_set():
                 return
-            # Measured from the step's own instant: a clock that was set meanwhile makes nobody wait for hours.
+            # Measured from the step's own instant, so that a clock that was set meanwhile causes no long wait.
             took_s = time.monotonic() - began
             self._wake.wait(None if due is None else max(0.0, (due - at).total_seconds() - took_s))
-            wanted_s = (due - at).total_seconds() if due is not None else 0.0
-            pause_s = min(self._pause_s, wanted_s) if wanted_s > 0 else self._pause_s
+            delay_s = (due - at).total_seconds() if due is not None else 0.0
+            pause_s = min(self._pause_s, delay_s) if delay_s > 0 else self._pause_s
             self._stop.wait(max(0.0, began + pause_s - time.monotonic()))
 
-    def _succeeded(self) -> None:
+    def _note_success(self) -> None:
         if self._failures:
             self._failures = 0
             self._faults.pop(f"job {self.name}", None)
 
-    def _failed(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         self._failures += 1
         if self._failures == SHOWN_AFTER:
-            said = error.message if isinstance(error, CorralError) else f"{type(error).__name__}: {error}"
-            what = f"A part of the daemon ({self.name}) fails and is tried again every {RETRY_S:g} s: {redact(said)}"
+            message = error.message if isinstance(error, CorralError) else f"{type(error).__name__}: {error}"
+            what = f"A part of the daemon ({self.name}) fails and is tried again every {RETRY_S:g} s: {redact(message)}"
             self._faults[f"job {self.name}"] = Need("failing_job", what, "corral daemon logs", iso(now()))

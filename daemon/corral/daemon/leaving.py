@@ -1,4 +1,4 @@
-"""The end of a daemon that may write nothing any more: its repository is gone from its place, or another daemon serves it."""
+"""The end of a daemon that may write nothing any more: its repository is gone from its path, or another daemon serves it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from corral.runners.tags import PROJECT_MARK
 from corral.work.workers.supervisor import Supervisor
 
 GRACE_S = 2.0
-"""From SIGTERM to SIGKILL for the processes of a repository that is gone."""
+"""Seconds from SIGTERM to SIGKILL for the processes of a repository that is gone."""
 
 PATIENCE_S = 5.0
-"""How long those that were sent SIGKILL, and the jobs, are waited for."""
+"""Seconds to wait for the jobs, and for processes after SIGKILL."""
 
 _PUT_BACK = frozenset({"corral.db", "corral.db-wal", "corral.db-shm", "corral.db.next", "run", "logs"})
-"""All that a daemon puts back in ``.corral/`` after somebody removed it."""
+"""Everything in ``.corral/`` that a daemon restores after somebody removed it."""
 
 _LEASES = "supervisor_leases.jsonl"
 _EXPORTS = frozenset({"analytics", "evidence", _LEASES, *(f"{_LEASES}.{number}" for number in range(1, KEPT + 1))})
@@ -54,28 +54,28 @@ def leave(services: Services, jobs: Mapping[str, Job], project_id: str, reason: 
     services.of(Supervisor).stop_all(now())
     for job in jobs.values():
         job.stop()
-    if reason is Reason.MOVED:  # what another daemon on the same database started carries the same mark
+    if reason is Reason.MOVED:  # processes of another daemon on the same database carry the same mark
         _end_processes(project_id)
     deadline = time.monotonic() + PATIENCE_S
     for job in jobs.values():
         job.join(max(0.0, deadline - time.monotonic()))
     if reason is Reason.MOVED:
         _end_processes(project_id)
-        _take_back(services.project)
+        _remove_restored_files(services.project)
 
 
 def _end_processes(project_id: str) -> None:
     marks = {PROJECT_MARK: project_id}
-    asked = began = time.monotonic()
+    began = time.monotonic()
     signal_each(survivors(None, marks), signal.SIGTERM)
     while (alive := survivors(None, marks)) and time.monotonic() < began + GRACE_S + PATIENCE_S:
-        if time.monotonic() > asked + GRACE_S:
+        if time.monotonic() > began + GRACE_S:
             signal_each(alive, signal.SIGKILL)
         time.sleep(0.1)
 
 
-def _take_back(project: Project) -> None:
-    """Remove what was put back while somebody was deleting the repository; folders only if they hold nothing else."""
+def _remove_restored_files(project: Project) -> None:
+    """Remove files that were restored while somebody was deleting the repository; folders only if they hold nothing else."""
     if (project.common_dir / "HEAD").exists():
         return
     places = (

@@ -1,4 +1,4 @@
-"""The daemon of one project: put together, served, taken apart.
+"""The daemon of one project: its start, its service and its stop.
 
 The order matters. Start: database, recovery, jobs, then the sockets; only then is it ``ready``. Stop: no new work, workers
 ended and their tasks marked (or, when draining, finished), then the sockets, then the database, last the lock.
@@ -44,18 +44,18 @@ from corral.observe.exports.exports import Exports
 from corral.work.workers.supervisor import Supervisor
 
 STOP_S = 14.0
-"""Everything that a stop waits for is over after this many seconds."""
+"""Maximum seconds that a stop waits for workers and jobs."""
 
 THREADS = 8
 
 LAST_PAGES = 10
-"""Of the event record, written to the log when the daemon ends."""
+"""Maximum number of pages of events that are written to the log when the daemon ends."""
 
 log = logs.logger("daemon")
 
 
 def serve(instance: Instance, ready: Callable[[], None]) -> bool:
-    """Be the daemon until told to stop; returns whether the version that was installed meanwhile is to follow.
+    """Be the daemon until a stop is requested; returns whether a version that was installed meanwhile must be started.
 
     Args:
         instance: The right to be it; released at the end.
@@ -80,14 +80,14 @@ def serve(instance: Instance, ready: Callable[[], None]) -> bool:
 
 
 async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -> bool:
-    """Serve until the end; returns whether the version that was installed meanwhile is to follow."""
+    """Serve until the end; returns whether a version that was installed meanwhile must be started."""
     services, jobs = parts.services, parts.jobs
     project = services.project
     loop = asyncio.get_running_loop()
     services.changes.bind(loop)
     stop = asyncio.Event()
     how = {"drain": False}
-    left: list[Reason] = []
+    reasons: list[Reason] = []
     handed_over = False
 
     def request_stop(drain: bool) -> None:
@@ -105,16 +105,16 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
         stop_requested(False)
 
     def request_leave(reason: Reason) -> None:
-        left.append(reason)
+        reasons.append(reason)
         loop.call_soon_threadsafe(request_stop, False)
 
     services.stop_requested = stop_requested
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, request_stop, False)
 
-    door = Listeners(project, services.settings().daemon.port)
+    listeners = Listeners(project, services.settings().daemon.port)
     mcp = Mcp(Router(services, nouns.HOT, nouns.every), services)
-    web = WebView(Access(BoundedBodies(mcp), token=door.token, socket=door.path), services)
+    web = WebView(Access(BoundedBodies(mcp), token=listeners.token, socket=listeners.path), services)
     config = uvicorn.Config(
         web.entry,
         log_config=None,
@@ -128,20 +128,20 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
         timeout_graceful_shutdown=2,
     )
     server = uvicorn.Server(config)
-    serving = loop.create_task(server._serve(door.sockets))  # the daemon's own handlers keep the signals
+    serving = loop.create_task(server._serve(listeners.sockets))  # the daemon's own handlers keep the signals
     while not server.started and not serving.done():
         await asyncio.sleep(0.005)
     await web.attach(server)
     watcher = _watch_config(parts)
 
     def reopen() -> None:
-        asyncio.run_coroutine_threadsafe(_serve_also(server, door), loop).result()
+        asyncio.run_coroutine_threadsafe(_serve_again(server, listeners), loop).result()
 
-    guard = SelfHeal(instance, services.db, door, reopen, parts.bound.has_left, request_leave)
-    jobs["guard"] = Job(Step("guard", guard.step), services.faults)
+    self_heal = SelfHeal(instance, services.db, listeners, reopen, parts.bound.has_left, request_leave)
+    jobs["guard"] = Job(Step("guard", self_heal.step), services.faults)
     upgrade = Upgrade(services.faults, lambda: is_idle(services), hand_over)
     jobs["upgrade"] = Job(Step("upgrade", upgrade.step), services.faults)
-    door.announce()
+    listeners.announce()
     for job in jobs.values():
         job.start()
     log.info("started", pid=os.getpid(), version=__version__)
@@ -150,21 +150,21 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
     log.info("stopping", drain=how["drain"])
     if watcher is not None:
         watcher.stop()
-    if left:
-        await loop.run_in_executor(None, leave, services, jobs, parts.bound.project_id, left[0])
+    if reasons:
+        await loop.run_in_executor(None, leave, services, jobs, parts.bound.project_id, reasons[0])
     else:
         await loop.run_in_executor(None, _end_work, parts, lambda: how["drain"])
         project.daemon_json.unlink(missing_ok=True)
     server.should_exit = True
     await serving
     await mcp.close()
-    if door.has_socket:
-        door.path.unlink(missing_ok=True)
+    if listeners.has_socket:
+        listeners.path.unlink(missing_ok=True)
     return handed_over
 
 
 def _watch_config(parts: Assembly) -> ConfigWatcher | None:
-    """Take over changed files soon; on a system that has no watches left, only the next start does."""
+    """Watch for changed files; on a system without free watches, only the next start loads changes."""
     watcher = ConfigWatcher(parts.services.project, parts.reloader.ask, on_loss=lambda: parts.services.nudge("guard"))
     try:
         watcher.start()
@@ -174,23 +174,23 @@ def _watch_config(parts: Assembly) -> ConfigWatcher | None:
     return watcher
 
 
-async def _serve_also(server: uvicorn.Server, door: Listeners) -> None:
-    """Let clients in again: serve on a new socket like on the first one, if that is gone; put back the files beside it."""
-    if not door.has_socket:
-        made: Any = server.config.http_protocol_class
+async def _serve_again(server: uvicorn.Server, listeners: Listeners) -> None:
+    """Make the daemon reachable again: serve on a new socket if the first one is gone, and restore the files beside it."""
+    if not listeners.has_socket:
+        protocol_class: Any = server.config.http_protocol_class
         protocol = functools.partial(
-            made,
+            protocol_class,
             config=server.config,
             server_state=server.server_state,
             app_state=server.lifespan.state,
         )
         loop = asyncio.get_running_loop()
-        server.servers.append(await loop.create_server(protocol, sock=door.listen_again()))
-    door.announce()
+        server.servers.append(await loop.create_server(protocol, sock=listeners.listen_again()))
+    listeners.announce()
 
 
 def _end_work(parts: Assembly, drains: Callable[[], bool]) -> None:
-    """End the workers and the jobs, in bounded time; the workers finish first as long as the latest stop wants it so."""
+    """End the workers and the jobs, in bounded time; while the latest stop request drains, the workers finish first."""
     services = parts.services
     supervisor = services.of(Supervisor)
     supervisor.drain(now())
@@ -200,9 +200,7 @@ def _end_work(parts: Assembly, drains: Callable[[], bool]) -> None:
     deadline = time.monotonic() + STOP_S
     try:
         services.of(Queue).stop(now())
-    except (
-        CorralError
-    ) as error:  # the verification has ended; its request is put back by the next start, if a row is left
+    except CorralError as error:  # the verification has ended; the next start requeues its request, if a row is left
         log.warning("landing_not_put_back", reason=f"{error.message} {error.cause}")
     supervisor.stop_all(now())
     while supervisor.running_count() and time.monotonic() < deadline:
@@ -215,7 +213,7 @@ def _end_work(parts: Assembly, drains: Callable[[], bool]) -> None:
             log.warning("job_still_running", job=job.name)
     try:
         supervisor.abandon(now())
-    except CorralError as error:  # the next start finds them, and holds the daemon for dead
+    except CorralError as error:  # the next start finds them, and treats them as left by a dead daemon
         log.warning("tasks_not_marked", reason=error.message)
     try:
         services.of(AuditWriter).finish(now())

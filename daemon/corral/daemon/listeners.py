@@ -1,4 +1,4 @@
-"""Where the daemon is reached: its socket, its loopback port, and the files that tell clients of both."""
+"""The daemon's socket and loopback port, and the files that give clients their addresses."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ log = logger("daemon")
 
 
 class Listeners:
-    """The project's socket, port and token. The lock of the project is ours.
+    """The project's socket, port and token. The caller holds the lock of the project.
 
     Args:
-        project: Whose ``run/`` they stand in.
+        project: Its ``run/`` holds them.
         port: Loopback TCP port; 0, or one that is taken: any free one. None: the Unix socket alone.
     """
 
@@ -44,7 +44,7 @@ class Listeners:
 
     @property
     def is_open(self) -> bool:
-        """Whether clients can still find the daemon: the socket at the path is its own, and the files stand beside it."""
+        """Whether clients can still find the daemon: the socket at the path is its own, and the files are beside it."""
         files = (self._project.daemon_json, self._project.token_file, self._command)
         return self.has_socket and all(file.exists() for file in files)
 
@@ -63,11 +63,11 @@ class Listeners:
         return self.unix
 
     def announce(self) -> None:
-        """Tell clients where the daemon is: written aside and moved in, so that nobody reads half of it."""
+        """Write the files that clients read, each atomically."""
         private_folder(self._project.run_dir)
         write_private(self._project.token_file, self.token + "\n")
         host, port = self._tcp.getsockname()[:2] if self._tcp is not None else (None, None)
-        said = {
+        address = {
             "pid": os.getpid(),
             "socket": str(self.path),
             "host": host,
@@ -77,7 +77,7 @@ class Listeners:
             "protocol": PROTOCOL,
             "started_at": iso(now()),
         }
-        write_private(self._project.daemon_json, json.dumps(said) + "\n")
+        write_private(self._project.daemon_json, json.dumps(address) + "\n")
         self._project.stopped_file.unlink(missing_ok=True)
         # For workers, whatever their PATH: the plugin starts its bridge as `corral mcp`.
         make_own_folder(self._command.parent, self._project.run_dir)
@@ -85,9 +85,9 @@ class Listeners:
         self._command.chmod(0o700)
 
     def _listen(self) -> socket.socket:
-        """Listen on the project's socket. A file that is there is a dead daemon's."""
+        """Listen on the project's socket; an existing file was left by a dead daemon."""
         self.path.unlink(missing_ok=True)
-        listening = _listening(socket.AF_UNIX, str(self.path))
+        listening = _listen_on(socket.AF_UNIX, str(self.path))
         self.path.chmod(0o600)
         self._inode = self.path.lstat().st_ino
         return listening
@@ -97,13 +97,13 @@ def _loopback(port: int) -> socket.socket:
     """Listen on loopback TCP; any free port if the one that was configured is taken."""
     for candidate in dict.fromkeys((port, 0)):
         try:
-            return _listening(socket.AF_INET, ("127.0.0.1", candidate))
+            return _listen_on(socket.AF_INET, ("127.0.0.1", candidate))
         except OSError as error:
             log.warning("port_taken", port=candidate, error=str(error))
     raise OSError("no loopback port is free")
 
 
-def _listening(family: socket.AddressFamily, address: str | tuple[str, int]) -> socket.socket:
+def _listen_on(family: socket.AddressFamily, address: str | tuple[str, int]) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,6 +1,6 @@
 """Recovery at a start after a dead daemon: each part separately, and tried again by its job if it fails.
 
-Only the database stops a start. A part that fails otherwise is logged, stands under what needs a person, and the daemon serves.
+Only the database prevents a start. Any other failing part is logged and shown among the needs of a person; the daemon serves.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Recovery:
     """One part's recovery, until it has succeeded once.
 
     Attributes:
-        name: Of the part, for the log and the fault.
+        name: The part's name, for the log and the fault.
         what: The task that failed, as the subject of a sentence: ``"Landings that were begun"``.
         recover: Does it; safe to repeat.
-        faults: Where a failure stands as long as it lasts.
+        faults: The needs of a person, to which a failure is added while it lasts.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Recovery:
         fault.end()
 
     def before(self, step: Run) -> Run:
-        """The step of the part's job, which first recovers what the start could not."""
+        """The step of the part's job, with a recovery before it if the start's recovery failed."""
 
         def recovering(now: datetime) -> datetime | None:
             self.run(now)

@@ -1,4 +1,4 @@
-"""Taking over changed settings: once a change has settled, in a job of its own."""
+"""Reloading changed settings: once a change has settled, in a job of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 SETTLE_S = 0.2
-"""A file that is being replaced is missing for a moment; it is read when it has been left alone so long."""
+"""Seconds without a change after which files are read: a file that is being replaced is missing for a moment."""
 
 
 class Reloader:
@@ -27,13 +27,13 @@ class Reloader:
         self._due: datetime | None = None
 
     def ask(self) -> threading.Event:
-        """A file changed. Callable from any thread; never raises. The event that it returns is set once the files were read."""
+        """Request a reload. Callable from any thread; never raises. The returned event is set once the files were read."""
         self._asked.append(read := threading.Event())
         self._nudge()
         return read
 
     def step(self, now: datetime) -> datetime | None:
-        """Reload if it was asked for and nothing changed since the last look."""
+        """Reload if it was requested and nothing has changed for :data:`SETTLE_S`."""
         if self._asked:
             self._waiting += (self._asked.popleft() for _ in range(len(self._asked)))
             self._due = now + timedelta(seconds=SETTLE_S)

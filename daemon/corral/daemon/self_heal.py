@@ -1,8 +1,8 @@
 """Restores files that ``git clean -fdx`` removes under a running daemon: the database, the socket, the token.
 
 A person who cleans a checkout means the build output, not the waiting tasks. The watcher of the configuration sees every
-deletion in ``.corral/``. No watch sees a move of a folder above, so there is a look every second, which costs some
-microseconds: a daemon whose repository is gone from its place, or whose lock another one holds, ends and puts nothing back.
+deletion in ``.corral/``. No watch sees a move of a parent folder, so a check runs every second, which takes microseconds: a
+daemon whose repository is gone from its path, or whose lock another daemon holds, ends and restores nothing.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ SETTLE_S = 0.5
 """Delay between noticing a loss and restoring it: the whole repository may be being deleted."""
 
 DISPLACED_AFTER_S = 3.0
-"""So long somebody else holds the lock before they count as the daemon: a starter holds it for a moment, to look around."""
+"""Seconds after which another holder of the lock counts as the daemon: a starter holds it only for a moment."""
 
 log = logger("guard")
 
 
 @dataclass
 class SelfHeal:
-    """Step: look whether what clients need is still there.
+    """Step: check whether the files that clients need still exist, and restore them.
 
     Attributes:
-        instance: The lock, which is taken again where somebody removed its file.
+        instance: The lock, which is taken again if somebody removed its file.
         db: Writes its file back with the next write.
-        door: Says whether clients can find the daemon.
-        reopen: Lets them in again.
-        has_left: Whether the repository is not at its place any more.
+        listeners: Whether clients can find the daemon.
+        reopen: Makes the daemon reachable again.
+        has_left: Whether the repository is gone from its path.
         leave: Ends the daemon, without another write.
     """
 
     instance: Instance
     db: Database
-    door: Listeners
+    listeners: Listeners
     reopen: Callable[[], None]
     has_left: Callable[[], bool]
     leave: Callable[[Reason], None]
@@ -53,11 +53,11 @@ class SelfHeal:
     _unlocked_at: datetime | None = field(default=None, init=False)
 
     def step(self, now: datetime) -> datetime | None:
-        """Look once. Put back in this order: the lock, the database (clients that connect again read it), the door."""
+        """Check once. Restore in this order: the lock, the database (clients that connect again read it), the listeners."""
         if self.has_left():
             self.leave(Reason.MOVED)
             return None
-        if self.instance.is_kept and not self.db.lost and self.door.is_open:
+        if self.instance.is_kept and not self.db.lost and self.listeners.is_open:
             self._lost_at = self._unlocked_at = None
             return now + timedelta(seconds=LOOK_EVERY_S)
         self._lost_at = self._lost_at or now
@@ -77,18 +77,18 @@ class SelfHeal:
         if self.db.lost:
             self.db.write(lambda _conn: None)
             log.warning("database_written_back", path=str(self.db.path))
-        if self.door.is_open or self._opened_again():
+        if self.listeners.is_open or self._reopen():
             self._lost_at = None
 
-    def _opened_again(self) -> bool:
-        """Let clients in; False where that cannot be (at a logout the system takes the runtime folder), which is told once."""
+    def _reopen(self) -> bool:
+        """Make the daemon reachable; False if that fails (at a logout the system removes the runtime folder), logged once."""
         try:
             self.reopen()
         except (OSError, CorralError) as error:
             if not self._shut:
-                log.warning("door_stays_shut", path=str(self.door.path), reason=str(error))
+                log.warning("door_stays_shut", path=str(self.listeners.path), reason=str(error))
             self._shut = True
             return False
         self._shut = False
-        log.warning("door_opened_again", path=str(self.door.path))
+        log.warning("door_opened_again", path=str(self.listeners.path))
         return True

@@ -21,8 +21,8 @@ log = logger("sessions")
 class SessionKeeper:
     """Step: sweep the sessions, expire the locks.
 
-    A jump of the clock, or a machine that slept, counts as waking up: everybody gets the whole time of silence again, and
-    every lock the time that it had left.
+    After a jump of the clock, or a sleep of the machine, every session gets its whole time of silence again, and every lock
+    the time that it had left.
     """
 
     def __init__(self, services: Services) -> None:
@@ -30,7 +30,7 @@ class SessionKeeper:
         self._bridges_awaited = False
 
     def step(self, now: datetime) -> datetime | None:
-        """Look once; next when a session is to be looked at again, or the first lock expires."""
+        """Sweep once; returns when a session must be checked again, or the first lock expires."""
         services = self._services
         mind_the_jump(services, now)
         if services.db.read(session_rows.anyone):
@@ -39,7 +39,7 @@ class SessionKeeper:
         self._await_bridges(now)
         _note_missing_bridges(services, now)
         expiry = services.db.write(lambda conn: lock_table.expire(conn, now))
-        # Said before the look: a session that comes after it finds nobody watching, and asks for another look.
+        # Set before the read: a session that starts after it finds nobody watching, and nudges this job.
         services.unwatched = True
         services.unwatched = not (living := services.db.read(session_rows.anyone))
         again = now + timedelta(seconds=LOOK_EVERY_S) if living else None
@@ -48,10 +48,10 @@ class SessionKeeper:
         if not living:
             services.runtime.rests()
         due = (again, expiry, services.runtime.next_missing())
-        return min((one for one in due if one is not None), default=None)
+        return min((instant for instant in due if instant is not None), default=None)
 
     def _await_bridges(self, now: datetime) -> None:
-        """Once, after a start: each session of a client is expected to find this daemon again by its bridge."""
+        """Once, after a start: expect the bridge of each client's session to reconnect to this daemon."""
         if self._bridges_awaited:
             return
         self._bridges_awaited = True

@@ -1,8 +1,8 @@
-"""Lock files that a git of ours left when it was killed, removed from where only Corral writes.
+"""Removes lock files that a killed git of ours left on refs that only Corral writes.
 
-A lock on a ref of ours is held for milliseconds by a git that lives. One that stays would stop every later change of that
-ref, and with it the queue, for ever. The user's own locks (of the target's ref, a checkout's index) are never touched: a landing
-that meets a lock there is held, and says so.
+A living git holds a lock on such a ref for milliseconds. A lock that stays would block every later change of that ref, and so the
+queue, for ever. The user's own locks (of the target's ref, a checkout's index) are never touched: a landing that meets one there
+is held, and says so.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ LOOK_EVERY_S = 20.0
 STALE_S = 10.0
 
 START_STALE_S = 1.0
-"""The same at the start: what the gits of a daemon that has just been killed hold, they are done with by then."""
+"""The same at the start: by then the gits of a daemon that has just been killed have ended."""
 
 log = logger("stale_locks")
 
 
 class StaleLocks:
-    """Step: while work is open, look now and then.
+    """Step: while work is open, check every :data:`LOOK_EVERY_S`.
 
     Args:
-        db: Says whether work is open.
+        db: Knows whether work is open.
         git: The repository.
     """
 
@@ -47,19 +47,19 @@ class StaleLocks:
         self._next: datetime | None = None
 
     def at_start(self, worktrees: Sequence[Path]) -> None:
-        """Clear what a dead daemon left, before recovery meets it; waits a moment for what is too young to tell.
+        """Remove the locks that a dead daemon left, before recovery meets them; waits a moment for locks that are too young.
 
         Args:
             worktrees: The folders that Corral allocated. Only now: a commit of a living worker may hold the lock of its
                 index for long, with nobody having the file open.
         """
-        self._told(stale.clear(self._git, clock(), refs=(), worktrees=worktrees))
+        self._log_removed(stale.clear(self._git, clock(), refs=(), worktrees=worktrees))
         deadline = time.monotonic() + 3 * START_STALE_S
         while self._clear(clock(), START_STALE_S) and time.monotonic() < deadline:
             time.sleep(0.1)
 
     def step(self, now: datetime) -> datetime | None:
-        """Look once, at most every :data:`LOOK_EVERY_S`; None when nothing is open and nothing was left."""
+        """Check at most every :data:`LOOK_EVERY_S`; None when no work is open and no lock remains."""
         if self._next is not None and now < self._next:
             return self._next
         self._next = now + timedelta(seconds=LOOK_EVERY_S)
@@ -67,7 +67,7 @@ class StaleLocks:
         return self._next if remain or self._db.read(_is_busy) else None
 
     def _clear(self, now: datetime, older_than_s: float) -> bool:
-        """Remove what is stale; whether a lock of ours remains."""
+        """Remove stale locks; returns whether a lock of ours remains."""
         removed = stale.clear(self._git, now, refs=OURS, worktrees=[], older_than_s=older_than_s)
         packed = self._git.common_dir / "packed-refs.lock"
         with suppress(OSError):
@@ -76,12 +76,12 @@ class StaleLocks:
             if age_s > STALE_S and not stale.may_be_gits(packed, self._git):
                 packed.unlink()
                 removed.append(packed)
-        self._told(removed)
-        left = stale.lock_files(self._git, now)
-        return any(lock.path == packed or (lock.ref or "").startswith(OURS) for lock in left)
+        self._log_removed(removed)
+        locks = stale.lock_files(self._git, now)
+        return any(lock.path == packed or (lock.ref or "").startswith(OURS) for lock in locks)
 
     @staticmethod
-    def _told(removed: Sequence[Path]) -> None:
+    def _log_removed(removed: Sequence[Path]) -> None:
         for path in removed:
             log.warning("stale_lock_removed", path=str(path))
 

@@ -22,16 +22,16 @@ _FOLLOWING: tuple[tuple[Table, Column[Any], Column[Any]], ...] = (
     (file_locks, file_locks.c.lock_id, file_locks.c.checkout),
     (receipts, receipts.c.receipt_id, receipts.c.log),
 )
-"""Beside the worktrees: table, key, and the column that holds an absolute path of the repository's or below it."""
+"""Besides the worktrees: table, key, and the column with an absolute path, which may be in the repository."""
 
 
 def get(conn: Connection) -> IdentityRow | None:
-    """Which repository the database belongs to; None: it was made just now."""
+    """The repository that the database belongs to; None: the database is new."""
     return fetch_first(conn, select(project_identity), IdentityRow)
 
 
 def bind(conn: Connection, values: Identity) -> None:
-    """Store which repository the database belongs to, in place of what was stored before."""
+    """Store the repository that the database belongs to, in place of the previous one."""
     conn.execute(delete(project_identity))
     conn.execute(insert(project_identity).values(id=1, **values))
 
@@ -45,10 +45,10 @@ def is_idle(conn: Connection) -> bool:
 def follow_move(conn: Connection, old: Path, new: Path) -> None:
     """Rewrite the paths of sessions, locks and logs that lay below the repository's former place."""
     for table, key, column in _FOLLOWING:
-        for found in conn.execute(select(key, column).where(column.is_not(None))).all():
-            path = moved(found[1], old, new)
-            if path != found[1]:
-                conn.execute(update(table).where(key == found[0]).values({column.name: path}))
+        for row in conn.execute(select(key, column).where(column.is_not(None))).all():
+            path = moved(row[1], old, new)
+            if path != row[1]:
+                conn.execute(update(table).where(key == row[0]).values({column.name: path}))
 
 
 def moved(text: str, old: Path, new: Path) -> str:

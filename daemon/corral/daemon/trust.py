@@ -12,7 +12,7 @@ LOCAL = ("corral.db*", "run", "logs", "local.yaml", "metadata.json", "verify", "
 
 
 def refuse_what_a_clone_brought(git: Git) -> None:
-    """Insist that nothing of a clone's own is tracked.
+    """Refuse a repository in which git tracks files that belong to one clone.
 
     A database that came by a clone names tasks whose commands would be run, ``run/`` a program, ``local.yaml`` settings.
 
@@ -21,18 +21,18 @@ def refuse_what_a_clone_brought(git: Git) -> None:
         GitFailed: Neither the index nor the commit that is checked out can be read.
     """
     result = git.run("ls-files", "-z", "--", ":(icase).corral")
-    if not result.ok:  # a damaged index stops what lands there, and not the daemon
+    if not result.ok:  # a damaged index blocks landings there, and not the daemon
         committed = git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", "HEAD")
         if not committed.ok:
             raise result.failure()
         result = committed
     tracked = result.text.strip("\0").split("\0")
-    found = [path for path in tracked if path and _is_local(path)]
-    if not found:
+    local_paths = [path for path in tracked if path and _is_local(path)]
+    if not local_paths:
         return
-    named = " ".join(found[:5]) + (" …" if len(found) > 5 else "")
+    shown = " ".join(local_paths[:5]) + (" …" if len(local_paths) > 5 else "")
     raise Unsupported(
-        f"Git tracks what must belong to this clone alone: {named}",
+        f"Git tracks what must belong to this clone alone: {shown}",
         cause="It came with the clone, or was added with `git add --force`; its author could run commands here.",
         remedy="Take it out, unread: `git rm -r -- PATH`, and commit. If this very clone made it, with `--cached`.",
     )

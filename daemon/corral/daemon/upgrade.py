@@ -1,7 +1,7 @@
-"""An upgrade under a running daemon: it is noticed, named until it has taken effect, and takes effect when nothing runs.
+"""An upgrade under a running daemon: it is detected, shown until it takes effect, and takes effect when nothing runs.
 
-A daemon keeps the code that it was started with, while its files on the disk are another version's already: what it imports
-later would not fit what it has. The record of installed files that every installer writes says when that is so.
+A daemon keeps the code that it was started with, while its files on the disk already belong to another version: later imports
+would not fit the loaded modules. The record of installed files, which every installer writes, shows that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from corral.work.merges.store import merges
 from corral.work.workers.supervisor import Supervisor
 
 LOOK_EVERY_S = 20.0
-"""A look reads one folder: a millisecond or two."""
+"""A check reads one folder: a millisecond or two."""
 
 FAULT = "upgrade"
 REMEDY = "It is replaced as soon as nothing runs; at once: corral daemon restart --drain"
@@ -34,7 +34,7 @@ log = logger("daemon")
 
 
 class Installed(NamedTuple):
-    """The installation that this package is imported from: its version, and what changes with each installation."""
+    """The installation that this package is imported from: its version, and the record that each installation writes again."""
 
     version: str
     record: str
@@ -43,13 +43,13 @@ class Installed(NamedTuple):
 
 def find_installed(package: Path) -> Installed | None:
     """The installation that a package's folder belongs to; None where there is none (any more), as in a source checkout."""
-    for found in metadata.distributions(name="corral"):
-        if Path(str(found.locate_file("corral"))) != package:
+    for distribution in metadata.distributions(name="corral"):
+        if Path(str(distribution.locate_file("corral"))) != package:
             continue
-        record = Path(str(found.locate_file(f"corral-{found.version}.dist-info"))) / "RECORD"
+        record = Path(str(distribution.locate_file(f"corral-{distribution.version}.dist-info"))) / "RECORD"
         try:
-            return Installed(found.version, str(record), record.stat().st_mtime_ns)
-        except OSError:  # an installation that goes on just now
+            return Installed(distribution.version, str(record), record.stat().st_mtime_ns)
+        except OSError:  # an installation is in progress
             return None
     return None
 
@@ -65,10 +65,10 @@ def is_idle(services: Services) -> bool:
 
 @dataclass
 class Upgrade:
-    """Step: look whether the files of this daemon were replaced; if so, say it, and hand over when nothing runs.
+    """Step: check whether the files of this daemon were replaced; if so, report it, and hand over when nothing runs.
 
     Attributes:
-        faults: Where it is named until then.
+        faults: The needs of a person, to which the upgrade is added until then.
         is_idle: Whether no attempt runs and nothing is verified or landed.
         hand_over: Ends this daemon and starts the installed one.
         package: The folder of the code that runs.
@@ -82,21 +82,19 @@ class Upgrade:
     _seen: Installed | None = field(default=None, init=False)
 
     def step(self, now: datetime) -> datetime | None:
-        """Look once; nothing to look for where the code is of no installation."""
-        found = find_installed(self.package)
-        self._running = self._running or found
+        """Check once; None if the code belongs to no installation."""
+        installed = find_installed(self.package)
+        self._running = self._running or installed
         if self._running is None:
             return None
-        is_at_rest, self._seen = found == self._seen, found  # a running installer writes its record last
-        if found is None or found == self._running or not is_at_rest:
+        is_at_rest, self._seen = installed == self._seen, installed  # a running installer writes its record last
+        if installed is None or installed == self._running or not is_at_rest:
             return now + timedelta(seconds=LOOK_EVERY_S)
         if self.is_idle():
-            log.info("handing_over", message=f"Corral {found.version} was installed; nothing runs.")
+            log.info("handing_over", message=f"Corral {installed.version} was installed; nothing runs.")
             self.hand_over()
             return None
         if FAULT not in self.faults:
-            what = (
-                f"Corral {found.version} was installed, and this daemon is still the one before ({corral.__version__})."
-            )
+            what = f"Corral {installed.version} was installed, and this daemon is still the one before ({corral.__version__})."
             self.faults[FAULT] = Need("outdated_daemon", what, REMEDY, iso(now))
         return now + timedelta(seconds=LOOK_EVERY_S)

@@ -1,4 +1,4 @@
-"""Putting the daemon's parts together. What a noun adds of its own, it brings itself: its jobs stand in :data:`JOBS`."""
+"""Builds the daemon's parts. The jobs of the nouns are in :data:`JOBS`."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         log.warning("template_change_completed", backup=str(template_change.backup), left=list(template_change.left))
     bound = open_bound(project, git, now())
     db = bound.db
-    if left := scratch.sweep(git):
-        log.info("temporary_folders_removed", count=left)
+    if removed := scratch.sweep(git):
+        log.info("temporary_folders_removed", count=removed)
     jobs: dict[str, Job] = {}
     changes = Changes()
 
     def nudge(name: str) -> None:
-        for one in (name, "stale_locks", "announcements", "roadmap"):
-            if (job := jobs.get(one)) is not None:
+        for job_name in (name, "stale_locks", "announcements", "roadmap"):
+            if (job := jobs.get(job_name)) is not None:
                 job.nudge()
         changes.announce()
 
@@ -182,9 +182,9 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
 
 
 def _bring_work(services: Services, nudge: Callable[[str], None]) -> None:
-    """Bring the supervisor and the queue: what spawns processes and waits for them."""
+    """Add the supervisor and the queue, which spawn processes and wait for them."""
     settings, worktrees = services.settings, services.of(WorktreeContext)
-    # A setup takes minutes: nobody who asks waits behind those of the workers.
+    # A setup takes minutes: a verification must not wait behind the workers' setups.
     setups = ThreadPoolExecutor(1, thread_name_prefix="verify")
     # Starting takes as long as a worktree's setup. Where starts and ends share threads, the ends wait for them.
     attempts = ThreadPoolExecutor(settings().supervisor.ends_at_once, thread_name_prefix="attempt")
@@ -216,7 +216,7 @@ def _bring_work(services: Services, nudge: Callable[[str], None]) -> None:
 
 
 def _recover(services: Services, stale_locks: StaleLocks) -> tuple[Recovery, Recovery]:
-    """Recover what a dead daemon left; returns what the supervisor's job and the queue's go on with if that fails."""
+    """Recover what a dead daemon left; returns the recoveries that the supervisor's and the queue's jobs repeat on failure."""
     git, faults, worktrees = services.git, services.faults, services.of(Worktrees)
     verification = services.of(VerificationContext)
     workers = Recovery("workers", "Workers that a dead daemon left", services.of(Supervisor).recover, faults)
@@ -234,7 +234,7 @@ def _spawn(pool: ThreadPoolExecutor, function: Callable[[], None]) -> None:
     def run() -> None:
         try:
             function()
-        except Exception:  # the edge of a thread; rows hold the truth, and the next step looks again
+        except Exception:  # the edge of a thread; rows hold the truth, and the next step reads them again
             log.exception("work_failed", function=getattr(function, "__qualname__", str(function)))
 
     pool.submit(run)
@@ -247,7 +247,7 @@ def _watch(pid: int, ended: Callable[[], None]) -> None:
         try:
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         except (ChildProcessError, AttributeError):
-            return  # gone already, or a system without waitid: the regular look finds it
+            return  # it has ended, or the system has no waitid: the regular step notices the end
         ended()
 
     threading.Thread(target=wait, name=f"watch-{pid}", daemon=True).start()
