@@ -81,7 +81,7 @@ class StoreAccess:
 
     async def search(self, table: str, operation: Callable[[Connection], T]) -> T:
         """Run a query that searches a table by words, after its index has learned all rows that exist at the call."""
-        for _part in range(0, await self.read_inline(partial(search.behind, table=table)), search.AT_ONCE):
+        for _part in range(0, await self.read_inline(partial(search.count_unlearned, table=table)), search.AT_ONCE):
             await self.write(partial(search.learn, table=table))
         return await self.read(operation)
 

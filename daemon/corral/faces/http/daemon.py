@@ -102,5 +102,5 @@ async def database(services: Services) -> Payload:
 
     answer = await services.store.read(look)
     if answer["integrity"] != "ok":
-        raise services.db.found_damaged(answer["integrity"])
+        raise services.db.record_damage(answer["integrity"])
     return answer

@@ -96,7 +96,7 @@ def index_of(checkout: Git) -> tuple[dict[str, str], list[str]]:
     return modes, odd
 
 
-def entries(checkout: Git) -> int:
+def count_entries(checkout: Git) -> int:
     """The number of entries in the index's own file, by its header; entries of a shared index do not count."""
     with (checkout.git_dir / "index").open("rb") as index:
         signature, _version, count = struct.unpack(">4sLL", index.read(12))

@@ -21,7 +21,7 @@ MOST_ARCHIVE_BYTES = 100_000_000
 DOWNLOAD_S = 30.0
 
 
-def downloaded(url: str, folder: Path) -> Path:
+def download(url: str, folder: Path) -> Path:
     """Fetch an archive into a folder.
 
     Raises:

@@ -68,7 +68,7 @@ def answer(url: str, folder: str) -> None:
     header: dict[str, object]
     try:
         is_remote = url.startswith(("http://", "https://"))
-        parts = archive.of_archive(archive.downloaded(url, Path(folder)) if is_remote else Path(url), url)
+        parts = archive.of_archive(archive.download(url, Path(folder)) if is_remote else Path(url), url)
         header = {"parts": [[path, part.kind, part.executable, len(part.data)] for path, part in parts.items()]}
     except CorralError as error:
         parts, header = {}, error.to_wire()

@@ -241,7 +241,7 @@ class Retention:
         self._checked = now
         verdict = self.db.read(inspection.quick_health_of)
         if verdict != "ok":
-            raise self.db.found_damaged(verdict)
+            raise self.db.record_damage(verdict)
 
     # -- files -----------------------------------------------------------------------------------------------------
 

@@ -184,7 +184,7 @@ class Database:
             self._inline.close()
             self._inline = None
 
-    def found_damaged(self, what: str) -> DatabaseDamaged:
+    def record_damage(self, what: str) -> DatabaseDamaged:
         """Record that the file is damaged, so that every further call fails.
 
         Args:
@@ -205,7 +205,7 @@ class Database:
             return error
         named = unavailable(error, self.path)
         is_damage = isinstance(named, DatabaseDamaged)
-        return self.found_damaged(str(getattr(error, "orig", None) or error)) if is_damage else named
+        return self.record_damage(str(getattr(error, "orig", None) or error)) if is_damage else named
 
     @property
     def lost(self) -> bool:

@@ -112,7 +112,7 @@ def _tsvector(table: str, columns: Sequence[str]) -> list[str]:
 _INDEXES = {Dialect.SQLITE: _fts5, Dialect.POSTGRESQL: _tsvector}
 
 
-def behind(conn: Connection, table: str) -> int:
+def count_unlearned(conn: Connection, table: str) -> int:
     """How many rows of a table the index has not learned yet."""
     if dialect_of(conn) is not Dialect.SQLITE:
         return 0

@@ -230,7 +230,7 @@ def test_the_index_is_never_far_behind(conn: Connection, monkeypatch: pytest.Mon
     for _ in range(search.AT_ONCE):
         messages.send(conn, ANN, _letter("Ben", body="okapi"), NOW)
     assert len(search.matching(conn, "messages", "okapi", 1000, newest=True)) == search.AT_ONCE
-    assert not search.behind(conn, "messages")
+    assert not search.count_unlearned(conn, "messages")
 
 
 def test_a_message_is_found_by_its_words(conn: Connection) -> None:

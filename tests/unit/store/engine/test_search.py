@@ -118,20 +118,20 @@ def test_what_came_lately_is_learned_in_parts_and_nothing_twice_or_never(
     conn: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "AT_ONCE", 8)
-    assert not search.behind(conn, "messages")
+    assert not search.count_unlearned(conn, "messages")
     last = 100 + search.AT_ONCE + 1
     for seq in range(101, last + 1):
         say(conn, seq, "okapi")
     conn.execute(messages.update().where(messages.c.seq == 102).values(body="tapir"))
     conn.execute(messages.delete().where(messages.c.seq == 103))
     learned = 0
-    while search.behind(conn, "messages"):
+    while search.count_unlearned(conn, "messages"):
         search.learn(conn, "messages")
         learned += 1
     if conn.dialect.name == "sqlite":
         assert learned == 1  # of nine, one was gone
         say(conn, last + 1, "okapi")
-        assert search.behind(conn, "messages")
+        assert search.count_unlearned(conn, "messages")
     wanted = {101, *range(104, last + 1)}
     assert set(search.matching(conn, "messages", "okapi", 1000, newest=True)) - {last + 1} == wanted
     assert search.matching(conn, "messages", "tapir") == [102]

@@ -61,7 +61,7 @@ def _refuse_if_unfit(context: WorktreeContext, row: WorktreeRow) -> None:
         raise Doubt("worktrees.pool_size is 0")
     if row["purpose"] != WorktreePurpose.TASK or row["folder_id"] is None or row["task_id"] is None:
         raise Doubt("it was not made for a task")
-    if repointing.entries(ownership.prove(context, row)) < context.settings().worktrees.pool_min_files:
+    if repointing.count_entries(ownership.prove(context, row)) < context.settings().worktrees.pool_min_files:
         raise Doubt("it has fewer files than worktrees.pool_min_files")
     if is_short_of_space(path):
         raise Doubt("the disk is nearly full")
