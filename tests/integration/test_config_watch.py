@@ -45,10 +45,10 @@ class Caller:
         deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline and self._called.wait(timeout=DEADLINE_S):
             self._called.clear()
-            if (now := self._agents()) != before and self.watcher._said == self.watcher._say():
+            if (now := self._agents()) != before and self.watcher._contents == self.watcher._read_contents():
                 return now
         watched, threads = list(self.watcher._watches), [thread.name for thread in threading.enumerate()]
-        missed = self.watcher._say() != self.watcher._said
+        missed = self.watcher._read_contents() != self.watcher._contents
         raise AssertionError(f"not noticed ({missed=}, {self.calls} calls, now {self._agents()}); {watched}; {threads}")
 
     def _agents(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corral.core.errors import Conflict, InvalidInput, NotPermitted
-from corral.faces.cli.terminal.person import MARKS
+from corral.core.marks import MARKS
 from corral.faces.mcp.profiles import TOOLS
 from tests.conftest import commit, git
 from tests.support.coordinated import Coordinated, eventually
