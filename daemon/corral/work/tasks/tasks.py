@@ -259,9 +259,9 @@ def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Ta
     settle(conn, [moved], now, unblock_on=rules.unblock_on)
     for member in combining.failed_members(conn, row) if row["combine"] is not None else ():
         retry(conn, member, now, rules)
-    for step in family.children(conn, row["task_id"]) if row["steps_wanted"] is not None else ():
-        if _is_retryable(conn, _known(conn, step)):
-            retry(conn, step, now, rules)
+    for step in family.steps(conn, row["task_id"]) if row["steps_wanted"] is not None else ():
+        if _is_retryable(conn, _known(conn, step["task_id"])):
+            retry(conn, step["task_id"], now, rules)
     reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
     return _known(conn, row["task_id"])
 

@@ -122,8 +122,9 @@ def _bonds(task: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     yield "combine", [f"{task['combine']} of {task['agents']} agents"] if task["agents"] else []
     yield "leader", [task["parent_task_id"][:8]] if task["parent_task_id"] else []
     yield "step", [task["step"]] if task["step"] else []
-    yield "leads", _short([] if task["steps"] else task["followers"])
-    yield "after", _short([] if task["steps"] else task["wait_for"])
+    steps = {step["task_id"] for step in task["steps"]}  # show_steps prints them
+    for name, field in (("leads", "followers"), ("after", "wait_for")):
+        yield name, _short([task_id for task_id in task[field] if task_id not in steps])
     yield "claims", task["claims"][:_MOST_NAMED]
 
 

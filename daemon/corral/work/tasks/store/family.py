@@ -74,9 +74,9 @@ def children(conn: Connection, task_id: str) -> list[str]:
 
 
 def steps(conn: Connection, task_id: str) -> list[TaskSummary]:
-    """The tasks that a task leads, as a list shows them, the oldest first."""
-    query = select(*columns_of(tasks, TaskSummary)).where(tasks.c.parent_task_id == task_id).order_by(tasks.c.seq)
-    return fetch_all(conn, query, TaskSummary)
+    """The tasks that a task is made of, as a list shows them, the oldest first; it can lead others too, which are no steps."""
+    are_steps = and_(tasks.c.parent_task_id == task_id, tasks.c.step.is_not(None))
+    return fetch_all(conn, select(*columns_of(tasks, TaskSummary)).where(are_steps).order_by(tasks.c.seq), TaskSummary)
 
 
 def decided(conn: Connection) -> list[TaskRow]:
