@@ -16,7 +16,6 @@ from sqlalchemy import Connection
 
 from corral.core.errors import InvalidInput
 from corral.core.instants import iso
-from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.core.states import AttemptOutcome, MergeState
 from corral.store.rows.agents import AgentMerge, AgentWork, FeedbackRow
@@ -27,6 +26,7 @@ from corral.work.agents.choosing import of_rollout
 from corral.work.agents.store import runs
 from corral.work.agents.store import versions as version_rows
 from corral.work.tasks import tasks
+from corral.work.tasks.api import Feedback
 from corral.work.tasks.wire import IMPROVEMENT
 
 COMMENTS = 10
@@ -80,14 +80,14 @@ def begin(
     )
 
 
-def give_feedback(conn: Connection, task_id: str, rating: int | None, comment: str | None, now: datetime) -> Payload:
+def give_feedback(conn: Connection, task_id: str, rating: int | None, comment: str | None, now: datetime) -> Feedback:
     """Keep what a person thinks of a task's work, in place of what was said before.
 
     Args:
         rating: 1 to 5.
 
     Returns:
-        ``{task_id, agent, rating, comment}``; ``agent`` is None where no agent worked on it.
+        The feedback as stored; ``agent`` is None where no agent worked on the task.
 
     Raises:
         NotFound: There is no such task.

@@ -27,12 +27,12 @@ MOST_NAMED = 20
 """Uncommitted paths that an answer names."""
 
 
-async def complete(actor: Actor, task_id: str, **said: Any) -> Payload:
+async def complete(actor: Actor, task_id: str, **outcome: Any) -> Payload:
     """End a claimed task as its holder says; where it succeeded, what its session committed is handed in first.
 
     Args:
         actor: The session that completes it.
-        said: Of :func:`corral.work.tasks.leases.complete`.
+        outcome: Of :func:`corral.work.tasks.leases.complete`.
 
     Returns:
         A :class:`corral.work.tasks.api.Completed`.
@@ -50,11 +50,11 @@ async def complete(actor: Actor, task_id: str, **said: Any) -> Payload:
     def look_or_end(conn: Connection, me: Holder) -> Payload:
         nonlocal place, frees
         holders = (me.session_id, *me.kin)
-        if said["success"] and place is None and (task := leases.held_task(conn, task_id, holders)) is not None:
+        if outcome["success"] and place is None and (task := leases.held_task(conn, task_id, holders)) is not None:
             place = worktrees.worked_in(conn, holders)
             if place is not None:
                 return {**place, "task_id": task["task_id"], "session_id": me.session_id}
-        row = leases.complete(conn, task_id, holders, now, rules, **said)
+        row = leases.complete(conn, task_id, holders, now, rules, **outcome)
         claims = tasks.claims_of(conn, row["task_id"])[row["task_id"]]
         frees = bool(claims) or dependencies.has_children(conn, row["task_id"])
         return {"task_id": row["task_id"], "status": row["status"]}

@@ -84,7 +84,7 @@ def reason(
     other = tasks.suspect_in_flight(conn) if row["crashes"] else None
     if other is not None and not _is_led(conn, row):
         return f"{_what_happened(row)} It waits until task {other[:8]} has ended: such tasks run one at a time."
-    held = {one.value for one in RunnerName if limits.holding(throttles, one)}
+    held = {runner.value for runner in RunnerName if limits.holding(throttles, runner)}
     startable = gate.startable if gate is not None else scheduling.startable
     if (text := who_claims_the_same(ready=partial(startable, without=held))) is not None or busy is None:
         return text
@@ -105,8 +105,8 @@ def _for_sessions(row: TaskRow, who_claims_the_same: Callable[..., str | None]) 
     required = (row["agent_requirements"] or {}).get("capabilities") or ()
     text = FOR_SESSIONS.format(capable=f" that is capable of {one_line(', '.join(required))}" if required else "")
     # Nobody knows who will ask: it is said of one that is capable of this task and of no more.
-    who = Claimant("", frozenset(capability.casefold() for capability in required))
-    held_back = who_claims_the_same(ready=partial(leases.offered_to, who=who))
+    claimant = Claimant("", frozenset(capability.casefold() for capability in required))
+    held_back = who_claims_the_same(ready=partial(leases.offered_to, who=claimant))
     return f"{text} {held_back}" if held_back else text
 
 
@@ -141,17 +141,17 @@ def _who_claims_the_same(
 
 def delayed(conn: Connection, pause: Pause | None, now: datetime, limit: int) -> list[Payload]:
     """Tasks that a fault or a suspicion holds back: ``task_id, title, delay``, those first that it happened to most often."""
-    found = ((row, reason(conn, row, pause, now)) for row in tasks.held_back(conn, limit))
-    return [{"task_id": row["task_id"], "title": row["title"], "delay": text} for row, text in found if text]
+    reasons = ((row, reason(conn, row, pause, now)) for row in tasks.held_back(conn, limit))
+    return [{"task_id": row["task_id"], "title": row["title"], "delay": text} for row, text in reasons if text]
 
 
 def _what_happened(row: TaskRow) -> str:
-    said = row["error_message"] or row["error_code"] or "It failed."
+    error = row["error_message"] or row["error_code"] or "It failed."
     if row["error_code"] == DAEMON_DIED:
-        return said
+        return error
     if row["faults"] or row["crashes"]:
-        return f"{said} That is not counted against it."
-    return f"Attempt {row['attempts']} failed: {said}"
+        return f"{error} That is not counted against it."
+    return f"Attempt {row['attempts']} failed: {error}"
 
 
 def _again(due: datetime, now: datetime) -> str:

@@ -106,14 +106,14 @@ def hold_back(conn: Connection, lost: Sequence[str], now: datetime, *, unblock_o
 
 
 def _move_child(conn: Connection, child: ChildTask, status: TaskStatus, reason: str | None, now: datetime) -> bool:
-    lost, done = reason is not None, status == TaskStatus.COMPLETED
+    lost, completed = reason is not None, status == TaskStatus.COMPLETED
     values: Columns = {
         "status": status,
-        "completed_at": iso(now) if lost or done else None,
+        "completed_at": iso(now) if lost or completed else None,
         "error_code": dependencies.DEPENDENCY_FAILED if lost else None,
         "error_message": reason,
     }
-    if done:
+    if completed:
         values["result"] = workflows.result(conn, child["task_id"])
     moved = tasks.transition(conn, child["task_id"], (child["status"],), values)
     if moved is not None and status != child["status"]:

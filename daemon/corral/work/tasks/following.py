@@ -52,10 +52,10 @@ class Place:
         Raises:
             InvalidInput: It is none.
         """
-        found = _PLACE.fullmatch(text) if text else None
-        if text and found is None:
+        match = _PLACE.fullmatch(text) if text else None
+        if text and match is None:
             raise InvalidInput(f"Invalid place {text[:80]!r}.", remedy="Send `next` of the part before, or nothing.")
-        return cls(*map(int, found.groups())) if found else cls()
+        return cls(*map(int, match.groups())) if match else cls()
 
     def __str__(self) -> str:
         """As it is sent."""
@@ -79,7 +79,7 @@ def _look(conn: Connection, task_id: str, place: Place) -> _Look:
         outcome=outcomes.of_tasks(conn, [row["task_id"]])[row["task_id"]],
         settled=row["status"] in TERMINAL_TASKS and standing["merge_state"] not in OPEN_MERGES,
         news=events.listing(conn, task_id=row["task_id"], after_id=place.event_id),
-        runners={one["number"]: one["runner"] for one in attempt_rows.of_task(conn, row["task_id"])},
+        runners={attempt["number"]: attempt["runner"] for attempt in attempt_rows.of_task(conn, row["task_id"])},
     )
 
 
@@ -93,16 +93,16 @@ class _Reader:
 
     def entries(self) -> list[Payload]:
         """The next entries; at most one part of output, as the last."""
-        found: list[Payload] = []
+        entries: list[Payload] = []
         for event in self._look.news:
             if event["kind"] not in _STARTING and (part := self._output()) is not None:
-                return [*found, part]
-            found.append({"kind": event["kind"], "at": event["at"], "data": event["data"]})
+                return [*entries, part]
+            entries.append({"kind": event["kind"], "at": event["at"], "data": event["data"]})
             claimed = payload(event, EventKind.TASK_CLAIMED)
             attempt, offset = (claimed["token"], 0) if claimed else (self.place.attempt, self.place.offset)
             self.place = Place(event["event_id"], attempt, offset)
         part = self._output()
-        return found if part is None else [*found, part]
+        return entries if part is None else [*entries, part]
 
     def _output(self) -> Payload | None:
         """The next part of the attempt's output, as a person reads it; None: there is no more at present."""
@@ -132,18 +132,18 @@ async def follow(services: Services, task_id: str, place: Place, wait_s: float) 
     while True:
         look = await services.store.read(lambda conn: _look(conn, task_id, place))  # noqa: B023 - run at once
         reader = _Reader(services.project.logs_dir / "tasks" / look.row["task_id"], place, look)
-        found = await services.work(reader.entries)
-        left = deadline - time.monotonic()
-        done = look.settled and not found
-        if found or done or left <= 0 or services.stopping:
+        entries = await services.work(reader.entries)
+        left_s = deadline - time.monotonic()
+        complete = look.settled and not entries
+        if entries or complete or left_s <= 0 or services.stopping:
             return {
                 "task_id": look.row["task_id"],
                 "status": look.row["status"],
                 "outcome": look.outcome,
-                "entries": found,
+                "entries": entries,
                 "next": str(reader.place),
-                "complete": done,
+                "complete": complete,
             }
         place = reader.place
         runs = look.row["status"] == TaskStatus.RUNNING
-        await services.changes.next(min(left, POLL_S if runs else QUIET_S))
+        await services.changes.next(min(left_s, POLL_S if runs else QUIET_S))

@@ -137,8 +137,8 @@ def complete(
         LeaseLost: None of the holders has it; ``details`` say who has.
     """
     row = find(conn, task_id)
-    said = (TaskStatus.COMPLETED if success else TaskStatus.FAILED, result)
-    if _is_theirs(row, holders) and (row["status"], row["result"]) == said:
+    status = TaskStatus.COMPLETED if success else TaskStatus.FAILED
+    if _is_theirs(row, holders) and (row["status"], row["result"]) == (status, result):
         return row
     if not _holds(row, holders):
         owner = picked(row, ("status", "session_id"))

@@ -50,8 +50,8 @@ def follow_task(speaker: Client, task_id: str, *, as_json: bool) -> None:
         show_task({**task, "history": []})
 
 
-def _path(task_id: str, what: str) -> str:
-    return f"/tasks/{segment(task_id)}/{what}"
+def _path(task_id: str, view: str) -> str:
+    return f"/tasks/{segment(task_id)}/{view}"
 
 
 def _show_entry(entry: dict[str, Any]) -> None:
@@ -63,8 +63,8 @@ def _show_entry(entry: dict[str, Any]) -> None:
 
 def _event(event: dict[str, Any]) -> str:
     """An event in one line, with what it says beside its kind."""
-    said = [f"{name} {_text(value)}" for name, value in event["data"].items() if value not in (None, "", [], {})]
-    return "  ".join(filter(None, (f"  {event['at'][11:23]}", event["kind"], one_line(", ".join(said))[:200])))
+    facts = [f"{name} {_text(value)}" for name, value in event["data"].items() if value not in (None, "", [], {})]
+    return "  ".join(filter(None, (f"  {event['at'][11:23]}", event["kind"], one_line(", ".join(facts))[:200])))
 
 
 def show_task(task: dict[str, Any], *, changed: str | None = None) -> None:
@@ -81,7 +81,7 @@ def show_task(task: dict[str, Any], *, changed: str | None = None) -> None:
         ("agent", task["agent"] or _assigned(task)),
     ]
     rows += [(name, _text(task[field]) if task[field] else None) for name, field in _GIVEN]
-    rows += [(name, ", ".join(told) or None) for name, told in _bonds(task)]
+    rows += [(name, ", ".join(values) or None) for name, values in _bonds(task)]
     rows += [(name, task[field]) for name, field in (("thread", "thread_id"), ("worktree",) * 2, ("branch",) * 2)]
     rows += [(name, f"{moment(task[field])} UTC" if task[field] else None) for name, field in _INSTANTS]
     if task["error_code"]:
@@ -91,8 +91,8 @@ def show_task(task: dict[str, Any], *, changed: str | None = None) -> None:
     result = dict(task["result"]) if isinstance(task["result"], dict) else {}
     answer = result.pop("text", None)
     rows += [("answer", _text(answer) if answer else None), ("result", _text(result) if result else None)]
-    left = result.get("left_processes")
-    rows.append(("note", f"Corral ended what it had left running: {', '.join(left)}" if left else None))
+    processes = result.get("left_processes")
+    rows.append(("note", f"Corral ended what it had left running: {', '.join(processes)}" if processes else None))
     shared = ", ".join(f"{key} (version {version})" for key, version in task["state"].items())
     rows.append(("state", shared or None))
     for name, value in rows:
