@@ -168,7 +168,7 @@ def test_a_step_is_told_a_bounded_part_of_each_report_and_has_all_in_a_file(boar
         run_next(board, result={"text": "x" * 5000, "turns": 3})
     place = SimpleNamespace(db=board.db, project=SimpleNamespace(logs_dir=tmp_path / "logs", root=tmp_path))
     task = board.do(lambda conn: tasks.find(conn, steps["last"]))
-    text, variables = results.told(cast(WorktreeContext, place), task)
+    text, variables = results.of_earlier_steps(cast(WorktreeContext, place), task)
     assert "## s0 (failed)\n\n## s1\n" + "x" * 3999 + "…\n\n## s2\n" in text
     assert text.endswith("5 more are in the file that CORRAL_RESULTS_FILE names.") and len(text) < 61_000
     entries = json.loads(Path(variables["CORRAL_RESULTS_FILE"]).read_text())

@@ -31,7 +31,7 @@ from corral.work.workers.claim_pause import ClaimPause
 from corral.work.workers.limits import Full, Hold, Parked, Reserved, Throttle, Use
 from corral.work.workers.meter import FreeMemory, Key, Meter
 
-RUNNERS = frozenset(one.value for one in RunnerName)
+RUNNERS = frozenset(runner.value for runner in RunnerName)
 
 AGAIN_S = 5.0
 """Between two looks at a limit that holds tasks back."""
@@ -72,29 +72,31 @@ class Claiming:
         """Compare the use with the limits, and record those that begin or cease to hold; returns those that are passed."""
         chosen = self._settings().limits
         self.use = self.meter.use(chosen, now)
-        wanted = self.use.memory_mb and self.use.memory_mb + self._reserved_mb
-        found = limits.throttles(replace(self.use, memory_mb=wanted), chosen)
+        needed_mb = self.use.memory_mb and self.use.memory_mb + self._reserved_mb
+        throttles = limits.throttles(replace(self.use, memory_mb=needed_mb), chosen)
         if self._parked is not None and now >= self._parked.until:
             self._parked = None
-        if all(one.limit != limits.MEMORY for one in found):
+        if all(hold.limit != limits.MEMORY for hold in throttles):
             self._reserved_mb = 0.0
-        holds: list[Throttle | Parked] = [*found, *([self._parked] if self._parked is not None else [])]
-        before, here = {one.limit for one in self.throttles}, {one.limit for one in holds}
+        holds: list[Throttle | Parked] = [*throttles, *([self._parked] if self._parked is not None else [])]
+        before, here = {hold.limit for hold in self.throttles}, {hold.limit for hold in holds}
         begun = [
-            one for one in holds if one.limit not in before or (isinstance(one, Parked) and one not in self.throttles)
+            hold
+            for hold in holds
+            if hold.limit not in before or (isinstance(hold, Parked) and hold not in self.throttles)
         ]
         if begun or before - here:
             self._db.write(lambda conn: _record(conn, begun, sorted(before - here), now))
         self.throttles = holds
-        return [one for one in limits.throttles(self.use, chosen) if one.is_passed]
+        return [hold for hold in limits.throttles(self.use, chosen) if hold.is_passed]
 
     def note_end(self, finished: Finished, now: datetime) -> None:
         """A worker has ended: if the usage limit of its model is reached, no worker of a model starts before that is over."""
         if not finished.success:
             wait_s = self._settings().tasks.retry_max_s
-            found = limits.parked(finished.result, finished.error_message, now, wait_s)
-            if found is not None and (self._parked is None or found.until > self._parked.until):
-                self._parked = found
+            parked = limits.parked(finished.result, finished.error_message, now, wait_s)
+            if parked is not None and (self._parked is None or parked.until > self._parked.until):
+                self._parked = parked
 
     def reserve(self, memory_mb: float) -> None:
         """A worker was stopped for its memory: it starts again only where it has as much, or nobody else runs."""
@@ -102,9 +104,9 @@ class Claiming:
 
     def recall(self, now: datetime) -> None:
         """At the daemon's start: a model that refused its workers until a time that has not come is not asked before."""
-        found = self._db.read(lambda conn: events.newest_of(conn, EventKind.MODEL_PARKED))
-        if found is not None and (until := parse(str(found["data"]["until"]))) > now:
-            self._parked = Parked(until, str(found["data"]["cause"]))
+        event = self._db.read(lambda conn: events.newest_of(conn, EventKind.MODEL_PARKED))
+        if event is not None and (until := parse(str(event["data"]["until"]))) > now:
+            self._parked = Parked(until, str(event["data"]["cause"]))
             self.throttles = [self._parked]
 
     def claim(
@@ -132,7 +134,7 @@ class Claiming:
 
         free_memory = FreeMemory(self.meter, others, settings.limits, available_mb())
 
-        held = {one for one in RUNNERS if limits.holding(self.throttles, one) or not free_memory.fits(one)}
+        held = {runner for runner in RUNNERS if limits.holding(self.throttles, runner) or not free_memory.fits(runner)}
 
         def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
             judged = self._held_for_their_judges(conn)
@@ -141,7 +143,7 @@ class Claiming:
                     continue
                 if free_memory.fits(row["runner"]):
                     yield row
-                elif not any(free_memory.fits(one) for one in RUNNERS - held):
+                elif not any(free_memory.fits(runner) for runner in RUNNERS - held):
                     return
 
         def claim(conn: Connection) -> list[TaskRow]:
@@ -197,7 +199,7 @@ class Claiming:
 
     def _concerning_somebody(self, refused: Sequence[Reserved | Full]) -> tuple[Reserved | Full, ...]:
         """Those of a runner that a task waits for."""
-        return tuple(one for one in refused if self._db.read(partial(tasks.is_any_pending, runner=str(one.runner))))
+        return tuple(hold for hold in refused if self._db.read(partial(tasks.is_any_pending, runner=str(hold.runner))))
 
     def _room(self, now: datetime, settings: Settings, at_work: int, *, starts: bool) -> int:
         """How many tasks may be claimed; while claiming is paused, one, now and then, to see whether the fault is over."""
@@ -220,11 +222,11 @@ class Claiming:
 
 
 def _record(conn: Connection, begun: list[Throttle | Parked], over: list[str], now: datetime) -> None:
-    for one in begun:
-        if isinstance(one, Parked):
-            events.record(conn, now, EventKind.MODEL_PARKED({"until": iso(one.until), "cause": one.cause}))
+    for hold in begun:
+        if isinstance(hold, Parked):
+            events.record(conn, now, EventKind.MODEL_PARKED({"until": iso(hold.until), "cause": hold.cause}))
         else:
-            reached = EventKind.LIMIT_REACHED({"limit": one.limit, "used": one.used, "allowed": one.allowed})
+            reached = EventKind.LIMIT_REACHED({"limit": hold.limit, "used": hold.used, "allowed": hold.allowed})
             events.record(conn, now, reached)
     for limit in over:
         events.record(conn, now, EventKind.LIMIT_CLEARED({"limit": limit}))

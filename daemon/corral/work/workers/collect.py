@@ -75,13 +75,13 @@ def settle(context: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> st
         return Ending(False, "not_descendant", message, retryable=False)
     if head == base:
         tip_of_target = refs.read(context.repo, refs.branch_ref(required(task["target"]))) or base
-        left = left_behind(checkout, base, tip_of_target)
-        if not left:
+        tips = left_behind(checkout, base, tip_of_target)
+        if not tips:
             return base
-        if len(left) > 1:
-            return _left_elsewhere(context, worktree, left)
+        if len(tips) > 1:
+            return _left_elsewhere(context, worktree, tips)
         detach(ownership.prove(context, worktree), base)
-        head = left[0]
+        head = tips[0]
     hidden = unpublished_submodules(checkout)
     if hidden:
         message = (
@@ -100,9 +100,9 @@ def _committed(checkout: Git, task: TaskRow, worktree: WorktreeRow, ref: str) ->
         return None
     reattach_head(checkout, ref)
     exclude = worktree["provision"].get("exclude", ())
-    who = partial(committer, checkout, task)
-    made = commit_leftovers(checkout, task["title"], {TRAILER: task["task_id"]}, who, exclude=exclude)
-    return made or checkout.head()
+    trailers, identity = {TRAILER: task["task_id"]}, partial(committer, checkout, task)
+    commit = commit_leftovers(checkout, task["title"], trailers, identity, exclude=exclude)
+    return commit or checkout.head()
 
 
 def _rejoined(context: WorktreeContext, task: TaskRow, worktree: WorktreeRow, head: str | None) -> str | None:
@@ -128,11 +128,11 @@ def _rejoined(context: WorktreeContext, task: TaskRow, worktree: WorktreeRow, he
     return joined
 
 
-def _left_elsewhere(context: WorktreeContext, worktree: WorktreeRow, left: list[str]) -> Ending:
+def _left_elsewhere(context: WorktreeContext, worktree: WorktreeRow, tips: list[str]) -> Ending:
     """Say where the work is that nobody can choose from; what no ref holds gets one."""
-    places = [refs.holder(context.repo, sha) or _set_aside(context, worktree, sha) for sha in left]
-    named = ", ".join(f"{sha[:12]} ({place})" for sha, place in zip(left, places, strict=True))
-    message = f"Its own branch has nothing new, and it left commits in {len(left)} other places: {named}."
+    places = [refs.holder(context.repo, sha) or _set_aside(context, worktree, sha) for sha in tips]
+    named = ", ".join(f"{sha[:12]} ({place})" for sha, place in zip(tips, places, strict=True))
+    message = f"Its own branch has nothing new, and it left commits in {len(tips)} other places: {named}."
     return Ending(False, "left_elsewhere", message, retryable=False)
 
 

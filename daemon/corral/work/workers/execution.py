@@ -113,7 +113,7 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
     worktree: WorktreeRow | None = None
     running: Running | None = None
     try:
-        post, runner = _resolved_agent(context, task)
+        resolved, runner = _resolved_agent(context, task)
         target, tip = landing_target(context.worktrees, task["target"])
         past = checkpoints.past_of(context.worktrees, task["task_id"])
         base_sha = checkpoints.begin_at(context.worktrees, {**task, "target": target}, past, tip)
@@ -126,18 +126,20 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
             task_id=task["task_id"],
             session_id=task["session_id"],
         )
-        kept, origin = continuing.kept_worktree(context.worktrees, task, past), _origin(context, post)
-        made, provided = kept or allocate(context.worktrees, plan, is_unwanted=lambda: _is_cancelled(context, task))
-        worktree = made
+        kept, origin = continuing.kept_worktree(context.worktrees, task, past), _origin(context, resolved)
+        allocated, provided = kept or allocate(
+            context.worktrees, plan, is_unwanted=lambda: _is_cancelled(context, task)
+        )
+        worktree = allocated
         task, worktree = context.worktrees.db.write(
-            lambda conn: _moved_in(conn, context, task, made, provided, target, post, past, origin)
+            lambda conn: _moved_in(conn, context, task, allocated, provided, target, resolved, past, origin)
         )
         if task["cancel_reason"] is not None or context.is_stopping():
             return _closed(context, task, worktree, Ending(False, INTERRUPTED, "It had not started yet."))
         crash_point("task.start")
         ownership.prove(context.worktrees, worktree)
         began = context.awake.at(context.worktrees.clock())
-        running = runner.start(assignment(context.worktrees, task, worktree, provided, post, past), began)
+        running = runner.start(assignment(context.worktrees, task, worktree, provided, resolved, past), began)
         crash_point("task.started")
         now = context.worktrees.clock()
         context.worktrees.db.write(lambda conn: _running(conn, task, token, running, now))
@@ -208,8 +210,8 @@ def _failed(context: AttemptContext, worktree: WorktreeRow, finished: Finished, 
         try:
             ownership.prove(context.worktrees, worktree)
         except PathReplaced as error:
-            why = _failure(context, error, usage)
-            return replace(why, error_message=f"{message} {why.error_message}", result=finished.result)
+            replaced = _failure(context, error, usage)
+            return replace(replaced, error_message=f"{message} {replaced.error_message}", result=finished.result)
     return ending
 
 
@@ -284,7 +286,7 @@ def _moved_in(
     worktree: WorktreeRow,
     provided: Provisioned,
     target: str,
-    post: ResolvedAgent,
+    resolved: ResolvedAgent,
     past: Past | None,
     origin: Origin | None,
 ) -> tuple[TaskRow, WorktreeRow]:
@@ -298,18 +300,18 @@ def _moved_in(
         "worktree_id": worktree["worktree_id"],
         "branch": worktree["branch"],
         "base_sha": (past and past.loop["base_sha"]) or worktree["base_sha"],
-        "agent": post.agent.name if post.agent else None,
-        "runner": post.runner,
-        "model": model_of(context.worktrees, post, task),
+        "agent": resolved.agent.name if resolved.agent else None,
+        "runner": resolved.runner,
+        "model": model_of(context.worktrees, resolved, task),
         "host": context.host,
     }
     moved = attempts.change(conn, task["task_id"], task["fencing_token"], {"target": target}, attempt)
     session_id = required(task["session_id"])
     arrival = session_registry.Arrival(
         session_id=session_id,
-        agent_type=str(post.runner),
-        agent=post.agent.name if post.agent else None,
-        capabilities=post.agent.capabilities if post.agent else (),
+        agent_type=str(resolved.runner),
+        agent=resolved.agent.name if resolved.agent else None,
+        capabilities=resolved.agent.capabilities if resolved.agent else (),
         cwd=worktree["path"],
         worktree=worktree["path"],
         branch=worktree["branch"],
@@ -317,22 +319,22 @@ def _moved_in(
         task_id=task["task_id"],
     )
     session_registry.register(conn, arrival, now)
-    if post.agent is not None:
-        agent = post.agent
-        record.begin(conn, moved, agent.name, origin, model_of(context.worktrees, post, task), now)
+    if resolved.agent is not None:
+        agent = resolved.agent
+        record.begin(conn, moved, agent.name, origin, model_of(context.worktrees, resolved, task), now)
         agent_mailboxes.take(conn, agent.name, session_id, now)
         assigned = EventKind.TASK_ASSIGNED({"agent": agent.name, "runner": agent.runner, "model": agent.model})
     else:
         assigned = EventKind.TASK_ASSIGNED(
-            {"agent": None, "runner": str(post.runner), "model": model_of(context.worktrees, post, task)}
+            {"agent": None, "runner": str(resolved.runner), "model": model_of(context.worktrees, resolved, task)}
         )
     events.record(conn, now, assigned, task_id=task["task_id"], session_id=session_id)
     return moved, worktree
 
 
-def _origin(context: AttemptContext, post: ResolvedAgent) -> Origin | None:
+def _origin(context: AttemptContext, resolved: ResolvedAgent) -> Origin | None:
     """The definition that the agent works by, and who wrote it; None: a member of the team without one."""
-    definition = post.agent.definition if post.agent else None
+    definition = resolved.agent.definition if resolved.agent else None
     return origin_of(context.worktrees.repo, context.worktrees.project.root, definition) if definition else None
 
 
@@ -345,20 +347,20 @@ def _running(conn: Connection, task: TaskRow, token: int, running: Running, now:
 def _resolved_agent(context: AttemptContext, task: TaskRow) -> tuple[ResolvedAgent, Runner]:
     """The agent that does it now, and the runner that starts it."""
     roster = choosing(context.worktrees.db).roster(context.roster(), task)
-    post = resolve_agent(task, roster, checked(context.runners))
-    agent = post.agent.name if post.agent else None
-    given: TaskRow = {**task, "runner": post.runner, "agent": agent}
-    if missing := context.gate().needed(given):
+    resolved = resolve_agent(task, roster, checked(context.runners))
+    agent = resolved.agent.name if resolved.agent else None
+    assigned: TaskRow = {**task, "runner": resolved.runner, "agent": agent}
+    if missing := context.gate().needed(assigned):
         raise not_trusted(missing)
-    return post, context.runners[str(post.runner)]
+    return resolved, context.runners[str(resolved.runner)]
 
 
 def _failure(context: AttemptContext, error: CorralError | OSError, usage: Payload | None = None) -> Ending:
     """How an attempt ends by an error of ours: the task's fault, or the machine's."""
     root = context.worktrees.places.volume
     if met_the_end(error) or is_full(root):
-        said = error.message if isinstance(error, CorralError) else str(error)
-        text, remedy = f"The volume of {root} is full: {said}", f"Free space on the volume of {root}."
+        cause = error.message if isinstance(error, CorralError) else str(error)
+        text, remedy = f"The volume of {root} is full: {cause}", f"Free space on the volume of {root}."
         return Ending(False, DISK_FULL, text, usage=usage or {}, is_fault=True, remedy=remedy)
     blame = blame_of_error(error)
     ending = Ending(

@@ -52,19 +52,19 @@ def left_behind(checkout: Git, base: str, target: str) -> list[str]:
     if not _has_moved(checkout):
         return []
     lines = checkout.must("log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
-    entries = [(sha, said) for sha, _, said in (line.partition(" ") for line in lines)]
-    made = {sha for sha, said in entries if not said.startswith(_MOVES)}
+    entries = [(sha, entry) for sha, _, entry in (line.partition(" ") for line in lines)]
+    committed = {sha for sha, entry in entries if not entry.startswith(_MOVES)}
     tips: dict[str, None] = {}
-    for (_, said), (before, _) in pairwise(entries):  # newest first: the second is what the first left
-        found = _LEFT.match(said)
-        if found and before in made and (OID.fullmatch(found[1]) or refs.holder(checkout, before)):
+    for (_, entry), (before, _) in pairwise(entries):  # newest first: the second is what the first left
+        switch = _LEFT.match(entry)
+        if switch and before in committed and (OID.fullmatch(switch[1]) or refs.holder(checkout, before)):
             tips[before] = None
     fresh = [
         sha
         for sha in tips
         if sha != base and refs.is_ancestor(checkout, base, sha) and not refs.is_ancestor(checkout, sha, target)
     ]
-    return [sha for sha in fresh if not any(sha != one and refs.is_ancestor(checkout, sha, one) for one in fresh)]
+    return [sha for sha in fresh if not any(sha != other and refs.is_ancestor(checkout, sha, other) for other in fresh)]
 
 
 def _has_moved(checkout: Git) -> bool:

@@ -132,11 +132,13 @@ class Supervisor:
 
     def kill(self, task_id: str) -> bool:
         """Have the worker of a task stopped soon; whether there is one."""
-        found = [one.key for one in [*self._attempts.values()] if one.key[0] == task_id and not one.finishing]
-        if found:
-            self._killed.update(found)  # this attempt, and not the one that may follow before the next step
+        keys = [
+            attempt.key for attempt in [*self._attempts.values()] if attempt.key[0] == task_id and not attempt.finishing
+        ]
+        if keys:
+            self._killed.update(keys)  # this attempt, and not the one that may follow before the next step
             self._nudge("supervisor")
-        return bool(found)
+        return bool(keys)
 
     def running_count(self) -> int:
         """How many attempts are starting, at work or being closed."""
@@ -301,7 +303,7 @@ class Supervisor:
     def _claim(self, now: datetime) -> None:
         starting = sum(attempt.started is None for attempt in self._attempts.values())
         free = self._settings().supervisor.starts_at_once - starting
-        others = [(one.key, one.task["runner"]) for one in self._attempts.values() if not one.finishing]
+        others = [(attempt.key, attempt.task["runner"]) for attempt in self._attempts.values() if not attempt.finishing]
         leased = self._claiming.claim(now, self._context.gate(), others, free, starts=starting > 0)
         if leased:
             crash_point("task.claimed")

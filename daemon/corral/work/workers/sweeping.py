@@ -99,8 +99,8 @@ class Sweeper:
 
     def of_task(self, task_id: str) -> list[WorktreeRow]:
         """The worktrees that a task has: its worker's first, then that in which its work is judged."""
-        found = self._context.db.read(worktree_rows.listing)
-        return [row for row in found if _is_tasks(row) and row["task_id"] == task_id]
+        rows = self._context.db.read(worktree_rows.listing)
+        return [row for row in rows if _is_tasks(row) and row["task_id"] == task_id]
 
     def putting_right(self, worktree: WorktreeRow) -> Callable[[], None]:
         """Give a worktree back, in a thread."""

@@ -99,12 +99,12 @@ class Place:
     judge_model: str | None = None
     prove: Callable[[], None] = lambda: None
 
-    def shell(self, command: str, timeout_s: float | None, *, said: bytes = b"") -> Ran:
+    def shell(self, command: str, timeout_s: float | None, *, stdin: bytes = b"") -> Ran:
         """Run a command of the user's."""
-        return self.run(["/bin/sh", "-c", command], timeout_s, said=said)
+        return self.run(["/bin/sh", "-c", command], timeout_s, stdin=stdin)
 
     def run(
-        self, argv: Sequence[str], timeout_s: float | None, *, said: bytes = b"", more: Mapping[str, str] | None = None
+        self, argv: Sequence[str], timeout_s: float | None, *, stdin: bytes = b"", more: Mapping[str, str] | None = None
     ) -> Ran:
         """Run a program, with a text as its standard input.
 
@@ -124,7 +124,7 @@ class Place:
         env = {**verification_environment(self.environ, self.added), **(more or {})}
         process = spawn(argv, cwd=self.folder, env=env, log=log, takes_input=True)
         feed = Feed(process)
-        feed.send(said)
+        feed.send(stdin)
         feed.finish()
         allowed_s = min(timeout_s or self.timeout_s, self.timeout_s)
         try:
