@@ -44,11 +44,11 @@ async def listing(
 @router.get("/{task_id}", answer=DeadTaskFacts)
 async def read(services: Services, task_id: str) -> Payload:
     """Everything about a dead task, with the end of its last attempt's output."""
-    found = await services.store.read(lambda conn: dead_letters.read(conn, task_id))
-    attempts = found["attempt_history"]
+    task = await services.store.read(lambda conn: dead_letters.read(conn, task_id))
+    attempts = task["attempt_history"]
     number = attempts[-1]["number"] if attempts else 0
-    file = services.project.logs_dir / "tasks" / found["task_id"] / f"{number}.log"
-    return {**found, "log_tail": await services.work(lambda: last_lines(file))}
+    file = services.project.logs_dir / "tasks" / task["task_id"] / f"{number}.log"
+    return {**task, "log_tail": await services.work(lambda: last_lines(file))}
 
 
 @router.post("/retry")

@@ -82,9 +82,9 @@ def failures_in_a_row(conn: Connection, agent: str | None, runner: str | None, m
         .order_by(attempts.c.ended_at.desc())
         .limit(most)
     )
-    found = 0
+    failures = 0
     for outcome in conn.execute(query).scalars():
         if outcome != AttemptOutcome.FAILED:
             break
-        found += 1
-    return found
+        failures += 1
+    return failures
