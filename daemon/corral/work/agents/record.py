@@ -123,16 +123,16 @@ def stats(conn: Connection, agent: str | None, since: datetime, by: By | None) -
     work = Work(
         runs.of_agents(conn, name, after), runs.merges_of(conn, name, after), runs.feedback_on(conn, name, after)
     )
-    found: list[AgentRecord] = []
+    records: list[AgentRecord] = []
     for each, of_agent in _divided(work.attempts, lambda row: row["agent"]).items():
         real = [row for row in of_agent if row["task_type"] != IMPROVEMENT]
-        found.append({"agent": each, "group": None, **figures(_with(work, real))})
+        records.append({"agent": each, "group": None, **figures(_with(work, real))})
         if by is not None:
             numbers = {row["content_hash"]: row["version"] for row in version_rows.of_agent(conn, each)}
             shown = of_agent if by is By.TASK_TYPE else real
             groups = _divided(shown, lambda row: _group(row, by, numbers))  # noqa: B023 - called before the next
-            found += ({"agent": each, "group": group, **figures(_with(work, rows))} for group, rows in groups.items())
-    return found
+            records += ({"agent": each, "group": group, **figures(_with(work, rows))} for group, rows in groups.items())
+    return records
 
 
 def _group(row: AgentWork, by: By, numbers: Mapping[str, str]) -> str:

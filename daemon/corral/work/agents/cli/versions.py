@@ -73,12 +73,12 @@ def rollback(
 
 def show_version(name: str, version: str, *, as_json: bool) -> None:
     """Print one version with its text."""
-    found: dict[str, Any] = client().request("GET", f"/agents/{segment(name)}/versions/{segment(version)}")
+    shown: dict[str, Any] = client().request("GET", f"/agents/{segment(name)}/versions/{segment(version)}")
     if as_json:
-        emit(found)
+        emit(shown)
         return
-    echo(paint(one_line(f"{found['agent']} {found['version']}"), "bold"))
+    echo(paint(one_line(f"{shown['agent']} {shown['version']}"), "bold"))
     plain = ("content_hash", "created_at", "author", "reason", "changelog")
-    facts({field: found[field] for field in plain}, 13)
+    facts({field: shown[field] for field in plain}, 13)
     echo("")
-    echo(visible(found["content"]))
+    echo(visible(shown["content"]))

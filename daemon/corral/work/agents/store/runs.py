@@ -69,10 +69,10 @@ def give_feedback(conn: Connection, row: FeedbackRow) -> None:
         conn.execute(insert(task_feedback).values(**row))
 
 
-def comment(conn: Connection, task_id: str, said: str | None, now: str) -> None:
+def comment(conn: Connection, task_id: str, text: str | None, now: str) -> None:
     """Keep a comment that came with a task, if there is one."""
-    if said and said.strip():
-        give_feedback(conn, {"task_id": task_id, "rating": None, "comment": said.strip(), "given_at": now})
+    if text and text.strip():
+        give_feedback(conn, {"task_id": task_id, "rating": None, "comment": text.strip(), "given_at": now})
 
 
 def last_agent(conn: Connection, task_id: str) -> str | None:
