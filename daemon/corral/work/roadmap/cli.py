@@ -58,9 +58,10 @@ def _approve(here: Client) -> None:
         refuse_agents("Approving the roadmap", "corral trust")
     except NotPermitted:
         return
-    found = [Claim(one["key"], one["value"], one["source"]) for one in here.request("GET", "/supervisor")["unapproved"]]
-    if found:
-        trust.store().approve(here.project.common_dir, found)
+    unapproved = here.request("GET", "/supervisor")["unapproved"]
+    claims = [Claim(command["key"], command["value"], command["source"]) for command in unapproved]
+    if claims:
+        trust.store().approve(here.project.common_dir, claims)
 
 
 def _show(answer: dict[str, Any], as_json: bool) -> None:

@@ -111,7 +111,7 @@ class RoadmapSupervision:
     def step(self, now: datetime) -> datetime | None:
         """A round of the daemon's own: while the roadmap is worked on, and until the file knows what became of its tasks."""
         is_on, rows = self._db.read(lambda conn: (rows_of.since(conn) is not None, _rows(conn)))
-        if not is_on and not any(sync.is_untold(row) for row in rows.values()):
+        if not is_on and not any(sync.is_unrecorded(row) for row in rows.values()):
             with self._turn:
                 self._parsed, self._error, self._unwritten, self._refused = None, None, None, []
             return None
@@ -152,7 +152,7 @@ class RoadmapSupervision:
         if parsed is None or rows_of.since(conn) is None:
             return []
         pending = (task.task_id for task in parsed[1].sound if task.status == PENDING)
-        return self._unapproved(claim for one in pending if (claim := parsed[1].claims.get(one)) is not None)
+        return self._unapproved(claim for task_id in pending if (claim := parsed[1].claims.get(task_id)) is not None)
 
     def status(self) -> Supervision:
         """Since when it is worked on, its tasks by status, what is next, what waits and why, and what is wrong."""
@@ -206,21 +206,21 @@ class RoadmapSupervision:
         if changes.write:
             roadmap = self._write(changes, rows)
         chosen = self._choose(roadmap, rows) if picking else []
-        if not (changes.told or changes.withdraw or changes.reprioritize or chosen):
+        if not (changes.recorded or changes.withdraw or changes.reprioritize or chosen):
             return False
         refused = self._db.write(lambda conn: self._apply(conn, changes, chosen, now))
         self._refused += refused
         has_more = len(chosen) > len(refused)
         if has_more or changes.withdraw or changes.reprioritize:
             self._nudge()
-        return bool(changes.told or changes.withdraw or has_more)
+        return bool(changes.recorded or changes.withdraw or has_more)
 
     def _read(self) -> Roadmap:
         """The roadmap as the file has it now; ``_error`` says why there is none."""
         try:
             if self._parsed is None or file.stamp_of(self.path) != self._parsed[0]:
-                found = file.read(self.path)
-                self._parsed = (found.stamp, self._roadmap_of(found.data))
+                snapshot = file.read(self.path)
+                self._parsed = (snapshot.stamp, self._roadmap_of(snapshot.data))
         except (OSError, DocumentError) as error:
             self._parsed, self._error = None, self._failure(error, self._error)
             return Roadmap()
@@ -275,11 +275,11 @@ class RoadmapSupervision:
         """
         self._refused = []
         chosen: list[tuple[RoadmapTask, TaskSubmission]] = []
-        left = sync.room(rows, self._settings().supervisor.max_agents)
+        room = sync.room(rows, self._settings().supervisor.max_agents)
         following = sync.candidates(roadmap, rows)
         unapproved = {claim.key for claim in self._unapproved(roadmap.claims[task.task_id] for task in following)}
         for task in following:
-            if len(chosen) >= left:
+            if len(chosen) >= room:
                 break
             if roadmap.claims[task.task_id].key in unapproved:
                 continue
@@ -302,8 +302,8 @@ class RoadmapSupervision:
         rules = self._settings().tasks
         for row in rows.values():
             task_id = row["task_id"]
-            if (status := changes.told.get(task_id)) is not None:
-                _remember(conn, row, sync.TOLD, status)
+            if (status := changes.recorded.get(task_id)) is not None:
+                _remember(conn, row, sync.STATUS, status)
             if not sync.is_waiting(row):
                 continue
             if (reason := changes.withdraw.get(task_id)) is not None:
@@ -330,7 +330,7 @@ class RoadmapSupervision:
                 raise Conflict(f"Task {row['task_id']} has moved on.")
             if sync.status_of(row) != DONE and sync.is_same_work(row, _work(submission)):
                 tasks.retry(conn, row["task_id"], now, settings.tasks)
-                _remember(conn, row, sync.TOLD, PENDING)
+                _remember(conn, row, sync.STATUS, PENDING)
                 return
             rows_of.rename_key(conn, row["task_id"], _former(row))
             if row["status"] in (TaskStatus.FAILED, TaskStatus.DEAD) or sync.status_of(row) == "blocked":
@@ -345,7 +345,7 @@ def _rows(conn: Connection) -> Rows:
 def _postpone(changes: sync.Changes, rows: Rows) -> None:
     """Leave all that takes back, or is written, to a later round."""
     for task_id in changes.write:
-        changes.told.pop(rows[task_id]["task_id"], None)
+        changes.recorded.pop(rows[task_id]["task_id"], None)
     changes.write.clear()
     changes.withdraw.clear()
 

@@ -42,7 +42,7 @@ class Wanted:
     update: bool = False
 
 
-def install(project: Project, wanted: Wanted, *, yes: bool, as_json: bool) -> dict[str, Any]:
+def install(project: Project, request: Wanted, *, yes: bool, as_json: bool) -> dict[str, Any]:
     """Install a template's files into a repository; show them, and what they would run, before.
 
     Returns:
@@ -54,11 +54,11 @@ def install(project: Project, wanted: Wanted, *, yes: bool, as_json: bool) -> di
     if project.bare:
         raise InvalidInput("A bare repository has no place for a template's files.", remedy="Run it in a checkout.")
     journal.recover(project)
-    address = addresses.parse(wanted.address, here())
-    asked = wanted.version or LATEST
-    obtained = obtaining.obtain(project, address, asked, update=wanted.update)
+    address = addresses.parse(request.address, here())
+    version = request.version or LATEST
+    obtained = obtaining.obtain(project, address, version, update=request.update)
     there = read_lock(project)
-    lock = obtaining.lock_of(project, obtained, asked, there)
+    lock = obtaining.lock_of(project, obtained, version, there)
     _refuse_another(there, lock)
     parts = installed(obtained.parts)
     plan = steps(project.root, {}, parts, partial(merge_text, open_repository(project.common_dir)), installs=True)
@@ -91,11 +91,11 @@ def record(project: Project, plan: list[Step], lock: Lock) -> journal.Done:
     project.home.mkdir(exist_ok=True)
     if (ignore := _ignore(project)) is not None:
         contents[f"{home}/.gitignore"] = New(ignore)
-    said = {"version": __version__, **metadata_of(project)}
-    said |= {"template": f"{lock.source}#{lock.subfolder}" if lock.subfolder else lock.source}
-    said |= {"template_version": lock.version, "template_pin": lock.pin()}
+    metadata = {"version": __version__, **metadata_of(project)}
+    metadata |= {"template": f"{lock.source}#{lock.subfolder}" if lock.subfolder else lock.source}
+    metadata |= {"template_version": lock.version, "template_pin": lock.pin()}
     contents[lock_file(project).relative_to(project.root).as_posix()] = New(lock.text().encode())
-    contents[f"{home}/metadata.json"] = New((json.dumps(said, indent=2) + "\n").encode())
+    contents[f"{home}/metadata.json"] = New((json.dumps(metadata, indent=2) + "\n").encode())
     return journal.apply(project, {**contents, **marker}, obtaining.now())
 
 
