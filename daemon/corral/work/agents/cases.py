@@ -254,7 +254,7 @@ def again(services: Services, conn: Connection, row: ImprovementRow, parts: Sequ
         case, arm, turn, *rest = repeated.part.split(":")
         part = f"{case}:{arm}:{turn}:{int(rest[0]) + 1 if rest else 2}"
         plan = _plan(row)
-        cases = [improving.Case.model_validate(each) for each in plan["cases"]]
+        cases = [improving.Case.model_validate(case_fields) for case_fields in plan["cases"]]
         share, _ = improving.shares(cases, plan["rounds"], plan["max_cost_usd"])
         version = str(repeated.task["agent_version"])
         item = improving.case_task(row["improvement_id"], row["agent"], version, part, cases[int(case)], share)

@@ -229,12 +229,12 @@ def report(runs: Sequence[Run], judged: Judged, names: Sequence[str], *, of: tup
     doubt = "which so few cases do not prove" if chance >= CHANCE else "which chance hardly explains"
     sides = f"{new_arm.good} of {new_arm.of} runs passed with {of[1]}, {old_arm.good} of {old_arm.of} with {of[0]}"
     sentence = f"{sides}; {judged.sentence()}: {why}, {doubt} (by chance alone in {100 * chance:.2g} % of cases)."
-    each: list[ComparedCase] = [
+    compared: list[ComparedCase] = [
         {"name": name, "old": _passed(old, index), "new": _passed(new, index)} for index, name in enumerate(names)
     ]
     return {
         "recommendation": recommendation, "why": sentence, "chance": chance, "old": _side(old, judged.old),
-        "new": _side(new, judged.new), "judged": judged.figures(), "cases": each,
+        "new": _side(new, judged.new), "judged": judged.figures(), "cases": compared,
     }  # fmt: skip
 
 

@@ -94,8 +94,8 @@ def conflict(context: WorktreeContext, task: TaskRow, head: str) -> str | None:
 def _merged(
     context: WorktreeContext, task: TaskRow, head: str, tip: str
 ) -> candidates.Candidate | candidates.Conflicted | None:
-    who = committer(context.repo, task)
-    return candidates.build(context.repo, tip, head, f"Merge the target of {task['title']}", who, context.clock())
+    identity = committer(context.repo, task)
+    return candidates.build(context.repo, tip, head, f"Merge the target of {task['title']}", identity, context.clock())
 
 
 def pin(context: WorktreeContext, past: Past, row: IterationRow) -> None:

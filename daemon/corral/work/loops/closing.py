@@ -112,13 +112,13 @@ def _evaluations(
         evaluations.append(Evaluation("work", Verdict.NOT_CONVERGED, finished.exit_code, str(finished.error_message)))
     if past.returned is not None and (why := checkpoints.conflict(context, task, span[1])) is not None:
         evaluations.append(Evaluation("landing", Verdict.NOT_CONVERGED, None, why))
-    chosen = context.settings().loops
+    settings = context.settings().loops
 
     def left_s() -> float:
-        return bounds(chosen, past.spec).timeout_s - past.elapsed_s - elapsed_s()
+        return bounds(settings, past.spec).timeout_s - past.elapsed_s - elapsed_s()
 
     def bounded_s() -> float:
-        return max(SLICE_S, min(left_s(), chosen.criterion_timeout_s))
+        return max(SLICE_S, min(left_s(), settings.criterion_timeout_s))
 
     if left_s() <= 0:
         text = "The time of the loop was over before it could be evaluated."

@@ -35,10 +35,10 @@ class Bounds:
     timeout_s: float
 
 
-def bounds(chosen: Loops, spec: LoopSpec) -> Bounds:
+def bounds(settings: Loops, spec: LoopSpec) -> Bounds:
     """The limits of a loop: its own, else those of the settings."""
-    most = chosen.max_iterations if spec.max_iterations is None else spec.max_iterations
-    return Bounds(most if isinstance(most, int) else None, spec.timeout_s or chosen.timeout_s)
+    most = settings.max_iterations if spec.max_iterations is None else spec.max_iterations
+    return Bounds(most if isinstance(most, int) else None, spec.timeout_s or settings.timeout_s)
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,6 @@ async def resume(services: Services, loop_id: str, limits: NewLimits | None = No
 
 
 @router.post("/{loop_id}/land", status=201, answer=Submitted)
-async def land(services: Services, loop_id: str, chosen: ChosenIteration | None = None) -> Payload:
+async def land(services: Services, loop_id: str, body: ChosenIteration | None = None) -> Payload:
     """Put what an iteration made into the merge queue, although the loop has not converged."""
-    return await loops.land(services, loop_id, chosen.iteration if chosen else None)
+    return await loops.land(services, loop_id, body.iteration if body else None)

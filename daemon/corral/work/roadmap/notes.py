@@ -51,9 +51,9 @@ def notes(
             message = f"waits until you have approved what it executes: {remedy}"
             problems.append(Problem(message, task.line, task.task_id))
     problems += _keeping_others(roadmap)
-    there = {task.task_id for task in roadmap.tasks}
+    in_file = {task.task_id for task in roadmap.tasks}
     for task_id, row in rows.items():
-        if task_id not in there and row["status"] == TaskStatus.RUNNING:
+        if task_id not in in_file and row["status"] == TaskStatus.RUNNING:
             message = (
                 f"is not in the file any more, but still runs. To stop it: corral task cancel {row['task_id'][:8]}"
             )

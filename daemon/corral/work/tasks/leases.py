@@ -69,7 +69,7 @@ def claimant(conn: Connection, session_id: str, of_team: Capabilities = lambda _
 
 def claim(
     conn: Connection,
-    who: Claimant,
+    claimant: Claimant,
     now: datetime,
     settings: Settings,
     *,
@@ -83,7 +83,7 @@ def claim(
         fold: Whether the file system ignores case.
         key: The same claim, said again because its answer was lost, is answered with the same task while that is still held.
     """
-    if key is not None and (again := tasks.claimed_with(conn, who.session_id, key)) is not None:
+    if key is not None and (again := tasks.claimed_with(conn, claimant.session_id, key)) is not None:
         return again
 
     if work_pause.current(conn) is not None:
@@ -91,17 +91,17 @@ def claim(
 
     row = scheduling.claim(
         conn,
-        session_id=who.session_id,
+        session_id=claimant.session_id,
         lease_s=settings.sessions.lease_s,
         ageing_s=settings.tasks.ageing_s,
         now=now,
-        ready=partial(offered_to, who=who, task_types=task_types),
+        ready=partial(offered_to, who=claimant, task_types=task_types),
         key=key,
         fold=fold,
         started=True,
     )
     if row is not None:
-        sessions.change(conn, who.session_id, {"current_task": redact(row["title"])})
+        sessions.change(conn, claimant.session_id, {"current_task": redact(row["title"])})
     return row
 
 

@@ -272,8 +272,8 @@ async def claim(actor: Actor, task_types: Sequence[str], key: str | None = None)
     services, now = actor.services, actor.services.now()
 
     def take(conn: Connection, me: Holder) -> dict[str, Any]:
-        who = leases.claimant(conn, me.session_id, services.teams().capabilities)
-        row = leases.claim(conn, who, now, services.settings(), task_types=task_types, key=key, fold=services.fold)
+        claimant = leases.claimant(conn, me.session_id, services.teams().capabilities)
+        row = leases.claim(conn, claimant, now, services.settings(), task_types=task_types, key=key, fold=services.fold)
         also_held = leases.also_held(conn, me.session_id, row)
         reason = "no_tasks_available" if work_pause.current(conn) is None else "work_paused"
         lease = {"success": True, **task_shapes.leased(row)} if row else {"success": False, "reason": reason}

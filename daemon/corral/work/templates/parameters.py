@@ -59,8 +59,8 @@ def typed(parameter: Parameter, raw: Any, *, is_exact: bool = False) -> Value:
         ValueError: It is no value of this parameter; the message begins with a verb.
     """
     if parameter.type == "list":
-        each = parameter.model_copy(update={"type": "string"})
-        return [str(typed(each, item)) for item in items_of(raw, is_exact=is_exact)]
+        of_item = parameter.model_copy(update={"type": "string"})
+        return [str(typed(of_item, item)) for item in items_of(raw, is_exact=is_exact)]
     value = raw if is_exact or parameter.type == "string" or not isinstance(raw, str) else _parsed(raw)
     fits = {
         "string": isinstance(value, str),

@@ -203,12 +203,14 @@ def _goes_with(step: Step, earlier: Step) -> bool:
 
 def _ordered(steps: Sequence[Step]) -> list[Step]:
     """The steps, each behind those that it waits for; else as they are written."""
-    done: dict[str, Step] = {}
-    while len(done) < len(steps):
-        done |= {
-            step.name: step for step in steps if step.name not in done and all(name in done for name in step.wait_for)
+    ordered: dict[str, Step] = {}
+    while len(ordered) < len(steps):
+        ordered |= {
+            step.name: step
+            for step in steps
+            if step.name not in ordered and all(name in ordered for name in step.wait_for)
         }
-    return list(done.values())
+    return list(ordered.values())
 
 
 def sample_items(step: Step) -> dict[str, Value]:

@@ -70,25 +70,25 @@ class Claiming:
 
     def measure(self, now: datetime) -> list[Throttle]:
         """Compare the use with the limits, and record those that begin or cease to hold; returns those that are passed."""
-        chosen = self._settings().limits
-        self.use = self.meter.use(chosen, now)
+        settings = self._settings().limits
+        self.use = self.meter.use(settings, now)
         needed_mb = self.use.memory_mb and self.use.memory_mb + self._reserved_mb
-        throttles = limits.throttles(replace(self.use, memory_mb=needed_mb), chosen)
+        throttles = limits.throttles(replace(self.use, memory_mb=needed_mb), settings)
         if self._parked is not None and now >= self._parked.until:
             self._parked = None
         if all(hold.limit != limits.MEMORY for hold in throttles):
             self._reserved_mb = 0.0
         holds: list[Throttle | Parked] = [*throttles, *([self._parked] if self._parked is not None else [])]
-        before, here = {hold.limit for hold in self.throttles}, {hold.limit for hold in holds}
+        limits_before, limits_now = {hold.limit for hold in self.throttles}, {hold.limit for hold in holds}
         begun = [
             hold
             for hold in holds
-            if hold.limit not in before or (isinstance(hold, Parked) and hold not in self.throttles)
+            if hold.limit not in limits_before or (isinstance(hold, Parked) and hold not in self.throttles)
         ]
-        if begun or before - here:
-            self._db.write(lambda conn: _record(conn, begun, sorted(before - here), now))
+        if begun or limits_before - limits_now:
+            self._db.write(lambda conn: _record(conn, begun, sorted(limits_before - limits_now), now))
         self.throttles = holds
-        return [hold for hold in limits.throttles(self.use, chosen) if hold.is_passed]
+        return [hold for hold in limits.throttles(self.use, settings) if hold.is_passed]
 
     def note_end(self, finished: Finished, now: datetime) -> None:
         """A worker has ended: if the usage limit of its model is reached, no worker of a model starts before that is over."""

@@ -79,8 +79,8 @@ class AttemptContext:
     def gate(self) -> TrustGate:
         """Which tasks wait for the user's approval at this moment."""
         context = self.worktrees
-        chosen = choosing(context.db)
-        return TrustGate(context.untrusted(), self.roster, chosen, context.missing)
+        choices = choosing(context.db)
+        return TrustGate(context.untrusted(), self.roster, choices, context.missing)
 
     def roster(self) -> Roster:
         """The agents at this moment, as their files define them."""

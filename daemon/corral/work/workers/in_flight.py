@@ -102,16 +102,16 @@ class Attempt:
             self.stopping = True
             self.started.running.stop(awake, code, message)
 
-    def news(self, seen: Observation, lease_s: float, now: datetime) -> Columns | None:
+    def news(self, observation: Observation, lease_s: float, now: datetime) -> Columns | None:
         """The news that is not in the database yet; None if there is none."""
-        if seen.memory_mb is not None:
-            self.peak_mb = max(self.peak_mb or 0, round(seen.memory_mb))
-        shown = {"progress": seen.progress, "usage": asdict(seen.usage)}
+        if observation.memory_mb is not None:
+            self.peak_mb = max(self.peak_mb or 0, round(observation.memory_mb))
+        shown = {"progress": observation.progress, "usage": asdict(observation.usage)}
         due = self.beaten_at is None or abs(now - self.beaten_at) >= timedelta(seconds=BEAT_EVERY_S)
         if shown == self.shown and not due:
             return None
         values = {**shown, "lease_expires_at": after(now, lease_s), "memory_mb": self.peak_mb}
-        if seen.progressed:
+        if observation.progressed:
             values["progress_at"] = iso(now)
         self.shown, self.beaten_at = shown, now
         return values

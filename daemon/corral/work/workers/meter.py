@@ -38,14 +38,14 @@ class Meter:
         self._day: tuple[datetime, DayUse] | None = None
         self._expected_mb: dict[str, float] = {}
 
-    def note(self, key: Key, seen: Observation, now: datetime) -> None:
+    def note(self, key: Key, observation: Observation, now: datetime) -> None:
         """Take in what one look at a worker has shown."""
-        if seen.memory_mb is not None:
-            self._memory_mb[key] = seen.memory_mb
-        more = seen.usage.turns - self._turns.get(key, 0)
+        if observation.memory_mb is not None:
+            self._memory_mb[key] = observation.memory_mb
+        more = observation.usage.turns - self._turns.get(key, 0)
         if more > 0:
             self._requests.append((now, more))
-            self._turns[key] = seen.usage.turns
+            self._turns[key] = observation.usage.turns
 
     def expected_mb(self, runner: str | None) -> float:
         """The memory that a worker of this runner may come to use, MiB; None: the runner is not known yet."""

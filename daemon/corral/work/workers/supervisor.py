@@ -116,14 +116,14 @@ class Supervisor:
         """Why no further worker starts: the daemon stops, or as many run or start as may; None where there is room."""
         if self._draining:
             return "The daemon is stopping: it starts no further worker, and the next daemon goes on."
-        chosen, attempts = self._settings().supervisor, [*self._attempts.values()]
-        most = chosen.max_agents
+        settings, attempts = self._settings().supervisor, [*self._attempts.values()]
+        most = settings.max_agents
         if not most:
             return "No worker starts, since `supervisor.max_agents` is 0."
         if sum(not attempt.finishing for attempt in attempts) >= most:
             return f"All {most} workers that `supervisor.max_agents` allows are running."
-        if sum(attempt.started is None for attempt in attempts) >= chosen.starts_at_once:
-            return f"All {chosen.starts_at_once} workers that `supervisor.starts_at_once` allows are starting."
+        if sum(attempt.started is None for attempt in attempts) >= settings.starts_at_once:
+            return f"All {settings.starts_at_once} workers that `supervisor.starts_at_once` allows are starting."
         return None
 
     def at_work(self) -> list[AttemptView]:
@@ -228,22 +228,24 @@ class Supervisor:
                 continue
             try:
                 self._stop_if_due(attempt, present.get(attempt.key), awake)
-                seen = attempt.started.running.observe(awake)
-                attempt.note_trouble(f"does not end, though it was killed: {seen.undying}" if seen.undying else "")
-                self._claiming.meter.note(attempt.key, seen, now)
-                self.on_tool_calls(attempt.task, seen.tool_calls, now)
+                observation = attempt.started.running.observe(awake)
+                attempt.note_trouble(
+                    f"does not end, though it was killed: {observation.undying}" if observation.undying else ""
+                )
+                self._claiming.meter.note(attempt.key, observation, now)
+                self.on_tool_calls(attempt.task, observation.tool_calls, now)
             except OSError as error:  # of this worker alone, e.g. its output cannot be read just now
                 attempt.note_trouble(f"cannot be observed, so that its end would go unnoticed: {error}")
                 continue
-            if seen.finished is not None:
+            if observation.finished is not None:
                 attempt.finishing = True
                 self._claiming.meter.forget(attempt.key, attempt.task["runner"], attempt.peak_mb)
-                self._claiming.note_end(seen.finished, now)
-                if attempt.peak_mb is not None or seen.usage.turns:  # counted before the attempt is closed
-                    news.append((attempt, {"memory_mb": attempt.peak_mb, "usage": asdict(seen.usage)}))
+                self._claiming.note_end(observation.finished, now)
+                if attempt.peak_mb is not None or observation.usage.turns:  # counted before the attempt is closed
+                    news.append((attempt, {"memory_mb": attempt.peak_mb, "usage": asdict(observation.usage)}))
                 run = self._spawn_start if attempt.started.is_loop else self._spawn
-                run(self._finishing(attempt, seen))
-            elif (values := attempt.news(seen, lease_s, now)) is not None:
+                run(self._finishing(attempt, observation))
+            elif (values := attempt.news(observation, lease_s, now)) is not None:
                 news.append((attempt, values))
         if news:
             self._db.write(lambda conn: record(conn, news, now))
@@ -362,9 +364,9 @@ class Supervisor:
                 paused = EventKind.SUPERVISOR_PAUSED({"reason": started.error_message})
                 self._db.write(lambda conn: events.record(conn, now, paused))
 
-    def _finishing(self, attempt: Attempt, seen: Observation) -> Callable[[], None]:
-        assert attempt.started is not None and seen.finished is not None
-        started, finished, used = attempt.started, seen.finished, asdict(seen.usage)
+    def _finishing(self, attempt: Attempt, observation: Observation) -> Callable[[], None]:
+        assert attempt.started is not None and observation.finished is not None
+        started, finished, used = attempt.started, observation.finished, asdict(observation.usage)
 
         def close() -> None:
             try:

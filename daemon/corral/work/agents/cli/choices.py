@@ -40,12 +40,12 @@ def pin(
     refuse_agents("Choosing the version of an agent", f"corral agent pin {shlex.quote(name)} {version or '--unpin'}")
     path = f"/agents/{segment(name)}/pin"
     answer = client().request("DELETE", path) if unpin else client().request("POST", path, {"version": version})
-    done = (
+    line = (
         f"{one_line(answer['agent'])} works by its file"
         if unpin
         else f"{answer['agent']} is pinned to {answer['version']}"
     )
-    report(answer, f"{done}.", as_json=as_json)
+    report(answer, f"{line}.", as_json=as_json)
     if answer.get("waits_for_trust") and not as_json:
         echo(paint(_TRUST, "yellow"))
 

@@ -67,8 +67,8 @@ def rollback(
     refuse_agents("Deploying a version of an agent", shlex.join(["corral", "agent", "rollback", name, version]))
     answer = client().request("POST", f"/agents/{segment(name)}/rollback", {"version": version})
     file = one_line(answer["file"])
-    done = f"{file} is version {answer['version']} again; look at it with git diff, and commit it."
-    report(answer, done if answer["changed"] else f"{file} is version {answer['version']} already.", as_json=as_json)
+    line = f"{file} is version {answer['version']} again; look at it with git diff, and commit it."
+    report(answer, line if answer["changed"] else f"{file} is version {answer['version']} already.", as_json=as_json)
 
 
 def show_version(name: str, version: str, *, as_json: bool) -> None:

@@ -49,8 +49,8 @@ def _model(criterion: JudgeCriterion, place: Place) -> tuple[str, str]:
     judge = next((model for model in able if criterion.same_model or plain_name(model) not in workers), None)
     if judge is not None:
         return judge, ""
-    who = " and ".join(able)
-    return able[0], f"{who} did the work, and no model judges its own. Name another `model`, or set `same_model: true`."
+    reason = f"{' and '.join(able)} did the work, and no model judges its own. "
+    return able[0], f"{reason}Name another `model`, or set `same_model: true`."
 
 
 def _answer(output: str) -> dict[str, Any] | None:

@@ -171,9 +171,9 @@ def _assigned(task: dict[str, Any]) -> str | None:
 def _attempts(attempts: list[dict[str, Any]]) -> None:
     """The outcome of each attempt, where there was more than one."""
     for attempt in attempts if len(attempts) > 1 else ():
-        who = ", ".join(filter(None, (attempt["agent"], attempt["model"], attempt["branch"])))
+        worker = ", ".join(filter(None, (attempt["agent"], attempt["model"], attempt["branch"])))
         why = f" ({attempt['error_code']})" if attempt["error_code"] else ""
-        fact(f"attempt {attempt['number']}", f"{attempt['outcome'] or 'running'}{why}  {who}".rstrip(), 9)
+        fact(f"attempt {attempt['number']}", f"{attempt['outcome'] or 'running'}{why}  {worker}".rstrip(), 9)
 
 
 def show_steps(steps: list[dict[str, Any]]) -> None:

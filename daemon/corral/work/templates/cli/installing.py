@@ -57,9 +57,9 @@ def install(project: Project, request: Wanted, *, yes: bool, as_json: bool) -> d
     address = addresses.parse(request.address, here())
     version = request.version or LATEST
     obtained = obtaining.obtain(project, address, version, update=request.update)
-    there = read_lock(project)
-    lock = obtaining.lock_of(project, obtained, version, there)
-    _refuse_another(there, lock)
+    present = read_lock(project)
+    lock = obtaining.lock_of(project, obtained, version, present)
+    _refuse_another(present, lock)
     parts = installed(obtained.parts)
     plan = steps(project.root, {}, parts, partial(merge_text, open_repository(project.common_dir)), installs=True)
     runs, notes = brought(parts), obtaining.remarks(obtained)
@@ -102,11 +102,11 @@ def record(project: Project, plan: list[Step], lock: Lock) -> journal.Done:
 def _ignore(project: Project) -> bytes | None:
     """The ``.corral/.gitignore`` in which the lock is shared; None if it is so already."""
     try:
-        there = (project.home / ".gitignore").read_bytes()
+        ignored = (project.home / ".gitignore").read_bytes()
     except FileNotFoundError:
         return default_ignore().encode()
     line = f"!{lock_file(project).name}\n".encode()
-    return None if line in there else there + (b"" if there.endswith(b"\n") else b"\n") + line
+    return None if line in ignored else ignored + (b"" if ignored.endswith(b"\n") else b"\n") + line
 
 
 def show(title: str, plan: list[Step], notes: list[str]) -> None:
@@ -119,11 +119,11 @@ def show(title: str, plan: list[Step], notes: list[str]) -> None:
         echo(paint(f"note: {one_line(note)}", "yellow"))
 
 
-def _refuse_another(there: Lock | None, lock: Lock) -> None:
+def _refuse_another(present: Lock | None, lock: Lock) -> None:
     if (
-        there is not None
-        and there.source != SHIPPED
-        and (there.source, there.subfolder, there.commit)
+        present is not None
+        and present.source != SHIPPED
+        and (present.source, present.subfolder, present.commit)
         != (
             lock.source,
             lock.subfolder,
@@ -131,6 +131,6 @@ def _refuse_another(there: Lock | None, lock: Lock) -> None:
         )
     ):
         raise Conflict(
-            f"This project has the template {there.source} {there.version} already.",
+            f"This project has the template {present.source} {present.version} already.",
             remedy="`corral template update` brings a new version. For another template, remove .corral/template.lock first.",
         )

@@ -40,8 +40,8 @@ def cache(project: Project | None) -> TemplateCache:
     return _cache(policy(project), partial(shipped.of_project, project))
 
 
-def _cache(chosen: Policy, of_shipped: Callable[[], Parts]) -> TemplateCache:
-    return TemplateCache(cache_folder(os.environ, account.home()), time.sleep, chosen, unsuitable, of_shipped)
+def _cache(rules: Policy, of_shipped: Callable[[], Parts]) -> TemplateCache:
+    return TemplateCache(cache_folder(os.environ, account.home()), time.sleep, rules, unsuitable, of_shipped)
 
 
 def shipped_lock(project: Project, target: str, verify: list[str], copies: list[str]) -> Lock:
@@ -141,10 +141,10 @@ def base_of(project: Project, lock: Lock) -> dict[str, Part]:
     """
     parts = installed(cache(project).at_commit(address_of(lock), kept_of(lock), now()).parts)
     if checksums(parts) != lock.files:
-        wrong = sorted({*lock.files.items()} ^ {*checksums(parts).items()})
+        changed = sorted({*lock.files.items()} ^ {*checksums(parts).items()})
         raise NotTrusted(
             "The template's files are not those that template.lock has the checksums of.",
-            cause=f"{wrong[0][0]} differs at the commit {lock.commit[:12]}.",
+            cause=f"{changed[0][0]} differs at the commit {lock.commit[:12]}.",
             remedy="See `git log -p .corral/template.lock`; restore it with git, or run `corral template cache --clear`.",
         )
     return parts

@@ -24,11 +24,11 @@ def diff(as_json: Annotated[bool, json_of("work.templates.api.TemplateDiff")] = 
     from corral.work.templates.project import journal
     from corral.work.templates.project.lock import require_lock
 
-    here = project()
-    journal.recover(here)
-    lock = require_lock(here)
-    base = obtaining.base_of(here, lock)
-    rows = [_row(here.root / path, path, part) for path, part in base.items()]
+    home = project()
+    journal.recover(home)
+    lock = require_lock(home)
+    base = obtaining.base_of(home, lock)
+    rows = [_row(home.root / path, path, part) for path, part in base.items()]
     changed = [row for row in rows if row["state"] != "unchanged"]
     if as_json:
         emit({"source": lock.source, "version": lock.version, "commit": lock.commit, "files": rows})

@@ -123,8 +123,8 @@ def _answer(lock: Lock, obtained: Obtained, plan: list[Step], runs: list[Brought
 
 def _is_older(newest: FetchedVersion, lock: Lock) -> bool:
     """Whether a release that nobody named comes before the installed one: it suits this Corral, but nobody asked to go back."""
-    there, here = release_number(newest.name), release_number(lock.version)
-    return there is not None and here is not None and there < here
+    newest_number, own_number = release_number(newest.name), release_number(lock.version)
+    return newest_number is not None and own_number is not None and newest_number < own_number
 
 
 def _say_nothing_newer(lock: Lock, obtained: Obtained, *, as_json: bool) -> None:

@@ -128,8 +128,8 @@ def _of_config(root: Path, data: bytes) -> Iterator[Problem]:
     try:
         warnings = load(project, environ={}, home=root / "nobody", instead={TEAM_FILE: data}).warnings
     except ConfigInvalid as error:
-        for wrong in error.details["errors"]:
-            yield Problem(_line_of(located.lines, wrong["field"]), wrong["field"], wrong["reason"])
+        for error_field in error.details["errors"]:
+            yield Problem(_line_of(located.lines, error_field["field"]), error_field["field"], error_field["reason"])
     else:
         for warning in warnings:
             yield Problem(None, "", warning)
@@ -140,8 +140,8 @@ def _of_agent(file: Path, data: bytes) -> Iterator[Problem]:
         definition = read_definition(file)
     except ConfigInvalid as error:
         lines = _front_lines(data)
-        for wrong in error.details["errors"]:
-            yield Problem(_line_of(lines, wrong["field"]) or 1, wrong["field"], wrong["reason"])
+        for error_field in error.details["errors"]:
+            yield Problem(_line_of(lines, error_field["field"]) or 1, error_field["field"], error_field["reason"])
     else:
         if definition is None:
             yield Problem(1, "", "has no front matter: it begins with a line `---`, with name and description")
@@ -167,8 +167,8 @@ def _of_reader(read: Any, data: bytes) -> Iterator[Problem]:
         except DocumentError as document:
             yield _whole(str(document))
             return
-        for wrong in error.details["errors"]:
-            yield Problem(_line_of(lines, wrong["field"]), wrong["field"], wrong["reason"])
+        for error_field in error.details["errors"]:
+            yield Problem(_line_of(lines, error_field["field"]), error_field["field"], error_field["reason"])
 
 
 def _of_json(path: str, data: bytes) -> Iterator[Problem]:
