@@ -1,7 +1,7 @@
 """The agent and the runner for a task: the agent it names, or one of the team that is capable of what it requires.
 
-Looked up when a task is submitted, so that what nobody could do is refused, and again when an attempt starts, so that what the
-team and the definitions say then is what counts.
+It is resolved when a task is submitted, to refuse a task that no agent could do, and again when an attempt starts: the team and
+the definitions of that moment count.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ResolvedAgent:
 
 
 def checked(runners: Mapping[str, Runner]) -> Check:
-    """Check with these runners."""
+    """Make the check that one of these runners can start a program."""
 
     def check(name: RunnerName, program: Sequence[str]) -> None:
         runner = runners.get(str(name))
@@ -84,7 +84,7 @@ def checked(runners: Mapping[str, Runner]) -> Check:
 
 
 def resolve_agent(task: TaskDoer, roster: Roster, check: Check) -> ResolvedAgent:
-    """Find out who does a task, and that it can be started here.
+    """Choose the agent and the runner of a task, and check that the runner can start here.
 
     A task that names an agent is that agent's. One that requires capabilities, and has a prompt, goes to the first member of
     the team that declares a runner, has them all, and can start; else to the first such agent definition; if there is none, and
@@ -118,10 +118,10 @@ def settle(
     known_errors: Sequence[dict[str, Any]] = (),
     choosing: Choosing | None = None,
 ) -> list[TaskSubmission]:
-    """Say of each task what executes it, and refuse what nobody here could do.
+    """Choose the runner of each task that names an agent, and refuse tasks that no agent here could do.
 
     Args:
-        known_errors: Errors that were found already, to be reported with those found here.
+        known_errors: Errors of earlier checks, reported together with those of this one.
         choosing: The versions that tasks work by instead of what the files say.
 
     Returns:
@@ -131,7 +131,7 @@ def settle(
         InvalidInput: ``details['errors']`` names each task whose agent is not there, not valid or not capable.
         RunnerUnavailable: The runner of one of them is not installed.
     """
-    check = cache(check)  # one look for all tasks of a batch
+    check = cache(check)  # once for all tasks of a batch
     settled: list[TaskSubmission] = []
     errors, chosen = [*known_errors], choosing or Choosing()
     for index, item in enumerate(submissions):

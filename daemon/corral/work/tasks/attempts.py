@@ -117,7 +117,7 @@ def change(conn: Connection, task_id: str, token: int, values: Columns, attempt:
 
 
 def started(conn: Connection, task_id: str, token: int, now: datetime, *, pid: int, pid_started: float) -> TaskRow:
-    """The worker's process runs: what kept it from starting is over.
+    """Record that the worker's process runs, and forget the faults that kept it from starting.
 
     Raises:
         LeaseLost: The task is no longer this attempt's.
@@ -167,25 +167,25 @@ def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetim
 
 
 def interrupt(conn: Connection, row: TaskRow, reason: str, now: datetime) -> TaskRow | None:
-    """Corral cut a running task short: ``interrupted``, the attempt not counted. None if it was not running."""
+    """Mark a task that Corral stopped as ``interrupted``: the attempt is not counted. None if it was not running."""
     return _cut_short(conn, row, INTERRUPTED, reason, now, {})
 
 
 def crash(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules) -> TaskRow | None:
-    """The daemon died while this task ran: ``interrupted``, not counted, and suspected (:func:`resume` says what follows).
+    """Mark a task that ran when the daemon died as ``interrupted``: not counted, and suspected (see :func:`resume`).
 
-    A task that had no worktree yet has done nothing, and is not suspected; with one, its worker may run before its process
-    is recorded. None if it was not running.
+    A task that had no worktree yet has done nothing, and is not suspected; with a worktree, its worker may have run before its
+    process was recorded. None if it was not running.
     """
     if row["pid"] is None and row["worktree_id"] is None:
         return interrupt(conn, row, "The daemon died before its worker had started.", now)
     crashes = row["crashes"] + 1
     verdict = judge_crash(crashes, rules.max_crashes, **_pause(row, rules))
     values = {"crashes": crashes, "not_before_at": after(now, verdict.delay_s)}
-    return _cut_short(conn, row, DAEMON_DIED, _story(crashes), now, values)
+    return _cut_short(conn, row, DAEMON_DIED, _crash_message(crashes), now, values)
 
 
-def _story(crashes: int) -> str:
+def _crash_message(crashes: int) -> str:
     if crashes == 1:
         return "The daemon died while it ran."
     return (
@@ -198,7 +198,7 @@ def _cut_short(conn: Connection, row: TaskRow, code: str, reason: str, now: date
     values = {
         "status": TaskStatus.INTERRUPTED,
         "attempts": max(0, row["attempts"] - 1),
-        "error_code": row["error_code"] or code,  # how a cancellation that was asked for shall end is not forgotten
+        "error_code": row["error_code"] or code,  # keeps the code of a requested cancellation
         "error_message": reason,
         **more,
     }
@@ -214,7 +214,7 @@ def _cut_short(conn: Connection, row: TaskRow, code: str, reason: str, now: date
 
 
 def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> TaskRow | None:
-    """Nothing of an interrupted task's worker is alive any more: it may start again.
+    """Let an interrupted task start again, once nothing of its worker is alive.
 
     At once if Corral itself interrupted it; after its backoff if the daemon died; never (``dead``) if that happened more
     than ``tasks.max_crashes`` times in a row, or (``failed``) if ``tasks.on_interrupted`` says so. One whose cancellation was
@@ -251,7 +251,7 @@ def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> T
 def call_off(
     conn: Connection, row: TaskRow, now: datetime, rules: TaskRules, *, reason: str, convention: bool
 ) -> TaskRow | None:
-    """End a task that no worker of ours executes, as cancelled. None if its state has changed since.
+    """End a task that no worker executes, as cancelled. None if its state has changed since.
 
     Args:
         convention: It ends ``failed`` with :data:`CANCELLED_BY_ORCHESTRATOR`, not ``cancelled``.
@@ -324,7 +324,7 @@ def _outcome(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -
     if ending.error_code in CUT_SHORT:
         values = {"status": TaskStatus.INTERRUPTED, "attempts": max(0, number - 1), **why}
         return values, EventKind.TASK_INTERRUPTED(setback)
-    if ending.error_code == CONVERSATION_LOST:  # nothing was done, and the next attempt begins a new one
+    if ending.error_code == CONVERSATION_LOST:  # the next attempt begins a new conversation
         again: Columns = {"status": TaskStatus.PENDING, "attempts": max(0, number - 1), **_NO_ERROR, **_CLEARED}
         return again, TASK_SETBACKS[TaskStatus.PENDING]({**setback, "is_counted": False})
     if ending.is_fault:
@@ -352,7 +352,7 @@ def retries_left(task: TaskRow, error_code: str | None) -> int:
 def _fault(
     before: TaskRow, ending: Ending, setback: TaskSetback, now: datetime, rules: TaskRules
 ) -> tuple[Columns, Event]:
-    """The same for what the machine did. Once a worker ran, its task may be the cause of what happened to it."""
+    """The columns and the event after a fault of the machine. If a worker had run, its task may have caused the fault."""
     pause = _pause(before, rules)
     if before["pid"] is not None or ending.error_code == WORKER_LOST:
         count = {"crashes": before["crashes"] + 1}

@@ -54,13 +54,13 @@ def failed_members(conn: Connection, row: TaskRow) -> list[str]:
 
 
 def came_back(conn: Connection, row: TaskRow) -> bool:
-    """Whether a task is completed, but what it made did not land and no longer can."""
+    """Whether a task is completed, but its merge request came back or was cancelled."""
     merge = merge_tasks.decisive(conn, row["task_id"]) if row["status"] == TaskStatus.COMPLETED else None
     return merge is not None and merge["state"] in (*RETURNED_MERGES, MergeState.CANCELLED)
 
 
 def is_held_back(conn: Connection, row: TaskRow) -> bool:
-    """Whether what a task has made does not land by itself, because its parent's rule chooses among several."""
+    """Whether a task is a member whose work does not land by itself, since the rule chooses among the members."""
     if row["parent_task_id"] is None:
         return False
     parent = tasks.get(conn, row["parent_task_id"])
@@ -73,7 +73,7 @@ def _members(conn: Connection, row: TaskRow) -> list[TaskRow]:
 
 
 def synthesis(conn: Connection, task: TaskRow) -> str | None:
-    """The contributions, as the agent that synthesizes them is told them; None where the task has no such agent."""
+    """The part of a prompt with the contributions to synthesize; None: the task has another rule."""
     if task["combine"] != Combine.SYNTHESIZE:
         return None
     completed = [row for row in _members(conn, task) if row["status"] == TaskStatus.COMPLETED]

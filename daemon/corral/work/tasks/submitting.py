@@ -61,7 +61,9 @@ async def submit(
     settings, now = services.settings(), services.now()
 
     def create(conn: Connection, item: task_shapes.TaskSubmission) -> TaskRow:
-        return tasks.submit(conn, _led(conn, item, settings), now, settings.tasks, max_size=settings.queue.max_size)
+        return tasks.submit(
+            conn, _with_leader(conn, item, settings), now, settings.tasks, max_size=settings.queue.max_size
+        )
 
     def store(conn: Connection, me: Holder) -> TaskRow:
         led = {"parent_task_id": followers.task_of(conn, me.session_id)} if as_follower else {}
@@ -90,7 +92,7 @@ async def submit_batch(services: Services, items: list[Any]) -> list[TaskRow]:
         errors += error.details["errors"]
 
     def check(conn: Connection) -> list[task_shapes.TaskSubmission]:
-        led, unled = _led_batch(conn, batch, settings)
+        led, unled = _with_leaders(conn, batch, settings)
         if errors or unled:
             task_shapes.refuse([*errors, *unled, *tasks.errors_in(conn, batch)], len(batch))
         return led
@@ -112,7 +114,7 @@ async def _expanded(services: Services, items: list[Any]) -> tuple[list[Any], li
     return await services.work(lambda: expansion.expand_all(services.project.home / "templates", items))
 
 
-def _led_batch(
+def _with_leaders(
     conn: Connection, batch: Sequence[task_shapes.TaskSubmission], settings: Settings
 ) -> tuple[list[task_shapes.TaskSubmission], list[dict[str, Any]]]:
     """Each submission with the whole id of the task that leads it, and the errors of those that nobody can lead."""
@@ -120,13 +122,13 @@ def _led_batch(
     errors: list[dict[str, Any]] = []
     for index, item in enumerate(batch):
         try:
-            led.append(_led(conn, item, settings))
+            led.append(_with_leader(conn, item, settings))
         except CorralError as error:
             errors.append({"index": index, "field": "parent_task_id", "message": error.message})
     return led, errors
 
 
-def _led(conn: Connection, item: task_shapes.TaskSubmission, settings: Settings) -> task_shapes.TaskSubmission:
+def _with_leader(conn: Connection, item: task_shapes.TaskSubmission, settings: Settings) -> task_shapes.TaskSubmission:
     """The submission with the whole id of the task that leads it, if one does."""
     levels = 2 if item.steps else 1
     if item.parent_task_id is None:
@@ -140,7 +142,7 @@ def _led(conn: Connection, item: task_shapes.TaskSubmission, settings: Settings)
 async def _settled(
     services: Services, submissions: list[task_shapes.TaskSubmission]
 ) -> list[task_shapes.TaskSubmission]:
-    """Say what executes each and which claims are folders, and refuse now what no worker here could do.
+    """Choose the runner of each, mark claims on folders, and refuse tasks that no worker here could do.
 
     Raises:
         InvalidInput: An agent is not there, not valid, or not capable of what is required; or an idempotency key is one of
@@ -160,7 +162,7 @@ async def _settled(
 
 
 def _is_slow_to_settle(item: task_shapes.TaskSubmission) -> bool:
-    """Whether files or refs are read, or a keychain is asked."""
+    """Whether settling it reads files or refs, or asks a keychain."""
     return _asks_for_an_agent(item) or bool(item.target) or item.runner is RunnerName.ANTHROPIC
 
 
@@ -171,7 +173,7 @@ def _asks_for_an_agent(item: task_shapes.TaskSubmission) -> bool:
 def settle(
     services: Services, submissions: Sequence[task_shapes.TaskSubmission], known_errors: Sequence[dict[str, Any]] = ()
 ) -> list[task_shapes.TaskSubmission]:
-    """The same, in the thread of the caller; ``known_errors`` are errors that were found already."""
+    """The same, in the thread of the caller; ``known_errors`` are the errors of earlier checks."""
     with_folders = [_with_folders(item, services.project.root) if item.claims else item for item in submissions]
     pinned, version_errors = _with_versions(services, with_folders)
     errors = [*known_errors, *_target_errors(services, submissions), *version_errors]
@@ -197,7 +199,7 @@ def _with_versions(
 
 
 def _target_errors(services: Services, submissions: Sequence[task_shapes.TaskSubmission]) -> list[dict[str, Any]]:
-    """The targets that never were a branch: a task would fail at its start for that."""
+    """The errors of targets that never were a branch: such a task would fail at its start."""
     errors = []
     for index, item in enumerate(submissions):
         try:
@@ -218,7 +220,7 @@ def _target_errors(services: Services, submissions: Sequence[task_shapes.TaskSub
 
 
 def _key_errors(submissions: Sequence[task_shapes.TaskSubmission]) -> list[dict[str, Any]]:
-    """Nobody may use the keys, or the type, by which the roadmap, several agents' tasks, and improvements know their own."""
+    """The errors of submissions with a key or a type that is reserved: of the roadmap, of members, of improvements."""
     typed = [
         {"index": index, "field": "task_type", "message": f"{task_shapes.IMPROVEMENT!r} is for Corral's own tasks"}
         for index, item in enumerate(submissions)
@@ -237,10 +239,10 @@ def _key_errors(submissions: Sequence[task_shapes.TaskSubmission]) -> list[dict[
 
 
 def _with_folders(item: task_shapes.TaskSubmission, root: Path) -> task_shapes.TaskSubmission:
-    """A claim on what is a folder in the main checkout covers what is in it, also without a slash at its end."""
+    """Add the slash to each claim on a folder of the main checkout, so that the claim covers its content."""
 
     def is_folder(claim: str) -> bool:
-        return os.path.isdir(root / claim)  # noqa: PTH112 - of what is no path it is False
+        return os.path.isdir(root / claim)  # noqa: PTH112 - False where the claim is no valid path
 
     claims = [f"{claim}/" if is_folder(claim) and not claim.endswith("/") else claim for claim in item.claims]
     return item.model_copy(update={"claims": claims})

@@ -1,4 +1,4 @@
-"""Tasks as those see them who submit them: submit, look, cancel, retry."""
+"""Tasks for those who submit them: submit, find, cancel, retry."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def submit_batch(
         if parents[index] or submissions[index].steps:
             waiting.append(row)
         events.record(conn, now, EventKind.TASK_SUBMITTED, task_id=row["task_id"], session_id=row["submitted_by"])
-    for index in fresh:  # after all of them exist: a task may wait for a later one of its batch
+    for index in fresh:  # now that all exist: a task may wait for a later one of its batch
         if submissions[index].steps:
             parents[index] = _submit_steps(conn, submissions[index], ids[index], parents[index], now, rules)
         dependencies.create(conn, ids[index], parents[index])
@@ -153,7 +153,7 @@ def _submit_steps(
 
 
 def _submitted(conn: Connection, item: TaskSubmission) -> TaskRow | None:
-    """The task that a submission has made before."""
+    """The task that an earlier submission with the same key has made."""
     row = tasks.by_idempotency_key(conn, item.idempotency_key) if item.idempotency_key else None
     if row is not None and picked(row, THE_WORK) != {name: getattr(item, name) for name in THE_WORK}:
         raise IdempotencyKeyConflict(
@@ -373,7 +373,7 @@ def _bad_claims(claims: Iterable[str]) -> Iterable[str]:
 
 
 def _claims(claims: Iterable[str]) -> list[str]:
-    """In the spelling that all others are compared with: `./src//a.py` is `src/a.py`."""
+    """The claims in canonical spelling, which comparisons need: `./src//a.py` is `src/a.py`."""
     return list(dict.fromkeys(parse_key(claim).file_path for claim in claims))
 
 

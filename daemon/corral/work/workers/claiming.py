@@ -1,4 +1,4 @@
-"""Which tasks start now: within the limits, and not while claiming is paused. The one place that says what holds the rest."""
+"""Which tasks start now, within the limits and unless claiming is paused; the one place that names what holds the others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ STAGGER_S = 0.05
 
 
 class Claiming:
-    """For the supervisor's step only; what is shown of it may be read from anywhere.
+    """For the supervisor's step only; other threads may read its attributes.
 
     Attributes:
         pause: Counts the starts that the machine prevented.
@@ -137,7 +137,7 @@ class Claiming:
         held = {runner for runner in RUNNERS if limits.holding(self.throttles, runner) or not free_memory.fits(runner)}
 
         def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
-            judged = self._held_for_their_judges(conn)
+            judged = self._held_by_judges(conn)
             for row in gate.startable(conn, at, priority=priority, without=held):
                 if row["task_id"] in judged:
                     continue
@@ -173,10 +173,10 @@ class Claiming:
         claimed = self._db.write(claim) if is_any else []
         if claimed and traits(claimed[-1]["runner"]).is_model:
             self._asked_at = now
-        self._without_room = self._concerning_somebody(free_memory.refused)
+        self._without_room = self._that_hold_tasks(free_memory.refused)
         return claimed
 
-    def _held_for_their_judges(self, conn: Connection) -> frozenset[str]:
+    def _held_by_judges(self, conn: Connection) -> frozenset[str]:
         if limits.holding_judges(self.throttles) is None:
             return frozenset()
         return frozenset(loop["task_id"] for loop in loops.pending(conn) if is_judged(loop))
@@ -197,8 +197,8 @@ class Claiming:
         since_s = STAGGER_S if self._asked_at is None else (now - self._asked_at).total_seconds()
         return STAGGER_S - since_s if 0 <= since_s < STAGGER_S else 0.0
 
-    def _concerning_somebody(self, refused: Sequence[Reserved | Full]) -> tuple[Reserved | Full, ...]:
-        """Those of a runner that a task waits for."""
+    def _that_hold_tasks(self, refused: Sequence[Reserved | Full]) -> tuple[Reserved | Full, ...]:
+        """The refusals of runners that a pending task needs."""
         return tuple(hold for hold in refused if self._db.read(partial(tasks.is_any_pending, runner=str(hold.runner))))
 
     def _room(self, now: datetime, settings: Settings, at_work: int, *, starts: bool) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from corral.core.errors import CorralError
 
 FULL_BYTES = 1 << 20
-"""A volume with less room than this for a user is full: what wrote last met the end of it."""
+"""A volume with less room than this for a user is full: the last write failed or will."""
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _VOLUME_FULL = re.compile(r"No space left on device|Disk quota exceeded")
@@ -26,7 +26,7 @@ def is_full(path: Path) -> bool:
 
 
 def met_the_end(error: BaseException) -> bool:
-    """Whether an error is, or was caused by, a full volume: by its number, or by what git said in the C locale."""
+    """Whether a full volume caused an error: by its errno, or by git's message in the C locale."""
     link: BaseException | None = error
     while link is not None:
         if isinstance(link, OSError) and link.errno in _FULL:

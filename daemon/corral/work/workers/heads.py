@@ -1,4 +1,4 @@
-"""Where a worktree's HEAD stands, and what was committed there that HEAD was switched away from.
+"""Where a worktree's HEAD is, and commits that HEAD was switched away from.
 
 Workers switch branches. A commit of ours must not end up on a branch of somebody else's, and what a worker has committed
 beside its own branch is work all the same.
@@ -14,7 +14,7 @@ from corral.git.process.command import OID, Git
 
 _LEFT = re.compile(r"checkout: moving from (\S+) to ")
 _MOVES = ("checkout:", "reset:")
-"""How entries of the HEAD's log begin that say where it went; every other one tells of a commit that was made."""
+"""Prefixes of the entries of HEAD's log that record a move; every other entry records a new commit."""
 
 
 def reattach_head(checkout: Git, ref: str) -> None:
@@ -40,7 +40,7 @@ def detach(checkout: Git, head: str) -> None:
 
 
 def left_behind(checkout: Git, base: str, target: str) -> list[str]:
-    """The tips of what was committed in this worktree and then left by a switch to something else.
+    """The tips of commits that were made in this worktree and then left by a switch.
 
     Args:
         base: Only what descends from it counts.

@@ -182,7 +182,7 @@ class Supervisor:
         self._sweeper.recover(interrupted)
 
     def step(self, now: datetime) -> datetime | None:
-        """Look once.
+        """Do one step.
 
         Returns:
             When to look again; None: only when nudged.
@@ -192,7 +192,7 @@ class Supervisor:
             self._reports.popleft()(now)
         if self._db.damage is not None and self._context.is_stopping():
             return self._end_without_rows(now)
-        running, is_any_decided, leaderless, held = self._db.read(_look)
+        running, is_any_decided, leaderless, held = self._db.read(_read_rows)
         self._follow(running, now, awake)
         self._settle_families(is_any_decided, leaderless, now)
         self._leased = bool(held)
@@ -249,7 +249,7 @@ class Supervisor:
                 news.append((attempt, values))
         if news:
             self._db.write(lambda conn: record(conn, news, now))
-        self._heed_limits(now, awake)
+        self._stop_over_limits(now, awake)
         bring_mail(self._db, self._attempts.values(), now)
 
     def _stop_if_due(self, attempt: Attempt, row: TaskRow | None, awake: datetime) -> None:
@@ -258,13 +258,13 @@ class Supervisor:
         if reason is not None and not attempt.stopping:
             attempt.stop(awake, *reason)
 
-    def _heed_limits(self, now: datetime, awake: datetime) -> None:
+    def _stop_over_limits(self, now: datetime, awake: datetime) -> None:
         for attempt, throttle, reason in over_limits(self._claiming.measure(now), [*self._attempts.values()]):
             self._claiming.reserve(attempt.peak_mb or 0 if throttle.limit == MEMORY else 0)
             attempt.stop(awake, *reason)
 
     def _end_without_rows(self, now: datetime) -> datetime | None:
-        """Stop the workers although the database is damaged: nothing can be recorded of them, and no later start knows them."""
+        """Stop the workers while the database is damaged: nothing of them can be recorded, and no later daemon knows them."""
         awake = self._context.awake.at(now)
         for attempt in list(self._attempts.values()):
             if attempt.started is not None and not attempt.finishing:
@@ -274,7 +274,7 @@ class Supervisor:
         return now + timedelta(seconds=STOPPING_LOOK_S) if self._attempts else None
 
     def _requeue_lost(self, row: TaskRow, now: datetime) -> bool:
-        """A running task that nobody works on: what worked on it failed in a way nobody foresaw.
+        """Requeue a running task that no attempt here works on: its worker was lost by an unforeseen failure.
 
         Returns:
             False if something of it is still alive: it was killed, and the next step looks again.
@@ -291,16 +291,16 @@ class Supervisor:
 
         self._db.write(requeue)
         for worktree in self._sweeper.of_task(row["task_id"]):
-            self._spawn(self._sweeper.putting_right(worktree))
+            self._spawn(self._sweeper.rolling_back(worktree))
         return True
 
     def _is_alive(self, row: TaskRow) -> bool:
-        """Kill what is left of a task's worker; whether there was anything at this look."""
+        """Kill what is left of a task's worker; whether anything was left."""
         folders = [Path(worktree["path"]) for worktree in self._sweeper.of_task(row["task_id"])]
         marks = task_marks(self._context.worktrees, row["task_id"])
         return bool(end_leftovers(marks, row["pid"], row["pid_started"], folders[0] if folders else None))
 
-    # -- who is next -----------------------------------------------------------------------------------------------
+    # -- next tasks ------------------------------------------------------------------------------------------------
 
     def _claim(self, now: datetime) -> None:
         starting = sum(attempt.started is None for attempt in self._attempts.values())
@@ -318,7 +318,7 @@ class Supervisor:
         for row in rows:
             if row["status"] == TaskStatus.INTERRUPTED and row["task_id"] not in self._resuming:
                 self._resuming.add(row["task_id"])
-                self._spawn(self._resuming_one(row))
+                self._spawn(self._resuming_task(row))
 
     def _next_look(self, now: datetime) -> datetime | None:
         due = []
@@ -339,7 +339,7 @@ class Supervisor:
             due.append(parse(backoff))
         return min(due, default=None)
 
-    # -- what runs in the server's threads; each reports back, whatever happens ------------------------------------
+    # -- in the server's threads; each reports back, also after an exception ----------------------------------------
 
     def _starting(self, attempt: Attempt) -> Callable[[], None]:
         def start() -> None:
@@ -381,7 +381,7 @@ class Supervisor:
         self._killed.discard(attempt.key)
         self._sweeper.later(now)  # its worktree may have had to stay
 
-    def _resuming_one(self, row: TaskRow) -> Callable[[], None]:
+    def _resuming_task(self, row: TaskRow) -> Callable[[], None]:
         def resume() -> None:
             try:
                 if self._is_alive(row):
@@ -391,7 +391,7 @@ class Supervisor:
                 self._db.write(lambda conn: attempts.resume(conn, row["task_id"], now, rules))
                 crash_point("task.resumed")
                 for worktree in self._sweeper.of_task(row["task_id"]):
-                    self._sweeper.putting_right(worktree)()
+                    self._sweeper.rolling_back(worktree)()
             finally:
                 self._report(lambda _now: self._resuming.discard(row["task_id"]))
 
@@ -402,7 +402,7 @@ class Supervisor:
         self._nudge("supervisor")
 
 
-def _look(conn: Connection) -> tuple[list[TaskRow], bool, list[StoredTask], list[TaskRow]]:
-    """What a step asks first, in one transaction: most steps find nothing else to do."""
+def _read_rows(conn: Connection) -> tuple[list[TaskRow], bool, list[StoredTask], list[TaskRow]]:
+    """Read the rows that every step needs, in one transaction."""
     running = tasks.in_status(conn, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
     return running, combining.is_any_decided(conn), followers.leaderless(conn), leases.held(conn)
