@@ -157,7 +157,7 @@ def check_new(base: AgentDefinition, new: AgentDefinition) -> None:
     """Refuse a definition that is too large for a file, or in which something else changed than what may.
 
     Raises:
-        ValueError: Says what.
+        ValueError: The message names the fields.
     """
     if len(new.content.encode()) > MAX_BYTES:
         raise ValueError(f"the new definition is larger than {MAX_BYTES // 1000} KB")

@@ -109,7 +109,7 @@ def broken(row: RunningChoice, current_hash: str | None) -> str | None:
     """Why a rollout cannot go on; None: it can.
 
     Args:
-        current_hash: Of what the agent's file says now; None: there is no valid definition.
+        current_hash: The hash of the agent's file now; None: it is no valid definition.
     """
     if row["content"] is None or definition_of(row["content"], row["agent"]) is None:
         return "The version that it rolls out is not stored any more, or can no longer be read."

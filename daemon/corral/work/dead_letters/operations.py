@@ -23,7 +23,7 @@ from corral.work.logtail import last_lines
 router = Routes("tasks", "/dead-letters", callers=EVERYONE)
 
 _AT_ONCE = 100
-"""Tasks that one transaction retries or clears where all are meant: other writers come in between."""
+"""Tasks that one transaction retries or clears of all, so that other writers come in between."""
 
 
 @router.get("", answer=list[DeadTask])

@@ -113,7 +113,7 @@ def _title(command: str | None, prompt: str | None, agent: str | None, input_obj
 
 
 def _described(input_object: dict[str, Any] | None) -> str | None:
-    """The request to an agent that gets an input alone."""
+    """The description for an agent that gets only an input."""
     import json
 
     return f"Your input:\n\n{json.dumps(input_object, indent=2)}" if input_object else None

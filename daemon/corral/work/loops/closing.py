@@ -54,7 +54,7 @@ def close(
     is_unwanted: Callable[[], bool],
     api: HasApiAccess | None = None,
 ) -> Ending:
-    """Commit what an iteration made, evaluate it, and say how its attempt ends: converged, going on, or at a limit.
+    """Commit the work of an iteration, evaluate it, and return how its attempt ends: converged, going on, or at a limit.
 
     Args:
         finished: How its worker ended; one that failed is an iteration that has not converged.
@@ -186,7 +186,7 @@ def _work(context: WorktreeContext, past: Past, task: TaskRow, finished: Finishe
 
 
 def _with_judges(usage: Payload, evaluations: list[Evaluation]) -> Payload:
-    """The use of the worker and of those that judged its work."""
+    """The usage of the worker and of its judges together."""
     total = dict(usage)
     for evaluation in evaluations:
         for name, number in evaluation.usage.items():

@@ -29,7 +29,7 @@ log = logger("loops")
 
 
 def kept_worktree(context: WorktreeContext, task: TaskRow, past: Past | None) -> tuple[WorktreeRow, Provisioned] | None:
-    """The worktree that the iterations before worked in, if it is as the last one left it; else None, and it is given back."""
+    """The worktree of the former iterations, if nothing in it has changed since; else None, and it is given back."""
     worktree_id = context.kept.pop(task["task_id"], None)
     row = worktree_id and context.db.read(lambda conn: worktree_rows.get(conn, worktree_id))
     if not row or row["state"] != WorktreeState.READY or past is None:
@@ -45,12 +45,12 @@ def kept_worktree(context: WorktreeContext, task: TaskRow, past: Past | None) ->
 
 
 def _is_at(checkout: Git, head: str, provided: Provisioned) -> bool:
-    """Whether it holds this commit and nothing more to commit: what was written since is no iteration's work."""
+    """Whether HEAD is at this commit and nothing is uncommitted: later changes are the work of no iteration."""
     return checkout.head() == head and not staging.committable(status.changes(checkout), provided.exclude)
 
 
 def go_on_in(conn: Connection, worktree: WorktreeRow, session_id: str | None) -> WorktreeRow:
-    """The next iteration's session works in the worktree now."""
+    """Give the worktree to the session of the next iteration."""
     row = worktree_rows.transition(
         conn, worktree["worktree_id"], (WorktreeState.READY,), {"session_id": session_id, "note": None}
     )
@@ -93,7 +93,7 @@ def last_evaluation(
     """The last evaluation: as text for a prompt, and as variables for a command.
 
     Args:
-        thread: The conversation in which it is told.
+        thread: The conversation that gets it.
     """
     text = feedback(past, bounds(context.settings().loops, past.spec))
     text = "\n\n".join(part for part in (conversations.introduction(thread, worktree), text) if part)

@@ -71,10 +71,10 @@ def thread(
 def recorded(
     conversation: Thread, holder: tuple[str | None, str | None], usage: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """It for the record of an iteration; None: its runner holds none.
+    """The conversation for the record of an iteration; None: its runner keeps none.
 
     Args:
-        usage: Of the worker of the iteration alone.
+        usage: The usage of this iteration's worker alone.
     """
     if not traits(holder[0]).keeps_conversation:
         return None
@@ -106,7 +106,7 @@ def actions(log: Path, runner: str | None) -> list[str]:
 
 
 def introduction(conversation: Thread, worktree: Path) -> str:
-    """The text that begins the feedback to its agent; empty where nothing is to be said."""
+    """The first paragraph of the feedback to its agent; empty for a new conversation."""
     if conversation.resumes is not None:
         return f"Go on with the task in this conversation. You work in the folder {worktree}: another one that it names is gone."
     return (

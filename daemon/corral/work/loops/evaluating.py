@@ -1,4 +1,4 @@
-"""Evaluate all criteria of an iteration, and what they say together."""
+"""Evaluate all criteria of an iteration, and combine their verdicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from corral.work.loops.spec import LoopSpec, Verdict
 log = logger("loops")
 
 READ_NO_FILES = frozenset({"judge"})
-"""The kinds of criteria that need no checkout: they are told what they judge."""
+"""The kinds of criteria that need no checkout: they get the work as text."""
 
 Evaluate = Callable[[Any, Place], Evaluation]
 KINDS: Mapping[str, Evaluate] = MappingProxyType(

@@ -1,4 +1,4 @@
-"""The iterations of a loop as they are read back: the best one, what is used up, and where to go on. Pure."""
+"""The iterations of a loop: which is the best, which limits are used up, and where the loop goes on. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from corral.work.loops.spec import (
 )
 
 OWN_KINDS = ("work", "landing")
-"""The kinds of the evaluations that no criterion of the user made."""
+"""The kinds of evaluations that Corral makes itself, without a criterion of the user."""
 MOST_INCONCLUSIVE = 3
 """Iterations in a row whose evaluation came to no verdict, until the loop ends."""
 
@@ -72,7 +72,7 @@ class Past:
 
     @property
     def counted(self) -> list[IterationRow]:
-        """Those that count for its limits: since a person last let it go on."""
+        """The iterations that count for its limits: those since a person last resumed it."""
         return [row for row in self.rows if row["iteration"] > self.loop["counted_from"]]
 
     @property
@@ -130,7 +130,7 @@ def read_record(row: IterationRow) -> dict[str, Any]:
 
 
 def _is_whole(record: Any) -> bool:
-    """Whether it has the shape that was written; what is missing is empty."""
+    """Whether a record has the types of its fields; missing fields count as empty."""
     if not isinstance(record, dict):
         return False
     evaluations, actions, conversation = (
@@ -152,7 +152,7 @@ def models(past: Past, result: Any, requested: str | None) -> frozenset[str]:
     """The models that did the work of a loop so far, as its workers say.
 
     Args:
-        result: Of the newest worker.
+        result: The result of the newest worker.
         requested: The model that it was asked to use.
     """
     results = [result, *(read_record(row)["result"] for row in past.sound)]
@@ -161,7 +161,7 @@ def models(past: Past, result: Any, requested: str | None) -> frozenset[str]:
 
 
 def rank(row: IterationRow) -> tuple[float, ...]:
-    """To compare iterations by what their criteria said: more is better."""
+    """The key by which iterations are compared, from their evaluations: more is better."""
     evaluations = _by_criteria(row)
     converged = sum(evaluation.get("verdict") == Verdict.CONVERGED.value for evaluation in evaluations)
     scores = [evaluation.get("score") for evaluation in evaluations]
@@ -195,7 +195,7 @@ def evidence(row: IterationRow) -> str:
 
 
 def feedback(past: Past, bounds: Bounds) -> str:
-    """A text about the last iteration for the next one; empty: that is the first."""
+    """The feedback on the last iteration for the next one; empty before the first."""
     last = past.checkpoint
     if last is None:
         return ""

@@ -1,4 +1,4 @@
-"""Loops: where they stand, what each iteration did, stopping, resuming, and landing what an iteration made."""
+"""Loops: show their state and history, stop and resume them, and land an iteration."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ LONGEST_ID = 128 - len(KEY)
 """Characters of an id: that of the queue task has at most 128."""
 
 WORK = "roadmap_work"
-"""The key of a queue task's metadata that remembers, as a digest, what the file said of it when it was submitted."""
+"""The key of a queue task's metadata with a digest of its description in the file at its submission."""
 
 PRIORITY = "roadmap_priority"
-"""The same of its priority, which may be another in the queue: a person may change it there too."""
+"""The key of its priority in the file then; a person may have changed the priority in the queue since."""
 
 _TAKEN_OVER = ("description", "command", "prompt", "agent", "runner", "claims", "timeout_s", "max_retries", "limits")
 _EXECUTED = ("command", "prompt", "description", "agent", "runner")
@@ -120,7 +120,7 @@ def _unfit(task: RoadmapTask) -> Iterable[Problem]:
 
 
 def _duplicates(tasks: Sequence[RoadmapTask]) -> Iterable[Problem]:
-    """Ids that are one id, or that would be one folder's name where case does not count; both tasks wait."""
+    """Ids that are given twice, or that a file system without case would confuse; both tasks wait."""
     first: dict[str, RoadmapTask] = {}
     for task in tasks:
         other = first.setdefault(name_of_folder(task.task_id).casefold(), task)

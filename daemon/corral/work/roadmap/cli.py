@@ -87,6 +87,6 @@ def _show(answer: dict[str, Any], as_json: bool) -> None:
 
 
 def _show_remedy(problem: dict[str, Any]) -> None:
-    """What to type, where correcting the file is not it."""
+    """Show the remedy, where that is not to correct the file."""
     if problem["remedy"]:
         echo(f"  remedy   {one_line(problem['remedy'])}")

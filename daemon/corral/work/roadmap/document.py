@@ -44,7 +44,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class StatusPlace:
-    """The characters of the text that a status takes, with what goes around it: none yet where it is to be inserted."""
+    """Where a status is in the text, or is to be inserted, and the characters to put around it."""
 
     start: int
     end: int
@@ -121,7 +121,7 @@ def read_tasks(data: bytes) -> tuple[str, list[RoadmapTask], list[Problem]]:
 
 
 def with_statuses(data: bytes, changes: Mapping[str, str]) -> bytes:
-    """The file with other statuses of some tasks; nothing else in it is another.
+    """Replace the statuses of some tasks in the file, and nothing else.
 
     Args:
         changes: The new status by id; a task that is not there, or there twice, stays as it is.

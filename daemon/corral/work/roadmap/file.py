@@ -1,4 +1,4 @@
-"""The roadmap's file: read whole, and replaced whole, never over what somebody else wrote meanwhile."""
+"""The roadmap's file: read as a whole, and replaced as a whole, never over a change that somebody else made meanwhile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from corral.config.document import MAX_BYTES, DocumentError
 from corral.config.ownership import is_foreign, is_safe
 
 TRIES = 5
-"""How often a change is tried that others keep overtaking; the next look tries again."""
+"""Tries of a change while others keep changing the file; the next round tries again."""
 
 Stamp = tuple[int, int, int]
 

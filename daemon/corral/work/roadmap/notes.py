@@ -1,4 +1,4 @@
-"""Notes of a status on tasks of the roadmap that wait for somebody, or that a change of the file does not reach."""
+"""Notes of a status: tasks of the roadmap that wait for a person, and edits of the file without effect."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def notes(
 
 
 def _keeping_others(roadmap: Roadmap) -> Iterator[Problem]:
-    """Tasks that will not be done as they are, while others wait for them: those are never next, and not wrong themselves."""
+    """Tasks that will not run in their state, and keep pending tasks waiting, which have no error themselves."""
     waiting: dict[str, list[str]] = {}
     for task in roadmap.sound:
         if task.status == PENDING:

@@ -1,4 +1,4 @@
-"""Working off the roadmap: what is next in the file goes to the queue, and what became of it goes back into the file.
+"""Supervision of the roadmap: submit the next tasks of the file to the queue, and write their outcomes into the file.
 
 The database is the authority on what runs and how it ended, the file on what is wanted. A round reads both, and may be cut
 short or repeated anywhere: a queue task carries the id of its roadmap task as its idempotency key, and the file is written
@@ -53,7 +53,7 @@ from corral.work.tasks.wire import TaskSubmission
 NAME = "roadmap.yaml"
 
 LOOK_EVERY_S = 2.0
-"""How often the file is asked whether it has changed, while it is worked on."""
+"""Between two checks of the file for changes, seconds, while the roadmap is worked on."""
 
 AT_REST_S = 1.0
 """After somebody's change of the file, how long it must stay as it is before anything is written or withdrawn: an editor
@@ -109,7 +109,7 @@ class RoadmapSupervision:
         return self._project.root / self._settings().supervisor.state_dir / NAME
 
     def step(self, now: datetime) -> datetime | None:
-        """A round of the daemon's own: while the roadmap is worked on, and until the file knows what became of its tasks."""
+        """Do a round: while the roadmap is worked on, and until the outcomes of its tasks are in the file."""
         is_on, rows = self._db.read(lambda conn: (rows_of.since(conn) is not None, _rows(conn)))
         if not is_on and not any(sync.is_unrecorded(row) for row in rows.values()):
             with self._turn:
@@ -191,7 +191,7 @@ class RoadmapSupervision:
     # -- one round -------------------------------------------------------------------------------------------------
 
     def _round(self, now: datetime, *, picking: bool, at_rest: bool = False) -> bool:
-        """Returns whether something was changed, so that another round may find more to do.
+        """Do one round; returns whether it changed something, so that another round may find more to do.
 
         Args:
             at_rest: Nobody is writing the file just now; if not, that is judged by its age.
@@ -250,7 +250,7 @@ class RoadmapSupervision:
         return Problem(message, int(line[1]) if line else None, remedy=remedy)
 
     def _write(self, changes: sync.Changes, rows: Rows) -> Roadmap:
-        """Write statuses where the file still has the former one; what could not be written has no other effect."""
+        """Write each status whose former one is still in the file; a status that cannot be written has no other effect."""
         writes = changes.write
 
         def edit(data: bytes) -> bytes:
@@ -343,7 +343,7 @@ def _rows(conn: Connection) -> Rows:
 
 
 def _postpone(changes: sync.Changes, rows: Rows) -> None:
-    """Leave all that takes back, or is written, to a later round."""
+    """Leave withdrawals and writes to a later round."""
     for task_id in changes.write:
         changes.recorded.pop(rows[task_id]["task_id"], None)
     changes.write.clear()
@@ -365,12 +365,12 @@ def _remember(conn: Connection, row: RoadmapTaskRow, key: str, value: object) ->
 
 
 def _former(row: RoadmapTaskRow) -> str:
-    """The key of a queue task that another one has taken the place of."""
+    """The idempotency key of a queue task that another one has replaced."""
     return OF_ROADMAP[1] + row["task_id"]
 
 
 def _dismiss(conn: Connection, row: RoadmapTaskRow, now: datetime) -> None:
-    """Another task takes the place of one that failed, which is settled with that."""
+    """Dismiss a failed task, since another one takes its place."""
     try:
         dismissal.dismiss(conn, row["task_id"], now)
     except Conflict:  # it was cancelled: nothing failed

@@ -1,7 +1,7 @@
-"""The roadmap against the queue: from both as they are, what to write into the file, and what to do in the queue.
+"""Compare the roadmap with the queue: the changes to write into the file, and those to make in the queue.
 
-The file says what a person wants, the queue task what became of it. ``metadata.roadmap_status`` of the queue task remembers
-which of its states the file has been told: a status in the file that differs from it is a person's word.
+The file has what a person wants, the queue task its outcome. ``metadata.roadmap_status`` of the queue task is the status that
+Corral last wrote into the file: another status in the file was set by a person.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from corral.work.roadmap.document import BLOCKED, DONE, IN_PROGRESS, PENDING, Ro
 from corral.work.tasks.store.dependencies import DEPENDENCY_FAILED
 
 STATUS = "roadmap_status"
-"""The key of the metadata."""
+"""The key of a queue task's metadata with the status that was last written into the file."""
 
 _WAITING = (TaskStatus.WAITING, TaskStatus.PENDING)
 _OPEN = (*_WAITING, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
@@ -54,7 +54,7 @@ def status_of(row: RoadmapTaskRow) -> str | None:
 
 
 def recorded_status(row: RoadmapTaskRow) -> str:
-    """The status of its roadmap task when the queue last had a say in it."""
+    """The status that Corral last wrote into the file for this queue task."""
     return str((row["metadata"] or {}).get(STATUS, PENDING))
 
 
@@ -64,12 +64,12 @@ def is_open(row: RoadmapTaskRow) -> bool:
 
 
 def is_unrecorded(row: RoadmapTaskRow) -> bool:
-    """Whether the file does not know yet how a queue task stands."""
+    """Whether the status of a queue task is not yet in the file."""
     return (status_of(row) or recorded_status(row)) != recorded_status(row)
 
 
 def can_run_again(row: RoadmapTaskRow) -> bool:
-    """Whether ``pending`` in the file is a person's word that it is to run again: the file had been told that it is over."""
+    """Whether ``pending`` in the file means that a person wants it again: the file had the status of its end before."""
     return recorded_status(row) in (BLOCKED, DONE) and status_of(row) == recorded_status(row)
 
 
@@ -79,7 +79,7 @@ def is_waiting(row: RoadmapTaskRow) -> bool:
 
 
 def is_same_work(row: RoadmapTaskRow, work: str | None) -> bool:
-    """Whether the file says of a queue task what it said when that was submitted.
+    """Whether the file describes a queue task as it did at its submission.
 
     Args:
         work: :data:`corral.work.roadmap.checks.WORK` of the file now; None: nothing that could be submitted.
@@ -88,7 +88,7 @@ def is_same_work(row: RoadmapTaskRow, work: str | None) -> bool:
 
 
 def differs(task: RoadmapTask, row: RoadmapTaskRow, work: str | None) -> str | None:
-    """Why a queue task that waits is not wanted as it is; None: it is."""
+    """Why a waiting queue task no longer matches the file; None: it matches."""
     status = task.status
     # Between two attempts `in_progress` may be a word of Corral's own, not remembered because the daemon was killed.
     if status != recorded_status(row) and not (status == IN_PROGRESS and row["fencing_token"] > 0):
@@ -153,7 +153,7 @@ def candidates(roadmap: Roadmap, rows: Mapping[str, RoadmapTaskRow]) -> list[Roa
 
 
 def room(rows: Mapping[str, RoadmapTaskRow], max_agents: int) -> int:
-    """How many tasks more may be open: only twice as many as there are workers, so that the order of the file counts."""
+    """How many more tasks may be open: at most twice as many as workers, so that later changes of the order still count."""
     return 2 * max_agents - sum(is_open(row) for row in rows.values())
 
 

@@ -20,7 +20,7 @@ from corral.work.tasks.store import attempts
 from corral.work.tasks.wire import IMPROVEMENT
 
 KEEPS_FAILING = 5
-"""So many failed attempts of one kind in a row are an error of their own, recorded once."""
+"""Failed attempts of one kind in a row that are recorded as an error of their own, once."""
 
 
 def kind_of(agent: str | None, runner: str | None) -> str:

@@ -11,7 +11,7 @@ from corral.store.schema import agent_sessions, attempts, tasks
 from corral.work.tasks.wire import IMPROVEMENT
 
 MOST_TASKS = 1000
-"""Only attempts at the newest tasks are looked at: found by their key, however many there ever were."""
+"""Only attempts at the newest tasks are read, so that the cost does not grow with the history."""
 _NEWEST_FOR_STREAK = 200
 _OF_TASK = ("task_id", "seq", "parent_task_id", "cancel_reason", "title")
 _REAL = select(tasks.c.task_id).where(tasks.c.task_type != IMPROVEMENT)

@@ -1,4 +1,4 @@
-"""Which tasks have to wait until the user has approved what files of the project would have executed for them."""
+"""Which tasks wait until the user has approved the commands in project files that they would execute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results that a step gets of those that it waited for: as text for a prompt, and as a file for a command."""
+"""The results of earlier steps, for a step that waited for them: as text for a prompt, and as a file for a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state that its steps put a task in, derived from theirs whichever way they went.
+"""The state of a task that is made of steps, derived from theirs, in whatever order they changed.
 
 It waits until each step has ended and what that changed has landed or come back: a step that fails ends those that wait for
 it, and no other one.

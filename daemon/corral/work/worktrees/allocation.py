@@ -327,7 +327,7 @@ def make_usable(
         prove: Gives the checkout if the folder is Corral's own; asked before anything is written there.
 
     Raises:
-        PathReplaced: So says ``prove``.
+        PathReplaced: ``prove`` raised it.
         CorralError: The file system or git refused, or a setup command failed or was ended; its log is named.
     """
     settings = context.settings()

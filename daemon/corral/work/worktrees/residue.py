@@ -51,7 +51,7 @@ def remember(checkout: Git, top: Path, made_by: str, known: Collection[str]) -> 
 
 
 def ignored(checkout: Git) -> list[PurePosixPath]:
-    """What git ignores, folders as a whole."""
+    """The paths that git ignores, folders as a whole."""
     listed = checkout.check("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
     return list(map(PurePosixPath, listed.names))
 

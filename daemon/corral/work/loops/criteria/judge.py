@@ -1,4 +1,4 @@
-"""The criterion ``judge``: Claude says whether the work meets a rubric; never the model that did the work, unless told so."""
+"""The criterion ``judge``: a model votes whether the work meets a rubric; not the model that did it, unless allowed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def evaluate(criterion: JudgeCriterion, place: Place) -> Evaluation:
 
 
 def _model(criterion: JudgeCriterion, place: Place) -> tuple[str, str]:
-    """The model that judges, and why none can."""
+    """The model that judges, and the reason if it must not."""
     workers = {plain_name(model) for model in place.worker_models}
     named = criterion.model or place.judge_model
     able = MODELS if named is None else (LATEST.get(named, named),)
@@ -54,7 +54,7 @@ def _model(criterion: JudgeCriterion, place: Place) -> tuple[str, str]:
 
 
 def _answer(output: str) -> dict[str, Any] | None:
-    """The last line, which is the answer."""
+    """The answer, which is the last line of the output; None: there is no valid one."""
     try:
         answer = json.loads((output.splitlines() or [""])[-1])
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Where a criterion's command runs, and how long: bounded in time and output, and nothing of it stays alive."""
+"""Where a criterion's command runs: bounded in time and output, and no process of it survives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLICE_S = 0.1
 MOST_OUTPUT = 16 * 2**20
 """Bytes that a criterion may print."""
 KEPT = 64 * 1024
-"""Bytes of the end of its output that are read."""
+"""Bytes that are read from the end of its output."""
 EVIDENCE = 2000
 """Characters of an evaluation's evidence."""
 _GRACE_S = 2.0
@@ -138,7 +138,7 @@ class Place:
         return _ran(process.returncode, _end_of(log), reason)
 
     def _wait(self, process: subprocess.Popen[bytes], feed: Feed, log: Path, allowed_s: float) -> str | None:
-        """Wait in short slices; why it is ended before it was done, empty: it was; None: nobody wants it any more."""
+        """Wait in short slices; returns why it must be ended early, "" if it has ended itself, None if it is unwanted."""
         for _ in range(max(1, round(allowed_s / SLICE_S))):
             with suppress(subprocess.TimeoutExpired):
                 process.wait(SLICE_S)

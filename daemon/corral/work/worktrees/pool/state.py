@@ -86,7 +86,7 @@ def refuse_if_inhabited(context: WorktreeContext, path: Path, marks: dict[str, s
     """Refuse a worktree that somebody works in.
 
     Args:
-        marks: Of the task that has just ended: nothing with them may be alive, nor have a file in it open.
+        marks: The environment marks of the task that has just ended: no process with them may live or have a file in it open.
 
     Raises:
         Doubt: Somebody does.

@@ -79,7 +79,7 @@ def mirror(
 
 
 def look_again(mirrored: Mirrored, place: Path) -> Known:
-    """What is known of the folder now that the copied files are as they are to stay."""
+    """Complete what is known of the folder, once the copied files no longer change."""
     for path in mirrored.fresh:
         of_source, _, content = mirrored.known[path]
         mirrored.known[path] = (of_source, look(os.lstat(place / path)), content)
