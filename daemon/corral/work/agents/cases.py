@@ -182,7 +182,7 @@ def _require_compared(services: Services, row: ImprovementRow) -> None:
 
 
 def _settle(services: Services, ended: Sequence[TaskRow], now: datetime) -> None:
-    """A run that failed has told what it was for: it needs nobody."""
+    """Dismiss failed runs: their failure is a result, and needs no person."""
     failed = [task["task_id"] for task in ended if task["status"] != TaskStatus.COMPLETED and not task["dismissed_at"]]
     if failed:
         services.db.write(lambda conn: [outcomes.dismiss_task(conn, task_id, iso(now)) for task_id in failed])

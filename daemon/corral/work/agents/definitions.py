@@ -66,7 +66,7 @@ def history(services: Services, name: str) -> History:
 
 
 def stored(services: Services, name: str, version: str) -> AgentVersionRow:
-    """The stored version with that number or hash; what the file says now is stored, if that is meant.
+    """The stored version with that number or hash; the content of the file is stored, if it is that version.
 
     Raises:
         NotFound: There is no such agent, or no such version.

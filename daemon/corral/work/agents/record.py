@@ -81,7 +81,7 @@ def begin(
 
 
 def give_feedback(conn: Connection, task_id: str, rating: int | None, comment: str | None, now: datetime) -> Feedback:
-    """Keep what a person thinks of a task's work, in place of what was said before.
+    """Store a person's opinion of a task's work, in place of an earlier one.
 
     Args:
         rating: 1 to 5.

@@ -20,7 +20,7 @@ from corral.work.merges.wire import summary
 router = Routes("sessions", "/sessions", callers=EVERYONE)
 
 MOST_MERGES, MOST_COMMITS = 50, 500
-"""The latest of a session's that are told."""
+"""How many of a session's latest an answer has."""
 
 
 @router.get("/{session_id}", answer=SessionDetail)

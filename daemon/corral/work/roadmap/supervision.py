@@ -135,7 +135,7 @@ class RoadmapSupervision:
                     return
 
     def problems(self) -> list[Problem]:
-        """The errors that keep the roadmap, or tasks of it, from being worked on, as the last round found them."""
+        """The errors of the last round that keep the roadmap, or tasks of it, from being worked on."""
         of_file = [problem for problem in (self._error, self._unwritten) if problem is not None]
         parsed = self._parsed
         return [*of_file, *(parsed[1].problems if parsed else ()), *self._refused]
@@ -147,7 +147,7 @@ class RoadmapSupervision:
             return self._unapproved(self._read().claims.values()) if is_on else []
 
     def waiting_for_approval(self, conn: Connection) -> list[Claim]:
-        """The same of the tasks that are pending, as the last round found them."""
+        """The same of the pending tasks, as of the last round."""
         parsed = self._parsed
         if parsed is None or rows_of.since(conn) is None:
             return []

@@ -41,7 +41,7 @@ from corral.work.tasks.tasks import find
 HOLDER_GONE = "holder_gone"
 """The ``error_code`` of a task that was given up: all who claimed it went away before it was done."""
 FAILED = "failed_by_agent"
-"""The ``error_code`` of a task whose holder said that it failed, and no more."""
+"""The ``error_code`` of a task whose holder reported a failure without a code."""
 
 
 @dataclass(frozen=True)

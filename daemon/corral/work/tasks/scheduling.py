@@ -198,7 +198,7 @@ def claim(
         ready: The tasks on offer; by default what a runner could start (:func:`startable`).
         fold: Whether the file system ignores case, so that claims are compared like that.
         started: Whether the work begins with the claim: no worker's process has to be started first.
-        key: Kept with the claim, by which it can be found again (:func:`corral.work.tasks.store.tasks.claimed_with`).
+        key: Stored with the claim, to look it up by (:func:`corral.work.tasks.store.tasks.claimed_with`).
 
     Returns:
         The leased row, with its new ``fencing_token``; None if nothing can start now.

@@ -85,13 +85,13 @@ async def complete_work(
 @told
 async def get_task(task_id: str) -> Payload:
     """A task's status, input and result, of any task; reading changes nothing."""
-    return await _found(task_id, current.get().services.store.read(lambda conn: views.read(conn, task_id)))
+    return await _with_success(task_id, current.get().services.store.read(lambda conn: views.read(conn, task_id)))
 
 
 @told
 async def cancel_task_convention(task_id: str, reason: str) -> Payload:
     """Cancel any task, running or not: it ends failed, with result.error_code "cancelled_by_orchestrator" and the reason."""
-    return await _found(task_id, _cancelled(task_id, reason))
+    return await _with_success(task_id, _cancelled(task_id, reason))
 
 
 async def _cancelled(task_id: str, reason: str) -> Payload:
@@ -99,7 +99,7 @@ async def _cancelled(task_id: str, reason: str) -> Payload:
     return {"task_id": row["task_id"], "status": row["status"], "result": row["result"]}
 
 
-async def _found(task_id: str, answer: Awaitable[Payload]) -> Payload:
+async def _with_success(task_id: str, answer: Awaitable[Payload]) -> Payload:
     try:
         return {"success": True, **await answer}
     except NotFound as error:

@@ -21,7 +21,7 @@ class TrustGate:
 
     Args:
         untrusted: The commands in files that the user has not approved.
-        roster: Gives everybody who can be given a task; only asked for where an agent is among the untrusted.
+        roster: Reads the agents; called only where a command of an agent is not approved.
         choosing: The versions that tasks work by instead of what the files say.
         missing: Those of some commands that the user has not approved.
     """

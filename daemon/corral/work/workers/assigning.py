@@ -114,8 +114,8 @@ def _rules(settings: Settings, resolved: ResolvedAgent) -> ClaudeRunner | Anthro
 def _prompt(
     context: WorktreeContext, task: TaskRow, resolved: ResolvedAgent, earlier: str, feedback: str
 ) -> str | None:
-    """The request to its agent, with what other agents contributed where it makes one of theirs, and what the steps before it
-    and its loop have found."""
+    """The request to its agent, with the contributions that it synthesizes, the results of earlier steps and the feedback of
+    its loop."""
     prompt = task["prompt"] or (str(task["description"] or task["title"]) if resolved.agent else None)
     contributions = context.db.read(lambda conn: combining.synthesis(conn, task))
     return "\n\n".join(text for text in (prompt, contributions, earlier, feedback) if text) if prompt else prompt

@@ -61,7 +61,7 @@ class Attempt:
     peak_mb: int | None = None
     """The most memory that its processes were seen to use, MiB."""
     trouble: str = ""
-    """Why its worker cannot be followed to its end, as the last look found it; empty if it can."""
+    """Why its worker cannot be observed to its end, as of the last step; empty if it can."""
 
     @property
     def key(self) -> tuple[str, int]:

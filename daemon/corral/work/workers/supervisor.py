@@ -145,7 +145,7 @@ class Supervisor:
         return len(self._attempts)
 
     def unobserved(self) -> dict[str, str]:
-        """By task, why its worker cannot be followed to its end, as the last look found it."""
+        """By task, why its worker cannot be observed to its end, as of the last step."""
         return {attempt.key[0]: attempt.trouble for attempt in [*self._attempts.values()] if attempt.trouble}
 
     @property

@@ -1,4 +1,4 @@
-"""Making a fresh worktree usable: what git does not carry is cloned, linked or copied, and the environment is said.
+"""Making a fresh worktree usable: what git does not carry is cloned, linked or copied, and the environment is set.
 
 A function of the file system: safe to run twice, and after a kill in the middle. Every folder is built aside, inside the
 worktree, and renamed in, so what stands at its place is whole. Nothing of it can be committed: each provisioned folder
@@ -160,7 +160,7 @@ def describe(
 
 
 def say(env: dict[str, str], templates: Mapping[str, str], values: Mapping[str, str]) -> None:
-    """Add variables; what was said first stays, so that ``.venv`` goes before ``venv``."""
+    """Add variables; the first value of a name stays, so that ``.venv`` goes before ``venv``."""
     for name, template in templates.items():
         env.setdefault(name, template.format(**values))
 
@@ -240,7 +240,9 @@ def _bring(folder: Folder, path: str, progress: Progress) -> None:
     if not way_is_open(path, progress):
         return
     built = progress.aside / "built"
-    installed = what_is_installed(source, folder.watch)  # Before it is read: what changes meanwhile is found next time.
+    installed = what_is_installed(
+        source, folder.watch
+    )  # before it is read, so that a change meanwhile counts next time
     if folder.mode == "link":
         taken = folders.link(source, built, folder, _leading(source.name, progress), cow=progress.cow)
     else:

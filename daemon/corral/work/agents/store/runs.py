@@ -61,7 +61,7 @@ def feedback_on(conn: Connection, agent: str | None, since: str) -> list[Feedbac
 
 
 def give_feedback(conn: Connection, row: FeedbackRow) -> None:
-    """Keep what a person says of a task, in place of what was said before."""
+    """Store a person's opinion of a task, in place of an earlier one."""
     its = task_feedback.c
     values = {"rating": row["rating"], "comment": row["comment"], "given_at": row["given_at"]}
     changed = conn.execute(update(task_feedback).where(its.task_id == row["task_id"]).values(values))

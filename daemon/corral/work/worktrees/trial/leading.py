@@ -10,7 +10,7 @@ from corral.work.worktrees.trial.mirror import as_written
 
 
 def into(main: Path, worktree: Path) -> Callable[[Path], str]:
-    """Where the copy of a link is to lead, given the link in the main checkout.
+    """Where the copy of a link is to lead, from the link in the main checkout.
 
     Args:
         main: The main checkout, resolved.
