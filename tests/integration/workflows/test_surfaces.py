@@ -105,6 +105,20 @@ def test_a_failed_step_is_named_and_the_whole_goes_on_when_it_is_tried_again(hou
     assert outcomes(house, root) == dict.fromkeys(("do[bad]", "do[good]", "sum"), "nothing to land")
 
 
+def test_a_follower_that_is_no_step_is_shown_beside_the_steps(house: Coordinated) -> None:
+    write(house, "each", EACH)
+    (house.root / "a").touch()
+    root = house.json("task", "submit", "--template", "each", "--set", "PARTS=a")["task_id"]
+    follower = house.submit("follower", "sleep 600", "--parent", root)
+    assert list(steps_of(house, root)) == ["do[a]", "sum"]
+    shown = house.run("task", "detail", root).stdout
+    assert f"  leads     {follower[:8]}\n" in shown and "  do[a]  " in shown
+    assert follower in house.ask("GET", f"/tasks/{root}/detail")["followers"]
+    page = visitor(house).get(f"/tasks/{root}").text
+    assert "do[a]" in page and "<bdi>None</bdi>" not in page
+    house.run("task", "cancel", root)
+
+
 def test_a_cancelled_whole_ends_its_steps_also_when_the_daemon_dies_meanwhile(
     coordinate: Callable[..., Coordinated],
 ) -> None:

@@ -115,6 +115,16 @@ def test_a_cancelled_one_takes_its_steps_with_it_and_can_be_run_again(board: Boa
     assert state(board, root) == "waiting"
 
 
+def test_a_retry_of_the_whole_does_not_run_a_follower_that_is_no_step(board: Board) -> None:
+    root, steps = submit(board, workflow(step("a")))
+    (follower,) = board.submit({"parent_task_id": root})
+    board.cancel(follower)
+    board.cancel(root)
+    board.cancel(steps["a"])
+    board.retry(root)
+    assert [state(board, task) for task in (root, steps["a"], follower)] == ["waiting", "pending", "cancelled"]
+
+
 def test_its_first_steps_wait_for_what_it_waits_for_and_others_wait_for_it(board: Board) -> None:
     before, root, after = board.submit(
         {"name": "before"}, workflow(step("a"), step("b", "a"), name="w", wait_for=["before"]), {"wait_for": ["w"]}
@@ -158,7 +168,7 @@ def test_a_step_is_told_a_bounded_part_of_each_report_and_has_all_in_a_file(boar
         run_next(board, result={"text": "x" * 5000, "turns": 3})
     place = SimpleNamespace(db=board.db, project=SimpleNamespace(logs_dir=tmp_path / "logs", root=tmp_path))
     task = board.do(lambda conn: tasks.find(conn, steps["last"]))
-    text, variables = results.told(cast(WorktreeContext, place), task)
+    text, variables = results.of_earlier_steps(cast(WorktreeContext, place), task)
     assert "## s0 (failed)\n\n## s1\n" + "x" * 3999 + "…\n\n## s2\n" in text
     assert text.endswith("5 more are in the file that CORRAL_RESULTS_FILE names.") and len(text) < 61_000
     entries = json.loads(Path(variables["CORRAL_RESULTS_FILE"]).read_text())

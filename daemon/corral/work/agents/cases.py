@@ -102,8 +102,8 @@ def begin(services: Services, row: ImprovementRow, proposal: improving.Proposal,
 
     def write(conn: Connection) -> None:
         if versions.by_hash(conn, row["agent"], new.content_hash) is None:
-            made = proposed(versions.of_agent(conn, row["agent"]), Origin(new, None), now)
-            versions.add(conn, {**made, "author": "corral agent improve", "reason": redact(proposal.reason)})
+            version = proposed(versions.of_agent(conn, row["agent"]), Origin(new, None), now)
+            versions.add(conn, {**version, "author": "corral agent improve", "reason": redact(proposal.reason)})
         values = {"state": "testing", "new_hash": new.content_hash, "plan": plan, "reason": None}
         if not rows.advance(conn, row["improvement_id"], "proposing", values):
             return
@@ -112,8 +112,8 @@ def begin(services: Services, row: ImprovementRow, proposal: improving.Proposal,
             improving.case_task(row["improvement_id"], row["agent"], hashes[arm], key, cases[case], share)
             for key, case, arm in keys
         ]
-        made_rows = submit(services, conn, items=[_with_runner(item, old.runner) for item in items], now=now)
-        for (_, case, _), task in zip(keys, made_rows, strict=True):
+        queued = submit(services, conn, items=[_with_runner(item, old.runner) for item in items], now=now)
+        for (_, case, _), task in zip(keys, queued, strict=True):
             loops.begin(conn, task["task_id"], target, shas[case])
 
     services.db.write(write)
@@ -134,27 +134,27 @@ def _runs(cases: int, rounds: int) -> list[tuple[int, str, int]]:
 def compare(services: Services, row: ImprovementRow, now: datetime) -> None:
     """Once all runs have ended, have their works judged; once that is done, say which version is better."""
     runs = services.db.read(lambda conn: _parts(conn, row))
-    if any(one.task["status"] not in TERMINAL_TASKS for one in runs.values()):
+    if any(run.task["status"] not in TERMINAL_TASKS for run in runs.values()):
         return
-    if failed := services.db.read(lambda conn: [one for one in runs.values() if not _has_result(conn, one.task)]):
-        end(services, row, "failed", {"reason": told(failed, row)}, now)
+    if failed := services.db.read(lambda conn: [run for run in runs.values() if not _has_result(conn, run.task)]):
+        end(services, row, "failed", {"reason": failure_reason(failed, row)}, now)
         return
-    _settle(services, [one.task for one in runs.values()], now)
+    _settle(services, [run.task for run in runs.values()], now)
     answers = _judgings(services, row, runs, now)
-    if answers is None or any(one.task["status"] not in TERMINAL_TASKS for one in answers.values()):
+    if answers is None or any(answer.task["status"] not in TERMINAL_TASKS for answer in answers.values()):
         return
-    if failed := [one for one in answers.values() if not _has_answer(one.task)]:
-        end(services, row, "failed", {"reason": told(failed, row)}, now)
+    if failed := [answer for answer in answers.values() if not _has_answer(answer.task)]:
+        end(services, row, "failed", {"reason": failure_reason(failed, row)}, now)
         return
     names = [case["name"] for case in _plan(row)["cases"]]
-    found = services.db.read(lambda conn: [_run(conn, runs[key].task, *key) for key in runs])
+    results = services.db.read(lambda conn: [_run(conn, runs[key].task, *key) for key in runs])
     judged = services.db.read(lambda conn: _judged(conn, row, answers))
-    shown_as = [services.db.read(lambda conn: versions.by_hash(conn, row["agent"], one or ""))  # noqa: B023
-                for one in (row["base_hash"], row["new_hash"])]  # fmt: skip
-    old, new = (one["version"] if one else "?" for one in shown_as)
-    report: dict[str, Any] = {**improving.report(found, judged, names, of=(old, new))}
-    asked = services.db.read(lambda conn: _spent(conn, proposals(conn, row)))
-    report["cost_usd"] = round(asked[1] + judged.cost_usd + sum(one.cost_usd for one in found), 6)
+    compared = [services.db.read(lambda conn: versions.by_hash(conn, row["agent"], content_hash or ""))  # noqa: B023
+                for content_hash in (row["base_hash"], row["new_hash"])]  # fmt: skip
+    old, new = (version["version"] if version else "?" for version in compared)
+    report: dict[str, Any] = {**improving.report(results, judged, names, of=(old, new))}
+    _, proposals_usd = services.db.read(lambda conn: _spent(conn, proposals(conn, row)))
+    report["cost_usd"] = round(proposals_usd + judged.cost_usd + sum(run.cost_usd for run in results), 6)
     report["deployed"] = None
     if row["deploys"] and report["recommendation"] == "deploy":
         try:
@@ -182,7 +182,7 @@ def _require_compared(services: Services, row: ImprovementRow) -> None:
 
 
 def _settle(services: Services, ended: Sequence[TaskRow], now: datetime) -> None:
-    """A run that failed has told what it was for: it needs nobody."""
+    """Dismiss failed runs: their failure is a result, and needs no person."""
     failed = [task["task_id"] for task in ended if task["status"] != TaskStatus.COMPLETED and not task["dismissed_at"]]
     if failed:
         services.db.write(lambda conn: [outcomes.dismiss_task(conn, task_id, iso(now)) for task_id in failed])
@@ -198,7 +198,7 @@ def _parts(conn: Connection, row: ImprovementRow) -> dict[tuple[int, str, int], 
     Raises:
         InvalidInput: One is gone.
     """
-    found, plan = {}, _plan(row)
+    parts, plan = {}, _plan(row)
     for case, arm, turn in _runs(len(plan["cases"]), plan["rounds"]):
         part = f"{case}:{arm}:{turn}"
         task = tasks.by_idempotency_key(conn, key_of(row["improvement_id"], part))
@@ -209,8 +209,8 @@ def _parts(conn: Connection, row: ImprovementRow) -> dict[tuple[int, str, int], 
             task, number = later, number + 1
         if task is None:
             raise InvalidInput(f"The run {part} of its cases is gone.")
-        found[case, arm, turn] = Part(part if number == 2 else f"{part}:{number - 1}", task)
-    return found
+        parts[case, arm, turn] = Part(part if number == 2 else f"{part}:{number - 1}", task)
+    return parts
 
 
 def _has_result(conn: Connection, task: TaskRow) -> bool:
@@ -226,72 +226,72 @@ def _has_answer(task: TaskRow) -> bool:
     return task["status"] == TaskStatus.COMPLETED or is_own
 
 
-def told(failed: Sequence[Part], row: ImprovementRow) -> str:
+def failure_reason(failed: Sequence[Part], row: ImprovementRow) -> str:
     """Why an improvement ended without a report, and what to type."""
     task = failed[0].task
     last = (task["result"] or {}).get("last") if isinstance(task["result"], dict) else None
-    said = last.get("text") if isinstance(last, dict) else None
-    why = f"Task {task['task_id'][:8]} is {task['status']}: {said or task['error_message'] or task['error_code']}"
+    last_words = last.get("text") if isinstance(last, dict) else None
+    why = f"Task {task['task_id'][:8]} is {task['status']}: {last_words or task['error_message'] or task['error_code']}"
     others = f" So are {len(failed) - 1} others." if len(failed) > 1 else ""
     return f"{redact(why)[:500]}{others} Nothing is lost: `corral agent improve {row['agent']} --resume` goes on from here."
 
 
 def unusable(conn: Connection, row: ImprovementRow) -> list[Part]:
     """The tasks of an improvement that ended without a result, and no version is to blame for it."""
-    runs = [one for one in _parts(conn, row).values() if not _has_result(conn, one.task)]
-    return runs or [one for one in _asked(conn, row).values() if not _has_answer(one.task)]
+    runs = [part for part in _parts(conn, row).values() if not _has_result(conn, part.task)]
+    return runs or [part for part in _judge_tasks(conn, row).values() if not _has_answer(part.task)]
 
 
 def again(services: Services, conn: Connection, row: ImprovementRow, parts: Sequence[Part], now: datetime) -> None:
     """Have tasks done again: a run of a case from its beginning, so that it knows nothing of the one before."""
     settings = services.settings()
-    for one in parts:
-        past = loops.get(conn, one.task["task_id"])
+    for repeated in parts:
+        past = loops.get(conn, repeated.task["task_id"])
         if past is None:
-            submitting.retry(conn, one.task["task_id"], now, settings.tasks)
+            submitting.retry(conn, repeated.task["task_id"], now, settings.tasks)
             continue
-        outcomes.dismiss_task(conn, one.task["task_id"], iso(now))  # another one takes its place
-        case, arm, turn, *rest = one.part.split(":")
+        outcomes.dismiss_task(conn, repeated.task["task_id"], iso(now))  # another one takes its place
+        case, arm, turn, *rest = repeated.part.split(":")
         part = f"{case}:{arm}:{turn}:{int(rest[0]) + 1 if rest else 2}"
         plan = _plan(row)
-        shape = [improving.Case.model_validate(each) for each in plan["cases"]]
-        share, _ = improving.shares(shape, plan["rounds"], plan["max_cost_usd"])
-        version = str(one.task["agent_version"])
-        item = improving.case_task(row["improvement_id"], row["agent"], version, part, shape[int(case)], share)
-        (task,) = submit(services, conn, items=[item.model_copy(update={"runner": one.task["runner"]})], now=now)
+        cases = [improving.Case.model_validate(case_fields) for case_fields in plan["cases"]]
+        share, _ = improving.shares(cases, plan["rounds"], plan["max_cost_usd"])
+        version = str(repeated.task["agent_version"])
+        item = improving.case_task(row["improvement_id"], row["agent"], version, part, cases[int(case)], share)
+        (task,) = submit(services, conn, items=[item.model_copy(update={"runner": repeated.task["runner"]})], now=now)
         loops.begin(conn, task["task_id"], required(past["target"]), required(past["base_sha"]))
 
 
-def _asked(conn: Connection, row: ImprovementRow) -> dict[tuple[int, int, str], Part]:
+def _judge_tasks(conn: Connection, row: ImprovementRow) -> dict[tuple[int, int, str], Part]:
     """The tasks of judges that exist, by case, round and order."""
-    found, plan = {}, _plan(row)
+    judge_tasks, plan = {}, _plan(row)
     for case, _ in enumerate(plan["cases"]):
         for turn in range(plan["rounds"]):
             for order in judging.ORDERS:
                 part = f"judge:{case}:{turn}:{order}"
                 task = tasks.by_idempotency_key(conn, key_of(row["improvement_id"], part))
                 if task is not None:
-                    found[case, turn, order] = Part(part, task)
-    return found
+                    judge_tasks[case, turn, order] = Part(part, task)
+    return judge_tasks
 
 
 def _judgings(
     services: Services, row: ImprovementRow, runs: dict[tuple[int, str, int], Part], now: datetime
 ) -> dict[tuple[int, int, str], Part] | None:
     """The tasks of the judges; None: they have just been queued."""
-    plan, found = _plan(row), services.db.read(lambda conn: _asked(conn, row))
-    if found or not any(case["rubric"] for case in plan["cases"]):
-        return found
+    plan, judge_tasks = _plan(row), services.db.read(lambda conn: _judge_tasks(conn, row))
+    if judge_tasks or not any(case["rubric"] for case in plan["cases"]):
+        return judge_tasks
     models = services.db.read(
-        lambda conn: [attempts.model_of(conn, one.task["task_id"], one.task["fencing_token"]) for one in runs.values()]
+        lambda conn: [attempts.model_of(conn, run.task["task_id"], run.task["fencing_token"]) for run in runs.values()]
     )
     model = judging.model_for(services.settings().loops.judge_model, models)
     if model is None:
-        return found
-    shape = [improving.Case.model_validate(case) for case in plan["cases"]]
-    _, share = improving.shares(shape, plan["rounds"], plan["max_cost_usd"])
+        return judge_tasks
+    cases = [improving.Case.model_validate(case) for case in plan["cases"]]
+    _, share = improving.shares(cases, plan["rounds"], plan["max_cost_usd"])
     items = []
-    for index, case in enumerate(shape):
+    for index, case in enumerate(cases):
         for turn in range(plan["rounds"] if case.rubric else 0):
             old, new = (_work(services, runs[index, arm, turn].task) for arm in ("old", "new"))
             for order in judging.ORDERS if old is not None and new is not None else ():
@@ -300,7 +300,7 @@ def _judgings(
                     judging.judging(row["improvement_id"], f"judge:{index}:{turn}:{order}", prompt, model, share)
                 )
     if not items:
-        return found
+        return judge_tasks
     settled = app_tasks.settle(services, items)
     services.db.write(lambda conn: submit(services, conn, items=settled, now=now))
     crash_point("improvement.judging")
@@ -323,12 +323,12 @@ def _work(services: Services, task: TaskRow) -> str | None:
 def _judged(conn: Connection, row: ImprovementRow, answers: dict[tuple[int, int, str], Part]) -> Judged:
     plan = _plan(row)
     pairs = [
-        {order: judging.read_answer(text_of(one.task)) if (one := answers.get((index, turn, order))) else None
+        {order: judging.read_answer(text_of(answer.task)) if (answer := answers.get((index, turn, order))) else None
          for order in judging.ORDERS}
         for index, case in enumerate(plan["cases"]) if case["rubric"] for turn in range(plan["rounds"])
     ]  # fmt: skip
-    tokens, cost = _spent(conn, [one.task for one in answers.values()])
-    model = next((str((one.task["input_data"] or {}).get("model")) for one in answers.values()), None)
+    tokens, cost = _spent(conn, [answer.task for answer in answers.values()])
+    model = next((str((answer.task["input_data"] or {}).get("model")) for answer in answers.values()), None)
     return judging.count(pairs, model=model, tokens=tokens, cost_usd=cost)
 
 
@@ -345,10 +345,10 @@ def proposals(conn: Connection, row: ImprovementRow) -> list[TaskRow]:
     return [task for key in keys if (task := tasks.by_idempotency_key(conn, key)) is not None]
 
 
-def _spent(conn: Connection, some: Sequence[TaskRow]) -> tuple[int, float]:
+def _spent(conn: Connection, task_rows: Sequence[TaskRow]) -> tuple[int, float]:
     """The tokens and the cost of all attempts at tasks."""
-    used = [usage(attempts.of_task(conn, task["task_id"])) for task in some]
-    return sum(one["input_tokens"] + one["output_tokens"] for one in used), sum(one["cost_usd"] for one in used)
+    uses = [usage(attempts.of_task(conn, task["task_id"])) for task in task_rows]
+    return sum(use["input_tokens"] + use["output_tokens"] for use in uses), sum(use["cost_usd"] for use in uses)
 
 
 def text_of(task: TaskRow) -> str:

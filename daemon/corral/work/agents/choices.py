@@ -39,7 +39,7 @@ def pin(services: Services, name: str, version: str) -> Pinned:
         if before is not None:
             choices.end(conn, before["choice_id"], "stopped", None, iso(now))
         _add(conn, row, None, None, now)
-        rollouts.told(conn, row["agent"], row["version"], "pinned", None, now)
+        rollouts.record(conn, row["agent"], row["version"], "pinned", None, now)
 
     services.db.write(write)
     services.nudge("supervisor")
@@ -56,7 +56,7 @@ def unpin(services: Services, name: str) -> Unpinned:
         if before is None or before["share"] is not None:
             return None
         choices.end(conn, before["choice_id"], "stopped", None, iso(now))
-        rollouts.told(conn, agent, before["version"], "unpinned", None, now)
+        rollouts.record(conn, agent, before["version"], "unpinned", None, now)
         return before
 
     before = services.db.write(write)
@@ -75,15 +75,15 @@ def start(services: Services, name: str, version: str, share: float) -> Payload:
         InvalidInput: The agent has no valid definition, the version is what its file says, or it would change who does tasks.
         Conflict: A pin or a rollout of it is in force.
     """
-    row, found = definitions.stored(services, name, version), definitions.history(services, name)
-    if found.current is None:
-        raise InvalidInput(f"The agent {found.agent} has no valid definition to compare with.")
-    if row["content_hash"] == found.current:
+    row, known = definitions.stored(services, name, version), definitions.history(services, name)
+    if known.current is None:
+        raise InvalidInput(f"The agent {known.agent} has no valid definition to compare with.")
+    if row["content_hash"] == known.current:
         raise InvalidInput(
-            f"Version {row['version']} is what the file of {found.agent} says: all of its tasks work by it.",
-            remedy=f"Write the old one back first: `corral agent rollback {found.agent} V`; then roll this one out.",
+            f"Version {row['version']} is what the file of {known.agent} says: all of its tasks work by it.",
+            remedy=f"Write the old one back first: `corral agent rollback {known.agent} V`; then roll this one out.",
         )
-    base = definitions.stored(services, name, found.current)
+    base = definitions.stored(services, name, known.current)
     _check_same_tasks(row, base)
     now = services.now()
 
@@ -92,7 +92,7 @@ def start(services: Services, name: str, version: str, share: float) -> Payload:
             raise _in_force(before)
         choices.see(conn, row["agent"], iso(now))
         _add(conn, row, base["content_hash"], share, now)
-        rollouts.told(conn, row["agent"], row["version"], "running", None, now)
+        rollouts.record(conn, row["agent"], row["version"], "running", None, now)
 
     services.db.write(write)
     services.nudge("supervisor")
@@ -123,14 +123,14 @@ def status(services: Services, name: str) -> Payload:
     row = services.db.read(lambda conn: choices.newest(conn, agent, rollout=True))
     if row is None:
         raise NotFound(f"There is no rollout of {agent}.", remedy=f"`corral agent rollout {agent} --to V --share 20%`.")
-    known = {one["content_hash"]: one["version"] for one in definitions.history(services, agent).versions}
+    numbers = {known["content_hash"]: known["version"] for known in definitions.history(services, agent).versions}
     counted = services.db.read(lambda conn: choices.tasks_of(conn, row["choice_id"]))
-    found = rollouts.compare(counted, row["content_hash"], rules)
-    version = known.get(row["content_hash"], row["content_hash"][:12])
+    comparison = rollouts.compare(counted, row["content_hash"], rules)
+    version = numbers.get(row["content_hash"], row["content_hash"][:12])
     plain = {field: row[field] for field in ("state", "share", "reason", "created_at", "ended_at")}
     return {
-        "agent": agent, "version": version, "from": known.get(row["from_hash"] or ""), **plain, "tasks": len(counted),
-        **rollouts.figures(found), "summary": rollouts.sentence(found, version),
+        "agent": agent, "version": version, "from": numbers.get(row["from_hash"] or ""), **plain, "tasks": len(counted),
+        **rollouts.figures(comparison), "summary": rollouts.sentence(comparison, version),
     }  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def step(services: Services, now: datetime) -> None:
 def unapproved(services: Services, conn: Connection) -> list[Claim]:
     """The commands in stored versions that tasks or agents are pinned to, or that are rolled out, and nobody approved."""
     stored = Choosing([*choices.running(conn), *choices.pinned_by_tasks(conn)]).stored()
-    claims = {claim.digest: claim for one in stored for claim in claims_of(one)}
+    claims = {claim.digest: claim for version in stored for claim in claims_of(version)}
     return services.settings.answers.missing(services.project.common_dir, claims.values())
 
 
@@ -193,14 +193,15 @@ def _add(conn: Connection, row: AgentVersionRow, from_hash: str | None, share: f
 
 def _check_same_tasks(new: AgentVersionRow, old: AgentVersionRow) -> None:
     """A version by which other tasks would be done, or by other means, cannot be compared task by task."""
-    one, other = (definition_of(row["content"], row["agent"]) for row in (new, old))
-    if one is None or other is None:
+    changed, present = (definition_of(row["content"], row["agent"]) for row in (new, old))
+    if changed is None or present is None:
         raise InvalidInput(f"Version {new['version']} of {new['agent']} can no longer be read as a definition.")
-    lacking = sorted(set(other.capabilities) - set(one.capabilities))
-    if lacking or one.runner != other.runner:
-        what = f"lacks {', '.join(lacking)}" if lacking else f"has the runner {one.runner} instead of {other.runner}"
+    lacking = sorted(set(present.capabilities) - set(changed.capabilities))
+    if lacking or changed.runner != present.runner:
+        runners = f"has the runner {changed.runner} instead of {present.runner}"
+        difference = f"lacks {', '.join(lacking)}" if lacking else runners
         raise InvalidInput(
-            f"Version {new['version']} of {new['agent']} {what}: it could not do the same tasks.",
+            f"Version {new['version']} of {new['agent']} {difference}: it could not do the same tasks.",
             remedy=f"Pin it instead: `corral agent pin {new['agent']} {new['version']}`.",
         )
 

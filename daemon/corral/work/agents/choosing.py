@@ -63,7 +63,7 @@ class Choosing:
         Raises:
             NotFound: The version that it is pinned to is gone, or can no longer be read.
         """
-        found: dict[str, Stored] = {}
+        versions_by_agent: dict[str, Stored] = {}
         for row in self._running:
             is_rollout = row["share"] is not None
             if is_rollout and not (
@@ -72,7 +72,7 @@ class Choosing:
                 continue
             definition = definition_of(row["content"], row["agent"]) if row["content"] is not None else None
             if definition is not None:
-                found[row["agent"]] = Stored(definition, str(row["version"]), row["from_hash"])
+                versions_by_agent[row["agent"]] = Stored(definition, str(row["version"]), row["from_hash"])
             elif not is_rollout:
                 raise _gone(row["agent"], row["content_hash"])
         if task["agent_version"] is not None and task["agent"] is not None:
@@ -81,8 +81,8 @@ class Choosing:
             definition = definition_of(pinned["content"], name) if pinned is not None else None
             if pinned is None or definition is None:
                 raise _gone(name, task["agent_version"])
-            found[name] = Stored(definition, pinned["version"])
-        return found
+            versions_by_agent[name] = Stored(definition, pinned["version"])
+        return versions_by_agent
 
     def roster(self, roster: Roster, task: TaskDoer) -> Roster:
         """The agents as a task sees them."""
@@ -94,7 +94,11 @@ class Choosing:
         texts = [
             (definition_of(row["content"], row["agent"]), row) for row in self._running if row["content"] is not None
         ]
-        return [Stored(found, str(row["version"]), row["from_hash"]) for found, row in texts if found is not None]
+        return [
+            Stored(definition, str(row["version"]), row["from_hash"])
+            for definition, row in texts
+            if definition is not None
+        ]
 
 
 def choosing(db: Store) -> Choosing:

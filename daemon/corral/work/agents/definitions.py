@@ -53,29 +53,29 @@ def history(services: Services, name: str) -> History:
         known_as = definition.name.casefold() if definition else agent.name.casefold()
     except CorralError as error:
         refusal = error
-    found = services.db.read(lambda conn: rows.of_agent(conn, known_as))
-    if refusal is not None and not found:
+    rows_of_agent = services.db.read(lambda conn: rows.of_agent(conn, known_as))
+    if refusal is not None and not rows_of_agent:
         raise refusal
     if definition is None:
-        return History(known_as, found, None, None)
+        return History(known_as, rows_of_agent, None, None)
     origin = versions.origin_of(services.git, services.project.root, definition)
-    if any(row["content_hash"] == origin.content_hash for row in found):
-        return History(known_as, found, origin.content_hash, None)
-    unused = versions.proposed(found, origin, services.now())
-    return History(known_as, [*found, unused], origin.content_hash, unused)
+    if any(row["content_hash"] == origin.content_hash for row in rows_of_agent):
+        return History(known_as, rows_of_agent, origin.content_hash, None)
+    unused = versions.proposed(rows_of_agent, origin, services.now())
+    return History(known_as, [*rows_of_agent, unused], origin.content_hash, unused)
 
 
 def stored(services: Services, name: str, version: str) -> AgentVersionRow:
-    """The stored version with that number or hash; what the file says now is stored, if that is meant.
+    """The stored version with that number or hash; the content of the file is stored, if it is that version.
 
     Raises:
         NotFound: There is no such agent, or no such version.
     """
-    found = history(services, name)
-    row = versions.named(found.versions, found.agent, version)
-    if row is found.unused:
+    known = history(services, name)
+    row = versions.named(known.versions, known.agent, version)
+    if row is known.unused:
         services.db.write(
-            lambda conn: rows.add(conn, row) if rows.by_hash(conn, found.agent, row["content_hash"]) is None else None
+            lambda conn: rows.add(conn, row) if rows.by_hash(conn, known.agent, row["content_hash"]) is None else None
         )
     return row
 
@@ -87,23 +87,23 @@ def known_name(services: Services, name: str) -> str:
 
 def listing(services: Services, name: str) -> list[AgentVersion]:
     """The versions of an agent, the newest first."""
-    found = history(services, name)
-    return [found.shown(row) for row in reversed(found.versions)]
+    known = history(services, name)
+    return [known.shown(row) for row in reversed(known.versions)]
 
 
 def show(services: Services, name: str, version: str) -> AgentVersionText:
     """A version with its text, without secrets."""
-    found = history(services, name)
-    row = versions.named(found.versions, found.agent, version)
-    return {"agent": found.agent, **found.shown(row), "content": redact(row["content"])}
+    known = history(services, name)
+    row = versions.named(known.versions, known.agent, version)
+    return {"agent": known.agent, **known.shown(row), "content": redact(row["content"])}
 
 
 def diff(services: Services, name: str, before: str, after: str) -> VersionDiff:
     """The difference between two versions."""
-    found = history(services, name)
-    old, new = (versions.named(found.versions, found.agent, said) for said in (before, after))
+    known = history(services, name)
+    old, new = (versions.named(known.versions, known.agent, version) for version in (before, after))
     patch = versions.patch(old, new)
-    return {"agent": found.agent, "before": old["version"], "after": new["version"], "patch": patch}
+    return {"agent": known.agent, "before": old["version"], "after": new["version"], "patch": patch}
 
 
 def rollback(services: Services, name: str, version: str) -> Deployed:
@@ -114,8 +114,8 @@ def rollback(services: Services, name: str, version: str) -> Deployed:
         InvalidInput: The project has no file for this agent.
         Conflict: The file has text that is in no commit and no version, and would be lost.
     """
-    found = history(services, name)
-    row = versions.named(found.versions, found.agent, version)
+    known = history(services, name)
+    row = versions.named(known.versions, known.agent, version)
     definition = own_definition(services.roster(), name)
     file = definition.file
     assert file is not None
@@ -126,7 +126,7 @@ def rollback(services: Services, name: str, version: str) -> Deployed:
     changed = row["content"] != definition.content
     if changed:
         is_committed = last_written(services.git, path, definition.content) is not None
-        if not is_committed and (found.unused is not None or found.current is None):
+        if not is_committed and (known.unused is not None or known.current is None):
             raise Conflict(
                 f"{path} has changes that are in no commit and in no version.",
                 cause="Going back to another version would lose them.",
@@ -136,13 +136,13 @@ def rollback(services: Services, name: str, version: str) -> Deployed:
         try:
             partial.write_text(row["content"], encoding="utf-8", newline="\n")
             partial.chmod(file.stat().st_mode & 0o777)
-            if (seen := read_file(file)) is None or versions.text_of(seen) != definition.content:
+            if (content := read_file(file)) is None or versions.text_of(content) != definition.content:
                 raise Conflict(f"{path} is being edited.", cause="It changed a moment ago.", remedy="Try again.")
             partial.replace(file)
         finally:
             with suppress(FileNotFoundError):
                 partial.unlink()
-    return {"agent": found.agent, "version": row["version"], "file": str(file), "changed": changed}
+    return {"agent": known.agent, "version": row["version"], "file": str(file), "changed": changed}
 
 
 def _refuse_locked(services: Services, path: str) -> None:
@@ -152,20 +152,26 @@ def _refuse_locked(services: Services, path: str) -> None:
         LockHeld: Names who holds it.
     """
     nobody, now, root = table.Holder(""), services.now(), str(services.project.root)
-    found = services.db.read(lambda conn: table.standing(conn, parse(services, [path]), nobody, now))[0]["conflicts"]
-    if held := [one for one in found if not one["automatic"] or one["checkout"] in (None, root)]:
-        raise table.held(held)
+    conflicts = services.db.read(lambda conn: table.standing(conn, parse(services, [path]), nobody, now))[0][
+        "conflicts"
+    ]
+    if locks := [
+        conflict for conflict in conflicts if not conflict["automatic"] or conflict["checkout"] in (None, root)
+    ]:
+        raise table.held(locks)
 
 
 def own_definition(roster: Roster, name: str) -> AgentDefinition:
     """The definition of an agent that is in a file of the project."""
-    wanted = name.strip().casefold()
-    own = next((found for found in roster.definitions() if found.name.casefold() == wanted and found.definition), None)
-    if own is None:
+    folded = name.strip().casefold()
+    agent = next(
+        (agent for agent in roster.definitions() if agent.name.casefold() == folded and agent.definition), None
+    )
+    if agent is None:
         raise NotFound(f"There is no agent definition {name[:80]!r}.", remedy="`corral agent list` lists the agents.")
-    if own.source != PROJECT or own.definition is None:
+    if agent.source != PROJECT or agent.definition is None:
         raise InvalidInput(
-            f"The agent {own.name} is not defined by a file of this project.",
+            f"The agent {agent.name} is not defined by a file of this project.",
             remedy="Copy its file into .claude/agents/ first: what is there wins over what is shipped.",
         )
-    return own.definition
+    return agent.definition

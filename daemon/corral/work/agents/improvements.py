@@ -49,7 +49,7 @@ def start(services: Services, name: str, feedback: str | None, *, deploys: bool)
     }  # fmt: skip
 
     def write(conn: Connection) -> None:
-        if any(one["agent"] == row["agent"] for one in rows.running(conn)):
+        if any(running["agent"] == row["agent"] for running in rows.running(conn)):
             raise Conflict(
                 f"{row['agent']} is being improved.", remedy=f"`corral agent improve {row['agent']} --status`."
             )
@@ -131,10 +131,10 @@ def deploy(services: Services, name: str, version: str) -> Deployed:
 
 def _unproposed(conn: Connection, row: ImprovementRow) -> list[cases.Part] | None:
     """The tasks of the meta-agent that could not do their work; None: it has given all the answers that it may."""
-    asked = cases.proposals(conn, row)
-    if sum(task["status"] == TaskStatus.COMPLETED for task in asked) == improving.PROPOSALS:
+    proposals = cases.proposals(conn, row)
+    if sum(task["status"] == TaskStatus.COMPLETED for task in proposals) == improving.PROPOSALS:
         return None
-    return [cases.Part("propose", task) for task in asked if task["status"] != TaskStatus.COMPLETED]
+    return [cases.Part("propose", task) for task in proposals if task["status"] != TaskStatus.COMPLETED]
 
 
 def step(services: Services, now: datetime) -> None:
@@ -155,10 +155,10 @@ def _note(services: Services, row: ImprovementRow, reason: str) -> None:
 
 def _material(services: Services, agent: str, content: str, feedback: str | None, now: datetime) -> str:
     def look(conn: Connection) -> tuple[list[AgentRecord], list[tuple[str, int]]]:
-        found = record.stats(conn, agent, now - SINCE, None)
+        figures = record.stats(conn, agent, now - SINCE, None)
         worked = runs.of_agents(conn, agent, iso(now - SINCE))
         failed = [row for row in worked if row["outcome"] == "failed" and row["task_type"] != IMPROVEMENT]
-        return found, [(row["task_id"], row["number"]) for row in failed[-MOST_LOGS:]]
+        return figures, [(row["task_id"], row["number"]) for row in failed[-MOST_LOGS:]]
 
     figures, failed = services.db.read(look)
     logs = []
@@ -173,8 +173,10 @@ def _material(services: Services, agent: str, content: str, feedback: str | None
         "The figures": repr(figures),
         "The feedback of people": feedback or "nothing more",
     }
-    said = [f"## {head}\n\n{text}" for head, text in parts.items()]
-    return redact("\n\n".join([*said, *(f"## The end of the log of a task that failed\n\n{text}" for text in logs)]))
+    sections = [f"## {head}\n\n{text}" for head, text in parts.items()]
+    return redact(
+        "\n\n".join([*sections, *(f"## The end of the log of a task that failed\n\n{text}" for text in logs)])
+    )
 
 
 def _propose(services: Services, row: ImprovementRow, now: datetime) -> None:
@@ -183,8 +185,8 @@ def _propose(services: Services, row: ImprovementRow, now: datetime) -> None:
         key = key_of(row["improvement_id"], f"propose:{number}")
         task = services.db.read(lambda conn: tasks.by_idempotency_key(conn, key))  # noqa: B023
         if task is None:
-            asked = improving.question(prompt, rules.max_cases)
-            item = improving.proposing(row["improvement_id"], row["agent"], number, asked, rules.max_cost_usd)
+            question = improving.question(prompt, rules.max_cases)
+            item = improving.proposing(row["improvement_id"], row["agent"], number, question, rules.max_cost_usd)
             settled = app_tasks.settle(services, [item])
             services.db.write(partial(cases.submit, services, items=settled, now=now))
             crash_point("improvement.asked")
@@ -193,7 +195,13 @@ def _propose(services: Services, row: ImprovementRow, now: datetime) -> None:
         if task["status"] not in TERMINAL_TASKS:
             return
         if task["status"] != TaskStatus.COMPLETED:
-            cases.end(services, row, "failed", {"reason": cases.told([cases.Part("The meta-agent", task)], row)}, now)
+            cases.end(
+                services,
+                row,
+                "failed",
+                {"reason": cases.failure_reason([cases.Part("The meta-agent", task)], row)},
+                now,
+            )
             return
         try:
             cases.begin(services, row, improving.read_proposal(cases.text_of(task)), now)

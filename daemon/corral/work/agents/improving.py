@@ -144,23 +144,25 @@ def new_text(base: AgentDefinition, proposal: Proposal) -> str:
         if base.runner not in (CLAUDE, ANTHROPIC):
             raise ValueError("the agent is a program, whose model stays")
         fields["runner_model" if base.runner == ANTHROPIC and base.runner_model else "model"] = proposal.model
-    kept = f"{front}\n"
+    kept_fields = f"{front}\n"
     for name in fields:
-        kept = re.sub(rf"^{name}:.*\n(?:(?:[ \t].*|-[ \t].*)?\n)*", "", kept, flags=re.MULTILINE)
-    said = [f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in fields.items() if value is not None]
-    return f"---{kept.rstrip()}\n{''.join(said).rstrip()}{fence}\n\n{proposal.instructions.strip()}\n"
+        kept_fields = re.sub(rf"^{name}:.*\n(?:(?:[ \t].*|-[ \t].*)?\n)*", "", kept_fields, flags=re.MULTILINE)
+    new_fields = [
+        f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in fields.items() if value is not None
+    ]
+    return f"---{kept_fields.rstrip()}\n{''.join(new_fields).rstrip()}{fence}\n\n{proposal.instructions.strip()}\n"
 
 
 def check_new(base: AgentDefinition, new: AgentDefinition) -> None:
     """Refuse a definition that is too large for a file, or in which something else changed than what may.
 
     Raises:
-        ValueError: Says what.
+        ValueError: The message names the fields.
     """
     if len(new.content.encode()) > MAX_BYTES:
         raise ValueError(f"the new definition is larger than {MAX_BYTES // 1000} KB")
-    was, now = (one.model_dump(mode="json", exclude=_MAY_CHANGE) for one in (base, new))
-    if changed := sorted(name for name in was if was[name] != now[name]):
+    old_fields, new_fields = (definition.model_dump(mode="json", exclude=_MAY_CHANGE) for definition in (base, new))
+    if changed := sorted(name for name in old_fields if old_fields[name] != new_fields[name]):
         raise ValueError(f"the new definition changes {', '.join(changed)}, which has to stay")
 
 
@@ -210,29 +212,29 @@ def shares(cases: Sequence[Case], rounds: int, max_cost_usd: float) -> tuple[flo
 
 def report(runs: Sequence[Run], judged: Judged, names: Sequence[str], *, of: tuple[str, str]) -> CasesCompared:
     """Compare both versions over the same cases."""
-    old, new = ([run for run in runs if run.is_new is wanted] for wanted in (False, True))
-    was, now = (Arm(sum(run.passed for run in side), len(side)) for side in (old, new))
-    chance = min(1.0, 2 * min(by_chance(was, now), by_chance(now, was)))
-    if now.good != was.good:
-        better = now.good > was.good
+    old, new = ([run for run in runs if run.is_new is is_new] for is_new in (False, True))
+    old_arm, new_arm = (Arm(sum(run.passed for run in side), len(side)) for side in (old, new))
+    chance = min(1.0, 2 * min(by_chance(old_arm, new_arm), by_chance(new_arm, old_arm)))
+    if new_arm.good != old_arm.good:
+        better = new_arm.good > old_arm.good
         why = f"the new version passed {'more' if better else 'fewer'} cases"
     else:
         better, chance = judged.new > judged.old, judged.chance if judged.new != judged.old else 1.0
         why = "both passed as many, and the judge preferred the " + ("new" if better else "old")
     recommendation: Literal["deploy", "iterate", "drop"] = "iterate"
-    if now.good == was.good and (judged.new == judged.old or not now.good):
+    if new_arm.good == old_arm.good and (judged.new == judged.old or not new_arm.good):
         why = "the cases show no difference"
     else:
         recommendation = "deploy" if better else "drop"
     doubt = "which so few cases do not prove" if chance >= CHANCE else "which chance hardly explains"
-    sides = f"{now.good} of {now.of} runs passed with {of[1]}, {was.good} of {was.of} with {of[0]}"
-    said = f"{sides}; {judged.sentence()}: {why}, {doubt} (by chance alone in {100 * chance:.2g} % of cases)."
-    each: list[ComparedCase] = [
+    sides = f"{new_arm.good} of {new_arm.of} runs passed with {of[1]}, {old_arm.good} of {old_arm.of} with {of[0]}"
+    sentence = f"{sides}; {judged.sentence()}: {why}, {doubt} (by chance alone in {100 * chance:.2g} % of cases)."
+    compared: list[ComparedCase] = [
         {"name": name, "old": _passed(old, index), "new": _passed(new, index)} for index, name in enumerate(names)
     ]
     return {
-        "recommendation": recommendation, "why": said, "chance": chance, "old": _side(old, judged.old),
-        "new": _side(new, judged.new), "judged": judged.figures(), "cases": each,
+        "recommendation": recommendation, "why": sentence, "chance": chance, "old": _side(old, judged.old),
+        "new": _side(new, judged.new), "judged": judged.figures(), "cases": compared,
     }  # fmt: skip
 
 

@@ -121,16 +121,16 @@ def own_definition(idempotency_key: str | None) -> dict[str, Any] | None:
     return {"prompt": _SYSTEM[role], "tools": _TOOLS[role]}
 
 
-def model_for(named: str | None, workers: Iterable[str | None]) -> str | None:
+def model_for(chosen: str | None, workers: Iterable[str | None]) -> str | None:
     """The model that judges: never one that did some of the work; None: there is none.
 
     Args:
-        named: That of the settings.
+        chosen: That of the settings.
         workers: The models that did the works.
     """
     busy = {LATEST.get(worker, worker) for worker in workers if worker is not None}
-    wanted = [LATEST.get(named, named)] if named is not None else []
-    return next((model for model in (*wanted, *MODELS) if model not in busy), None)
+    preferred = [LATEST.get(chosen, chosen)] if chosen is not None else []
+    return next((model for model in (*preferred, *MODELS) if model not in busy), None)
 
 
 def question(task: str, rubric: str, old: str, new: str, order: str) -> str:
@@ -157,12 +157,12 @@ def judging(improvement_id: str, key: str, prompt: str, model: str, max_cost_usd
 
 def read_answer(answer: str) -> str | None:
     """``first``, ``second`` or ``neither``; None: it says none of them."""
-    found = _OBJECT.search(answer)
+    match = _OBJECT.search(answer)
     try:
-        said = json.loads(found[0])["better"] if found else None
+        better = json.loads(match[0])["better"] if match else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return said if said in (_FIRST, _SECOND, _NEITHER) else None
+    return better if better in (_FIRST, _SECOND, _NEITHER) else None
 
 
 def count(pairs: Sequence[Mapping[str, str | None]], **spent: Any) -> Judged:
@@ -172,15 +172,15 @@ def count(pairs: Sequence[Mapping[str, str | None]], **spent: Any) -> Judged:
         pairs: Of each pair the answers (:func:`read_answer`), by the order.
         spent: Further fields of the result.
     """
-    found = [_preferred(answers) for answers in pairs]
-    old, new, ties, unjudged = (found.count(kind) for kind in ("old", "new", "tie", "unjudged"))
+    preferences = [_preferred(answers) for answers in pairs]
+    old, new, ties, unjudged = (preferences.count(kind) for kind in ("old", "new", "tie", "unjudged"))
     return Judged(old, new, ties, unjudged, **spent)
 
 
 def _preferred(answers: Mapping[str, str | None]) -> str:
-    one, other = (answers.get(order) for order in ORDERS)
-    if one is None or other is None:
+    old_first, new_first = (answers.get(order) for order in ORDERS)
+    if old_first is None or new_first is None:
         return "unjudged"
-    if (one, other) == (_FIRST, _SECOND):
+    if (old_first, new_first) == (_FIRST, _SECOND):
         return "old"
-    return "new" if (one, other) == (_SECOND, _FIRST) else "tie"
+    return "new" if (old_first, new_first) == (_SECOND, _FIRST) else "tie"

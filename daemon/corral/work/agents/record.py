@@ -16,7 +16,6 @@ from sqlalchemy import Connection
 
 from corral.core.errors import InvalidInput
 from corral.core.instants import iso
-from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.core.states import AttemptOutcome, MergeState
 from corral.store.rows.agents import AgentMerge, AgentWork, FeedbackRow
@@ -27,6 +26,7 @@ from corral.work.agents.choosing import of_rollout
 from corral.work.agents.store import runs
 from corral.work.agents.store import versions as version_rows
 from corral.work.tasks import tasks
+from corral.work.tasks.api import Feedback
 from corral.work.tasks.wire import IMPROVEMENT
 
 COMMENTS = 10
@@ -80,14 +80,14 @@ def begin(
     )
 
 
-def give_feedback(conn: Connection, task_id: str, rating: int | None, comment: str | None, now: datetime) -> Payload:
-    """Keep what a person thinks of a task's work, in place of what was said before.
+def give_feedback(conn: Connection, task_id: str, rating: int | None, comment: str | None, now: datetime) -> Feedback:
+    """Store a person's opinion of a task's work, in place of an earlier one.
 
     Args:
         rating: 1 to 5.
 
     Returns:
-        ``{task_id, agent, rating, comment}``; ``agent`` is None where no agent worked on it.
+        The feedback as stored; ``agent`` is None where no agent worked on the task.
 
     Raises:
         NotFound: There is no such task.
@@ -123,16 +123,18 @@ def stats(conn: Connection, agent: str | None, since: datetime, by: By | None) -
     work = Work(
         runs.of_agents(conn, name, after), runs.merges_of(conn, name, after), runs.feedback_on(conn, name, after)
     )
-    found: list[AgentRecord] = []
-    for each, of_agent in _divided(work.attempts, lambda row: row["agent"]).items():
+    records: list[AgentRecord] = []
+    for agent_name, of_agent in _divided(work.attempts, lambda row: row["agent"]).items():
         real = [row for row in of_agent if row["task_type"] != IMPROVEMENT]
-        found.append({"agent": each, "group": None, **figures(_with(work, real))})
+        records.append({"agent": agent_name, "group": None, **figures(_with(work, real))})
         if by is not None:
-            numbers = {row["content_hash"]: row["version"] for row in version_rows.of_agent(conn, each)}
+            numbers = {row["content_hash"]: row["version"] for row in version_rows.of_agent(conn, agent_name)}
             shown = of_agent if by is By.TASK_TYPE else real
             groups = _divided(shown, lambda row: _group(row, by, numbers))  # noqa: B023 - called before the next
-            found += ({"agent": each, "group": group, **figures(_with(work, rows))} for group, rows in groups.items())
-    return found
+            records += (
+                {"agent": agent_name, "group": group, **figures(_with(work, rows))} for group, rows in groups.items()
+            )
+    return records
 
 
 def _group(row: AgentWork, by: By, numbers: Mapping[str, str]) -> str:
@@ -163,8 +165,8 @@ def figures(work: Work) -> WorkFigures:
     rows = work.attempts
     outcomes = {str(outcome): sum(row["outcome"] == outcome for row in rows) for outcome in AttemptOutcome}
     completed, failed = outcomes[AttemptOutcome.COMPLETED], outcomes[AttemptOutcome.FAILED]
-    done = [row for row in rows if row["outcome"] == AttemptOutcome.COMPLETED]
-    lasted = [s for row in done if (s := row["duration_s"] or runs.lasted_s(row["started_at"], row["ended_at"]))]
+    finished = [row for row in rows if row["outcome"] == AttemptOutcome.COMPLETED]
+    lasted = [s for row in finished if (s := row["duration_s"] or runs.lasted_s(row["started_at"], row["ended_at"]))]
     tasks = {row["task_id"] for row in rows}
     ratings = [rating for row in work.feedback if (rating := row["rating"]) is not None]
     comments = [redact(comment) for row in work.feedback if (comment := row["comment"])]
@@ -177,7 +179,7 @@ def figures(work: Work) -> WorkFigures:
         "success": rate(completed, completed + failed),
         **_landing(work),
         "duration_s": median(lasted),
-        "tokens_each": median([row["tokens"] for row in done if row["tokens"]]),
+        "tokens_each": median([row["tokens"] for row in finished if row["tokens"]]),
         "tokens": sum(row["tokens"] for row in rows),
         "cost_usd": round(sum(row["cost_usd"] for row in rows), 6),
         "feedback": {
@@ -196,7 +198,7 @@ def _landing(work: Work) -> Landings:
     for merge in work.merges:
         states.setdefault(merge["task_id"], []).append(merge["state"])
     verdicts = (MergeState.LANDED, MergeState.CONFLICT, MergeState.FAILED)
-    judged = [task_id for task_id, seen in states.items() if seen[-1] in verdicts]
+    judged = [task_id for task_id, task_states in states.items() if task_states[-1] in verdicts]
     at_once = sum(states[task_id] == [MergeState.LANDED] and tries[task_id] == 1 for task_id in judged)
     return {
         "landed": sum(states[task_id][-1] == MergeState.LANDED for task_id in judged),

@@ -101,7 +101,7 @@ def by_chance(few: Arm, many: Arm) -> float:
 
 
 def _arms(judged: Sequence[tuple[bool, bool]]) -> tuple[Arm, Arm]:
-    old, new = ([good for is_new, good in judged if is_new is wanted] for wanted in (False, True))
+    old, new = ([good for is_new, good in judged if is_new is of_new] for of_new in (False, True))
     return Arm(sum(old), len(old)), Arm(sum(new), len(new))
 
 
@@ -109,7 +109,7 @@ def broken(row: RunningChoice, current_hash: str | None) -> str | None:
     """Why a rollout cannot go on; None: it can.
 
     Args:
-        current_hash: Of what the agent's file says now; None: there is no valid definition.
+        current_hash: The hash of the agent's file now; None: it is no valid definition.
     """
     if row["content"] is None or definition_of(row["content"], row["agent"]) is None:
         return "The version that it rolls out is not stored any more, or can no longer be read."
@@ -123,10 +123,10 @@ def step(conn: Connection, row: RunningChoice, current_hash: str | None, rules: 
     reason = broken(row, current_hash)
     state = "stopped"
     if reason is None:
-        found = compare(choices.tasks_of(conn, row["choice_id"]), row["content_hash"], rules)
-        if found.finding is not Finding.WORSE:
+        comparison = compare(choices.tasks_of(conn, row["choice_id"]), row["content_hash"], rules)
+        if comparison.finding is not Finding.WORSE:
             return None
-        state, reason = "rolled_back", sentence(found, row["version"] or "the new version")
+        state, reason = "rolled_back", sentence(comparison, row["version"] or "the new version")
     return state if end(conn, row, state, reason, now) else None
 
 
@@ -134,11 +134,11 @@ def end(conn: Connection, row: RunningChoice, state: str, reason: str | None, no
     """End a rollout or a pin, once."""
     if not choices.end(conn, row["choice_id"], state, reason, iso(now)):
         return False
-    told(conn, row["agent"], row["version"], state, reason, now)
+    record(conn, row["agent"], row["version"], state, reason, now)
     return True
 
 
-def told(conn: Connection, agent: str, version: str | None, state: str, reason: str | None, now: datetime) -> None:
+def record(conn: Connection, agent: str, version: str | None, state: str, reason: str | None, now: datetime) -> None:
     """Record what became of a choice."""
     kinds = {
         "pinned": EventKind.AGENT_PINNED, "unpinned": EventKind.AGENT_UNPINNED, "running": EventKind.AGENT_ROLLOUT_STARTED,
@@ -147,28 +147,27 @@ def told(conn: Connection, agent: str, version: str | None, state: str, reason: 
     events.record(conn, now, kinds[state]({"agent": agent, "version": version, "reason": reason}))
 
 
-def sentence(found: Comparison, version: str) -> str:
+def sentence(comparison: Comparison, version: str) -> str:
     """The comparison in words."""
-    sides = (
-        f"{found.new.good} of {found.new.of} tasks were good with {version}, {found.old.good} of {found.old.of} without"
-    )
-    if found.chance is None:
-        return f"{sides}; the first test is made when each has {found.next_at}."
-    said = {
+    old, new = comparison.old, comparison.new
+    sides = f"{new.good} of {new.of} tasks were good with {version}, {old.good} of {old.of} without"
+    if comparison.chance is None:
+        return f"{sides}; the first test is made when each has {comparison.next_at}."
+    outcome = {
         Finding.WORSE: f"{version} is worse",
         Finding.BETTER: f"{version} is better",
-    }.get(found.finding, "no difference is proved")
-    often, bound = (f"{100 * part:.2g} %" for part in (found.chance, found.needed or 0))
-    return f"{sides}: {said} (by chance alone in {often} of cases; counted below {bound})."
+    }.get(comparison.finding, "no difference is proved")
+    chance, bound = (f"{100 * part:.2g} %" for part in (comparison.chance, comparison.needed or 0))
+    return f"{sides}: {outcome} (by chance alone in {chance} of cases; counted below {bound})."
 
 
-def figures(found: Comparison) -> RolloutFigures:
+def figures(comparison: Comparison) -> RolloutFigures:
     """The comparison as a face shows it."""
     return {
-        "finding": found.finding.value,
-        "old": rate(found.old.good, found.old.of),
-        "new": rate(found.new.good, found.new.of),
-        "chance": found.chance,
-        "needed": found.needed,
-        "next_test_tasks": found.next_at,
+        "finding": comparison.finding.value,
+        "old": rate(comparison.old.good, comparison.old.of),
+        "new": rate(comparison.new.good, comparison.new.of),
+        "chance": comparison.chance,
+        "needed": comparison.needed,
+        "next_test_tasks": comparison.next_at,
     }

@@ -34,8 +34,8 @@ async def validation(services: Services) -> TeamValidation:
         try:
             read_team(teams_file(services.project))
         except ConfigInvalid as error:
-            found: list[FieldError] = error.details["errors"]
-            return found
+            problems: list[FieldError] = error.details["errors"]
+            return problems
         return []
 
     errors = await services.work(check)

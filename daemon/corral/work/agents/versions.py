@@ -97,39 +97,39 @@ def next_number(taken: Sequence[str], declared: str | None) -> str:
         taken: Those before, the oldest first.
         declared: The one of its front matter; only a new ``N.N.N`` counts.
     """
-    said = _NUMBER.fullmatch((declared or "").strip())
-    if said and said[1] not in taken:
-        return said[1]
+    match = _NUMBER.fullmatch((declared or "").strip())
+    if match and match[1] not in taken:
+        return match[1]
     if not taken:
         return FIRST
     major, minor, _ = max(tuple(int(part) for part in number.split(".")) for number in taken)
     return f"{major}.{minor + 1}.0"
 
 
-def named(rows: Sequence[AgentVersionRow], agent: str, said: str) -> AgentVersionRow:
+def named(rows: Sequence[AgentVersionRow], agent: str, text: str) -> AgentVersionRow:
     """The version that a text names: its number, with or without ``v``, or the first characters of its hash.
 
     Raises:
         NotFound: None is named so; the message lists the others.
         InvalidInput: Several are.
     """
-    wanted = said.strip().lower()
-    number = _NUMBER.fullmatch(wanted)
+    name = text.strip().lower()
+    number = _NUMBER.fullmatch(name)
     if number:
-        found = [row for row in rows if row["version"] == number[1]]
+        matches = [row for row in rows if row["version"] == number[1]]
     else:
-        found = [row for row in rows if len(wanted) >= SHORTEST_HASH and row["content_hash"].startswith(wanted)]
-    if len(found) > 1:
-        raise InvalidInput(f"Several versions of {agent} begin with {said[:80]!r}.", remedy="Give more of the hash.")
-    if not found:
+        matches = [row for row in rows if len(name) >= SHORTEST_HASH and row["content_hash"].startswith(name)]
+    if len(matches) > 1:
+        raise InvalidInput(f"Several versions of {agent} begin with {text[:80]!r}.", remedy="Give more of the hash.")
+    if not matches:
         numbers = [row["version"] for row in rows]
-        there, near = ", ".join(numbers[-20:]) or "none", difflib.get_close_matches(wanted.lstrip("v")[:80], numbers, 1)
+        there, near = ", ".join(numbers[-20:]) or "none", difflib.get_close_matches(name.lstrip("v")[:80], numbers, 1)
         guess = f" Did you mean {near[0]}?" if near else ""
         raise NotFound(
-            f"The agent {agent} has no version {said[:80]!r}; there are: {there}.{guess}",
+            f"The agent {agent} has no version {text[:80]!r}; there are: {there}.{guess}",
             remedy=f"`corral agent versions {agent}` lists them.",
         )
-    return found[0]
+    return matches[0]
 
 
 def shown(row: AgentVersionRow, *, current: str | None, used: bool) -> AgentVersion:
@@ -143,15 +143,15 @@ def shown(row: AgentVersionRow, *, current: str | None, used: bool) -> AgentVers
         "version": row["version"],
         "content_hash": row["content_hash"],
         "created_at": row["created_at"],
-        "changelog": _told(row["changelog"]),
-        "author": _told(row["author"]),
-        "reason": _told(row["reason"]),
+        "changelog": _redacted(row["changelog"]),
+        "author": _redacted(row["author"]),
+        "reason": _redacted(row["reason"]),
         "current": row["content_hash"] == current,
         "used": used,
     }
 
 
-def _told(text: str | None) -> str | None:
+def _redacted(text: str | None) -> str | None:
     return redact(text) if text else None
 
 

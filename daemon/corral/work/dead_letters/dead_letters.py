@@ -52,19 +52,19 @@ def retry(conn: Connection, task_ids: Sequence[str], now: datetime, rules: TaskR
         NotFound: No such task.
         Conflict: One of them is not in the dead-letter queue.
     """
-    found = [_dead(conn, task_id)["task_id"] for task_id in task_ids]
-    for task_id in dict.fromkeys(found):
+    dead_ids = [_dead(conn, task_id)["task_id"] for task_id in task_ids]
+    for task_id in dict.fromkeys(dead_ids):
         tasks.retry(conn, task_id, now, rules)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(dead_ids))
 
 
 def clear(conn: Connection, task_ids: Sequence[str], now: datetime) -> list[str]:
     """Take tasks out of the dead-letter queue for good, all of these or none; returns their ids. Raises as :func:`retry`."""
-    found = [_dead(conn, task_id)["task_id"] for task_id in task_ids]
-    for task_id in dict.fromkeys(found):
+    dead_ids = [_dead(conn, task_id)["task_id"] for task_id in task_ids]
+    for task_id in dict.fromkeys(dead_ids):
         outcomes.dismiss_task(conn, task_id, iso(now))
         events.record(conn, now, EventKind.TASK_DISMISSED, task_id=task_id)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(dead_ids))
 
 
 def _dead(conn: Connection, task_id: str) -> TaskRow:

@@ -23,7 +23,7 @@ from corral.work.logtail import last_lines
 router = Routes("tasks", "/dead-letters", callers=EVERYONE)
 
 _AT_ONCE = 100
-"""Tasks that one transaction retries or clears where all are meant: other writers come in between."""
+"""Tasks that one transaction retries or clears of all, so that other writers come in between."""
 
 
 @router.get("", answer=list[DeadTask])
@@ -44,45 +44,45 @@ async def listing(
 @router.get("/{task_id}", answer=DeadTaskFacts)
 async def read(services: Services, task_id: str) -> Payload:
     """Everything about a dead task, with the end of its last attempt's output."""
-    found = await services.store.read(lambda conn: dead_letters.read(conn, task_id))
-    attempts = found["attempt_history"]
+    task = await services.store.read(lambda conn: dead_letters.read(conn, task_id))
+    attempts = task["attempt_history"]
     number = attempts[-1]["number"] if attempts else 0
-    file = services.project.logs_dir / "tasks" / found["task_id"] / f"{number}.log"
-    return {**found, "log_tail": await services.work(lambda: last_lines(file))}
+    file = services.project.logs_dir / "tasks" / task["task_id"] / f"{number}.log"
+    return {**task, "log_tail": await services.work(lambda: last_lines(file))}
 
 
 @router.post("/retry")
-async def retry(services: Services, chosen: DeadTaskChoice) -> Acted:
+async def retry(services: Services, body: DeadTaskChoice) -> Acted:
     """Run dead tasks again with all their retries."""
     now, rules = services.now(), services.settings().tasks
-    ids = await _each(services, chosen, lambda conn, ids: dead_letters.retry(conn, ids, now, rules))
+    ids = await _each(services, body, lambda conn, ids: dead_letters.retry(conn, ids, now, rules))
     services.nudge("supervisor")
     return {"task_ids": ids}
 
 
 @router.post("/clear")
-async def clear(services: Services, chosen: DeadTaskChoice) -> Acted:
+async def clear(services: Services, body: DeadTaskChoice) -> Acted:
     """Take tasks out of the dead-letter queue; they stay in the list of tasks."""
     now = services.now()
-    return {"task_ids": await _each(services, chosen, lambda conn, ids: dead_letters.clear(conn, ids, now))}
+    return {"task_ids": await _each(services, body, lambda conn, ids: dead_letters.clear(conn, ids, now))}
 
 
 async def _each(
-    services: Services, chosen: DeadTaskChoice, act: Callable[[Connection, Sequence[str]], list[str]]
+    services: Services, choice: DeadTaskChoice, act: Callable[[Connection, Sequence[str]], list[str]]
 ) -> list[str]:
-    if chosen.all == bool(chosen.task_ids):
+    if choice.all == bool(choice.task_ids):
         raise InvalidInput("Give `task_ids`, or `all`.", remedy="Name the tasks, or ask for all of them.")
-    if not chosen.all:
-        return await services.store.write(lambda conn: act(conn, chosen.task_ids))
-    done: list[str] = []
+    if not choice.all:
+        return await services.store.write(lambda conn: act(conn, choice.task_ids))
+    acted: list[str] = []
     present = await services.store.read(dead_letters.listing)
     ids = [row["task_id"] for row in present]
     for start in range(0, len(ids), _AT_ONCE):
-        some = set(ids[start : start + _AT_ONCE])
+        batch = set(ids[start : start + _AT_ONCE])
 
-        def of_these(conn: Connection, some: set[str] = some) -> list[str]:
-            still = [row["task_id"] for row in dead_letters.listing(conn) if row["task_id"] in some]
+        def of_these(conn: Connection, batch: set[str] = batch) -> list[str]:
+            still = [row["task_id"] for row in dead_letters.listing(conn) if row["task_id"] in batch]
             return act(conn, still)
 
-        done += await services.store.write(of_these)
-    return done
+        acted += await services.store.write(of_these)
+    return acted

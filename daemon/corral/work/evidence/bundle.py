@@ -106,14 +106,14 @@ def _digest(name: str) -> str:
 def lifecycle(record: Record) -> bytes:
     """``lifecycle.json``: ``{task_id, queue_task_id, title, outcome, events}``."""
     task = record.exported
-    found = {
+    record_json = {
         "task_id": lines.name_of(task),
         "queue_task_id": task["task_id"],
         "title": redact(task["title"]),
         "outcome": record.outcome,
-        "events": [one.lifecycle for one in lines.of_task(task, record.history)],
+        "events": [line.lifecycle for line in lines.of_task(task, record.history)],
     }
-    return f"{json.dumps(found, indent=2)}\n".encode()
+    return f"{json.dumps(record_json, indent=2)}\n".encode()
 
 
 def summary(record: Record, changes: str | None, others: Sequence[str]) -> bytes:
@@ -131,7 +131,7 @@ def summary(record: Record, changes: str | None, others: Sequence[str]) -> bytes
         parts += ["## Result", _fenced(json.dumps(task["result"], indent=2, ensure_ascii=False))]
     parts += ["## Changes", _fenced(changes) if changes else "None."]
     if record.attempts:
-        parts += ["## Attempts", _table([_HEAD, *(_attempt(one) for one in record.attempts)])]
+        parts += ["## Attempts", _table([_HEAD, *(_attempt(attempt) for attempt in record.attempts)])]
     parts += ["## Files", "\n".join(f"- [{name}]({name})" for name in (LIFECYCLE, *others))]
     return ("\n\n".join(parts) + "\n").encode(errors="replace")
 
@@ -151,7 +151,7 @@ _HEAD = ("attempt", "outcome", "agent", "began", "seconds", "error")
 def _facts(record: Record) -> list[tuple[Any, ...]]:
     task, merge, receipt = record.task, record.merge, record.receipt
     used = task_shapes.usage(record.attempts)
-    seconds = sum(took for one in record.attempts if (took := _seconds(one)) is not None)
+    seconds = sum(took for attempt in record.attempts if (took := _seconds(attempt)) is not None)
     facts: list[tuple[Any, ...]] = [
         ("task", lines.name_of(record.exported)),
         ("in the queue", task["task_id"]),
@@ -168,33 +168,33 @@ def _facts(record: Record) -> list[tuple[Any, ...]]:
         facts += [("branch", merge["branch"]), ("commit", merge["head_sha"]), ("landed", landed), *why]
     if receipt is not None:
         tests = f", {receipt['tests']} tests" if receipt["tests"] is not None else ""
-        said = f"{receipt['status']}{tests}, {receipt['duration_s']:.1f} s"
-        facts += [("verification", said), ("its log", receipt["log"] or "none")]
-        if (told := note(receipt["inputs"])) is not None:
-            facts.append(("its inputs", told))
+        verdict = f"{receipt['status']}{tests}, {receipt['duration_s']:.1f} s"
+        facts += [("verification", verdict), ("its log", receipt["log"] or "none")]
+        if (inputs := note(receipt["inputs"])) is not None:
+            facts.append(("its inputs", inputs))
     if record.saved is not None:
         facts.append(("saved work", record.saved))
     return facts
 
 
-def _attempt(one: AttemptRow) -> tuple[Any, ...]:
-    took = _seconds(one)
-    by = " / ".join(part for part in (one["agent"], one["runner"], one["model"]) if part)
-    error = ": ".join(part for part in (one["error_code"], one["error_message"]) if part)
+def _attempt(attempt: AttemptRow) -> tuple[Any, ...]:
+    took = _seconds(attempt)
+    by = " / ".join(part for part in (attempt["agent"], attempt["runner"], attempt["model"]) if part)
+    error = ": ".join(part for part in (attempt["error_code"], attempt["error_message"]) if part)
     return (
-        one["number"],
-        one["outcome"] or "",
+        attempt["number"],
+        attempt["outcome"] or "",
         by,
-        one["claimed_at"],
+        attempt["claimed_at"],
         f"{took:.1f}" if took is not None else "",
         error,
     )
 
 
-def _seconds(one: AttemptRow) -> float | None:
-    if one["started_at"] is None or one["ended_at"] is None:
+def _seconds(attempt: AttemptRow) -> float | None:
+    if attempt["started_at"] is None or attempt["ended_at"] is None:
         return None
-    return (parse(one["ended_at"]) - parse(one["started_at"])).total_seconds()
+    return (parse(attempt["ended_at"]) - parse(attempt["started_at"])).total_seconds()
 
 
 def _table(rows: Sequence[Sequence[Any]]) -> str:

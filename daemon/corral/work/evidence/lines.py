@@ -76,7 +76,7 @@ def of_task(task: ExportedTask, history: Sequence[EventRow]) -> list[Exported]:
     """
     ids = {"task_id": name_of(task), "queue_task_id": task["task_id"]}
     metadata = _clean(task["metadata"] or {})
-    found: list[Exported] = []
+    exported: list[Exported] = []
     current: _Attempt | None = None
     for event in history:
         if event["kind"] == EventKind.TASK_CLAIMED:
@@ -98,8 +98,8 @@ def of_task(task: ExportedTask, history: Sequence[EventRow]) -> list[Exported]:
         if current is not None and status:
             term = {"acquired_at": current.acquired_at, "expires_at": current.expires_at}
             lease = {**about, "status": status, **term, **when}
-        found.append(Exported(event["event_id"], lifecycle, lease))
-    return found
+        exported.append(Exported(event["event_id"], lifecycle, lease))
+    return exported
 
 
 def _claimed(event: EventRow) -> _Attempt:

@@ -87,15 +87,15 @@ def conflict(context: WorktreeContext, task: TaskRow, head: str) -> str | None:
     built = None if tip is None else _merged(context, task, head, tip)
     if not isinstance(built, candidates.Conflicted):
         return None
-    paths = ", ".join(f"{one.path} ({one.kind})" for one in built.paths)
+    paths = ", ".join(f"{path.path} ({path.kind})" for path in built.paths)
     return f"It conflicts with {target} in {paths}. Run `git merge {target}` in this worktree, and resolve that."
 
 
 def _merged(
     context: WorktreeContext, task: TaskRow, head: str, tip: str
 ) -> candidates.Candidate | candidates.Conflicted | None:
-    who = committer(context.repo, task)
-    return candidates.build(context.repo, tip, head, f"Merge the target of {task['title']}", who, context.clock())
+    identity = committer(context.repo, task)
+    return candidates.build(context.repo, tip, head, f"Merge the target of {task['title']}", identity, context.clock())
 
 
 def pin(context: WorktreeContext, past: Past, row: IterationRow) -> None:
@@ -105,9 +105,9 @@ def pin(context: WorktreeContext, past: Past, row: IterationRow) -> None:
         GitFailed: Another process changed a ref meanwhile.
     """
     best = past.with_row(row).best()
-    wanted = {str(row["iteration"]): row["head_sha"], "best": (best or row)["head_sha"]}
-    for name, sha in wanted.items():
+    heads = {str(row["iteration"]): row["head_sha"], "best": (best or row)["head_sha"]}
+    for name, sha in heads.items():
         ref = f"{PREFIX}{row['task_id']}/{name}"
-        held = refs.read(context.repo, ref)
-        if held != sha and not refs.compare_and_swap(context.repo, ref, sha, held or ""):
+        tip = refs.read(context.repo, ref)
+        if tip != sha and not refs.compare_and_swap(context.repo, ref, sha, tip or ""):
             raise GitFailed(f"{ref} changed while an iteration was being recorded.")

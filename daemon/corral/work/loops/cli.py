@@ -80,15 +80,15 @@ def start(
     measured = _threshold(threshold, target, pattern, json_path, plateau)
     until = [*_tests(test, junit), *measured, *_condition(condition), *_judge(judge, votes, judge_model)]
     loop = {"until": until, "any": any_, **_limits(max_iterations, timeout), "land_best": land_best}
-    said = json_object("--input", input_data, or_file=True)
+    input_object = json_object("--input", input_data, or_file=True)
     body = {
-        "title": title or (None if template else _title(command, prompt, agent, said)),
+        "title": title or (None if template else _title(command, prompt, agent, input_object)),
         "command": command,
         "prompt": prompt,
         "agent": agent,
         "template": template,
-        "input_data": with_parameters(said, set_ or (), template),
-        "description": _described(said) if agent and not (prompt or command) else None,
+        "input_data": with_parameters(input_object, set_ or (), template),
+        "description": _described(input_object) if agent and not (prompt or command) else None,
         "target": onto,
         "loop": {name: value for name, value in loop.items() if value} if template else loop,
         **({"priority": priority} if priority is not None else {}),
@@ -106,16 +106,17 @@ def start(
     report(answer, f"{answer['task_id']}  {state(answer['status'])}  {one_line(answer['title'])}", as_json=as_json)
 
 
-def _title(command: str | None, prompt: str | None, agent: str | None, said: dict[str, Any] | None) -> str:
-    text = command or prompt or str((said or {}).get("title") or (said or {}).get("task") or f"Loop of {agent}")
+def _title(command: str | None, prompt: str | None, agent: str | None, input_object: dict[str, Any] | None) -> str:
+    fields = input_object or {}
+    text = command or prompt or str(fields.get("title") or fields.get("task") or f"Loop of {agent}")
     return (text.strip().splitlines() or ["Loop"])[0][:200]
 
 
-def _described(said: dict[str, Any] | None) -> str | None:
-    """The request to an agent that gets an input alone."""
+def _described(input_object: dict[str, Any] | None) -> str | None:
+    """The description for an agent that gets only an input."""
     import json
 
-    return f"Your input:\n\n{json.dumps(said, indent=2)}" if said else None
+    return f"Your input:\n\n{json.dumps(input_object, indent=2)}" if input_object else None
 
 
 def _tests(command: str | None, junit: str | None) -> list[dict[str, Any]]:
@@ -129,13 +130,13 @@ def _tests(command: str | None, junit: str | None) -> list[dict[str, Any]]:
 def _threshold(
     command: str | None, target: str | None, pattern: str | None, path: str | None, plateau: int | None
 ) -> list[dict[str, Any]]:
-    given = {"target": target, "pattern": pattern, "path": path, "plateau": plateau}
-    own = {name: value for name, value in given.items() if value is not None}
-    if command is None and own:
+    options = {"target": target, "pattern": pattern, "path": path, "plateau": plateau}
+    chosen = {name: value for name, value in options.items() if value is not None}
+    if command is None and chosen:
         raise InvalidInput("--target, --pattern, --json-path and --plateau need --threshold.", remedy="Add it.")
     if command is not None and target is None:
         raise InvalidInput("--threshold needs --target.", remedy="Add, for example, --target '>=0.9'.")
-    return [{"kind": "threshold", "command": command, **own}] if command is not None else []
+    return [{"kind": "threshold", "command": command, **chosen}] if command is not None else []
 
 
 def _condition(text: str | None) -> list[dict[str, Any]]:
@@ -161,59 +162,59 @@ def _judge(file: Path | None, votes: int, model: str | None) -> list[dict[str, A
 
 
 def _limits(max_iterations: str | None, timeout_s: float | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"timeout_s": timeout_s} if timeout_s is not None else {}
+    limits: dict[str, Any] = {"timeout_s": timeout_s} if timeout_s is not None else {}
     if max_iterations is None:
-        return found
+        return limits
     if max_iterations == "unlimited":
-        return {**found, "max_iterations": max_iterations}
+        return {**limits, "max_iterations": max_iterations}
     if not max_iterations.isascii() or not max_iterations.isdecimal() or int(max_iterations[:9]) < 1:
         raise InvalidInput(
             f"--max-iterations {max_iterations!r} is no number of iterations.",
             remedy="Give one from 1, or `unlimited`.",
         )
-    return {**found, "max_iterations": int(max_iterations)}
+    return {**limits, "max_iterations": int(max_iterations)}
 
 
 @app.command()
 def status(loop_id: Id, as_json: Annotated[bool, json_of("work.loops.api.LoopDetail")] = False) -> None:
     """Show where a loop stands: iterations, the last verdict, the best one."""
-    found = client().request("GET", f"/loops/{segment(loop_id)}")
+    loop = client().request("GET", f"/loops/{segment(loop_id)}")
     if as_json:
-        emit(found)
+        emit(loop)
         return
-    _show(found)
+    _show(loop)
 
 
-def _show(found: dict[str, Any]) -> None:
-    most = found["max_iterations"] or "unlimited"
-    echo(f"{found['task_id']}  {state(found['status'])}  {one_line(found['title'])}")
-    counted = f"{found['counted_iterations']} of {most}"
-    is_first = found["counted_iterations"] == found["iterations"]
-    fact("iterations", counted if is_first else f"{found['iterations']}: {counted} since it was resumed")
-    if found["running_iteration"] is not None:
-        fact("running", f"iteration {found['running_iteration']}")
-    fact("time", f"{found['elapsed_s']:.1f} s of {found['timeout_s']:g} s")
-    if found["verdict"] is not None:
-        fact("verdict", found["verdict"].replace("_", " "))
-    if found["best"] is not None:
-        fact("best", f"iteration {found['best']['iteration']}, {found['best']['head_sha'][:12]}")
-    if found["error_code"] is not None:
-        said = f"{found['error_code']}: {one_line(found['error_message'] or '')}"
-        fact("ended", said) if found["status"] in _ENDED else fact("cut short", f"{said} It continues automatically.")
-    if found.get("merge") is not None:
-        fact("merge", f"{found['merge']['merge_id'][:8]} {state(found['merge']['state'])}")
-    if command := _next(found):
+def _show(loop: dict[str, Any]) -> None:
+    most = loop["max_iterations"] or "unlimited"
+    echo(f"{loop['task_id']}  {state(loop['status'])}  {one_line(loop['title'])}")
+    counted = f"{loop['counted_iterations']} of {most}"
+    is_first = loop["counted_iterations"] == loop["iterations"]
+    fact("iterations", counted if is_first else f"{loop['iterations']}: {counted} since it was resumed")
+    if loop["running_iteration"] is not None:
+        fact("running", f"iteration {loop['running_iteration']}")
+    fact("time", f"{loop['elapsed_s']:.1f} s of {loop['timeout_s']:g} s")
+    if loop["verdict"] is not None:
+        fact("verdict", loop["verdict"].replace("_", " "))
+    if loop["best"] is not None:
+        fact("best", f"iteration {loop['best']['iteration']}, {loop['best']['head_sha'][:12]}")
+    if loop["error_code"] is not None:
+        error = f"{loop['error_code']}: {one_line(loop['error_message'] or '')}"
+        fact("ended", error) if loop["status"] in _ENDED else fact("cut short", f"{error} It continues automatically.")
+    if loop.get("merge") is not None:
+        fact("merge", f"{loop['merge']['merge_id'][:8]} {state(loop['merge']['state'])}")
+    if command := _next(loop):
         fact("next", command)
 
 
-def _next(found: dict[str, Any]) -> str:
+def _next(loop: dict[str, Any]) -> str:
     """The commands that help a loop that has ended; empty: it needs none."""
-    task, merge = found["task_id"][:8], (found.get("merge") or {}).get("state")
+    task, merge = loop["task_id"][:8], (loop.get("merge") or {}).get("state")
     if merge in ("conflict", "failed", "cancelled"):
         return f"corral loop resume {task} (goes on from what it has achieved)"
-    if found["status"] not in _ENDED or merge is not None:
+    if loop["status"] not in _ENDED or merge is not None:
         return ""
-    landing = f", or corral loop land {task}" if found["best"] is not None else ""
+    landing = f", or corral loop land {task}" if loop["best"] is not None else ""
     return f"corral loop history {task}; then corral loop resume {task}{landing}"
 
 
@@ -235,10 +236,11 @@ def history(loop_id: Id, as_json: Annotated[bool, json_of("work.loops.api.Iterat
             echo(paint(f"  a new conversation: {visible(lost)}", "dim"))
         for line in row["actions"][-8:]:
             echo(paint(f"    {visible(line)}", "dim"))
-        for one in row["evaluations"]:
-            value = "" if one["value"] is None or isinstance(one["value"], dict) else f" {one['value']}"
-            echo(f"  {one['kind']}: {one['verdict'].replace('_', ' ')}{value}")
-            for line in (one["evidence"] or "").splitlines()[:8]:
+        for evaluation in row["evaluations"]:
+            value = evaluation["value"]
+            shown = "" if value is None or isinstance(value, dict) else f" {value}"
+            echo(f"  {evaluation['kind']}: {evaluation['verdict'].replace('_', ' ')}{shown}")
+            for line in (evaluation["evidence"] or "").splitlines()[:8]:
                 echo(paint(f"    {visible(line)}", "dim"))
 
 
@@ -264,8 +266,8 @@ def stop(
 ) -> None:
     """Stop a loop; its iterations stay, and `corral loop resume` goes on from them."""
     body = {"reason": reason} if reason is not None else {}
-    found = client().request("POST", f"/loops/{segment(loop_id)}/stop", body)
-    report(found, f"{found['task_id']}  {state(found['status'])}  {found['iterations']} iterations", as_json=as_json)
+    loop = client().request("POST", f"/loops/{segment(loop_id)}/stop", body)
+    report(loop, f"{loop['task_id']}  {state(loop['status'])}  {loop['iterations']} iterations", as_json=as_json)
 
 
 @app.command()
@@ -276,8 +278,8 @@ def resume(
     as_json: Annotated[bool, json_of("work.loops.api.LoopDetail")] = False,
 ) -> None:
     """Let a loop that was stopped or ended at its limits go on from its last iteration."""
-    found = client().request("POST", f"/loops/{segment(loop_id)}/resume", _limits(max_iterations, timeout))
-    report(found, f"{found['task_id']}  {state(found['status'])}  {found['iterations']} iterations", as_json=as_json)
+    loop = client().request("POST", f"/loops/{segment(loop_id)}/resume", _limits(max_iterations, timeout))
+    report(loop, f"{loop['task_id']}  {state(loop['status'])}  {loop['iterations']} iterations", as_json=as_json)
 
 
 @app.command()
@@ -288,9 +290,9 @@ def land(
 ) -> None:
     """Queue what an iteration made for landing, although the loop has not converged."""
     body = {} if iteration is None else {"iteration": iteration}
-    found = client().request("POST", f"/loops/{segment(loop_id)}/land", body)
-    said = f"{found['merge_id']}  {state(found['state'])}" if found["merge_id"] else "The target has all of it already."
-    report(found, said, as_json=as_json)
+    merge = client().request("POST", f"/loops/{segment(loop_id)}/land", body)
+    line = f"{merge['merge_id']}  {state(merge['state'])}" if merge["merge_id"] else "The target has all of it already."
+    report(merge, line, as_json=as_json)
 
 
 @app.command()

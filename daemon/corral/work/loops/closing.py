@@ -54,7 +54,7 @@ def close(
     is_unwanted: Callable[[], bool],
     api: HasApiAccess | None = None,
 ) -> Ending:
-    """Commit what an iteration made, evaluate it, and say how its attempt ends: converged, going on, or at a limit.
+    """Commit the work of an iteration, evaluate it, and return how its attempt ends: converged, going on, or at a limit.
 
     Args:
         finished: How its worker ended; one that failed is an iteration that has not converged.
@@ -73,19 +73,20 @@ def close(
         return _without(head, finished, usage)
     crash_point("loop.committed")
     try:
-        found = _evaluations(context, past, task, worktree, finished, (start, head), elapsed_s, is_unwanted, api)
+        evaluations = _evaluations(context, past, task, worktree, finished, (start, head), elapsed_s, is_unwanted, api)
     except Unwanted:
         return Ending(False, INTERRUPTED, "Its evaluation was stopped.", usage=usage)
     crash_point("loop.evaluated")
-    verdict = evaluating.together((one.verdict for one in found if one.kind not in OWN_KINDS), any_=past.spec.any)
-    if any(one.kind in OWN_KINDS for one in found) and verdict in (Verdict.CONVERGED, Verdict.INCONCLUSIVE):
+    by_criteria = [evaluation.verdict for evaluation in evaluations if evaluation.kind not in OWN_KINDS]
+    verdict = evaluating.together(by_criteria, any_=past.spec.any)
+    if len(by_criteria) < len(evaluations) and verdict in (Verdict.CONVERGED, Verdict.INCONCLUSIVE):
         verdict = Verdict.NOT_CONVERGED
-    used, who = continuing.thread_of(context, task, past)
-    held = conversations.recorded(used, who, usage)
+    conversation, holder = continuing.thread_of(context, task, past)
+    held = conversations.recorded(conversation, holder, usage)
     log = context.project.logs_dir / "tasks" / task["task_id"] / f"{task['fencing_token']}.log"
-    did = conversations.actions(log, who[0])
-    usage = _with_judges(usage, found)
-    row = _row(context, past, task, finished, found, (start, head), verdict, usage, elapsed_s(), held, did)
+    actions = conversations.actions(log, holder[0])
+    usage = _with_judges(usage, evaluations)
+    row = _row(context, past, task, finished, evaluations, (start, head), verdict, usage, elapsed_s(), held, actions)
     pin(context, past, row)
     crash_point("loop.pinned")
     return _ending(context, past.with_row(row), worktree, task, finished, usage)
@@ -106,22 +107,25 @@ def _evaluations(
     is_unwanted: Callable[[], bool],
     api: HasApiAccess | None,
 ) -> list[Evaluation]:
-    found: list[Evaluation] = []
+    evaluations: list[Evaluation] = []
     if not finished.success:
-        found.append(Evaluation("work", Verdict.NOT_CONVERGED, finished.exit_code, str(finished.error_message)))
+        evaluations.append(Evaluation("work", Verdict.NOT_CONVERGED, finished.exit_code, str(finished.error_message)))
     if past.returned is not None and (why := checkpoints.conflict(context, task, span[1])) is not None:
-        found.append(Evaluation("landing", Verdict.NOT_CONVERGED, None, why))
-    chosen = context.settings().loops
+        evaluations.append(Evaluation("landing", Verdict.NOT_CONVERGED, None, why))
+    settings = context.settings().loops
 
     def left_s() -> float:
-        return bounds(chosen, past.spec).timeout_s - past.elapsed_s - elapsed_s()
+        return bounds(settings, past.spec).timeout_s - past.elapsed_s - elapsed_s()
 
     def bounded_s() -> float:
-        return max(SLICE_S, min(left_s(), chosen.criterion_timeout_s))
+        return max(SLICE_S, min(left_s(), settings.criterion_timeout_s))
 
     if left_s() <= 0:
         text = "The time of the loop was over before it could be evaluated."
-        return [*found, *(Evaluation(one.kind, Verdict.INCONCLUSIVE, None, text) for one in past.spec.until)]
+        return [
+            *evaluations,
+            *(Evaluation(criterion.kind, Verdict.INCONCLUSIVE, None, text) for criterion in past.spec.until),
+        ]
     folder = make_own_folder(context.project.logs_dir / "tasks" / task["task_id"], context.project.root)
     marks = {
         PROJECT_MARK: context.project_id,
@@ -137,7 +141,7 @@ def _evaluations(
         "head_sha": span[1],
         "last_evaluation": read_record(past.checkpoint)["evaluations"] if past.checkpoint else [],
     }
-    asked = context.db.read(lambda conn: attempt_rows.model_of(conn, task["task_id"], task["fencing_token"]))
+    model = context.db.read(lambda conn: attempt_rows.model_of(conn, task["task_id"], task["fencing_token"]))
     place = Place(
         folder=folder,
         environ=os.environ,
@@ -148,7 +152,7 @@ def _evaluations(
         is_unwanted=is_unwanted,
         facts=facts,
         work=lambda: _work(context, past, task, finished, span),
-        worker_models=models(past, finished.result, asked),
+        worker_models=models(past, finished.result, model),
         judge_model=context.settings().loops.judge_model,
     )
     if api is not None:
@@ -157,11 +161,13 @@ def _evaluations(
     def place_for(kind: str) -> Place:
         if kind in READ_NO_FILES:
             return replace(place, timeout_s=bounded_s())
-        made = judging.checkout()
-        return replace(place, folder=made.path, prove=made.prove, added={**made.env, **marks}, timeout_s=bounded_s())
+        checkout = judging.checkout()
+        return replace(
+            place, folder=checkout.path, prove=checkout.prove, added={**checkout.env, **marks}, timeout_s=bounded_s()
+        )
 
     with JudgingCheckout(context, task, span[1], is_unwanted, lambda: left_s() <= 0) as judging:
-        return [*found, *evaluating.evaluate(past.spec, facts, place_for)]
+        return [*evaluations, *evaluating.evaluate(past.spec, facts, place_for)]
 
 
 def _origin(context: WorktreeContext, past: Past, task: TaskRow, start: str, head: str) -> str:
@@ -175,15 +181,15 @@ def _work(context: WorktreeContext, past: Past, task: TaskRow, finished: Finishe
     """The material of a judge: all that the loop has changed so far, and the report of its last worker."""
     changed = diffs.between(context.repo, _origin(context, past, task, span[0], span[1]), span[1], most=MOST_JUDGED)
     cut = "\n(The rest of the change is not shown.)" if changed.truncated else ""
-    said = json.dumps(finished.result, ensure_ascii=False)[:MOST_SAID]
-    return redact(f"The change as a patch:\n{changed.patch}{cut}\n\nThe report of the worker:\n{said}")
+    report = json.dumps(finished.result, ensure_ascii=False)[:MOST_SAID]
+    return redact(f"The change as a patch:\n{changed.patch}{cut}\n\nThe report of the worker:\n{report}")
 
 
-def _with_judges(usage: Payload, found: list[Evaluation]) -> Payload:
-    """The use of the worker and of those that judged its work."""
+def _with_judges(usage: Payload, evaluations: list[Evaluation]) -> Payload:
+    """The usage of the worker and of its judges together."""
     total = dict(usage)
-    for one in found:
-        for name, number in one.usage.items():
+    for evaluation in evaluations:
+        for name, number in evaluation.usage.items():
             total[name] = total.get(name, 0) + number
     return total
 
@@ -193,7 +199,7 @@ def _row(
     past: Past,
     task: TaskRow,
     finished: Finished,
-    found: list[Evaluation],
+    evaluations: list[Evaluation],
     span: tuple[str, str],
     verdict: Verdict,
     usage: Payload,
@@ -201,9 +207,12 @@ def _row(
     conversation: Payload | None,
     actions: list[str],
 ) -> IterationRow:
-    said = [{**asdict(one), "verdict": str(one.verdict), "usage": dict(one.usage)} for one in found]
+    records = [
+        {**asdict(evaluation), "verdict": str(evaluation.verdict), "usage": dict(evaluation.usage)}
+        for evaluation in evaluations
+    ]
     record: dict[str, Any] = {
-        "evaluations": said,
+        "evaluations": records,
         "actions": actions,
         "result": finished.result,
         "usage": usage,
@@ -251,8 +260,8 @@ def _ending(
 def summary(past: Past) -> Payload:
     """The iterations so far, for the task's result."""
     best = past.best()
-    found = best and {"iteration": best["iteration"], "head_sha": best["head_sha"], "verdict": best["verdict"]}
-    return {"iterations": past.next_iteration - 1, "best": found}
+    best_iteration = best and {"iteration": best["iteration"], "head_sha": best["head_sha"], "verdict": best["verdict"]}
+    return {"iterations": past.next_iteration - 1, "best": best_iteration}
 
 
 def _to_land(

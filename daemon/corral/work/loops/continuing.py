@@ -29,7 +29,7 @@ log = logger("loops")
 
 
 def kept_worktree(context: WorktreeContext, task: TaskRow, past: Past | None) -> tuple[WorktreeRow, Provisioned] | None:
-    """The worktree that the iterations before worked in, if it is as the last one left it; else None, and it is given back."""
+    """The worktree of the former iterations, if nothing in it has changed since; else None, and it is given back."""
     worktree_id = context.kept.pop(task["task_id"], None)
     row = worktree_id and context.db.read(lambda conn: worktree_rows.get(conn, worktree_id))
     if not row or row["state"] != WorktreeState.READY or past is None:
@@ -45,12 +45,12 @@ def kept_worktree(context: WorktreeContext, task: TaskRow, past: Past | None) ->
 
 
 def _is_at(checkout: Git, head: str, provided: Provisioned) -> bool:
-    """Whether it holds this commit and nothing more to commit: what was written since is no iteration's work."""
+    """Whether HEAD is at this commit and nothing is uncommitted: later changes are the work of no iteration."""
     return checkout.head() == head and not staging.committable(status.changes(checkout), provided.exclude)
 
 
 def go_on_in(conn: Connection, worktree: WorktreeRow, session_id: str | None) -> WorktreeRow:
-    """The next iteration's session works in the worktree now."""
+    """Give the worktree to the session of the next iteration."""
     row = worktree_rows.transition(
         conn, worktree["worktree_id"], (WorktreeState.READY,), {"session_id": session_id, "note": None}
     )
@@ -66,8 +66,8 @@ def keep(context: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> None
 
 def forsaken(context: WorktreeContext, conn: Connection) -> list[WorktreeRow]:
     """The kept worktrees whose task has ended, and will have no next iteration."""
-    ended = [key for key in list(context.kept) if _has_ended(conn, key)]
-    ids = [found for key in ended if (found := context.kept.pop(key, None)) is not None]
+    ended = [task_id for task_id in list(context.kept) if _has_ended(conn, task_id)]
+    ids = [worktree_id for task_id in ended if (worktree_id := context.kept.pop(task_id, None)) is not None]
     rows = worktree_rows.listing(conn, states=(WorktreeState.READY,), purposes=(WorktreePurpose.TASK,)) if ids else []
     return [row for row in rows if row["worktree_id"] in ids]
 
@@ -80,21 +80,23 @@ def _has_ended(conn: Connection, task_id: str) -> bool:
 def thread_of(context: WorktreeContext, task: TaskRow, past: Past) -> tuple[Thread, tuple[str | None, str | None]]:
     """The conversation of a task's current attempt, and who holds it: a runner and an agent."""
     rows = context.db.read(lambda conn: attempt_rows.of_task(conn, task["task_id"]))
-    who = next(((one["runner"], one["agent"]) for one in rows if one["number"] == task["fencing_token"]), (None, None))
+    holder = next(
+        ((row["runner"], row["agent"]) for row in rows if row["number"] == task["fencing_token"]), (None, None)
+    )
     folder = context.project.logs_dir / "tasks" / task["task_id"]
-    return conversations.thread(past, rows, task["fencing_token"], who, folder), who
+    return conversations.thread(past, rows, task["fencing_token"], holder, folder), holder
 
 
-def told(
-    context: WorktreeContext, task: TaskRow, past: Past, worktree: Path, used: Thread
+def last_evaluation(
+    context: WorktreeContext, task: TaskRow, past: Past, worktree: Path, thread: Thread
 ) -> tuple[str, dict[str, str]]:
     """The last evaluation: as text for a prompt, and as variables for a command.
 
     Args:
-        used: The conversation in which it is told.
+        thread: The conversation that gets it.
     """
     text = feedback(past, bounds(context.settings().loops, past.spec))
-    text = "\n\n".join(part for part in (conversations.introduction(used, worktree), text) if part)
+    text = "\n\n".join(part for part in (conversations.introduction(thread, worktree), text) if part)
     folder = make_own_folder(context.project.logs_dir / "tasks" / task["task_id"], context.project.root)
     file = folder / f"{task['fencing_token']}.feedback.txt"
     with os.fdopen(open_private(file, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as output:

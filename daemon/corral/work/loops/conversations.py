@@ -45,40 +45,48 @@ def file_of(folder: Path, attempt: int) -> Path:
 
 
 def thread(
-    past: Past, attempts: Sequence[AttemptRow], number: int, who: tuple[str | None, str | None], folder: Path
+    past: Past, attempts: Sequence[AttemptRow], number: int, holder: tuple[str | None, str | None], folder: Path
 ) -> Thread:
     """The conversation of an attempt: the same at its start and at its end.
 
     Args:
         number: The attempt.
-        who: Its runner, and its agent.
+        holder: Its runner, and its agent.
         folder: Holds the logs of its task.
     """
     last = past.checkpoint
     held = read_record(last).get("conversation") if last is not None else None
-    if last is None or not isinstance(held, Mapping) or not traits(who[0]).keeps_conversation:
+    if last is None or not isinstance(held, Mapping) or not traits(holder[0]).keeps_conversation:
         return Thread()
-    if (held.get("runner"), held.get("agent")) != who:
+    if (held.get("runner"), held.get("agent")) != holder:
         return Thread(lost=_OTHER_AGENT.format(iteration=last["iteration"]))
-    for one in attempts:
-        if last["attempt"] < one["number"] < number and one["error_code"] == CONVERSATION_LOST:
-            return Thread(lost=one["error_message"] or "It could not be resumed.")
+    for attempt in attempts:
+        if last["attempt"] < attempt["number"] < number and attempt["error_code"] == CONVERSATION_LOST:
+            return Thread(lost=attempt["error_message"] or "It could not be resumed.")
     usage = Usage(**{name: held["usage"].get(name, 0) for name in asdict(Usage())})
     conversation = PastConversation(last["session_id"], file_of(folder, last["attempt"]), usage)
     return Thread(conversation, continues=last["iteration"])
 
 
-def recorded(used: Thread, who: tuple[str | None, str | None], usage: Mapping[str, Any]) -> dict[str, Any] | None:
-    """It for the record of an iteration; None: its runner holds none.
+def recorded(
+    conversation: Thread, holder: tuple[str | None, str | None], usage: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The conversation for the record of an iteration; None: its runner keeps none.
 
     Args:
-        usage: Of the worker of the iteration alone.
+        usage: The usage of this iteration's worker alone.
     """
-    if not traits(who[0]).keeps_conversation:
+    if not traits(holder[0]).keeps_conversation:
         return None
-    before = asdict(used.resumes.usage) if used.resumes else {}
+    before = asdict(conversation.resumes.usage) if conversation.resumes else {}
     total = {name: before.get(name, 0) + usage.get(name, 0) for name in asdict(Usage())}
-    return {"runner": who[0], "agent": who[1], "continues": used.continues, "lost": used.lost, "usage": total}
+    return {
+        "runner": holder[0],
+        "agent": holder[1],
+        "continues": conversation.continues,
+        "lost": conversation.lost,
+        "usage": total,
+    }
 
 
 def actions(log: Path, runner: str | None) -> list[str]:
@@ -97,10 +105,12 @@ def actions(log: Path, runner: str | None) -> list[str]:
     return [redact(line)[:LONGEST_ACTION] for line in lines[-MOST_ACTIONS:]]
 
 
-def introduction(used: Thread, worktree: Path) -> str:
-    """The text that begins the feedback to its agent; empty where nothing is to be said."""
-    if used.resumes is not None:
+def introduction(conversation: Thread, worktree: Path) -> str:
+    """The first paragraph of the feedback to its agent; empty for a new conversation."""
+    if conversation.resumes is not None:
         return f"Go on with the task in this conversation. You work in the folder {worktree}: another one that it names is gone."
     return (
-        f"The conversation of the iterations before is lost, and this text has to do: {used.lost}" if used.lost else ""
+        f"The conversation of the iterations before is lost, and this text has to do: {conversation.lost}"
+        if conversation.lost
+        else ""
     )

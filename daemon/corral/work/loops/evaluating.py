@@ -1,8 +1,9 @@
-"""Evaluate all criteria of an iteration, and what they say together."""
+"""Evaluate all criteria of an iteration, and combine their verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +17,7 @@ from corral.work.loops.spec import LoopSpec, Verdict
 log = logger("loops")
 
 READ_NO_FILES = frozenset({"judge"})
-"""The kinds of criteria that need no checkout: they are told what they judge."""
+"""The kinds of criteria that need no checkout: they get the work as text."""
 
 Evaluate = Callable[[Any, Place], Evaluation]
 KINDS: Mapping[str, Evaluate] = MappingProxyType(
@@ -39,20 +40,26 @@ def evaluate(
     Raises:
         Unwanted: The evaluation was stopped.
     """
-    found: list[Evaluation] = []
+    evaluations: list[Evaluation] = []
     for criterion in spec.until:
         try:
-            one = kinds[criterion.kind](criterion, place(criterion.kind))
+            evaluation = kinds[criterion.kind](criterion, place(criterion.kind))
         except (CorralError, OSError, ValueError) as error:
             why = str(error)
             if isinstance(error, CorralError):
                 why = error.message if error.cause == error.default_cause else f"{error.message} {error.cause}"
-            one = Evaluation(criterion.kind, Verdict.INCONCLUSIVE, None, f"It could not be evaluated: {why}")
-        evidence = redact(one.evidence)
-        said = {"kind": one.kind, "verdict": str(one.verdict), "value": one.value, "evidence": evidence[:500]}
-        log.info("criterion_evaluated", task_id=facts["task_id"], iteration=facts["iteration"], **said)
-        found.append(Evaluation(one.kind, one.verdict, one.value, evidence, one.score, one.usage))
-    return found
+            evaluation = Evaluation(criterion.kind, Verdict.INCONCLUSIVE, None, f"It could not be evaluated: {why}")
+        evidence = redact(evaluation.evidence)
+        fields = {"kind": evaluation.kind, "verdict": str(evaluation.verdict), "value": evaluation.value}
+        log.info(
+            "criterion_evaluated",
+            task_id=facts["task_id"],
+            iteration=facts["iteration"],
+            evidence=evidence[:500],
+            **fields,
+        )
+        evaluations.append(replace(evaluation, evidence=evidence))
+    return evaluations
 
 
 def together(verdicts: Iterable[Verdict], *, any_: bool) -> Verdict:
@@ -61,10 +68,10 @@ def together(verdicts: Iterable[Verdict], *, any_: bool) -> Verdict:
     Args:
         any_: One that has converged is enough.
     """
-    found: Sequence[Verdict] = [*verdicts]
-    if Verdict.FAILED in found:
+    known: Sequence[Verdict] = [*verdicts]
+    if Verdict.FAILED in known:
         return Verdict.FAILED
     enough = any if any_ else all
-    if enough(one is Verdict.CONVERGED for one in found):
+    if enough(verdict is Verdict.CONVERGED for verdict in known):
         return Verdict.CONVERGED
-    return Verdict.NOT_CONVERGED if Verdict.NOT_CONVERGED in found else Verdict.INCONCLUSIVE
+    return Verdict.NOT_CONVERGED if Verdict.NOT_CONVERGED in known else Verdict.INCONCLUSIVE

@@ -1,4 +1,4 @@
-"""The iterations of a loop as they are read back: the best one, what is used up, and where to go on. Pure."""
+"""The iterations of a loop: which is the best, which limits are used up, and where the loop goes on. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from corral.work.loops.spec import (
 )
 
 OWN_KINDS = ("work", "landing")
-"""The kinds of the evaluations that no criterion of the user made."""
+"""The kinds of evaluations that Corral makes itself, without a criterion of the user."""
 MOST_INCONCLUSIVE = 3
 """Iterations in a row whose evaluation came to no verdict, until the loop ends."""
 
@@ -35,10 +35,10 @@ class Bounds:
     timeout_s: float
 
 
-def bounds(chosen: Loops, spec: LoopSpec) -> Bounds:
+def bounds(settings: Loops, spec: LoopSpec) -> Bounds:
     """The limits of a loop: its own, else those of the settings."""
-    most = chosen.max_iterations if spec.max_iterations is None else spec.max_iterations
-    return Bounds(most if isinstance(most, int) else None, spec.timeout_s or chosen.timeout_s)
+    most = settings.max_iterations if spec.max_iterations is None else spec.max_iterations
+    return Bounds(most if isinstance(most, int) else None, spec.timeout_s or settings.timeout_s)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Past:
 
     @property
     def counted(self) -> list[IterationRow]:
-        """Those that count for its limits: since a person last let it go on."""
+        """The iterations that count for its limits: those since a person last resumed it."""
         return [row for row in self.rows if row["iteration"] > self.loop["counted_from"]]
 
     @property
@@ -114,7 +114,7 @@ class Past:
 
 def is_judged(loop: LoopRow) -> bool:
     """Whether a model judges its iterations."""
-    return any(one.get("kind") == "judge" for one in loop["spec"]["until"])
+    return any(criterion.get("kind") == "judge" for criterion in loop["spec"]["until"])
 
 
 def read_record(row: IterationRow) -> dict[str, Any]:
@@ -123,45 +123,49 @@ def read_record(row: IterationRow) -> dict[str, Any]:
         "evaluations": [], "actions": [], "result": None, "usage": {}, "feedback": "", "conversation": None
     }  # fmt: skip
     try:
-        found = json.loads(row["record"])
+        record = json.loads(row["record"])
     except (ValueError, RecursionError):
         return {**nothing, "is_damaged": True}
-    return {**nothing, **found} if _is_whole(found) else {**nothing, "is_damaged": True}
+    return {**nothing, **record} if _is_whole(record) else {**nothing, "is_damaged": True}
 
 
 def _is_whole(record: Any) -> bool:
-    """Whether it has the shape that was written; what is missing is empty."""
+    """Whether a record has the types of its fields; missing fields count as empty."""
     if not isinstance(record, dict):
         return False
-    evaluations, actions, held = record.get("evaluations", []), record.get("actions", []), record.get("conversation")
+    evaluations, actions, conversation = (
+        record.get("evaluations", []),
+        record.get("actions", []),
+        record.get("conversation"),
+    )
     return (
         isinstance(evaluations, list)
-        and all(isinstance(one, dict) for one in evaluations)
+        and all(isinstance(evaluation, dict) for evaluation in evaluations)
         and isinstance(actions, list)
         and isinstance(record.get("usage", {}), dict)
         and isinstance(record.get("feedback", ""), str)
-        and (held is None or (isinstance(held, dict) and isinstance(held.get("usage"), dict)))
+        and (conversation is None or (isinstance(conversation, dict) and isinstance(conversation.get("usage"), dict)))
     )
 
 
-def models(past: Past, result: Any, asked: str | None) -> frozenset[str]:
+def models(past: Past, result: Any, requested: str | None) -> frozenset[str]:
     """The models that did the work of a loop so far, as its workers say.
 
     Args:
-        result: Of the newest worker.
-        asked: The model that it was asked to use.
+        result: The result of the newest worker.
+        requested: The model that it was asked to use.
     """
     results = [result, *(read_record(row)["result"] for row in past.sound)]
-    named = [one.get("model") for one in results if isinstance(one, dict)]
-    return frozenset(one for one in (asked, *named) if isinstance(one, str))
+    named = [result.get("model") for result in results if isinstance(result, dict)]
+    return frozenset(name for name in (requested, *named) if isinstance(name, str))
 
 
 def rank(row: IterationRow) -> tuple[float, ...]:
-    """To compare iterations by what their criteria said: more is better."""
-    found: Sequence[Mapping[str, Any]] = read_record(row)["evaluations"]
-    converged = sum(one.get("verdict") == Verdict.CONVERGED.value for one in found if one.get("kind") not in OWN_KINDS)
-    scores = [one.get("score") for one in found if one.get("kind") not in OWN_KINDS]
-    known = [float(one) if isinstance(one, (int, float)) else -math.inf for one in scores]
+    """The key by which iterations are compared, from their evaluations: more is better."""
+    evaluations = _by_criteria(row)
+    converged = sum(evaluation.get("verdict") == Verdict.CONVERGED.value for evaluation in evaluations)
+    scores = [evaluation.get("score") for evaluation in evaluations]
+    known = [float(score) if isinstance(score, (int, float)) else -math.inf for score in scores]
     return (
         float(row["verdict"] == Verdict.CONVERGED.value),
         float(row["verdict"] != Verdict.FAILED.value),
@@ -171,20 +175,27 @@ def rank(row: IterationRow) -> tuple[float, ...]:
     )
 
 
+def _by_criteria(row: IterationRow) -> list[Mapping[str, Any]]:
+    """The evaluations of an iteration that the user's criteria made."""
+    return [evaluation for evaluation in read_record(row)["evaluations"] if evaluation.get("kind") not in OWN_KINDS]
+
+
 def _score(row: IterationRow, place: int) -> float | None:
-    found = [one for one in read_record(row)["evaluations"] if one.get("kind") not in OWN_KINDS]
-    score = found[place].get("score") if place < len(found) else None
+    evaluations = _by_criteria(row)
+    score = evaluations[place].get("score") if place < len(evaluations) else None
     return float(score) if isinstance(score, (int, float)) else None
 
 
 def evidence(row: IterationRow) -> str:
     """The first evidence that an iteration is not good yet."""
-    found = read_record(row)["evaluations"]
-    return next((str(one.get("evidence")) for one in found if one.get("verdict") != Verdict.CONVERGED.value), "")
+    for evaluation in read_record(row)["evaluations"]:
+        if evaluation.get("verdict") != Verdict.CONVERGED.value:
+            return str(evaluation.get("evidence"))
+    return ""
 
 
 def feedback(past: Past, bounds: Bounds) -> str:
-    """A text about the last iteration for the next one; empty: that is the first."""
+    """The feedback on the last iteration for the next one; empty before the first."""
     last = past.checkpoint
     if last is None:
         return ""
@@ -193,9 +204,9 @@ def feedback(past: Past, bounds: Bounds) -> str:
         f"This is iteration {past.next_iteration}{most} of a loop, in the worktree that the iterations before it worked in.",
         f"Iteration {last['iteration']} was evaluated: {last['verdict'].replace('_', ' ')}.",
     ]
-    for one in read_record(last)["evaluations"]:
-        lines.append(f"\n- {one.get('kind')}: {str(one.get('verdict')).replace('_', ' ')}")
-        lines += [f"  {line}" for line in str(one.get("evidence", "")).splitlines()]
+    for evaluation in read_record(last)["evaluations"]:
+        lines.append(f"\n- {evaluation.get('kind')}: {str(evaluation.get('verdict')).replace('_', ' ')}")
+        lines += [f"  {line}" for line in str(evaluation.get("evidence", "")).splitlines()]
     if past.returned is not None and last["verdict"] == Verdict.CONVERGED.value:
         lines.append(_returned(past.returned))
     best = past.best()
@@ -205,7 +216,7 @@ def feedback(past: Past, bounds: Bounds) -> str:
 
 
 def _returned(merge: MergeRow) -> str:
-    paths = ", ".join(f"{one['path']} ({one['kind']})" for one in merge["conflicts"] or ())
+    paths = ", ".join(f"{path['path']} ({path['kind']})" for path in merge["conflicts"] or ())
     conflict, target = f" In conflict: {paths}." if paths else "", merge["target"]
     return (
         f"\nIts merge request came back from the queue of {target}: {merge['reason']}{conflict} Run `git merge {target}` in "

@@ -92,20 +92,22 @@ class JudgingCheckout:
         name = f"{PREFIX}{self._task['task_id'][:13]}-{self._task['fencing_token']}{number}"
         plan = Plan(name, None, self._commit, WorktreePurpose.VERIFY, task_id=self._task["task_id"])
         try:
-            self._row, made = allocate(self._context, plan, is_unwanted=lambda: self._is_unwanted() or self._is_over())
+            self._row, provided = allocate(
+                self._context, plan, is_unwanted=lambda: self._is_unwanted() or self._is_over()
+            )
         except (CorralError, OSError):
             if self._is_unwanted():
                 raise Unwanted from None
             raise
         row = self._row
-        self._context.db.write(lambda conn: mark_ready(conn, row["worktree_id"], made))
+        self._context.db.write(lambda conn: mark_ready(conn, row["worktree_id"], provided))
         path = Path(row["path"])
-        found = Checkout(
-            path, environment(self._context, path, made), partial(ownership.prove_remains, self._context, row)
+        checkout = Checkout(
+            path, environment(self._context, path, provided), partial(ownership.prove_remains, self._context, row)
         )
-        self._ready = found, status.look(ownership.prove(self._context, row), untracked=False)
+        self._ready = checkout, status.look(ownership.prove(self._context, row), untracked=False)
         crash_point("loop.judging")
-        return found
+        return checkout
 
     def _is_unchanged(self, before: status.Seen) -> bool:
         assert self._row is not None

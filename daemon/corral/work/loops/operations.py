@@ -66,11 +66,11 @@ async def stop(services: Services, loop_id: str, why: LoopStop | None = None) ->
 @router.post("/{loop_id}/resume", answer=LoopDetail)
 async def resume(services: Services, loop_id: str, limits: NewLimits | None = None) -> Payload:
     """Let a loop that has ended go on from its last completed iteration."""
-    given = limits or NewLimits()
-    return await loops.resume(services, loop_id, given.max_iterations, given.timeout_s)
+    new_limits = limits or NewLimits()
+    return await loops.resume(services, loop_id, new_limits.max_iterations, new_limits.timeout_s)
 
 
 @router.post("/{loop_id}/land", status=201, answer=Submitted)
-async def land(services: Services, loop_id: str, chosen: ChosenIteration | None = None) -> Payload:
+async def land(services: Services, loop_id: str, body: ChosenIteration | None = None) -> Payload:
     """Put what an iteration made into the merge queue, although the loop has not converged."""
-    return await loops.land(services, loop_id, chosen.iteration if chosen else None)
+    return await loops.land(services, loop_id, body.iteration if body else None)

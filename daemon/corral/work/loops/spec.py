@@ -104,10 +104,10 @@ class ThresholdCriterion(_Commanded):
     @property
     def comparison(self) -> tuple[str, float]:
         """The operator and the number of the target."""
-        found = _TARGET.fullmatch(self.target)
-        assert found is not None
-        number = float(found[2]) / (100 if found[3] else 1)
-        return {"=": "==", None: ">="}.get(found[1], found[1]), number
+        match = _TARGET.fullmatch(self.target)
+        assert match is not None
+        number = float(match[2]) / (100 if match[3] else 1)
+        return {"=": "==", None: ">="}.get(match[1], match[1]), number
 
 
 class CustomCriterion(_Part):

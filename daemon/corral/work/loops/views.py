@@ -1,4 +1,4 @@
-"""Loops: where they stand, what each iteration did, stopping, resuming, and landing what an iteration made."""
+"""Loops: show their state and history, stop and resume them, and land an iteration."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def find(conn: Connection, loop_id: str) -> Past:
     try:
         task_id = tasks.find(conn, loop_id)["task_id"]
     except NotFound as error:
-        found = loop_rows.with_prefix(conn, loop_id.lower()) if len(loop_id) > 3 and loop_id.isascii() else []
-        if len(found) != 1:
+        task_ids = loop_rows.with_prefix(conn, loop_id.lower()) if len(loop_id) > 3 and loop_id.isascii() else []
+        if len(task_ids) != 1:
             raise NotFound(f"There is no loop {loop_id!r}.", remedy="`corral loop list` shows the loops.") from error
-        task_id = found[0]
+        task_id = task_ids[0]
     past = checkpoints.read(conn, task_id)
     if past is None:
         remedy = "`corral loop list` shows the loops; `corral task detail` shows a task."
@@ -86,8 +86,8 @@ def _summary(services: Services, past: Past, task: TaskRow | None) -> Payload:
 
 def listing(services: Services, conn: Connection) -> list[Payload]:
     """The loops, the newest first."""
-    found = loop_rows.listing(conn, LISTED)
-    return [_summary(services, find(conn, loop["task_id"]), task_rows.get(conn, loop["task_id"])) for loop in found]
+    loops = loop_rows.listing(conn, LISTED)
+    return [_summary(services, find(conn, loop["task_id"]), task_rows.get(conn, loop["task_id"])) for loop in loops]
 
 
 def history(conn: Connection, loop_id: str) -> list[Payload]:
@@ -106,7 +106,7 @@ def _entry(row: IterationRow, *, is_best: bool) -> Payload:
         "started_at": row["started_at"],
         "duration_s": row["duration_s"],
         "verdict": row["verdict"],
-        "evaluations": [{name: one.get(name) for name in shown} for one in record["evaluations"]],
+        "evaluations": [{name: evaluation.get(name) for name in shown} for evaluation in record["evaluations"]],
         "actions": record["actions"],
         "result": record["result"],
         "usage": record["usage"],
@@ -153,8 +153,8 @@ async def resume(
         if task["status"] == TaskStatus.COMPLETED and past.returned is None:
             remedy = "Submit a new loop. One whose merge request came back from the queue can be resumed."
             raise Conflict(f"The loop {task_id} has converged: there is nothing to resume.", remedy=remedy)
-        given = {"max_iterations": max_iterations, "timeout_s": timeout_s}
-        spec = {**past.loop["spec"], **{name: value for name, value in given.items() if value is not None}}
+        limits = {"max_iterations": max_iterations, "timeout_s": timeout_s}
+        spec = {**past.loop["spec"], **{name: value for name, value in limits.items() if value is not None}}
         loop_rows.change(conn, task_id, {"spec": LoopSpec.model_validate(spec).stored()})
         tasks.retry(conn, task_id, now, settings.tasks)
         return status(services, conn, task_id)
@@ -234,8 +234,8 @@ def _require(services: Services, past: Past, sha: str) -> None:
 
 
 def _iteration(past: Past, number: int | None) -> IterationRow:
-    found = past.best() if number is None else next((row for row in past.rows if row["iteration"] == number), None)
-    if found is None:
+    row = past.best() if number is None else next((row for row in past.rows if row["iteration"] == number), None)
+    if row is None:
         task_id = past.loop["task_id"]
         there_are = f"1 to {past.rows[-1]['iteration']}" if past.rows else "none"
         what = "completed iteration" if number is None else f"iteration {number}"
@@ -244,4 +244,4 @@ def _iteration(past: Past, number: int | None) -> IterationRow:
             cause=f"There are: {there_are}.",
             remedy=f"Choose one of them: corral loop history {task_id}",
         )
-    return found
+    return row

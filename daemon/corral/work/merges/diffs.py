@@ -150,18 +150,18 @@ def _gone(sha: str) -> NotFound:
     )
 
 
-def _shown(base: str | None, head: str | None, found: Diff, note: str | None) -> Payload:
-    named = found.files[:MOST_LISTED]
+def _shown(base: str | None, head: str | None, diff: Diff, note: str | None) -> Payload:
+    listed = diff.files[:MOST_LISTED]
     return {
         "base_sha": base,
         "head_sha": head,
         "uncommitted": base is not None and head is None and note is None,
-        "files": [{"path": _readable(file.path), "added": file.added, "removed": file.removed} for file in named],
-        "files_changed": len(found.files),
-        "lines_added": sum(file.added or 0 for file in found.files),
-        "lines_removed": sum(file.removed or 0 for file in found.files),
-        "patch": found.patch,
-        "truncated": found.truncated or len(named) < len(found.files),
+        "files": [{"path": _readable(file.path), "added": file.added, "removed": file.removed} for file in listed],
+        "files_changed": len(diff.files),
+        "lines_added": sum(file.added or 0 for file in diff.files),
+        "lines_removed": sum(file.removed or 0 for file in diff.files),
+        "patch": diff.patch,
+        "truncated": diff.truncated or len(listed) < len(diff.files),
         "note": note,
     }
 

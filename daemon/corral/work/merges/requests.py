@@ -84,15 +84,15 @@ def _owner(conn: Connection, branch: str, session_id: str | None, task_id: str |
     """Whose work a branch is: the task that is named, else the one that the evidence leads to."""
     if task_id is not None:
         return task_id
-    found = merge_tasks.owners(conn, branch, session_id)
-    if len(found) > 1:
+    task_ids = merge_tasks.owners(conn, branch, session_id)
+    if len(task_ids) > 1:
         raise InvalidInput(
-            f"Which task {branch} belongs to is not clear: you work on {len(found)} tasks.",
-            cause="Their dependents wait until it has landed. They are: " + ", ".join(found[:10]),
+            f"Which task {branch} belongs to is not clear: you work on {len(task_ids)} tasks.",
+            cause="Their dependents wait until it has landed. They are: " + ", ".join(task_ids[:10]),
             remedy="Name the task: `corral merge submit --task ID`, or request_merge(task_id=…).",
-            details={"task_ids": found},
+            details={"task_ids": task_ids},
         )
-    return found[0] if found else None
+    return task_ids[0] if task_ids else None
 
 
 def _one_line(text: str) -> str:

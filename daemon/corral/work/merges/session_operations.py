@@ -20,7 +20,7 @@ from corral.work.merges.wire import summary
 router = Routes("sessions", "/sessions", callers=EVERYONE)
 
 MOST_MERGES, MOST_COMMITS = 50, 500
-"""The latest of a session's that are told."""
+"""How many of a session's latest an answer has."""
 
 
 @router.get("/{session_id}", answer=SessionDetail)
@@ -36,14 +36,14 @@ async def detail(services: Services, session_id: SessionId) -> Payload:
     submitted = await services.work(lambda: [_submitted(services, merge) for merge in merges])
     known = {commit["sha"]: commit for commits in submitted for commit in commits}
     commits = {**{commit["sha"]: commit for commit in changes["commits"]}, **known}
-    made = {"commits": [*commits.values()][-MOST_COMMITS:], "merges": [summary(merge) for merge in merges]}
-    left_out = len(commits) - len(made["commits"]) + len(changes["merges"]) - len(merges)
-    return {**shown, "changesets": {**made, **({"left_out": left_out} if left_out else {})}}
+    latest = {"commits": [*commits.values()][-MOST_COMMITS:], "merges": [summary(merge) for merge in merges]}
+    left_out = len(commits) - len(latest["commits"]) + len(changes["merges"]) - len(merges)
+    return {**shown, "changesets": {**latest, **({"left_out": left_out} if left_out else {})}}
 
 
 def _submitted(services: Services, merge: MergeRow) -> list[Payload]:
     """The commits of a merge request."""
     if merge["base_sha"] is None:
         return []
-    found = history.between(services.git, merge["base_sha"], merge["head_sha"])
-    return [{"sha": commit.sha, "subject": redact(commit.subject), "branch": merge["branch"]} for commit in found]
+    commits = history.between(services.git, merge["base_sha"], merge["head_sha"])
+    return [{"sha": commit.sha, "subject": redact(commit.subject), "branch": merge["branch"]} for commit in commits]

@@ -21,12 +21,12 @@ LONGEST_ID = 128 - len(KEY)
 """Characters of an id: that of the queue task has at most 128."""
 
 WORK = "roadmap_work"
-"""The key of a queue task's metadata that remembers, as a digest, what the file said of it when it was submitted."""
+"""The key of a queue task's metadata with a digest of its description in the file at its submission."""
 
 PRIORITY = "roadmap_priority"
-"""The same of its priority, which may be another in the queue: a person may change it there too."""
+"""The key of its priority in the file then; a person may have changed the priority in the queue since."""
 
-_GIVEN = ("description", "command", "prompt", "agent", "runner", "claims", "timeout_s", "max_retries", "limits")
+_TAKEN_OVER = ("description", "command", "prompt", "agent", "runner", "claims", "timeout_s", "max_retries", "limits")
 _EXECUTED = ("command", "prompt", "description", "agent", "runner")
 _FIELDS = {"agent_requirements.capabilities": "capabilities"}
 
@@ -72,30 +72,30 @@ def submission_of(task: RoadmapTask) -> TaskSubmission:
     Raises:
         InvalidInput: It cannot be one; ``details['errors']`` names each wrong key.
     """
-    given: Payload = {key: task.fields[key] for key in _GIVEN if task.fields.get(key) is not None}
-    if isinstance(given.get("claims"), str):
-        given["claims"] = [given["claims"]]
+    fields: Payload = {key: task.fields[key] for key in _TAKEN_OVER if task.fields.get(key) is not None}
+    if isinstance(fields.get("claims"), str):
+        fields["claims"] = [fields["claims"]]
     if (capabilities := task.fields.get("capabilities")) is not None:
         listed = [capabilities] if isinstance(capabilities, str) else capabilities
-        given["agent_requirements"] = {"capabilities": listed}
-    if "command" not in given and "prompt" not in given:
-        given["prompt"] = _prompt(task)
-    given["title"] = task.title
-    said = json.dumps(given, sort_keys=True, default=str)
-    work = hashlib.sha256(said.encode(errors="surrogatepass")).hexdigest()[:16]
-    given |= {
+        fields["agent_requirements"] = {"capabilities": listed}
+    if "command" not in fields and "prompt" not in fields:
+        fields["prompt"] = _prompt(task)
+    fields["title"] = task.title
+    text = json.dumps(fields, sort_keys=True, default=str)
+    work = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+    fields |= {
         "priority": task.priority,
         "idempotency_key": KEY + task.task_id,
         "metadata": {"roadmap_id": task.task_id, WORK: work, PRIORITY: task.priority},
     }
-    return read_submissions([given])[0]
+    return read_submissions([fields])[0]
 
 
 def _prompt(task: RoadmapTask) -> str:
     parts = [task.title, str(task.fields.get("description") or "")]
     criteria = task.fields.get("exit_criteria")
     if isinstance(criteria, list) and criteria:
-        parts.append("\n".join(["Exit criteria:", *(f"- {one}" for one in criteria)]))
+        parts.append("\n".join(["Exit criteria:", *(f"- {criterion}" for criterion in criteria)]))
     elif criteria:
         parts.append(f"Exit criteria: {criteria}")
     return "\n\n".join(part.strip() for part in parts if part.strip())
@@ -114,13 +114,13 @@ def _unfit(task: RoadmapTask) -> Iterable[Problem]:
     try:
         submission_of(task)
     except InvalidInput as error:
-        for one in error.details["errors"]:
-            field = _FIELDS.get(one["field"], one["field"])
-            yield Problem(f"{field}: {one['message']}" if field else one["message"], task.line, task.task_id)
+        for problem in error.details["errors"]:
+            field = _FIELDS.get(problem["field"], problem["field"])
+            yield Problem(f"{field}: {problem['message']}" if field else problem["message"], task.line, task.task_id)
 
 
 def _duplicates(tasks: Sequence[RoadmapTask]) -> Iterable[Problem]:
-    """Ids that are one id, or that would be one folder's name where case does not count; both tasks wait."""
+    """Ids that are given twice, or that a file system without case would confuse; both tasks wait."""
     first: dict[str, RoadmapTask] = {}
     for task in tasks:
         other = first.setdefault(name_of_folder(task.task_id).casefold(), task)
@@ -130,9 +130,9 @@ def _duplicates(tasks: Sequence[RoadmapTask]) -> Iterable[Problem]:
             message = f"the id {task.task_id} is given twice, first in line {other.line}"
             yield Problem(message, task.line, task.task_id)
             continue
-        for one, another in ((other, task), (task, other)):
-            message = f"the id {one.task_id} is too much like {another.task_id} in line {another.line}: rename one"
-            yield Problem(message, one.line, one.task_id)
+        for unclear, similar in ((other, task), (task, other)):
+            message = f"the id {unclear.task_id} is too much like {similar.task_id} in line {similar.line}: rename one"
+            yield Problem(message, unclear.line, unclear.task_id)
 
 
 def _dependencies(tasks: Sequence[RoadmapTask]) -> Iterable[Problem]:
@@ -141,9 +141,9 @@ def _dependencies(tasks: Sequence[RoadmapTask]) -> Iterable[Problem]:
     for task in tasks:
         if task.status == DONE:
             continue
-        for wanted in task.dependencies:
-            if wanted not in known:
-                yield Problem(f"depends on {wanted}, which is not in the roadmap", task.line, task.task_id)
+        for dependency in task.dependencies:
+            if dependency not in known:
+                yield Problem(f"depends on {dependency}, which is not in the roadmap", task.line, task.task_id)
     for cycle in _cycles({task.task_id: task.dependencies for task in tasks if task.status != DONE}):
         shown = " → ".join([*cycle, cycle[0]])
         for task_id in cycle:

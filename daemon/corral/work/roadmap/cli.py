@@ -22,9 +22,9 @@ def start(as_json: Annotated[bool, json_of("work.roadmap.api.Supervision")] = Fa
 
     It approves the commands and prompts of the roadmap as they are now; later changes wait for `corral trust`.
     """
-    here = client()
-    _approve(here)
-    _show(here.request("POST", "/supervisor/start"), as_json)
+    daemon = client()
+    _approve(daemon)
+    _show(daemon.request("POST", "/supervisor/start"), as_json)
 
 
 @app.command()
@@ -33,9 +33,9 @@ def once(as_json: Annotated[bool, json_of("work.roadmap.api.Supervision")] = Fal
 
     It approves the commands and prompts of the roadmap as they are now.
     """
-    here = client()
-    _approve(here)
-    _show(here.request("POST", "/supervisor/once"), as_json)
+    daemon = client()
+    _approve(daemon)
+    _show(daemon.request("POST", "/supervisor/once"), as_json)
 
 
 @app.command()
@@ -50,7 +50,7 @@ def stop(as_json: Annotated[bool, json_of("work.roadmap.api.SupervisionStopped")
     _show(client().request("POST", "/supervisor/stop"), as_json)
 
 
-def _approve(here: Client) -> None:
+def _approve(daemon: Client) -> None:
     """Approve what the tasks of the roadmap execute, as it is now; an agent approves nothing, and its tasks wait."""
     from corral.faces.cli.project import trust  # it needs git
 
@@ -58,9 +58,10 @@ def _approve(here: Client) -> None:
         refuse_agents("Approving the roadmap", "corral trust")
     except NotPermitted:
         return
-    found = [Claim(one["key"], one["value"], one["source"]) for one in here.request("GET", "/supervisor")["unapproved"]]
-    if found:
-        trust.store().approve(here.project.common_dir, found)
+    unapproved = daemon.request("GET", "/supervisor")["unapproved"]
+    claims = [Claim(command["key"], command["value"], command["source"]) for command in unapproved]
+    if claims:
+        trust.store().approve(daemon.project.common_dir, claims)
 
 
 def _show(answer: dict[str, Any], as_json: bool) -> None:
@@ -86,6 +87,6 @@ def _show(answer: dict[str, Any], as_json: bool) -> None:
 
 
 def _show_remedy(problem: dict[str, Any]) -> None:
-    """What to type, where correcting the file is not it."""
+    """Show the remedy, where that is not to correct the file."""
     if problem["remedy"]:
         echo(f"  remedy   {one_line(problem['remedy'])}")

@@ -44,7 +44,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class StatusPlace:
-    """The characters of the text that a status takes, with what goes around it: none yet where it is to be inserted."""
+    """Where a status is in the text, or is to be inserted, and the characters to put around it."""
 
     start: int
     end: int
@@ -121,7 +121,7 @@ def read_tasks(data: bytes) -> tuple[str, list[RoadmapTask], list[Problem]]:
 
 
 def with_statuses(data: bytes, changes: Mapping[str, str]) -> bytes:
-    """The file with other statuses of some tasks; nothing else in it is another.
+    """Replace the statuses of some tasks in the file, and nothing else.
 
     Args:
         changes: The new status by id; a task that is not there, or there twice, stays as it is.
@@ -131,24 +131,24 @@ def with_statuses(data: bytes, changes: Mapping[str, str]) -> bytes:
     """
     text, tasks, _problems = read_tasks(data)
     ids = [task.task_id for task in tasks]
-    wanted = {task_id: status for task_id, status in changes.items() if ids.count(task_id) == 1}
-    edits = [(task.place, wanted[task.task_id], task) for task in tasks if task.task_id in wanted]
+    new_statuses = {task_id: status for task_id, status in changes.items() if ids.count(task_id) == 1}
+    edits = [(task.place, new_statuses[task.task_id], task) for task in tasks if task.task_id in new_statuses]
     changed = text
     for place, status, task in sorted(edits, key=lambda edit: edit[0].start if edit[0] else 0, reverse=True):
         if place is None:
             raise DocumentError(f"line {task.line}: the status of {task.task_id} must be a word in a line of its own")
         changed = changed[: place.start] + place.before + status + place.after + changed[place.end :]
     bom = data[:3] if data.startswith(b"\xef\xbb\xbf") else b""
-    made = bom + changed.encode("utf-8")
-    if document.read(made) != _expected(data, wanted):
+    new_data = bom + changed.encode("utf-8")
+    if document.read(new_data) != _expected(data, new_statuses):
         raise DocumentError("is written in a way in which its statuses cannot be changed")
-    return made
+    return new_data
 
 
-def _expected(data: bytes, wanted: Mapping[str, str]) -> Any:
+def _expected(data: bytes, new_statuses: Mapping[str, str]) -> Any:
     value = document.read(data)
     for fields, _node in _items(value, None, []):
-        if isinstance(fields, dict) and (status := wanted.get(_text(fields.get("id")))):
+        if isinstance(fields, dict) and (status := new_statuses.get(_text(fields.get("id")))):
             fields["status"] = status
     return value
 
@@ -210,11 +210,11 @@ def _read_task(text: str, fields: Any, node: Any, tasks: list[RoadmapTask], prob
     status = PENDING if word is None else word if word in STATUSES else None
     if status is None:
         wrong("status", f"unknown status {document.shown(word)}: use {', '.join(STATUSES[:-1])} or {STATUSES[-1]}")
-    wanted = fields.get("dependencies")
+    ids = fields.get("dependencies")
     dependencies: tuple[str, ...] = ()
-    if isinstance(wanted, list) and all(_text(one) for one in wanted):
-        dependencies = tuple(dict.fromkeys(_text(one) for one in wanted))
-    elif wanted is not None:
+    if isinstance(ids, list) and all(_text(dependency) for dependency in ids):
+        dependencies = tuple(dict.fromkeys(_text(dependency) for dependency in ids))
+    elif ids is not None:
         wrong("dependencies", "`dependencies` must be a list of ids")
     priority = _priority(fields, task_id)
     if priority is None:
@@ -231,15 +231,15 @@ def _read_task(text: str, fields: Any, node: Any, tasks: list[RoadmapTask], prob
 
 def _priority(fields: Mapping[str, Any], task_id: str) -> int | None:
     """The priority in the queue, 0 to 10; None: it is not known."""
-    given = fields.get("priority")
-    if given is None:
+    priority = fields.get("priority")
+    if priority is None:
         if task_id.upper().startswith("CRIT-") or "REMEDIATION" in task_id.upper():
             return _PRIORITIES["critical"]
         domain = fields.get("domain")
         return _PRIORITIES[domain] if domain in ("product", "mcp") else _DEFAULT
-    if isinstance(given, int) and not isinstance(given, bool):
-        return given if 0 <= given <= 10 else None
-    return _PRIORITIES.get(given.lower()) if isinstance(given, str) else None
+    if isinstance(priority, int) and not isinstance(priority, bool):
+        return priority if 0 <= priority <= 10 else None
+    return _PRIORITIES.get(priority.lower()) if isinstance(priority, str) else None
 
 
 def _place(text: str, node: Any) -> StatusPlace | None:
@@ -251,11 +251,11 @@ def _place(text: str, node: Any) -> StatusPlace | None:
         start, end = value.start_mark.index, value.end_mark.index
         quote = text[start] if start < end and text[start] in "'\"" else ""
         return StatusPlace(start, end, quote or ("" if start < end else " "), quote)
-    key, found = next((key, found) for key, found in node.value if key.value == "id")
-    end = found.end_mark.index
+    key, task_id = next((key, value) for key, value in node.value if key.value == "id")
+    end = task_id.end_mark.index
     if node.flow_style:
         return StatusPlace(end, end, ", status: ")
-    if found.start_mark.line != found.end_mark.line:
+    if task_id.start_mark.line != task_id.end_mark.line:
         return None
     newline = text.find("\n", end)
     at = len(text) if newline < 0 else newline

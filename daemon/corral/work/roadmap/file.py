@@ -1,4 +1,4 @@
-"""The roadmap's file: read whole, and replaced whole, never over what somebody else wrote meanwhile."""
+"""The roadmap's file: read as a whole, and replaced as a whole, never over a change that somebody else made meanwhile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from corral.config.document import MAX_BYTES, DocumentError
 from corral.config.ownership import is_foreign, is_safe
 
 TRIES = 5
-"""How often a change is tried that others keep overtaking; the next look tries again."""
+"""Tries of a change while others keep changing the file; the next round tries again."""
 
 Stamp = tuple[int, int, int]
 
@@ -70,21 +70,21 @@ def change(path: Path, edit: Callable[[bytes], bytes]) -> Snapshot | None:
     """
     target = Path(os.path.realpath(path))
     for _try in range(TRIES):
-        found = read(target)
-        data = edit(found.data)
-        if data == found.data:
-            return found
+        snapshot = read(target)
+        data = edit(snapshot.data)
+        if data == snapshot.data:
+            return snapshot
         handle, name = tempfile.mkstemp(prefix=".roadmap-", suffix=".tmp", dir=target.parent)
         try:
             with os.fdopen(handle, "wb") as file:
-                os.fchmod(file.fileno(), found.mode)
+                os.fchmod(file.fileno(), snapshot.mode)
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-                made = _stamp(os.fstat(file.fileno()))
-            if stamp_of(target) == found.stamp:
+                stamp = _stamp(os.fstat(file.fileno()))
+            if stamp_of(target) == snapshot.stamp:
                 Path(name).replace(target)
-                return Snapshot(data, made, found.mode)
+                return Snapshot(data, stamp, snapshot.mode)
         finally:
             with suppress(FileNotFoundError):
                 Path(name).unlink()

@@ -1,4 +1,4 @@
-"""Notes of a status on tasks of the roadmap that wait for somebody, or that a change of the file does not reach."""
+"""Notes of a status: tasks of the roadmap that wait for a person, and edits of the file without effect."""
 
 from __future__ import annotations
 
@@ -36,51 +36,51 @@ def notes(
     """
     holds = {row["task_id"]: row for row in held if row["task_id"] is not None}
     waiting = {claim.key for claim in unapproved}
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for task in roadmap.sound:
         row, claim = rows.get(task.task_id), roadmap.claims.get(task.task_id)
         if row is not None:
-            said = list(_of_task(task, row, holds.get(row["task_id"]), is_supervised))
-            found += [Problem(message, task.line, task.task_id) for message in said]
+            messages = list(_of_task(task, row, holds.get(row["task_id"]), is_supervised))
+            problems += [Problem(message, task.line, task.task_id) for message in messages]
         elif task.status == IN_PROGRESS:
             message = "says in_progress, but no task of the queue does it: set it to pending to have it done"
-            found.append(Problem(message, task.line, task.task_id))
+            problems.append(Problem(message, task.line, task.task_id))
         is_next = task.status == PENDING and (row is None or sync.can_run_again(row))
         if is_next and claim is not None and claim.key in waiting:
             remedy = "corral trust" if is_supervised else "corral supervisor start, or once"
             message = f"waits until you have approved what it executes: {remedy}"
-            found.append(Problem(message, task.line, task.task_id))
-    found += _keeping_others(roadmap)
-    there = {task.task_id for task in roadmap.tasks}
+            problems.append(Problem(message, task.line, task.task_id))
+    problems += _keeping_others(roadmap)
+    in_file = {task.task_id for task in roadmap.tasks}
     for task_id, row in rows.items():
-        if task_id not in there and row["status"] == TaskStatus.RUNNING:
+        if task_id not in in_file and row["status"] == TaskStatus.RUNNING:
             message = (
                 f"is not in the file any more, but still runs. To stop it: corral task cancel {row['task_id'][:8]}"
             )
-            found.append(Problem(message, None, task_id))
-    return found
+            problems.append(Problem(message, None, task_id))
+    return problems
 
 
 def _keeping_others(roadmap: Roadmap) -> Iterator[Problem]:
-    """Tasks that will not be done as they are, while others wait for them: those are never next, and not wrong themselves."""
+    """Tasks that will not run in their state, and keep pending tasks waiting, which have no error themselves."""
     waiting: dict[str, list[str]] = {}
     for task in roadmap.sound:
         if task.status == PENDING:
-            for wanted in task.dependencies:
-                waiting.setdefault(wanted, []).append(task.task_id)
+            for dependency in task.dependencies:
+                waiting.setdefault(dependency, []).append(task.task_id)
     for task in roadmap.tasks:
         is_wrong = task.task_id in roadmap.broken
         if not (is_wrong or task.status == BLOCKED):
             continue
-        kept = dict.fromkeys(waiting.get(task.task_id, ()))
-        queue = [*kept]
+        dependents = dict.fromkeys(waiting.get(task.task_id, ()))
+        queue = [*dependents]
         while queue:
-            further = [one for one in waiting.get(queue.pop(), ()) if one not in kept]
-            kept |= dict.fromkeys(further)
+            further = [task_id for task_id in waiting.get(queue.pop(), ()) if task_id not in dependents]
+            dependents |= dict.fromkeys(further)
             queue += further
-        if kept:
-            shown = ", ".join([*kept][:MOST_NAMED]) + (
-                f" and {len(kept) - MOST_NAMED} more" if len(kept) > MOST_NAMED else ""
+        if dependents:
+            shown = ", ".join([*dependents][:MOST_NAMED]) + (
+                f" and {len(dependents) - MOST_NAMED} more" if len(dependents) > MOST_NAMED else ""
             )
             why = "has an error" if is_wrong else f"is {BLOCKED}: set it to {PENDING} to run it again, or to {DONE}"
             yield Problem(f"keeps {shown} waiting, since it {why}", task.line, task.task_id)
@@ -98,14 +98,14 @@ def _of_task(task: RoadmapTask, row: RoadmapTaskRow, held: MergeRow | None, is_s
                 "For the change: corral supervisor start"
             )
     elif sync.is_open(row):
-        if task.status in (PENDING, BLOCKED, DONE) and task.status != sync.status_of(row) == sync.told(row):
+        if task.status in (PENDING, BLOCKED, DONE) and task.status != sync.status_of(row) == sync.recorded_status(row):
             yield f"says {task.status}, but its task goes on. To stop it: corral task cancel {queued}"
         elif task.status != DONE and not sync.is_same_work(row, _work(task)):
             yield (
                 f"was changed after its task {queued} had started, which goes on as it was. For the change: corral task "
                 f"cancel {queued}, then set it to pending"
             )
-    elif task.status == IN_PROGRESS and sync.status_of(row) == sync.told(row) != IN_PROGRESS:
+    elif task.status == IN_PROGRESS and sync.status_of(row) == sync.recorded_status(row) != IN_PROGRESS:
         yield f"says in_progress, but its task is over: set it to pending, {BLOCKED} or {DONE}"
 
 

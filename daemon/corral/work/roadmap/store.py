@@ -24,7 +24,7 @@ def since(conn: Connection) -> str | None:
 
 
 def begin(conn: Connection, now: datetime) -> str:
-    """Work on the roadmap from now on; said again it changes nothing. Returns since when."""
+    """Work on the roadmap from now on; a second call changes nothing. Returns since when."""
     before = since(conn)
     if before is None:
         conn.execute(insert(roadmap_supervision).values(id=1, since_at=iso(now)))

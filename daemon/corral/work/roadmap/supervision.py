@@ -1,4 +1,4 @@
-"""Working off the roadmap: what is next in the file goes to the queue, and what became of it goes back into the file.
+"""Supervision of the roadmap: submit the next tasks of the file to the queue, and write their outcomes into the file.
 
 The database is the authority on what runs and how it ended, the file on what is wanted. A round reads both, and may be cut
 short or repeated anywhere: a queue task carries the id of its roadmap task as its idempotency key, and the file is written
@@ -53,7 +53,7 @@ from corral.work.tasks.wire import TaskSubmission
 NAME = "roadmap.yaml"
 
 LOOK_EVERY_S = 2.0
-"""How often the file is asked whether it has changed, while it is worked on."""
+"""Between two checks of the file for changes, seconds, while the roadmap is worked on."""
 
 AT_REST_S = 1.0
 """After somebody's change of the file, how long it must stay as it is before anything is written or withdrawn: an editor
@@ -109,9 +109,9 @@ class RoadmapSupervision:
         return self._project.root / self._settings().supervisor.state_dir / NAME
 
     def step(self, now: datetime) -> datetime | None:
-        """A round of the daemon's own: while the roadmap is worked on, and until the file knows what became of its tasks."""
+        """Do a round: while the roadmap is worked on, and until the outcomes of its tasks are in the file."""
         is_on, rows = self._db.read(lambda conn: (rows_of.since(conn) is not None, _rows(conn)))
-        if not is_on and not any(sync.is_untold(row) for row in rows.values()):
+        if not is_on and not any(sync.is_unrecorded(row) for row in rows.values()):
             with self._turn:
                 self._parsed, self._error, self._unwritten, self._refused = None, None, None, []
             return None
@@ -135,7 +135,7 @@ class RoadmapSupervision:
                     return
 
     def problems(self) -> list[Problem]:
-        """The errors that keep the roadmap, or tasks of it, from being worked on, as the last round found them."""
+        """The errors of the last round that keep the roadmap, or tasks of it, from being worked on."""
         of_file = [problem for problem in (self._error, self._unwritten) if problem is not None]
         parsed = self._parsed
         return [*of_file, *(parsed[1].problems if parsed else ()), *self._refused]
@@ -147,12 +147,12 @@ class RoadmapSupervision:
             return self._unapproved(self._read().claims.values()) if is_on else []
 
     def waiting_for_approval(self, conn: Connection) -> list[Claim]:
-        """The same of the tasks that are pending, as the last round found them."""
+        """The same of the pending tasks, as of the last round."""
         parsed = self._parsed
         if parsed is None or rows_of.since(conn) is None:
             return []
         pending = (task.task_id for task in parsed[1].sound if task.status == PENDING)
-        return self._unapproved(claim for one in pending if (claim := parsed[1].claims.get(one)) is not None)
+        return self._unapproved(claim for task_id in pending if (claim := parsed[1].claims.get(task_id)) is not None)
 
     def status(self) -> Supervision:
         """Since when it is worked on, its tasks by status, what is next, what waits and why, and what is wrong."""
@@ -191,7 +191,7 @@ class RoadmapSupervision:
     # -- one round -------------------------------------------------------------------------------------------------
 
     def _round(self, now: datetime, *, picking: bool, at_rest: bool = False) -> bool:
-        """Returns whether something was changed, so that another round may find more to do.
+        """Do one round; returns whether it changed something, so that another round may find more to do.
 
         Args:
             at_rest: Nobody is writing the file just now; if not, that is judged by its age.
@@ -206,21 +206,21 @@ class RoadmapSupervision:
         if changes.write:
             roadmap = self._write(changes, rows)
         chosen = self._choose(roadmap, rows) if picking else []
-        if not (changes.told or changes.withdraw or changes.reprioritize or chosen):
+        if not (changes.recorded or changes.withdraw or changes.reprioritize or chosen):
             return False
         refused = self._db.write(lambda conn: self._apply(conn, changes, chosen, now))
         self._refused += refused
         has_more = len(chosen) > len(refused)
         if has_more or changes.withdraw or changes.reprioritize:
             self._nudge()
-        return bool(changes.told or changes.withdraw or has_more)
+        return bool(changes.recorded or changes.withdraw or has_more)
 
     def _read(self) -> Roadmap:
         """The roadmap as the file has it now; ``_error`` says why there is none."""
         try:
             if self._parsed is None or file.stamp_of(self.path) != self._parsed[0]:
-                found = file.read(self.path)
-                self._parsed = (found.stamp, self._roadmap_of(found.data))
+                snapshot = file.read(self.path)
+                self._parsed = (snapshot.stamp, self._roadmap_of(snapshot.data))
         except (OSError, DocumentError) as error:
             self._parsed, self._error = None, self._failure(error, self._error)
             return Roadmap()
@@ -250,7 +250,7 @@ class RoadmapSupervision:
         return Problem(message, int(line[1]) if line else None, remedy=remedy)
 
     def _write(self, changes: sync.Changes, rows: Rows) -> Roadmap:
-        """Write statuses where the file still has the former one; what could not be written has no other effect."""
+        """Write each status whose former one is still in the file; a status that cannot be written has no other effect."""
         writes = changes.write
 
         def edit(data: bytes) -> bytes:
@@ -275,11 +275,11 @@ class RoadmapSupervision:
         """
         self._refused = []
         chosen: list[tuple[RoadmapTask, TaskSubmission]] = []
-        left = sync.room(rows, self._settings().supervisor.max_agents)
+        room = sync.room(rows, self._settings().supervisor.max_agents)
         following = sync.candidates(roadmap, rows)
         unapproved = {claim.key for claim in self._unapproved(roadmap.claims[task.task_id] for task in following)}
         for task in following:
-            if len(chosen) >= left:
+            if len(chosen) >= room:
                 break
             if roadmap.claims[task.task_id].key in unapproved:
                 continue
@@ -302,8 +302,8 @@ class RoadmapSupervision:
         rules = self._settings().tasks
         for row in rows.values():
             task_id = row["task_id"]
-            if (status := changes.told.get(task_id)) is not None:
-                _remember(conn, row, sync.TOLD, status)
+            if (status := changes.recorded.get(task_id)) is not None:
+                _remember(conn, row, sync.STATUS, status)
             if not sync.is_waiting(row):
                 continue
             if (reason := changes.withdraw.get(task_id)) is not None:
@@ -330,7 +330,7 @@ class RoadmapSupervision:
                 raise Conflict(f"Task {row['task_id']} has moved on.")
             if sync.status_of(row) != DONE and sync.is_same_work(row, _work(submission)):
                 tasks.retry(conn, row["task_id"], now, settings.tasks)
-                _remember(conn, row, sync.TOLD, PENDING)
+                _remember(conn, row, sync.STATUS, PENDING)
                 return
             rows_of.rename_key(conn, row["task_id"], _former(row))
             if row["status"] in (TaskStatus.FAILED, TaskStatus.DEAD) or sync.status_of(row) == "blocked":
@@ -343,9 +343,9 @@ def _rows(conn: Connection) -> Rows:
 
 
 def _postpone(changes: sync.Changes, rows: Rows) -> None:
-    """Leave all that takes back, or is written, to a later round."""
+    """Leave withdrawals and writes to a later round."""
     for task_id in changes.write:
-        changes.told.pop(rows[task_id]["task_id"], None)
+        changes.recorded.pop(rows[task_id]["task_id"], None)
     changes.write.clear()
     changes.withdraw.clear()
 
@@ -365,12 +365,12 @@ def _remember(conn: Connection, row: RoadmapTaskRow, key: str, value: object) ->
 
 
 def _former(row: RoadmapTaskRow) -> str:
-    """The key of a queue task that another one has taken the place of."""
+    """The idempotency key of a queue task that another one has replaced."""
     return OF_ROADMAP[1] + row["task_id"]
 
 
 def _dismiss(conn: Connection, row: RoadmapTaskRow, now: datetime) -> None:
-    """Another task takes the place of one that failed, which is settled with that."""
+    """Dismiss a failed task, since another one takes its place."""
     try:
         dismissal.dismiss(conn, row["task_id"], now)
     except Conflict:  # it was cancelled: nothing failed

@@ -1,7 +1,7 @@
-"""The roadmap against the queue: from both as they are, what to write into the file, and what to do in the queue.
+"""Compare the roadmap with the queue: the changes to write into the file, and those to make in the queue.
 
-The file says what a person wants, the queue task what became of it. ``metadata.roadmap_status`` of the queue task remembers
-which of its states the file has been told: a status in the file that differs from it is a person's word.
+The file has what a person wants, the queue task its outcome. ``metadata.roadmap_status`` of the queue task is the status that
+Corral last wrote into the file: another status in the file was set by a person.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from corral.work.roadmap.checks import PRIORITY, WORK
 from corral.work.roadmap.document import BLOCKED, DONE, IN_PROGRESS, PENDING, Roadmap, RoadmapTask
 from corral.work.tasks.store.dependencies import DEPENDENCY_FAILED
 
-TOLD = "roadmap_status"
-"""The key of the metadata."""
+STATUS = "roadmap_status"
+"""The key of a queue task's metadata with the status that was last written into the file."""
 
 _WAITING = (TaskStatus.WAITING, TaskStatus.PENDING)
 _OPEN = (*_WAITING, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
@@ -28,13 +28,13 @@ class Changes:
 
     Attributes:
         write: For a task of the file, the status that it has and the one that it gets.
-        told: For a queue task, the status that the file then has.
+        recorded: For a queue task, the status that the file then has.
         withdraw: Queue tasks that the file wants no longer, or differently, and why.
         reprioritize: Queue tasks that have another priority in the file now.
     """
 
     write: dict[str, tuple[str, str]] = field(default_factory=dict)
-    told: dict[str, str] = field(default_factory=dict)
+    recorded: dict[str, str] = field(default_factory=dict)
     withdraw: dict[str, str] = field(default_factory=dict)
     reprioritize: dict[str, int] = field(default_factory=dict)
 
@@ -53,9 +53,9 @@ def status_of(row: RoadmapTaskRow) -> str | None:
     return None if status in _OPEN else BLOCKED
 
 
-def told(row: RoadmapTaskRow) -> str:
-    """The status of its roadmap task when the queue last had a say in it."""
-    return str((row["metadata"] or {}).get(TOLD, PENDING))
+def recorded_status(row: RoadmapTaskRow) -> str:
+    """The status that Corral last wrote into the file for this queue task."""
+    return str((row["metadata"] or {}).get(STATUS, PENDING))
 
 
 def is_open(row: RoadmapTaskRow) -> bool:
@@ -63,14 +63,14 @@ def is_open(row: RoadmapTaskRow) -> bool:
     return row["status"] in _OPEN or (row["status"] == TaskStatus.COMPLETED and row["merge_state"] in OPEN_MERGES)
 
 
-def is_untold(row: RoadmapTaskRow) -> bool:
-    """Whether the file does not know yet how a queue task stands."""
-    return (status_of(row) or told(row)) != told(row)
+def is_unrecorded(row: RoadmapTaskRow) -> bool:
+    """Whether the status of a queue task is not yet in the file."""
+    return (status_of(row) or recorded_status(row)) != recorded_status(row)
 
 
 def can_run_again(row: RoadmapTaskRow) -> bool:
-    """Whether ``pending`` in the file is a person's word that it is to run again: the file had been told that it is over."""
-    return told(row) in (BLOCKED, DONE) and status_of(row) == told(row)
+    """Whether ``pending`` in the file means that a person wants it again: the file had the status of its end before."""
+    return recorded_status(row) in (BLOCKED, DONE) and status_of(row) == recorded_status(row)
 
 
 def is_waiting(row: RoadmapTaskRow) -> bool:
@@ -79,7 +79,7 @@ def is_waiting(row: RoadmapTaskRow) -> bool:
 
 
 def is_same_work(row: RoadmapTaskRow, work: str | None) -> bool:
-    """Whether the file says of a queue task what it said when that was submitted.
+    """Whether the file describes a queue task as it did at its submission.
 
     Args:
         work: :data:`corral.work.roadmap.checks.WORK` of the file now; None: nothing that could be submitted.
@@ -88,11 +88,11 @@ def is_same_work(row: RoadmapTaskRow, work: str | None) -> bool:
 
 
 def differs(task: RoadmapTask, row: RoadmapTaskRow, work: str | None) -> str | None:
-    """Why a queue task that waits is not wanted as it is; None: it is."""
-    said = task.status
+    """Why a waiting queue task no longer matches the file; None: it matches."""
+    status = task.status
     # Between two attempts `in_progress` may be a word of Corral's own, not remembered because the daemon was killed.
-    if said != told(row) and not (said == IN_PROGRESS and row["fencing_token"] > 0):
-        return f"The roadmap says that it is {said}."
+    if status != recorded_status(row) and not (status == IN_PROGRESS and row["fencing_token"] > 0):
+        return f"The roadmap says that it is {status}."
     return None if is_same_work(row, work) else "It was changed in the roadmap."
 
 
@@ -115,8 +115,8 @@ def compare(
             if picking and is_waiting(row) and (task is None or row["fencing_token"] == 0):
                 why = "It is not in the roadmap any more." if task is None else "The roadmap has an error there."
                 changes.withdraw[row["task_id"]] = why
-            elif task is None and is_untold(row):
-                changes.told[row["task_id"]] = status_of(row) or PENDING
+            elif task is None and is_unrecorded(row):
+                changes.recorded[row["task_id"]] = status_of(row) or PENDING
             continue
         _compare_status(changes, task, row)
         if picking and is_waiting(row):
@@ -125,11 +125,11 @@ def compare(
 
 
 def _compare_status(changes: Changes, task: RoadmapTask, row: RoadmapTaskRow) -> None:
-    status, said = status_of(row), str(task.status)
-    if status is not None and status != told(row):
-        changes.told[row["task_id"]] = status
-        if said not in (status, DONE):  # a person's `done` is not taken back
-            changes.write[task.task_id] = (said, status)
+    status, in_file = status_of(row), str(task.status)
+    if status is not None and status != recorded_status(row):
+        changes.recorded[row["task_id"]] = status
+        if in_file not in (status, DONE):  # a person's `done` is not taken back
+            changes.write[task.task_id] = (in_file, status)
 
 
 def _compare_waiting(
@@ -153,14 +153,14 @@ def candidates(roadmap: Roadmap, rows: Mapping[str, RoadmapTaskRow]) -> list[Roa
 
 
 def room(rows: Mapping[str, RoadmapTaskRow], max_agents: int) -> int:
-    """How many tasks more may be open: only twice as many as there are workers, so that the order of the file counts."""
+    """How many more tasks may be open: at most twice as many as workers, so that later changes of the order still count."""
     return 2 * max_agents - sum(is_open(row) for row in rows.values())
 
 
 def parents(task: RoadmapTask, rows: Mapping[str, RoadmapTaskRow]) -> list[str]:
     """The queue tasks that a task has waited for; one that a person has called done does not count."""
-    known = [rows[wanted] for wanted in task.dependencies if wanted in rows]
-    return [row["task_id"] for row in known if status_of(row) == DONE]
+    waited_for = [rows[dependency] for dependency in task.dependencies if dependency in rows]
+    return [row["task_id"] for row in waited_for if status_of(row) == DONE]
 
 
 def plan_next(tasks: Iterable[RoadmapTask], limit: int | None = None) -> list[RoadmapTask]:

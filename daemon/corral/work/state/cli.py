@@ -21,8 +21,8 @@ Version = Annotated[int | None, Option("--if-version", min=0, help="Only if the 
 @app.command("get")
 def get(task: Task, key: Key, as_json: Annotated[bool, json_of("work.state.api.Value")] = False) -> None:
     """Print the value of a key, as JSON."""
-    (found,) = client().request("GET", _path(task), query={"key": key})
-    emit(found if as_json else found["value"])
+    (value,) = client().request("GET", _path(task), query={"key": key})
+    emit(value if as_json else value["value"])
 
 
 @app.command("set")
@@ -35,8 +35,8 @@ def set_(
 ) -> None:
     """Set a key; with --if-version only if nobody has changed it since you read it."""
     body = {"key": key, "value": _parsed(value), "if_version": if_version, "session_id": session_id()}
-    found = client().request("POST", _path(task), body)
-    report(found, f"{one_line(key)}  version {found['version']}", as_json=as_json)
+    stored = client().request("POST", _path(task), body)
+    report(stored, f"{one_line(key)}  version {stored['version']}", as_json=as_json)
 
 
 @app.command("delete")
@@ -47,8 +47,8 @@ def delete(
     as_json: Annotated[bool, json_of("work.state.api.Deleted")] = False,
 ) -> None:
     """Delete a key."""
-    found = client().request("POST", f"{_path(task)}/delete", {"key": key, "if_version": if_version})
-    report(found, f"{one_line(key)}  deleted", as_json=as_json)
+    answer = client().request("POST", f"{_path(task)}/delete", {"key": key, "if_version": if_version})
+    report(answer, f"{one_line(key)}  deleted", as_json=as_json)
 
 
 @app.command("list")

@@ -21,18 +21,18 @@ async def listing(services: Services, task_id: str, key: StateKey | None = None)
 
 
 @router.post("/{task_id}/state", answer=Value)
-async def write(services: Services, task_id: str, given: NewValue) -> SharedValue:
+async def write(services: Services, task_id: str, body: NewValue) -> SharedValue:
     """Set a value, atomically; it is answered with its new version."""
     now = services.now()
     return await services.store.write(
         lambda conn: shared_state.write(
-            conn, task_id, given.key, given.value, now, by=given.session_id, if_version=given.if_version
+            conn, task_id, body.key, body.value, now, by=body.session_id, if_version=body.if_version
         )
     )
 
 
 @router.post("/{task_id}/state/delete")
-async def remove(services: Services, task_id: str, given: Gone) -> Deleted:
+async def remove(services: Services, task_id: str, body: Gone) -> Deleted:
     """Delete a key."""
-    await services.store.write(lambda conn: shared_state.remove(conn, task_id, given.key, if_version=given.if_version))
-    return {"key": given.key, "deleted": True}
+    await services.store.write(lambda conn: shared_state.remove(conn, task_id, body.key, if_version=body.if_version))
+    return {"key": body.key, "deleted": True}

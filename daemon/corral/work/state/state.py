@@ -39,10 +39,10 @@ def read(conn: Connection, task_id: str, key: str) -> SharedValue:
         NotFound: No such task, or no such key.
     """
     row = find(conn, task_id)
-    found = shared_state.get(conn, row["task_id"], key)
-    if found is None:
+    stored = shared_state.get(conn, row["task_id"], key)
+    if stored is None:
         raise _missing(row["task_id"], key)
-    return found
+    return stored
 
 
 def listing(conn: Connection, task_id: str) -> list[SharedValue]:
@@ -115,10 +115,10 @@ def remove(conn: Connection, task_id: str, key: str, *, if_version: int | None =
     row = find(conn, task_id)
     if shared_state.remove(conn, row["task_id"], key, if_version=if_version):
         return
-    found = shared_state.get(conn, row["task_id"], key)
-    if found is None:
+    stored = shared_state.get(conn, row["task_id"], key)
+    if stored is None:
         raise _missing(row["task_id"], key)
-    raise _moved_on(row["task_id"], key, if_version or 0, found)
+    raise _moved_on(row["task_id"], key, if_version or 0, stored)
 
 
 def _missing(task_id: str, key: str) -> NotFound:
@@ -127,11 +127,11 @@ def _missing(task_id: str, key: str) -> NotFound:
     )
 
 
-def _moved_on(task_id: str, key: str, expected: int, found: SharedValue | None) -> Conflict:
-    is_now = f"at version {found['version']}" if found else "not there"
+def _moved_on(task_id: str, key: str, expected: int, stored: SharedValue | None) -> Conflict:
+    is_now = f"at version {stored['version']}" if stored else "not there"
     return Conflict(
         f"The key {key[:80]!r} of task {task_id} is {is_now}, not at version {expected}.",
         cause="Somebody else changed it since you read it.",
         remedy="Read it again, and set it with the version that you read.",
-        details={"current": found},
+        details={"current": stored},
     )

@@ -39,8 +39,8 @@ async def set_state(key: StateKey, value: Any, if_version: int | None = None, ta
     call, now = current.get(), current.get().services.now()
 
     def store(conn: Connection, me: Holder) -> Payload:
-        wanted = task_id or shared_state.task_of(conn, me.session_id)
-        row = shared_state.write(conn, wanted, key, value, now, by=me.session_id, if_version=if_version)
+        task = task_id or shared_state.task_of(conn, me.session_id)
+        row = shared_state.write(conn, task, key, value, now, by=me.session_id, if_version=if_version)
         return {"success": True, **row}
 
     return await call.write(store)
@@ -51,8 +51,8 @@ async def delete_state(key: StateKey, if_version: int | None = None, task_id: st
     """Delete a value (default task: as in get_state); if_version: as in set_state."""
 
     def store(conn: Connection, me: Holder) -> Payload:
-        wanted = task_id or shared_state.task_of(conn, me.session_id)
-        shared_state.remove(conn, wanted, key, if_version=if_version)
+        task = task_id or shared_state.task_of(conn, me.session_id)
+        shared_state.remove(conn, task, key, if_version=if_version)
         return {"success": True, "key": key, "deleted": True}
 
     return await current.get().write(store)

@@ -20,7 +20,7 @@ from corral.work.tasks.store import attempts
 from corral.work.tasks.wire import IMPROVEMENT
 
 KEEPS_FAILING = 5
-"""So many failed attempts of one kind in a row are an error of their own, recorded once."""
+"""Failed attempts of one kind in a row that are recorded as an error of their own, once."""
 
 
 def kind_of(agent: str | None, runner: str | None) -> str:
@@ -72,7 +72,7 @@ def note_failure(conn: Connection, task: TaskRow, number: int, now: datetime) ->
     Sessions are of no kind: each is somebody else. Test cases of an improvement say nothing of one.
     """
     task_id = task["task_id"]
-    row = next(one for one in attempts.of_task(conn, task_id) if one["number"] == number)
+    row = next(attempt for attempt in attempts.of_task(conn, task_id) if attempt["number"] == number)
     if row["runner"] is None or task["task_type"] == IMPROVEMENT:
         return
     if swarm.failures_in_a_row(conn, row["agent"], row["runner"], KEEPS_FAILING + 1) != KEEPS_FAILING:

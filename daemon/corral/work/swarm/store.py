@@ -11,7 +11,7 @@ from corral.store.schema import agent_sessions, attempts, tasks
 from corral.work.tasks.wire import IMPROVEMENT
 
 MOST_TASKS = 1000
-"""Only attempts at the newest tasks are looked at: found by their key, however many there ever were."""
+"""Only attempts at the newest tasks are read, so that the cost does not grow with the history."""
 _NEWEST_FOR_STREAK = 200
 _OF_TASK = ("task_id", "seq", "parent_task_id", "cancel_reason", "title")
 _REAL = select(tasks.c.task_id).where(tasks.c.task_type != IMPROVEMENT)
@@ -82,9 +82,9 @@ def failures_in_a_row(conn: Connection, agent: str | None, runner: str | None, m
         .order_by(attempts.c.ended_at.desc())
         .limit(most)
     )
-    found = 0
+    failures = 0
     for outcome in conn.execute(query).scalars():
         if outcome != AttemptOutcome.FAILED:
             break
-        found += 1
-    return found
+        failures += 1
+    return failures

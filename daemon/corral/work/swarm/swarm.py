@@ -48,7 +48,7 @@ def status(services: Services, conn: Connection) -> Swarm:
 
 def _throttled(services: Services, conn: Connection) -> list[WhyHeld]:
     supervisor = services.of(Supervisor)
-    held = [one.shown for one in supervisor.throttles]
+    held = [throttle.shown for throttle in supervisor.throttles]
     if any(tasks.is_any_pending(conn, runner) for runner in RunnerName):
         pause, ordered = supervisor.pause, work_pause.current(conn)
         if ordered is not None:
@@ -72,11 +72,11 @@ def _metrics(conn: Connection, now: datetime) -> SwarmMetrics:
     }
 
 
-async def kill(services: Services, named: str) -> Terminating:
+async def kill(services: Services, name: str) -> Terminating:
     """Have the worker of an agent stopped; its task is tried again, as after any failure.
 
     Args:
-        named: The agent's id or name, or the task that it works on.
+        name: The agent's id or name, or the task that it works on.
 
     Raises:
         NotFound: No agent of that name is running.
@@ -85,17 +85,17 @@ async def kill(services: Services, named: str) -> Terminating:
     def task_of(conn: Connection) -> str:
         members = swarm.members(conn)
         for row in members:
-            if named in (row["agent_name"], row["session_id"], row["task_id"]):
+            if name in (row["agent_name"], row["session_id"], row["task_id"]):
                 return row["task_id"]
         try:
-            return find(conn, named)["task_id"]
+            return find(conn, name)["task_id"]
         except NotFound:
-            return named
+            return name
 
     task_id = await services.store.read(task_of)
     if not services.of(Supervisor).kill(task_id):
         raise NotFound(
-            f"No agent {named[:80]!r} is running.",
+            f"No agent {name[:80]!r} is running.",
             remedy="`corral swarm status` shows the agents that are, and their tasks.",
         )
     return {"task_id": task_id, "state": "terminating"}

@@ -1,7 +1,7 @@
 """The agent and the runner for a task: the agent it names, or one of the team that is capable of what it requires.
 
-Looked up when a task is submitted, so that what nobody could do is refused, and again when an attempt starts, so that what the
-team and the definitions say then is what counts.
+It is resolved when a task is submitted, to refuse a task that no agent could do, and again when an attempt starts: the team and
+the definitions of that moment count.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ResolvedAgent:
 
 
 def checked(runners: Mapping[str, Runner]) -> Check:
-    """Check with these runners."""
+    """Make the check that one of these runners can start a program."""
 
     def check(name: RunnerName, program: Sequence[str]) -> None:
         runner = runners.get(str(name))
@@ -84,7 +84,7 @@ def checked(runners: Mapping[str, Runner]) -> Check:
 
 
 def resolve_agent(task: TaskDoer, roster: Roster, check: Check) -> ResolvedAgent:
-    """Find out who does a task, and that it can be started here.
+    """Choose the agent and the runner of a task, and check that the runner can start here.
 
     A task that names an agent is that agent's. One that requires capabilities, and has a prompt, goes to the first member of
     the team that declares a runner, has them all, and can start; else to the first such agent definition; if there is none, and
@@ -105,8 +105,8 @@ def resolve_agent(task: TaskDoer, roster: Roster, check: Check) -> ResolvedAgent
     if task["runner"] is None:
         return ResolvedAgent(None)
     runner = RunnerName(task["runner"])
-    if required and task["command"] is None and (found := _capable(roster, required, runner, check)) is not None:
-        return found
+    if required and task["command"] is None and (capable := _capable(roster, required, runner, check)) is not None:
+        return capable
     check(runner, ())
     return ResolvedAgent(runner)
 
@@ -115,13 +115,13 @@ def settle(
     submissions: Sequence[TaskSubmission],
     roster: Roster,
     check: Check,
-    others: Sequence[dict[str, Any]] = (),
+    known_errors: Sequence[dict[str, Any]] = (),
     choosing: Choosing | None = None,
 ) -> list[TaskSubmission]:
-    """Say of each task what executes it, and refuse what nobody here could do.
+    """Choose the runner of each task that names an agent, and refuse tasks that no agent here could do.
 
     Args:
-        others: Errors that were found already, to be reported with those found here.
+        known_errors: Errors of earlier checks, reported together with those of this one.
         choosing: The versions that tasks work by instead of what the files say.
 
     Returns:
@@ -131,17 +131,17 @@ def settle(
         InvalidInput: ``details['errors']`` names each task whose agent is not there, not valid or not capable.
         RunnerUnavailable: The runner of one of them is not installed.
     """
-    check = cache(check)  # one look for all tasks of a batch
+    check = cache(check)  # once for all tasks of a batch
     settled: list[TaskSubmission] = []
-    errors, chosen = [*others], choosing or Choosing()
+    errors, chosen = [*known_errors], choosing or Choosing()
     for index, item in enumerate(submissions):
         required = item.agent_requirements.model_dump() if item.agent_requirements is not None else None
-        wanted: TaskDoer = {
+        doer: TaskDoer = {
             "task_id": "", "agent": item.agent, "agent_version": item.agent_version, "agent_requirements": required,
             "runner": item.runner, "command": item.command,
         }  # fmt: skip
         try:
-            post = resolve_agent(wanted, chosen.roster(roster, wanted), check)
+            resolved = resolve_agent(doer, chosen.roster(roster, doer), check)
         except RunnerUnavailable:
             raise
         except CorralError as error:
@@ -149,8 +149,8 @@ def settle(
             field = "agent" if item.agent is not None else "agent_requirements"
             errors.append({"index": index, "field": field, "message": message})
             continue
-        named = item.agent is not None and post.agent is not None
-        settled.append(item.model_copy(update={"runner": post.runner}) if named else item)
+        named = item.agent is not None and resolved.agent is not None
+        settled.append(item.model_copy(update={"runner": resolved.runner}) if named else item)
     if errors:
         task_shapes.refuse(errors, len(submissions))
     return settled
@@ -168,12 +168,12 @@ def _named(task: TaskDoer, agent: Agent, required: Sequence[str], check: Check) 
     return ResolvedAgent(runner, agent, program)
 
 
-def _capable(roster: Roster, required: Sequence[str], wanted: RunnerName, check: Check) -> ResolvedAgent | None:
+def _capable(roster: Roster, required: Sequence[str], preferred: RunnerName, check: Check) -> ResolvedAgent | None:
     """The first agent that has the capabilities and can start; None: nobody has them, and any worker may do it."""
     unavailable: RunnerUnavailable | None = None
     for agent in roster.capable(required):
         # The runner of a task with a prompt is claude where nobody chose another.
-        runner = wanted if wanted is RunnerName.ANTHROPIC and not agent.program else agent.runner_name
+        runner = preferred if preferred is RunnerName.ANTHROPIC and not agent.program else agent.runner_name
         try:
             check(runner, agent.program)
         except RunnerUnavailable as error:

@@ -197,7 +197,7 @@ class Step(TaskState):
     """A task that another one is made of; ``step``: its name among the steps, ``wait_for``: the ids of those before it."""
 
     number: int
-    step: str | None
+    step: str
     title: str
     outcome: TaskOutcome
     wait_for: list[str]

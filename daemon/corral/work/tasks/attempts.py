@@ -117,7 +117,7 @@ def change(conn: Connection, task_id: str, token: int, values: Columns, attempt:
 
 
 def started(conn: Connection, task_id: str, token: int, now: datetime, *, pid: int, pid_started: float) -> TaskRow:
-    """The worker's process runs: what kept it from starting is over.
+    """Record that the worker's process runs, and forget the faults that kept it from starting.
 
     Raises:
         LeaseLost: The task is no longer this attempt's.
@@ -167,25 +167,25 @@ def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetim
 
 
 def interrupt(conn: Connection, row: TaskRow, reason: str, now: datetime) -> TaskRow | None:
-    """Corral cut a running task short: ``interrupted``, the attempt not counted. None if it was not running."""
+    """Mark a task that Corral stopped as ``interrupted``: the attempt is not counted. None if it was not running."""
     return _cut_short(conn, row, INTERRUPTED, reason, now, {})
 
 
 def crash(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules) -> TaskRow | None:
-    """The daemon died while this task ran: ``interrupted``, not counted, and suspected (:func:`resume` says what follows).
+    """Mark a task that ran when the daemon died as ``interrupted``: not counted, and suspected (see :func:`resume`).
 
-    A task that had no worktree yet has done nothing, and is not suspected; with one, its worker may run before its process
-    is recorded. None if it was not running.
+    A task that had no worktree yet has done nothing, and is not suspected; with a worktree, its worker may have run before its
+    process was recorded. None if it was not running.
     """
     if row["pid"] is None and row["worktree_id"] is None:
         return interrupt(conn, row, "The daemon died before its worker had started.", now)
     crashes = row["crashes"] + 1
     verdict = judge_crash(crashes, rules.max_crashes, **_pause(row, rules))
     values = {"crashes": crashes, "not_before_at": after(now, verdict.delay_s)}
-    return _cut_short(conn, row, DAEMON_DIED, _story(crashes), now, values)
+    return _cut_short(conn, row, DAEMON_DIED, _crash_message(crashes), now, values)
 
 
-def _story(crashes: int) -> str:
+def _crash_message(crashes: int) -> str:
     if crashes == 1:
         return "The daemon died while it ran."
     return (
@@ -198,7 +198,7 @@ def _cut_short(conn: Connection, row: TaskRow, code: str, reason: str, now: date
     values = {
         "status": TaskStatus.INTERRUPTED,
         "attempts": max(0, row["attempts"] - 1),
-        "error_code": row["error_code"] or code,  # how a cancellation that was asked for shall end is not forgotten
+        "error_code": row["error_code"] or code,  # keeps the code of a requested cancellation
         "error_message": reason,
         **more,
     }
@@ -214,7 +214,7 @@ def _cut_short(conn: Connection, row: TaskRow, code: str, reason: str, now: date
 
 
 def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> TaskRow | None:
-    """Nothing of an interrupted task's worker is alive any more: it may start again.
+    """Let an interrupted task start again, once nothing of its worker is alive.
 
     At once if Corral itself interrupted it; after its backoff if the daemon died; never (``dead``) if that happened more
     than ``tasks.max_crashes`` times in a row, or (``failed``) if ``tasks.on_interrupted`` says so. One whose cancellation was
@@ -251,7 +251,7 @@ def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> T
 def call_off(
     conn: Connection, row: TaskRow, now: datetime, rules: TaskRules, *, reason: str, convention: bool
 ) -> TaskRow | None:
-    """End a task that no worker of ours executes, as cancelled. None if its state has changed since.
+    """End a task that no worker executes, as cancelled. None if its state has changed since.
 
     Args:
         convention: It ends ``failed`` with :data:`CANCELLED_BY_ORCHESTRATOR`, not ``cancelled``.
@@ -294,12 +294,11 @@ def _outcome_of(before: TaskRow, ending: Ending) -> AttemptOutcome:
 def _called_off(reason: str, result: Payload | None, *, convention: bool) -> Columns:
     if not convention:
         return {"status": TaskStatus.CANCELLED, "error_code": None, "error_message": reason, "result": result}
-    told = {**(result or {}), "error_code": CANCELLED_BY_ORCHESTRATOR, "reason": reason}
     return {
         "status": TaskStatus.FAILED,
         "error_code": CANCELLED_BY_ORCHESTRATOR,
         "error_message": reason,
-        "result": told,
+        "result": {**(result or {}), "error_code": CANCELLED_BY_ORCHESTRATOR, "reason": reason},
     }
 
 
@@ -307,16 +306,16 @@ def _outcome(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -
     """The columns to set, and the event."""
     number = before["attempts"]
     why: Columns = {"error_code": ending.error_code, "error_message": ending.error_message}
-    told: TaskSetback = {"attempt": number, "error_code": ending.error_code, "error_message": ending.error_message}
+    setback: TaskSetback = {"attempt": number, "error_code": ending.error_code, "error_message": ending.error_message}
     if before["cancel_reason"] is not None:
         convention = before["error_code"] == CANCELLED_BY_ORCHESTRATOR
         values = {**_called_off(before["cancel_reason"], ending.result, convention=convention), **_CLEARED}
-        told = {"attempt": number, "reason": before["cancel_reason"], "error_code": values["error_code"]}
-        return values, TASK_SETBACKS[values["status"]](told)
+        setback = {"attempt": number, "reason": before["cancel_reason"], "error_code": values["error_code"]}
+        return values, TASK_SETBACKS[values["status"]](setback)
     if ending.success:
         head = ending.to_land.head_sha if ending.to_land is not None else None
-        done: Columns = {"error_code": None, "error_message": None, "result": ending.result, **_CLEARED}
-        values = {"status": TaskStatus.COMPLETED, **done}
+        values = {"error_code": None, "error_message": None, "result": ending.result, **_CLEARED}
+        values["status"] = TaskStatus.COMPLETED
         return values, EventKind.TASK_COMPLETED({"attempt": number, "head_sha": head})
     if ending.goes_on and ending.iteration is not None:
         waits: Columns = {"status": TaskStatus.PENDING, "attempts": 0, "result": ending.result, **_NO_ERROR, **_CLEARED}
@@ -324,17 +323,17 @@ def _outcome(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -
         return waits, EventKind.TASK_ITERATED({"iteration": newest["iteration"], "verdict": newest["verdict"]})
     if ending.error_code in CUT_SHORT:
         values = {"status": TaskStatus.INTERRUPTED, "attempts": max(0, number - 1), **why}
-        return values, EventKind.TASK_INTERRUPTED(told)
-    if ending.error_code == CONVERSATION_LOST:  # nothing was done, and the next attempt begins a new one
+        return values, EventKind.TASK_INTERRUPTED(setback)
+    if ending.error_code == CONVERSATION_LOST:  # the next attempt begins a new conversation
         again: Columns = {"status": TaskStatus.PENDING, "attempts": max(0, number - 1), **_NO_ERROR, **_CLEARED}
-        return again, TASK_SETBACKS[TaskStatus.PENDING]({**told, "is_counted": False})
+        return again, TASK_SETBACKS[TaskStatus.PENDING]({**setback, "is_counted": False})
     if ending.is_fault:
-        return _fault(before, ending, told, now, rules)
+        return _fault(before, ending, setback, now, rules)
     most = retries_left(before, ending.error_code)
     verdict = judge(before["attempts"], most, retryable=ending.retryable, **_pause(before, rules))
     due: Columns = {"not_before_at": after(now, verdict.delay_s)} if verdict.status == TaskStatus.PENDING else {}
     values = {"status": verdict.status, "result": ending.result, **why, **_CLEARED, **due}
-    return values, TASK_SETBACKS[verdict.status]({**told, "delay_s": verdict.delay_s})
+    return values, TASK_SETBACKS[verdict.status]({**setback, "delay_s": verdict.delay_s})
 
 
 def _pause(task: TaskRow, rules: TaskRules) -> Backoff:
@@ -351,23 +350,23 @@ def retries_left(task: TaskRow, error_code: str | None) -> int:
 
 
 def _fault(
-    before: TaskRow, ending: Ending, told: TaskSetback, now: datetime, rules: TaskRules
+    before: TaskRow, ending: Ending, setback: TaskSetback, now: datetime, rules: TaskRules
 ) -> tuple[Columns, Event]:
-    """The same for what the machine did. Once a worker ran, its task may be the cause of what happened to it."""
+    """The columns and the event after a fault of the machine. If a worker had run, its task may have caused the fault."""
     pause = _pause(before, rules)
     if before["pid"] is not None or ending.error_code == WORKER_LOST:
         count = {"crashes": before["crashes"] + 1}
-        told = {**told, "crashes": count["crashes"]}
+        setback = {**setback, "crashes": count["crashes"]}
         verdict = judge_crash(count["crashes"], rules.max_crashes, **pause)
     else:
         count = {"faults": before["faults"] + 1}
-        told = {**told, "faults": count["faults"]}
+        setback = {**setback, "faults": count["faults"]}
         verdict = judge_fault(count["faults"], **pause)
     why: Columns = {"error_code": ending.error_code, "error_message": ending.error_message}
     values = {"status": verdict.status, "result": ending.result, **count, **why}
     if verdict.status == TaskStatus.PENDING:
         values |= {"attempts": max(0, before["attempts"] - 1), "not_before_at": after(now, verdict.delay_s)}
-    return values, TASK_SETBACKS[verdict.status]({**told, "is_counted": False, "delay_s": verdict.delay_s})
+    return values, TASK_SETBACKS[verdict.status]({**setback, "is_counted": False, "delay_s": verdict.delay_s})
 
 
 def _queue(conn: Connection, row: TaskRow, collected: CollectedWork, now: datetime) -> None:
@@ -389,8 +388,9 @@ def _queue(conn: Connection, row: TaskRow, collected: CollectedWork, now: dateti
 def _give_up_earlier(conn: Connection, row: TaskRow, now: datetime) -> None:
     """This attempt had nothing to merge: requests of earlier ones that came back say nothing about the task any more."""
     reason = f"Attempt {row['fencing_token']} of its task had nothing to merge."
-    (attempt,) = [one for one in attempt_rows.of_task(conn, row["task_id"]) if one["number"] == row["fencing_token"]]
-    for merge_id in merge_tasks.give_up(conn, row["task_id"], attempt["claimed_at"], iso(now), reason):
+    attempts = {attempt["number"]: attempt for attempt in attempt_rows.of_task(conn, row["task_id"])}
+    claimed_at = attempts[row["fencing_token"]]["claimed_at"]
+    for merge_id in merge_tasks.give_up(conn, row["task_id"], claimed_at, iso(now), reason):
         event = EventKind.MERGE_CANCELLED({"reason": reason, "landed_sha": None})
         events.record(conn, now, event, task_id=row["task_id"], merge_id=merge_id)
 

@@ -48,17 +48,19 @@ def settle_all(conn: Connection, now: datetime, rules: TaskRules) -> bool:
 def failed_members(conn: Connection, row: TaskRow) -> list[str]:
     """The members of a task that did not succeed, to be run again with it."""
     hopeless = (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.CANCELLED)
-    return [one["task_id"] for one in _members(conn, row) if one["status"] in hopeless or came_back(conn, one)]
+    return [
+        member["task_id"] for member in _members(conn, row) if member["status"] in hopeless or came_back(conn, member)
+    ]
 
 
 def came_back(conn: Connection, row: TaskRow) -> bool:
-    """Whether a task is completed, but what it made did not land and no longer can."""
+    """Whether a task is completed, but its merge request came back or was cancelled."""
     merge = merge_tasks.decisive(conn, row["task_id"]) if row["status"] == TaskStatus.COMPLETED else None
     return merge is not None and merge["state"] in (*RETURNED_MERGES, MergeState.CANCELLED)
 
 
 def is_held_back(conn: Connection, row: TaskRow) -> bool:
-    """Whether what a task has made does not land by itself, because its parent's rule chooses among several."""
+    """Whether a task is a member whose work does not land by itself, since the rule chooses among the members."""
     if row["parent_task_id"] is None:
         return False
     parent = tasks.get(conn, row["parent_task_id"])
@@ -71,26 +73,31 @@ def _members(conn: Connection, row: TaskRow) -> list[TaskRow]:
 
 
 def synthesis(conn: Connection, task: TaskRow) -> str | None:
-    """The contributions, as the agent that synthesizes them is told them; None where the task has no such agent."""
+    """The part of a prompt with the contributions to synthesize; None: the task has another rule."""
     if task["combine"] != Combine.SYNTHESIZE:
         return None
-    done = [row for row in _members(conn, task) if row["status"] == TaskStatus.COMPLETED]
-    parts = [_as_text(number, row) for number, row in enumerate(done, 1)]
-    told = "Other agents did this task independently. Make one result of their contributions; take over with `git merge` or "
-    return f"{told}`git cherry-pick` what is good of their branches.\n\n" + "\n\n".join(parts)
+    completed = [row for row in _members(conn, task) if row["status"] == TaskStatus.COMPLETED]
+    parts = [_as_text(number, row) for number, row in enumerate(completed, 1)]
+    request = (
+        "Other agents did this task independently. Make one result of their contributions; take over with `git merge` or "
+        "`git cherry-pick` what is good of their branches."
+    )
+    return "\n\n".join([request, *parts])
 
 
 def _settle(conn: Connection, row: TaskRow, members: Sequence[TaskRow], now: datetime, rules: TaskRules) -> bool:
-    done = [one for one in members if one["status"] == TaskStatus.COMPLETED and not came_back(conn, one)]
-    ended = [one for one in members if one["status"] in TERMINAL_TASKS]
+    succeeded = [
+        member for member in members if member["status"] == TaskStatus.COMPLETED and not came_back(conn, member)
+    ]
+    ended = [member for member in members if member["status"] in TERMINAL_TASKS]
     rule, is_over = Combine(row["combine"] or Combine.ALL), len(ended) == len(members)
-    if rule is Combine.FIRST and done:
-        winner = min(done, key=lambda one: (one["completed_at"] or "", one["seq"]))
+    if rule is Combine.FIRST and succeeded:
+        winner = min(succeeded, key=lambda member: (member["completed_at"] or "", member["seq"]))
         return _complete(conn, row, members, now, rules, result=_own(winner), winner=winner)
     if not is_over:
         return False
-    if not done or (rule is Combine.ALL and len(done) < len(members)):
-        message = f"{len(members) - len(done)} of its {len(members)} agents did not succeed."
+    if not succeeded or (rule is Combine.ALL and len(succeeded) < len(members)):
+        message = f"{len(members) - len(succeeded)} of its {len(members)} agents did not succeed."
         return _fail(conn, row, members, "agents_failed", message, now, rules)
     if rule is Combine.SYNTHESIZE:
         moved = tasks.transition(conn, row["task_id"], (TaskStatus.WAITING,), {"status": TaskStatus.PENDING})
@@ -98,15 +105,15 @@ def _settle(conn: Connection, row: TaskRow, members: Sequence[TaskRow], now: dat
             events.record(conn, now, EventKind.TASK_UNBLOCKED, task_id=row["task_id"])
         return True
     if rule is Combine.VOTE:
-        votes = Counter(_vote(one) for one in done)
+        votes = Counter(_vote(member) for member in succeeded)
         (most, number), *_ = votes.most_common(1)
         if 2 * number <= len(members):
             message = f"No result has a majority: the most frequent one has {number} of {len(members)} votes."
             return _fail(conn, row, members, "no_majority", message, now, rules)
-        winner = next(one for one in done if _vote(one) == most)
+        winner = next(member for member in succeeded if _vote(member) == most)
         result = {**_own(winner), "votes": {"for": number, "of": len(members)}}
         return _complete(conn, row, members, now, rules, result=result, winner=winner)
-    joined = "\n\n".join(filter(None, (_output(one) for one in done)))
+    joined = "\n\n".join(filter(None, (_output(member) for member in succeeded)))
     result = {"output": joined} if rule is Combine.CONCAT else {}
     return _complete(conn, row, members, now, rules, result=result)
 
@@ -159,7 +166,9 @@ def _end(conn: Connection, row: TaskRow, values: Columns, now: datetime) -> bool
 
 
 def _contributions(members: Sequence[TaskRow]) -> list[Payload]:
-    return [{"task_id": one["task_id"], "status": one["status"], "result": one["result"]} for one in members]
+    return [
+        {"task_id": member["task_id"], "status": member["status"], "result": member["result"]} for member in members
+    ]
 
 
 def _own(member: TaskRow) -> Payload:
@@ -168,8 +177,8 @@ def _own(member: TaskRow) -> Payload:
 
 def _output(member: TaskRow) -> str:
     own = _own(member)
-    said = own.get("output", own.get("text", own.get("result")))
-    return said if isinstance(said, str) else json.dumps(own, ensure_ascii=False, sort_keys=True)
+    output = own.get("output", own.get("text", own.get("result")))
+    return output if isinstance(output, str) else json.dumps(own, ensure_ascii=False, sort_keys=True)
 
 
 def _vote(member: TaskRow) -> str:

@@ -27,12 +27,12 @@ MOST_NAMED = 20
 """Uncommitted paths that an answer names."""
 
 
-async def complete(actor: Actor, task_id: str, **said: Any) -> Payload:
-    """End a claimed task as its holder says; where it succeeded, what its session committed is handed in first.
+async def complete(actor: Actor, task_id: str, **outcome: Any) -> Payload:
+    """End a claimed task as its holder reports; if it succeeded, submit the commits of its session to the queue first.
 
     Args:
         actor: The session that completes it.
-        said: Of :func:`corral.work.tasks.leases.complete`.
+        outcome: The keyword arguments of :func:`corral.work.tasks.leases.complete`.
 
     Returns:
         A :class:`corral.work.tasks.api.Completed`.
@@ -40,7 +40,7 @@ async def complete(actor: Actor, task_id: str, **said: Any) -> Payload:
     Raises:
         NotFound: No such task.
         LeaseLost: The session does not hold it.
-        CorralError: Its branch could not be handed in; the task is not ended.
+        CorralError: Its branch could not be submitted; the task is not ended.
     """
     services = actor.services
     now, rules = services.now(), services.settings().tasks
@@ -50,31 +50,31 @@ async def complete(actor: Actor, task_id: str, **said: Any) -> Payload:
     def look_or_end(conn: Connection, me: Holder) -> Payload:
         nonlocal place, frees
         holders = (me.session_id, *me.kin)
-        if said["success"] and place is None and (task := leases.held_task(conn, task_id, holders)) is not None:
+        if outcome["success"] and place is None and (task := leases.held_task(conn, task_id, holders)) is not None:
             place = worktrees.worked_in(conn, holders)
             if place is not None:
                 return {**place, "task_id": task["task_id"], "session_id": me.session_id}
-        row = leases.complete(conn, task_id, holders, now, rules, **said)
+        row = leases.complete(conn, task_id, holders, now, rules, **outcome)
         claims = tasks.claims_of(conn, row["task_id"])[row["task_id"]]
         frees = bool(claims) or dependencies.has_children(conn, row["task_id"])
         return {"task_id": row["task_id"], "status": row["status"]}
 
-    row, handed_in = await actor.write(look_or_end), {}
-    if place is not None:  # rare enough to be worth a second transaction: git is asked between the two
-        handed_in = await services.work(partial(_hand_in, services, row))
+    row, submitted = await actor.write(look_or_end), {}
+    if place is not None:  # rare, so a second transaction is cheap: git runs between the two
+        submitted = await services.work(partial(_submit_branch, services, row))
         row = await actor.write(look_or_end)
     if frees:
         services.nudge("supervisor")
     else:  # no other task can start because of it
         services.nudges.soon("supervisor")
         services.nudge("announcements")
-    if handed_in.get("merge_id"):
+    if submitted.get("merge_id"):
         services.nudge("landing")
-    return {"success": True, "status": row["status"], "task_id": row["task_id"], **handed_in}
+    return {"success": True, "status": row["status"], "task_id": row["task_id"], **submitted}
 
 
-def _hand_in(services: Services, place: Payload) -> Payload:
-    """Ask for the merge of what is committed on the branch of a worktree; nothing where another branch is checked out."""
+def _submit_branch(services: Services, place: Payload) -> Payload:
+    """Submit the commits on the branch of a worktree; nothing where another branch is checked out."""
     checkout = open_checkout(Path(place["path"]))
     if checkout.branch() != f"refs/heads/{place['branch']}":
         return {}

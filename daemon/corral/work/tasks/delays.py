@@ -1,4 +1,4 @@
-"""Why a task that could run does not: what ``task detail``, ``wait`` and ``status`` say of it."""
+"""Why a task that could run does not run, as ``task detail``, ``wait`` and ``status`` show it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def reason(
     ageing_s: float = 0,
     fold: bool = False,
 ) -> str | None:
-    """Why a task that has not started does not; None where it is only its turn that it waits for.
+    """Why a task has not started; None: it only waits for its turn.
 
     Args:
         row: The task, whole.
@@ -61,32 +61,32 @@ def reason(
     """
     if row["status"] == TaskStatus.WAITING:
         agents = f"It waits for the {row['agents_wanted']} agents that do it." if row["combine"] is not None else None
-        return _what_comes_first(conn, row["task_id"]) or agents
+        return _awaited_tasks(conn, row["task_id"]) or agents
     if row["status"] == TaskStatus.INTERRUPTED:
         return "It starts again once no process of its former worker is alive."
     if row["status"] != TaskStatus.PENDING:
         return None
     if (ordered := work_pause.current(conn)) is not None:
         return work_pause.described(ordered)
-    who_claims_the_same = partial(_who_claims_the_same, conn, row["task_id"], now, ageing_s=ageing_s, fold=fold)
+    blocked_by_claims = partial(_blocked_by_claims, conn, row["task_id"], now, ageing_s=ageing_s, fold=fold)
     if row["runner"] is None:
-        return _for_sessions(row, who_claims_the_same)
+        return _for_sessions(row, blocked_by_claims)
     if gate is not None and (text := gate.reason(row)):
         return text
     if pause is not None:
-        return f"No task is started now: {pause.reason} {_again(pause.probe_at, now)}"
+        return f"No task is started now: {pause.reason} {_retry_time(pause.probe_at, now)}"
     if (throttle := limits.holding(throttles, row["runner"])) is not None:
         return throttle.reason
     if (throttle := limits.holding_judges(throttles)) is not None and _is_judged(conn, row["task_id"]):
         return f"{throttle.reason} Its iterations are judged by a model."
     if row["not_before_at"] is not None and row["not_before_at"] > iso(now):
-        return f"{_what_happened(row)} {_again(parse(row['not_before_at']), now)}"
+        return f"{_last_failure(row)} {_retry_time(parse(row['not_before_at']), now)}"
     other = tasks.suspect_in_flight(conn) if row["crashes"] else None
     if other is not None and not _is_led(conn, row):
-        return f"{_what_happened(row)} It waits until task {other[:8]} has ended: such tasks run one at a time."
-    held = {one.value for one in RunnerName if limits.holding(throttles, one)}
+        return f"{_last_failure(row)} It waits until task {other[:8]} has ended: such tasks run one at a time."
+    held = {runner.value for runner in RunnerName if limits.holding(throttles, runner)}
     startable = gate.startable if gate is not None else scheduling.startable
-    if (text := who_claims_the_same(ready=partial(startable, without=held))) is not None or busy is None:
+    if (text := blocked_by_claims(ready=partial(startable, without=held))) is not None or busy is None:
         return text
     return f"{busy} {ALL_LEAD}" if family.do_all_lead(conn) else busy
 
@@ -101,16 +101,16 @@ def _is_led(conn: Connection, row: TaskRow) -> bool:
     return leader is not None and leader["status"] == TaskStatus.RUNNING
 
 
-def _for_sessions(row: TaskRow, who_claims_the_same: Callable[..., str | None]) -> str:
+def _for_sessions(row: TaskRow, blocked_by_claims: Callable[..., str | None]) -> str:
     required = (row["agent_requirements"] or {}).get("capabilities") or ()
     text = FOR_SESSIONS.format(capable=f" that is capable of {one_line(', '.join(required))}" if required else "")
-    # Nobody knows who will ask: it is said of one that is capable of this task and of no more.
-    who = Claimant("", frozenset(capability.casefold() for capability in required))
-    held_back = who_claims_the_same(ready=partial(leases.offered_to, who=who))
+    # Which session will ask is unknown: assume one that is capable of exactly this task.
+    claimant = Claimant("", frozenset(capability.casefold() for capability in required))
+    held_back = blocked_by_claims(ready=partial(leases.offered_to, who=claimant))
     return f"{text} {held_back}" if held_back else text
 
 
-def _what_comes_first(conn: Connection, task_id: str) -> str | None:
+def _awaited_tasks(conn: Connection, task_id: str) -> str | None:
     parents = dependencies.parent_states(conn, [task_id]).get(task_id, [])
     still = [row for row in parents if outlook(row["status"], row["merge_state"], "landed") is Outlook.OPEN]
     if not still:
@@ -123,7 +123,7 @@ def _what_comes_first(conn: Connection, task_id: str) -> str | None:
     return f"It waits for {named}{more} to land."
 
 
-def _who_claims_the_same(
+def _blocked_by_claims(
     conn: Connection, task_id: str, now: datetime, *, ageing_s: float, ready: Ready, fold: bool
 ) -> str | None:
     """The task that goes before this one, since they cannot run side by side."""
@@ -140,20 +140,20 @@ def _who_claims_the_same(
 
 
 def delayed(conn: Connection, pause: Pause | None, now: datetime, limit: int) -> list[Payload]:
-    """Tasks that a fault or a suspicion holds back: ``task_id, title, delay``, those first that it happened to most often."""
-    found = ((row, reason(conn, row, pause, now)) for row in tasks.held_back(conn, limit))
-    return [{"task_id": row["task_id"], "title": row["title"], "delay": text} for row, text in found if text]
+    """Tasks that a fault or a suspicion holds back: ``task_id, title, delay``, the most often delayed first."""
+    reasons = ((row, reason(conn, row, pause, now)) for row in tasks.held_back(conn, limit))
+    return [{"task_id": row["task_id"], "title": row["title"], "delay": text} for row, text in reasons if text]
 
 
-def _what_happened(row: TaskRow) -> str:
-    said = row["error_message"] or row["error_code"] or "It failed."
+def _last_failure(row: TaskRow) -> str:
+    error = row["error_message"] or row["error_code"] or "It failed."
     if row["error_code"] == DAEMON_DIED:
-        return said
+        return error
     if row["faults"] or row["crashes"]:
-        return f"{said} That is not counted against it."
-    return f"Attempt {row['attempts']} failed: {said}"
+        return f"{error} That is not counted against it."
+    return f"Attempt {row['attempts']} failed: {error}"
 
 
-def _again(due: datetime, now: datetime) -> str:
+def _retry_time(due: datetime, now: datetime) -> str:
     seconds = (due - now).total_seconds()
     return f"It is tried again in {seconds:.0f} s." if seconds >= 1 else "It is tried again now."

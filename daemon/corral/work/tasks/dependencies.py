@@ -65,7 +65,7 @@ def settle(
         causes: For tasks that failed by a dependency, the task that their failure began with; completed here.
 
     Returns:
-        The ids of those that became hopeless, are no longer so, or are so for another reason: their own dependents depend on it.
+        The ids of those whose failure began, ended or has another reason now: their own dependents are affected.
     """
     parents = dependencies.parent_states(conn, [child["task_id"] for child in children])
     causes = {} if causes is None else causes
@@ -93,7 +93,7 @@ def settle(
 
 
 def reconsider(conn: Connection, changed: Sequence[str], now: datetime, *, unblock_on: str) -> None:
-    """After these tasks changed: settle their dependents, and theirs in turn."""
+    """Settle the dependents of tasks that have changed, and theirs in turn."""
     causes: dict[str, ParentTask] = {}
     while changed:
         children = dependencies.unsettled_children(conn, changed)
@@ -101,19 +101,19 @@ def reconsider(conn: Connection, changed: Sequence[str], now: datetime, *, unblo
 
 
 def hold_back(conn: Connection, lost: Sequence[str], now: datetime, *, unblock_on: str) -> None:
-    """After the work of these tasks, which had landed, was lost: their dependents that have not started wait again."""
+    """Let dependents that have not started wait again, after the landed work of these tasks was lost."""
     settle(conn, dependencies.ready_children(conn, lost), now, unblock_on=unblock_on)
 
 
 def _move_child(conn: Connection, child: ChildTask, status: TaskStatus, reason: str | None, now: datetime) -> bool:
-    lost, done = reason is not None, status == TaskStatus.COMPLETED
+    lost, completed = reason is not None, status == TaskStatus.COMPLETED
     values: Columns = {
         "status": status,
-        "completed_at": iso(now) if lost or done else None,
+        "completed_at": iso(now) if lost or completed else None,
         "error_code": dependencies.DEPENDENCY_FAILED if lost else None,
         "error_message": reason,
     }
-    if done:
+    if completed:
         values["result"] = workflows.result(conn, child["task_id"])
     moved = tasks.transition(conn, child["task_id"], (child["status"],), values)
     if moved is not None and status != child["status"]:
@@ -129,7 +129,7 @@ def _move_child(conn: Connection, child: ChildTask, status: TaskStatus, reason: 
 
 
 def _first_cause(conn: Connection, failed: ParentTask, unblock_on: str) -> ParentTask:
-    """The task that a failure began with: it did not fail because of one that it waited for."""
+    """The task that a failure began with: one that failed by itself, and not because of a dependency."""
     while failed["error_code"] == dependencies.DEPENDENCY_FAILED:
         above = dependencies.parent_states(conn, [failed["task_id"]]).get(failed["task_id"], ())
         _, culprit = standing(above, ignore_failure=False, unblock_on=unblock_on)

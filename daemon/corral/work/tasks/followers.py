@@ -35,11 +35,11 @@ def task_of(conn: Connection, session_id: str | None) -> str:
     return mine[0]["task_id"]
 
 
-def leader(conn: Connection, named: str, max_depth: int, *, levels: int = 1) -> str:
+def leader(conn: Connection, name: str, max_depth: int, *, levels: int = 1) -> str:
     """The id of the task that shall lead a new one.
 
     Args:
-        named: Its id, the beginning of that, or its number.
+        name: Its id, the beginning of that, or its number.
         max_depth: Levels of agents, the first leader included.
         levels: Those of the new task: 2 where it has steps.
 
@@ -48,7 +48,7 @@ def leader(conn: Connection, named: str, max_depth: int, *, levels: int = 1) -> 
         Conflict: It has ended.
         InvalidInput: The new task would be led over too many levels.
     """
-    row = tasks.find(conn, named)
+    row = tasks.find(conn, name)
     if row["status"] in TERMINAL_TASKS:
         raise Conflict(
             f"Task {row['task_id']} is {row['status']}: it leads nobody any more.",
@@ -61,10 +61,10 @@ def leader(conn: Connection, named: str, max_depth: int, *, levels: int = 1) -> 
     return row["task_id"]
 
 
-def too_deep(what: str, depth: int, max_depth: int) -> InvalidInput:
+def too_deep(subject: str, depth: int, max_depth: int) -> InvalidInput:
     """The error for a task that would be led over too many levels."""
     return InvalidInput(
-        f"{what} would be {depth} levels deep; {max_depth} are allowed.",
+        f"{subject} would be {depth} levels deep; {max_depth} are allowed.",
         cause="`supervisor.max_depth` keeps agents from starting agents without end.",
         remedy="Do the work in this task, or submit it without --parent.",
     )

@@ -47,15 +47,15 @@ class Place:
 
     @classmethod
     def read(cls, text: str | None) -> Place:
-        """The place that a client sends.
+        """Parse the place that a client sends; none is the beginning.
 
         Raises:
-            InvalidInput: It is none.
+            InvalidInput: The text is no place.
         """
-        found = _PLACE.fullmatch(text) if text else None
-        if text and found is None:
+        match = _PLACE.fullmatch(text) if text else None
+        if text and match is None:
             raise InvalidInput(f"Invalid place {text[:80]!r}.", remedy="Send `next` of the part before, or nothing.")
-        return cls(*map(int, found.groups())) if found else cls()
+        return cls(*map(int, match.groups())) if match else cls()
 
     def __str__(self) -> str:
         """As it is sent."""
@@ -63,7 +63,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Snapshot:
     row: TaskRow
     outcome: str
     settled: bool
@@ -71,42 +71,42 @@ class _Look:
     runners: dict[int, str | None]
 
 
-def _look(conn: Connection, task_id: str, place: Place) -> _Look:
+def _take_snapshot(conn: Connection, task_id: str, place: Place) -> _Snapshot:
     row = tasks.find(conn, task_id)
     (standing,) = task_rows.standing(conn, [row["task_id"]])
-    return _Look(
+    return _Snapshot(
         row=row,
         outcome=outcomes.of_tasks(conn, [row["task_id"]])[row["task_id"]],
         settled=row["status"] in TERMINAL_TASKS and standing["merge_state"] not in OPEN_MERGES,
         news=events.listing(conn, task_id=row["task_id"], after_id=place.event_id),
-        runners={one["number"]: one["runner"] for one in attempt_rows.of_task(conn, row["task_id"])},
+        runners={attempt["number"]: attempt["runner"] for attempt in attempt_rows.of_task(conn, row["task_id"])},
     )
 
 
 class _Reader:
-    """Puts the events of a look and the output of the attempts in order; reads files."""
+    """Merges the events of a snapshot with the output of the attempts, in order; reads files."""
 
-    def __init__(self, folder: Path, place: Place, look: _Look) -> None:
+    def __init__(self, folder: Path, place: Place, snapshot: _Snapshot) -> None:
         self.place = place
         self._folder = folder
-        self._look = look
+        self._snapshot = snapshot
 
     def entries(self) -> list[Payload]:
         """The next entries; at most one part of output, as the last."""
-        found: list[Payload] = []
-        for event in self._look.news:
+        entries: list[Payload] = []
+        for event in self._snapshot.news:
             if event["kind"] not in _STARTING and (part := self._output()) is not None:
-                return [*found, part]
-            found.append({"kind": event["kind"], "at": event["at"], "data": event["data"]})
+                return [*entries, part]
+            entries.append({"kind": event["kind"], "at": event["at"], "data": event["data"]})
             claimed = payload(event, EventKind.TASK_CLAIMED)
             attempt, offset = (claimed["token"], 0) if claimed else (self.place.attempt, self.place.offset)
             self.place = Place(event["event_id"], attempt, offset)
         part = self._output()
-        return found if part is None else [*found, part]
+        return entries if part is None else [*entries, part]
 
     def _output(self) -> Payload | None:
-        """The next part of the attempt's output, as a person reads it; None: there is no more at present."""
-        row, number = self._look.row, self.place.attempt
+        """The next part of the attempt's output, as a person reads it; None: there is none yet."""
+        row, number = self._snapshot.row, self.place.attempt
         runs = row["status"] == TaskStatus.RUNNING and row["fencing_token"] == number
         if runs and row["started_at"] is None:  # it may print before its start is recorded: that event comes first
             return None
@@ -115,7 +115,7 @@ class _Reader:
             if not text:
                 return None
             self.place = Place(self.place.event_id, number, offset)
-            if traits(self._look.runners.get(number)).streams:
+            if traits(self._snapshot.runners.get(number)).streams:
                 text = readable(text)
             if text:
                 return {"kind": OUTPUT, "attempt": number, "text": text}
@@ -123,27 +123,27 @@ class _Reader:
 
 
 async def follow(services: Services, task_id: str, place: Place, wait_s: float) -> Payload:
-    """The next part; waits up to ``wait_s`` seconds for something to come.
+    """Return the next part; wait up to ``wait_s`` seconds for an entry.
 
     Raises:
         NotFound: No such task.
     """
     deadline = time.monotonic() + wait_s
     while True:
-        look = await services.store.read(lambda conn: _look(conn, task_id, place))  # noqa: B023 - run at once
-        reader = _Reader(services.project.logs_dir / "tasks" / look.row["task_id"], place, look)
-        found = await services.work(reader.entries)
-        left = deadline - time.monotonic()
-        done = look.settled and not found
-        if found or done or left <= 0 or services.stopping:
+        snapshot = await services.store.read(lambda conn: _take_snapshot(conn, task_id, place))  # noqa: B023 - run at once
+        reader = _Reader(services.project.logs_dir / "tasks" / snapshot.row["task_id"], place, snapshot)
+        entries = await services.work(reader.entries)
+        left_s = deadline - time.monotonic()
+        complete = snapshot.settled and not entries
+        if entries or complete or left_s <= 0 or services.stopping:
             return {
-                "task_id": look.row["task_id"],
-                "status": look.row["status"],
-                "outcome": look.outcome,
-                "entries": found,
+                "task_id": snapshot.row["task_id"],
+                "status": snapshot.row["status"],
+                "outcome": snapshot.outcome,
+                "entries": entries,
                 "next": str(reader.place),
-                "complete": done,
+                "complete": complete,
             }
         place = reader.place
-        runs = look.row["status"] == TaskStatus.RUNNING
-        await services.changes.next(min(left, POLL_S if runs else QUIET_S))
+        runs = snapshot.row["status"] == TaskStatus.RUNNING
+        await services.changes.next(min(left_s, POLL_S if runs else QUIET_S))

@@ -41,7 +41,7 @@ from corral.work.tasks.tasks import find
 HOLDER_GONE = "holder_gone"
 """The ``error_code`` of a task that was given up: all who claimed it went away before it was done."""
 FAILED = "failed_by_agent"
-"""The ``error_code`` of a task whose holder said that it failed, and no more."""
+"""The ``error_code`` of a task whose holder reported a failure without a code."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Claimant:
 
 
 def claimant(conn: Connection, session_id: str, of_team: Capabilities = lambda _name: ()) -> Claimant:
-    """A registered session as one who asks for work; ``of_team`` tells what the team says of a name."""
+    """The claimant of a registered session; ``of_team`` gives the capabilities that the team declares for a name."""
     row = sessions.get(conn, session_id)
     if row is None:
         return Claimant(session_id)
@@ -69,7 +69,7 @@ def claimant(conn: Connection, session_id: str, of_team: Capabilities = lambda _
 
 def claim(
     conn: Connection,
-    who: Claimant,
+    claimant: Claimant,
     now: datetime,
     settings: Settings,
     *,
@@ -81,9 +81,9 @@ def claim(
 
     Args:
         fold: Whether the file system ignores case.
-        key: The same claim, said again because its answer was lost, is answered with the same task while that is still held.
+        key: Idempotency key: the same claim again, after a lost answer, gets the same task while the session holds it.
     """
-    if key is not None and (again := tasks.claimed_with(conn, who.session_id, key)) is not None:
+    if key is not None and (again := tasks.claimed_with(conn, claimant.session_id, key)) is not None:
         return again
 
     if work_pause.current(conn) is not None:
@@ -91,17 +91,17 @@ def claim(
 
     row = scheduling.claim(
         conn,
-        session_id=who.session_id,
+        session_id=claimant.session_id,
         lease_s=settings.sessions.lease_s,
         ageing_s=settings.tasks.ageing_s,
         now=now,
-        ready=partial(offered_to, who=who, task_types=task_types),
+        ready=partial(offered_to, who=claimant, task_types=task_types),
         key=key,
         fold=fold,
         started=True,
     )
     if row is not None:
-        sessions.change(conn, who.session_id, {"current_task": redact(row["title"])})
+        sessions.change(conn, claimant.session_id, {"current_task": redact(row["title"])})
     return row
 
 
@@ -126,7 +126,7 @@ def complete(
 ) -> TaskRow:
     """End a task as its holder says: ``completed``, or ``failed`` for good (``corral task retry`` offers it again).
 
-    Said again, because the answer was lost, it changes nothing and is answered the same.
+    The same call again, after a lost answer, changes nothing and gets the same answer.
 
     Args:
         holders: The session that speaks, and those it may speak for.
@@ -137,8 +137,8 @@ def complete(
         LeaseLost: None of the holders has it; ``details`` say who has.
     """
     row = find(conn, task_id)
-    said = (TaskStatus.COMPLETED if success else TaskStatus.FAILED, result)
-    if _is_theirs(row, holders) and (row["status"], row["result"]) == said:
+    status = TaskStatus.COMPLETED if success else TaskStatus.FAILED
+    if _is_theirs(row, holders) and (row["status"], row["result"]) == (status, result):
         return row
     if not _holds(row, holders):
         owner = picked(row, ("status", "session_id"))
@@ -178,7 +178,7 @@ def _holds(row: TaskRow, holders: Sequence[str]) -> bool:
 
 
 def also_held(conn: Connection, session_id: str, besides: TaskRow | None) -> list[Payload]:
-    """Tasks that a session claimed before and has not completed: it forgot them, or the answer to its claim was lost.
+    """The other tasks that a session has claimed and not completed: it forgot them, or the answer to its claim was lost.
 
     Returns:
         ``{task_id, title, lease_expires_at}``, the oldest first.
@@ -196,7 +196,7 @@ def held(conn: Connection) -> list[TaskRow]:
 
 
 def keep(conn: Connection, now: datetime, settings: Settings) -> list[TaskRow]:
-    """Renew the leases of those who live, and offer again what the others held: the net under :func:`give_back`.
+    """Renew the leases of live sessions, and offer the tasks of others again, where :func:`give_back` did not.
 
     Returns:
         The tasks that were given back.
@@ -223,7 +223,7 @@ def give_back(conn: Connection, session_id: str, reason: str, now: datetime, rul
 
 
 def offering(rules: TaskRules) -> Offer:
-    """What the end of a session does with its tasks."""
+    """Make the function that the end of a session calls, to offer its tasks again."""
     return partial(give_back, rules=rules)
 
 

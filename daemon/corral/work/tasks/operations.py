@@ -95,14 +95,13 @@ async def listing(
     after: Annotated[str | None, Field(max_length=64, description="`priority,task_id` of the last one known.")] = None,
 ) -> Response:
     """Tasks: by default highest priority first, then oldest first."""
-    wanted = [str(one) for one in status]
-    given = {"agent": agent, "task_type": task_type, "template": template, "thread_id": thread_id}
-    only = {column: value for column, value in given.items() if value is not None}
+    filters = {"agent": agent, "task_type": task_type, "template": template, "thread_id": thread_id}
+    only = {column: value for column, value in filters.items() if value is not None}
 
     def look(conn: Connection) -> Page:
-        found = views.listing(
+        rows = views.listing(
             conn,
-            statuses=wanted,
+            statuses=list(map(str, status)),
             min_priority=min_priority,
             only=only,
             ids=task_id,
@@ -110,7 +109,7 @@ async def listing(
             after=after,
             limit=limit,
         )
-        return page(found, limit)
+        return page(rows, limit)
 
     return answer(request, await services.store.read(look), lambda row: {"after": views.cursor(row)})
 
@@ -137,22 +136,22 @@ async def detail(services: Services, task_id: str) -> Payload:
 
 
 @router.post("/claim", answer=Claimed)
-async def claim(services: Services, wanted: Claim) -> Payload:
+async def claim(services: Services, body: Claim) -> Payload:
     """Take the next task that no worker executes; without one, the answer has a ``reason``."""
-    return await app_tasks.claim(Actor(services, wanted.session_id), wanted.task_types, wanted.idempotency_key)
+    return await app_tasks.claim(Actor(services, body.session_id), body.task_types, body.idempotency_key)
 
 
 @router.post("/{task_id}/complete", answer=Completed)
-async def complete(services: Services, task_id: str, said: Completion) -> Payload:
+async def complete(services: Services, task_id: str, body: Completion) -> Payload:
     """End a task that was claimed; only the session that holds it can. The commits in its worktree land."""
-    actor = Actor(services, said.session_id)
-    return await completion.complete(actor, task_id, **said.model_dump(exclude={"session_id"}))
+    actor = Actor(services, body.session_id)
+    return await completion.complete(actor, task_id, **body.model_dump(exclude={"session_id"}))
 
 
 @router.post("/{task_id}/cancel")
-async def cancel(services: Services, task_id: str, why: Cancellation) -> TaskState:
+async def cancel(services: Services, task_id: str, body: Cancellation) -> TaskState:
     """Cancel a task: at once if it waits, within seconds if it runs."""
-    row = await app_tasks.cancel(services, task_id, reason=why.reason, convention=why.convention)
+    row = await app_tasks.cancel(services, task_id, reason=body.reason, convention=body.convention)
     return _state(row)
 
 
@@ -174,10 +173,10 @@ async def attach(services: Services, task_id: str) -> Payload:
         if time.monotonic() >= deadline:
             raise Conflict("The worktree of the task is being given back.", remedy="Try again in a moment.")
         await services.changes.next(0.2)
-    found = await services.work(
+    conversation = await services.work(
         lambda: reopening.reopen(services.db, services.git, services.of(Worktrees), task_id, services.now())
     )
-    return {**vars(found), "command": services.settings().runners.claude.command}
+    return {**vars(conversation), "command": services.settings().runners.claude.command}
 
 
 @router.get("/{task_id}/log")
@@ -242,8 +241,8 @@ async def reprioritize(services: Services, task_id: str, body: NewPriority) -> R
     return {"task_id": row["task_id"], "priority": row["priority"]}
 
 
-@router.post("/{task_id}/feedback", answer=Feedback)
-async def feedback(services: Services, task_id: str, body: Opinion) -> Payload:
+@router.post("/{task_id}/feedback")
+async def feedback(services: Services, task_id: str, body: Opinion) -> Feedback:
     """Keep what a person thinks of a task's work; it counts for the agent that did it, and replaces what was said before."""
     now = services.now()
     return await services.store.write(lambda conn: record.give_feedback(conn, task_id, body.rating, body.comment, now))

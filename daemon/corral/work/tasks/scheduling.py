@@ -157,7 +157,7 @@ class Pick:
             return
         keys = [self._key_of(claim) for claim in claims]
         self._reserved.add(task_id, keys)
-        stays = (one for one in beside.meetings.values() if one.feasibility is Feasibility.PARTIAL)
+        stays = (meeting for meeting in beside.meetings.values() if meeting.feasibility is Feasibility.PARTIAL)
         contended = frozenset(mine for meeting in stays for mine, _ in meeting.pairs)
         waits_for = _gravest(beside) if beside.feasibility is Feasibility.SEQUENTIAL else None
         self._reservations[task_id] = _Reservation(len(set(keys)), contended, waits_for)
@@ -165,7 +165,10 @@ class Pick:
 
 def _gravest(judgement: Judgement) -> str:
     meetings = judgement.meetings
-    return next((one for one in meetings if meetings[one].feasibility is Feasibility.SEQUENTIAL), next(iter(meetings)))
+    return next(
+        (task_id for task_id in meetings if meetings[task_id].feasibility is Feasibility.SEQUENTIAL),
+        next(iter(meetings)),
+    )
 
 
 def _their_claim(judgement: Judgement, task_id: str) -> str:
@@ -195,7 +198,7 @@ def claim(
         ready: The tasks on offer; by default what a runner could start (:func:`startable`).
         fold: Whether the file system ignores case, so that claims are compared like that.
         started: Whether the work begins with the claim: no worker's process has to be started first.
-        key: Kept with the claim, by which it can be found again (:func:`corral.work.tasks.store.tasks.claimed_with`).
+        key: Stored with the claim, to look it up by (:func:`corral.work.tasks.store.tasks.claimed_with`).
 
     Returns:
         The leased row, with its new ``fencing_token``; None if nothing can start now.

@@ -40,12 +40,12 @@ STOPPED_WITHIN_S = 20.0
 
 
 async def submit(
-    services: Services, given: dict[str, Any], actor: Actor | None = None, *, as_follower: bool = False
+    services: Services, fields: dict[str, Any], actor: Actor | None = None, *, as_follower: bool = False
 ) -> TaskRow:
     """Queue one task; returns its row when it is durable.
 
     Args:
-        given: As the wire has it.
+        fields: As the wire has it.
         actor: The session that submits it, where that is known.
         as_follower: The task that this session works on leads it.
 
@@ -54,14 +54,16 @@ async def submit(
             or its template is not there, not valid, or lacks a parameter.
         RunnerUnavailable: Says what is missing.
     """
-    (given,), errors = await _expanded(services, [given])
+    (fields,), errors = await _expanded(services, [fields])
     if errors:
         task_shapes.refuse(errors, 1)
-    (task,) = await _settled(services, task_shapes.read_submissions([given]))
+    (task,) = await _settled(services, task_shapes.read_submissions([fields]))
     settings, now = services.settings(), services.now()
 
     def create(conn: Connection, item: task_shapes.TaskSubmission) -> TaskRow:
-        return tasks.submit(conn, _led(conn, item, settings), now, settings.tasks, max_size=settings.queue.max_size)
+        return tasks.submit(
+            conn, _with_leader(conn, item, settings), now, settings.tasks, max_size=settings.queue.max_size
+        )
 
     def store(conn: Connection, me: Holder) -> TaskRow:
         led = {"parent_task_id": followers.task_of(conn, me.session_id)} if as_follower else {}
@@ -75,13 +77,13 @@ async def submit(
     return row
 
 
-async def submit_batch(services: Services, given: list[Any]) -> list[TaskRow]:
+async def submit_batch(services: Services, items: list[Any]) -> list[TaskRow]:
     """Queue several tasks, all or none; they may wait for each other by ``name``. Raises as :func:`submit` does.
 
     ``details['errors']`` of an InvalidInput has all errors, of every kind.
     """
-    given, errors = await _expanded(services, given)
-    batch, invalid = task_shapes.parse_submissions(given)
+    items, errors = await _expanded(services, items)
+    batch, invalid = task_shapes.parse_submissions(items)
     errors += invalid
     settings, now = services.settings(), services.now()
     try:
@@ -90,7 +92,7 @@ async def submit_batch(services: Services, given: list[Any]) -> list[TaskRow]:
         errors += error.details["errors"]
 
     def check(conn: Connection) -> list[task_shapes.TaskSubmission]:
-        led, unled = _led_batch(conn, batch, settings)
+        led, unled = _with_leaders(conn, batch, settings)
         if errors or unled:
             task_shapes.refuse([*errors, *unled, *tasks.errors_in(conn, batch)], len(batch))
         return led
@@ -112,7 +114,7 @@ async def _expanded(services: Services, items: list[Any]) -> tuple[list[Any], li
     return await services.work(lambda: expansion.expand_all(services.project.home / "templates", items))
 
 
-def _led_batch(
+def _with_leaders(
     conn: Connection, batch: Sequence[task_shapes.TaskSubmission], settings: Settings
 ) -> tuple[list[task_shapes.TaskSubmission], list[dict[str, Any]]]:
     """Each submission with the whole id of the task that leads it, and the errors of those that nobody can lead."""
@@ -120,27 +122,27 @@ def _led_batch(
     errors: list[dict[str, Any]] = []
     for index, item in enumerate(batch):
         try:
-            led.append(_led(conn, item, settings))
+            led.append(_with_leader(conn, item, settings))
         except CorralError as error:
             errors.append({"index": index, "field": "parent_task_id", "message": error.message})
     return led, errors
 
 
-def _led(conn: Connection, item: task_shapes.TaskSubmission, settings: Settings) -> task_shapes.TaskSubmission:
+def _with_leader(conn: Connection, item: task_shapes.TaskSubmission, settings: Settings) -> task_shapes.TaskSubmission:
     """The submission with the whole id of the task that leads it, if one does."""
     levels = 2 if item.steps else 1
     if item.parent_task_id is None:
         if levels > settings.supervisor.max_depth:
             raise followers.too_deep(f"The steps of {item.template!r}", levels, settings.supervisor.max_depth)
         return item
-    found = followers.leader(conn, item.parent_task_id, settings.supervisor.max_depth, levels=levels)
-    return item.model_copy(update={"parent_task_id": found})
+    leader_id = followers.leader(conn, item.parent_task_id, settings.supervisor.max_depth, levels=levels)
+    return item.model_copy(update={"parent_task_id": leader_id})
 
 
 async def _settled(
     services: Services, submissions: list[task_shapes.TaskSubmission]
 ) -> list[task_shapes.TaskSubmission]:
-    """Say what executes each and which claims are folders, and refuse now what no worker here could do.
+    """Choose the runner of each, mark claims on folders, and refuse tasks that no worker here could do.
 
     Raises:
         InvalidInput: An agent is not there, not valid, or not capable of what is required; or an idempotency key is one of
@@ -160,7 +162,7 @@ async def _settled(
 
 
 def _is_slow_to_settle(item: task_shapes.TaskSubmission) -> bool:
-    """Whether files or refs are read, or a keychain is asked."""
+    """Whether settling it reads files or refs, or asks a keychain."""
     return _asks_for_an_agent(item) or bool(item.target) or item.runner is RunnerName.ANTHROPIC
 
 
@@ -169,12 +171,12 @@ def _asks_for_an_agent(item: task_shapes.TaskSubmission) -> bool:
 
 
 def settle(
-    services: Services, submissions: Sequence[task_shapes.TaskSubmission], others: Sequence[dict[str, Any]] = ()
+    services: Services, submissions: Sequence[task_shapes.TaskSubmission], known_errors: Sequence[dict[str, Any]] = ()
 ) -> list[task_shapes.TaskSubmission]:
-    """The same, in the thread of the caller; ``others`` are errors that were found already."""
+    """The same, in the thread of the caller; ``known_errors`` are the errors of earlier checks."""
     with_folders = [_with_folders(item, services.project.root) if item.claims else item for item in submissions]
-    pinned, wrong = _with_versions(services, with_folders)
-    errors = [*others, *_target_errors(services, submissions), *wrong]
+    pinned, version_errors = _with_versions(services, with_folders)
+    errors = [*known_errors, *_target_errors(services, submissions), *version_errors]
     chosen = choosing(services.db) if any(map(_asks_for_an_agent, submissions)) else None
     return agents.settle(pinned, services.roster(), services.of(Supervisor).check, errors, chosen)
 
@@ -183,7 +185,7 @@ def _with_versions(
     services: Services, submissions: Sequence[task_shapes.TaskSubmission]
 ) -> tuple[list[task_shapes.TaskSubmission], list[dict[str, Any]]]:
     """Each submission with the hash of the version that it is pinned to, and the errors of those that are not stored."""
-    found: list[task_shapes.TaskSubmission] = []
+    pinned: list[task_shapes.TaskSubmission] = []
     errors: list[dict[str, Any]] = []
     for index, item in enumerate(submissions):
         version = None
@@ -192,12 +194,12 @@ def _with_versions(
                 version = definitions.stored(services, item.agent, item.agent_version)["content_hash"]
             except CorralError as error:
                 errors.append({"index": index, "field": "agent_version", "message": error.message})
-        found.append(item if item.agent_version is None else item.model_copy(update={"agent_version": version}))
-    return found, errors
+        pinned.append(item if item.agent_version is None else item.model_copy(update={"agent_version": version}))
+    return pinned, errors
 
 
 def _target_errors(services: Services, submissions: Sequence[task_shapes.TaskSubmission]) -> list[dict[str, Any]]:
-    """The targets that never were a branch: a task would fail at its start for that."""
+    """The errors of targets that never were a branch: such a task would fail at its start."""
     errors = []
     for index, item in enumerate(submissions):
         try:
@@ -218,7 +220,7 @@ def _target_errors(services: Services, submissions: Sequence[task_shapes.TaskSub
 
 
 def _key_errors(submissions: Sequence[task_shapes.TaskSubmission]) -> list[dict[str, Any]]:
-    """Nobody may use the keys, or the type, by which the roadmap, several agents' tasks, and improvements know their own."""
+    """The errors of submissions with a key or a type that is reserved: of the roadmap, of members, of improvements."""
     typed = [
         {"index": index, "field": "task_type", "message": f"{task_shapes.IMPROVEMENT!r} is for Corral's own tasks"}
         for index, item in enumerate(submissions)
@@ -237,10 +239,10 @@ def _key_errors(submissions: Sequence[task_shapes.TaskSubmission]) -> list[dict[
 
 
 def _with_folders(item: task_shapes.TaskSubmission, root: Path) -> task_shapes.TaskSubmission:
-    """A claim on what is a folder in the main checkout covers what is in it, also without a slash at its end."""
+    """Add the slash to each claim on a folder of the main checkout, so that the claim covers its content."""
 
     def is_folder(claim: str) -> bool:
-        return os.path.isdir(root / claim)  # noqa: PTH112 - of what is no path it is False
+        return os.path.isdir(root / claim)  # noqa: PTH112 - False where the claim is no valid path
 
     claims = [f"{claim}/" if is_folder(claim) and not claim.endswith("/") else claim for claim in item.claims]
     return item.model_copy(update={"claims": claims})
@@ -272,12 +274,12 @@ async def claim(actor: Actor, task_types: Sequence[str], key: str | None = None)
     services, now = actor.services, actor.services.now()
 
     def take(conn: Connection, me: Holder) -> dict[str, Any]:
-        who = leases.claimant(conn, me.session_id, services.teams().capabilities)
-        row = leases.claim(conn, who, now, services.settings(), task_types=task_types, key=key, fold=services.fold)
-        others = leases.also_held(conn, me.session_id, row)
+        claimant = leases.claimant(conn, me.session_id, services.teams().capabilities)
+        row = leases.claim(conn, claimant, now, services.settings(), task_types=task_types, key=key, fold=services.fold)
+        also_held = leases.also_held(conn, me.session_id, row)
         reason = "no_tasks_available" if work_pause.current(conn) is None else "work_paused"
-        found = {"success": True, **task_shapes.leased(row)} if row else {"success": False, "reason": reason}
-        return {**found, **({"also_held": others} if others else {})}
+        lease = {"success": True, **task_shapes.leased(row)} if row else {"success": False, "reason": reason}
+        return {**lease, **({"also_held": also_held} if also_held else {})}
 
     answer = await actor.write(take)
     if answer["success"]:  # from now on its lease is looked after
@@ -303,7 +305,7 @@ async def cancel(services: Services, task_id: str, *, reason: str, convention: b
     services.nudge("supervisor")
     full_id = row["task_id"]
     deadline = time.monotonic() + (STOPPED_WITHIN_S if convention else 0)
-    while row["status"] in (TaskStatus.RUNNING, TaskStatus.INTERRUPTED) and (left := deadline - time.monotonic()) > 0:
-        await services.changes.next(min(left, 1.0))
+    while row["status"] in (TaskStatus.RUNNING, TaskStatus.INTERRUPTED) and (left_s := deadline - time.monotonic()) > 0:
+        await services.changes.next(min(left_s, 1.0))
         row = await services.store.read(lambda conn: tasks.find(conn, full_id))
     return row

@@ -1,4 +1,4 @@
-"""Tasks as those see them who submit them: submit, look, cancel, retry."""
+"""Tasks for those who submit them: submit, find, cancel, retry."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def submit_batch(
         if parents[index] or submissions[index].steps:
             waiting.append(row)
         events.record(conn, now, EventKind.TASK_SUBMITTED, task_id=row["task_id"], session_id=row["submitted_by"])
-    for index in fresh:  # after all of them exist: a task may wait for a later one of its batch
+    for index in fresh:  # now that all exist: a task may wait for a later one of its batch
         if submissions[index].steps:
             parents[index] = _submit_steps(conn, submissions[index], ids[index], parents[index], now, rules)
         dependencies.create(conn, ids[index], parents[index])
@@ -133,11 +133,11 @@ def _members(item: TaskSubmission, task_id: str, parents: list[str]) -> list[Tas
         item.model_copy(
             update={
                 **common,
-                "title": f"{item.title[: TITLE_LIMIT - 10]} ({one}/{number})",
-                "idempotency_key": family.member_key(task_id, one),
+                "title": f"{item.title[: TITLE_LIMIT - 10]} ({position}/{number})",
+                "idempotency_key": family.member_key(task_id, position),
             }
         )
-        for one in range(1, number + 1)
+        for position in range(1, number + 1)
     ]
 
 
@@ -153,7 +153,7 @@ def _submit_steps(
 
 
 def _submitted(conn: Connection, item: TaskSubmission) -> TaskRow | None:
-    """The task that a submission has made before."""
+    """The task that an earlier submission with the same key has made."""
     row = tasks.by_idempotency_key(conn, item.idempotency_key) if item.idempotency_key else None
     if row is not None and picked(row, THE_WORK) != {name: getattr(item, name) for name in THE_WORK}:
         raise IdempotencyKeyConflict(
@@ -172,20 +172,20 @@ def find(conn: Connection, task_id: str) -> TaskRow:
     row = tasks.get(conn, task_id)
     if row is not None:
         return row
-    found = tasks.with_prefix(conn, task_id.lower()) if _PREFIX.fullmatch(task_id.lower()) else []
+    task_ids = tasks.with_prefix(conn, task_id.lower()) if _PREFIX.fullmatch(task_id.lower()) else []
     if number := _NUMBER.fullmatch(task_id):
-        found += tasks.with_number(conn, int(number[1]))
-    if not found and _PREFIX.fullmatch(task_id.lower()):
-        found = merge_tasks.tasks_of(conn, task_id.lower())
-    if not found:
+        task_ids += tasks.with_number(conn, int(number[1]))
+    if not task_ids and _PREFIX.fullmatch(task_id.lower()):
+        task_ids = merge_tasks.tasks_of(conn, task_id.lower())
+    if not task_ids:
         raise NotFound(f"There is no task {task_id[:80]!r}.", remedy="`corral task list` shows all of them.")
-    if len(found) > 1:
+    if len(task_ids) > 1:
         raise InvalidInput(
             f"{task_id!r} is the beginning or the number of several tasks.",
-            cause="Among them: " + ", ".join(found),
+            cause="Among them: " + ", ".join(task_ids),
             remedy="Give more characters.",
         )
-    return _known(conn, found[0])
+    return _known(conn, task_ids[0])
 
 
 def cancel(
@@ -212,10 +212,10 @@ def cancel(
     row = find(conn, task_id)
     is_running = row["status"] == TaskStatus.RUNNING
     if row["status"] in _WITH_WORKER and row["runner"] is not None:
-        asked: Columns = {"cancel_reason": reason}
+        request: Columns = {"cancel_reason": reason}
         if convention:
-            asked["error_code"] = attempts.CANCELLED_BY_ORCHESTRATOR
-        moved = tasks.transition(conn, row["task_id"], _WITH_WORKER, asked, cancelled=None if convention else False)
+            request["error_code"] = attempts.CANCELLED_BY_ORCHESTRATOR
+        moved = tasks.transition(conn, row["task_id"], _WITH_WORKER, request, cancelled=None if convention else False)
         if moved is not None:
             events.record(conn, now, EventKind.TASK_CANCEL_REQUESTED({"reason": reason}), task_id=row["task_id"])
         return moved or row
@@ -224,8 +224,8 @@ def cancel(
     if is_running or row["status"] in _NOT_STARTED or (convention and may_revive):
         moved = attempts.call_off(conn, row, now, rules, reason=reason, convention=convention)
         if moved is not None and is_running:
-            told = f"Task {row['task_id']} ({row['title'][:80]}) was cancelled: {reason} Stop working on it."
-            sessions.notify(conn, required(row["session_id"]), told, iso(now))
+            notice = f"Task {row['task_id']} ({row['title'][:80]}) was cancelled: {reason} Stop working on it."
+            sessions.notify(conn, required(row["session_id"]), notice, iso(now))
         if moved is not None:
             return moved
     if convention and row["error_code"] == attempts.CANCELLED_BY_ORCHESTRATOR:
@@ -259,9 +259,9 @@ def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> Ta
     settle(conn, [moved], now, unblock_on=rules.unblock_on)
     for member in combining.failed_members(conn, row) if row["combine"] is not None else ():
         retry(conn, member, now, rules)
-    for step in family.children(conn, row["task_id"]) if row["steps_wanted"] is not None else ():
-        if _is_retryable(conn, _known(conn, step)):
-            retry(conn, step, now, rules)
+    for step in family.steps(conn, row["task_id"]) if row["steps_wanted"] is not None else ():
+        if _is_retryable(conn, _known(conn, step["task_id"])):
+            retry(conn, step["task_id"], now, rules)
     reconsider(conn, [row["task_id"]], now, unblock_on=rules.unblock_on)
     return _known(conn, row["task_id"])
 
@@ -340,17 +340,17 @@ def _resolve(
             known.add(value)
     parents: list[list[str]] = []
     for index, item in enumerate(submissions):
-        found: dict[str, None] = {}
-        for wanted in item.wait_for:
-            if wanted not in local and titles[wanted] > 1:
-                text = f"{titles[wanted]} tasks of the batch are called {wanted!r}: give them a `name`"
+        waits_for: dict[str, None] = {}
+        for dependency in item.wait_for:
+            if dependency not in local and titles[dependency] > 1:
+                text = f"{titles[dependency]} tasks of the batch are called {dependency!r}: give them a `name`"
                 errors.append({"index": index, "field": "wait_for", "message": text})
                 continue
             try:
-                found[named[wanted] if wanted in named else find(conn, wanted)["task_id"]] = None
+                waits_for[named[dependency] if dependency in named else find(conn, dependency)["task_id"]] = None
             except CorralError as error:
                 errors.append({"index": index, "field": "wait_for", "message": error.message})
-        parents.append(list(found))
+        parents.append(list(waits_for))
     shown_as = {ids[index]: item.name or item.title for index, item in enumerate(submissions)}
     cycle = blocking_cycle(dict(zip(ids, parents, strict=True)))
     if cycle is not None:
@@ -373,18 +373,18 @@ def _bad_claims(claims: Iterable[str]) -> Iterable[str]:
 
 
 def _claims(claims: Iterable[str]) -> list[str]:
-    """In the spelling that all others are compared with: `./src//a.py` is `src/a.py`."""
+    """The claims in canonical spelling, which comparisons need: `./src//a.py` is `src/a.py`."""
     return list(dict.fromkeys(parse_key(claim).file_path for claim in claims))
 
 
 def _values(item: TaskSubmission, task_id: str, status: TaskStatus, now: datetime, rules: TaskRules) -> Columns:
-    given = item.model_dump(
+    fields = item.model_dump(
         mode="json",
         exclude={"wait_for", "claims", "name", "max_retries", "limits", "agents", "loop", "steps", "feedback"},
         exclude_none=True,
     )
     return {
-        **given,
+        **fields,
         "task_id": task_id,
         "status": status,
         "agents_wanted": item.agents,

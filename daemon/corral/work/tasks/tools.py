@@ -38,7 +38,7 @@ async def submit_work(
     follower: it ends with the task that you work on. template: a task template that says what is done; input_data has the values
     of its parameters. loop: {"until": [{"kind": "tests", "command": "…"}], "max_iterations": 5}: repeat it until that passes."""
     call = current.get()
-    given = {
+    fields = {
         "task_type": task_type,
         "description": description,
         "input_data": input_data,
@@ -56,8 +56,8 @@ async def submit_work(
         "agent_version": agent_version,
     }
     if template is not None and priority == DEFAULT_PRIORITY:
-        del given["priority"]  # the template's counts
-    row = await app_tasks.submit(call.services, given, call, as_follower=follower)
+        del fields["priority"]  # the template's counts
+    row = await app_tasks.submit(call.services, fields, call, as_follower=follower)
     return {"success": True, "task_id": row["task_id"], "status": row["status"]}
 
 
@@ -75,9 +75,9 @@ async def complete_work(
     """End a task that you claimed; what you committed in a worktree that Corral made for you lands. A failed task is not tried
     again by itself; result.error_code says why."""
     call = current.get()
-    said = {"success": success, "result": result, "error_message": error_message}
+    outcome = {"success": success, "result": result, "error_message": error_message}
     try:
-        return await completion.complete(call, task_id, **said)
+        return await completion.complete(call, task_id, **outcome)
     except (LeaseLost, NotFound) as error:
         return {**refusal(error), "reason": "task_not_found_or_not_claimed_by_agent", "task_id": task_id}
 
@@ -85,13 +85,13 @@ async def complete_work(
 @told
 async def get_task(task_id: str) -> Payload:
     """A task's status, input and result, of any task; reading changes nothing."""
-    return await _found(task_id, current.get().services.store.read(lambda conn: views.read(conn, task_id)))
+    return await _with_success(task_id, current.get().services.store.read(lambda conn: views.read(conn, task_id)))
 
 
 @told
 async def cancel_task_convention(task_id: str, reason: str) -> Payload:
     """Cancel any task, running or not: it ends failed, with result.error_code "cancelled_by_orchestrator" and the reason."""
-    return await _found(task_id, _cancelled(task_id, reason))
+    return await _with_success(task_id, _cancelled(task_id, reason))
 
 
 async def _cancelled(task_id: str, reason: str) -> Payload:
@@ -99,8 +99,8 @@ async def _cancelled(task_id: str, reason: str) -> Payload:
     return {"task_id": row["task_id"], "status": row["status"], "result": row["result"]}
 
 
-async def _found(task_id: str, wanted: Awaitable[Payload]) -> Payload:
+async def _with_success(task_id: str, answer: Awaitable[Payload]) -> Payload:
     try:
-        return {"success": True, **await wanted}
+        return {"success": True, **await answer}
     except NotFound as error:
         return {**refusal(error), "reason": "task_not_found", "task_id": task_id}

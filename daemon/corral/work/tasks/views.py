@@ -58,12 +58,12 @@ def listing(
     rows = lists.listing(
         conn, statuses=statuses, min_priority=min_priority, only=only, ids=ids, sort=sort, after=behind, limit=limit
     )
-    found = {
+    outcome_of = {
         task_id: outcome
         for start in range(0, len(rows), _PAGE)
         for task_id, outcome in outcomes.of_tasks(conn, [row["task_id"] for row in rows[start : start + _PAGE]]).items()
     }
-    return [{**task_shapes.summary(row), "outcome": found[row["task_id"]]} for row in rows]
+    return [{**task_shapes.summary(row), "outcome": outcome_of[row["task_id"]]} for row in rows]
 
 
 def cursor(row: Payload) -> str:
@@ -87,10 +87,10 @@ def read(conn: Connection, task_id: str) -> Payload:
     return task_shapes.read(find(conn, task_id))
 
 
-def writes_events(conn: Connection, task_id: str, attempt: int) -> bool:
-    """Whether the output of an attempt is the event stream of a model's client."""
-    tried = attempt_rows.of_task(conn, task_id)
-    return any(one["number"] == attempt and traits(one["runner"]).streams for one in tried)
+def writes_events(conn: Connection, task_id: str, number: int) -> bool:
+    """Whether the output of the attempt with this number is the event stream of a model's client."""
+    attempts = attempt_rows.of_task(conn, task_id)
+    return any(attempt["number"] == number and traits(attempt["runner"]).streams for attempt in attempts)
 
 
 def detail(conn: Connection, task_id: str) -> Payload:
@@ -99,8 +99,8 @@ def detail(conn: Connection, task_id: str) -> Payload:
     merge = merge_tasks.decisive(conn, row["task_id"])
     place = worktrees.get(conn, row["worktree_id"]) if row["worktree_id"] else None
     history = events.of_task(conn, row["task_id"])
-    tried = attempt_rows.of_task(conn, row["task_id"])
-    shown, shown_attempts = task_shapes.summary(row), [task_shapes.attempt(one) for one in tried]
+    attempts = attempt_rows.of_task(conn, row["task_id"])
+    shown, shown_attempts = task_shapes.summary(row), [task_shapes.attempt(attempt) for attempt in attempts]
     for name in ("error_code", "error_message", "attempts", "result", "branch", "task_type", "input_data", "agent", "runner",
                  "description", "command", "prompt", "thread_id", "agent_requirements", "deadline_at", "target",
                  "submitted_by", "session_id", "timeout_s", "max_retries", "limits",
@@ -111,10 +111,10 @@ def detail(conn: Connection, task_id: str) -> Payload:
         **shown,
         "outcome": outcomes.of_tasks(conn, [row["task_id"]])[row["task_id"]],
         "worktree": place["path"] if place and place["removed_at"] is None else None,
-        "usage": task_shapes.usage(tried),
-        "duration_s": sum(one["duration_s"] or 0.0 for one in shown_attempts),
-        "memory_mb": max((one["memory_mb"] or 0 for one in tried), default=0) or None,
-        "state": {one["key"]: one["version"] for one in shared_state.of_task(conn, row["task_id"])},
+        "usage": task_shapes.usage(attempts),
+        "duration_s": sum(attempt["duration_s"] or 0.0 for attempt in shown_attempts),
+        "memory_mb": max((attempt["memory_mb"] or 0 for attempt in attempts), default=0) or None,
+        "state": {value["key"]: value["version"] for value in shared_state.of_task(conn, row["task_id"])},
         "attempt_history": shown_attempts,
         "merge": merge_shapes.of_task(merge, receipts.get(conn, merge["receipt_id"])) if merge else None,
         "wait_for": dependencies.parents_of(conn, row["task_id"]),
@@ -132,7 +132,7 @@ def _steps(conn: Connection, row: TaskRow) -> list[Payload]:
         return []
     steps = family.steps(conn, row["task_id"])
     ids = [step["task_id"] for step in steps]
-    ends = {
+    outcome_of = {
         task_id: outcome
         for start in range(0, len(ids), _PAGE)
         for task_id, outcome in outcomes.of_tasks(conn, ids[start : start + _PAGE]).items()
@@ -145,7 +145,7 @@ def _steps(conn: Connection, row: TaskRow) -> list[Payload]:
             "step": step["step"],
             "title": step["title"],
             "status": step["status"],
-            "outcome": ends[step["task_id"]],
+            "outcome": outcome_of[step["task_id"]],
             "wait_for": waits.get(step["task_id"], []),
         }
         for step in steps

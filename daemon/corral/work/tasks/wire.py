@@ -25,10 +25,7 @@ from corral.core.instants import iso, parse
 from corral.core.runners import TRAITS, traits
 from corral.core.states import Combine, RunnerName
 from corral.work.loops.spec import LoopSpec
-from corral.work.tasks.api import TITLE_LIMIT, Body, TaskRead, Title
-from corral.work.tasks.api import Reason as Reason
-from corral.work.tasks.api import Short as Short
-from corral.work.tasks.api import Text as Text
+from corral.work.tasks.api import TITLE_LIMIT, Body, Reason, Short, TaskRead, Text, Title
 
 IMPROVEMENT = "agent_improvement"
 """The type of the tasks of an improvement of an agent; no client may use it. They say nothing of the agent's real work."""
@@ -123,11 +120,11 @@ class TaskSubmission(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _titled(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("title") is None and isinstance(given.get("description"), str):
-            lines = (line for line in given["description"].splitlines() if line.strip())
-            return {**given, "title": next(lines, "")[:TITLE_LIMIT]}
-        return given
+    def _titled(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("title") is None and isinstance(value.get("description"), str):
+            lines = (line for line in value["description"].splitlines() if line.strip())
+            return {**value, "title": next(lines, "")[:TITLE_LIMIT]}
+        return value
 
     @field_serializer("deadline_at", when_used="unless-none")
     def _as_stored(self, moment: AwareDatetime) -> str:
@@ -149,11 +146,13 @@ class TaskSubmission(BaseModel):
             raise ValueError("`agent_version` needs an `agent`")
         if self.agent is not None and self.command is None:
             return self  # its agent decides about the runner
-        does = {RunnerName(name): self.prompt if one.is_model else self.command for name, one in TRAITS.items()}
-        fitting = next((runner for runner, what in does.items() if what is not None), None)
+        work_of = {
+            RunnerName(name): self.prompt if runner.is_model else self.command for name, runner in TRAITS.items()
+        }
+        fitting = next((runner for runner, work in work_of.items() if work is not None), None)
         if self.runner is None:
             self.runner = fitting
-        elif does[self.runner] is None:
+        elif work_of[self.runner] is None:
             needs = "prompt" if traits(self.runner).is_model else "command"
             raise ValueError(f"the runner {self.runner} needs a {needs}")
         if self.loop is not None and self.runner is None:
@@ -275,8 +274,8 @@ _LEASED = (
 
 def leased(row: Mapping[str, Any]) -> dict[str, Any]:
     """A task as returned to the session that claims it; ``description`` defaults to the title."""
-    told = {field: row[field] for field in _LEASED}
-    return {**told, "description": row["description"] or row["title"], "deadline": row["deadline_at"]}
+    task = {field: row[field] for field in _LEASED}
+    return {**task, "description": row["description"] or row["title"], "deadline": row["deadline_at"]}
 
 
 _ATTEMPT = (

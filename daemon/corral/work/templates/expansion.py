@@ -71,28 +71,28 @@ def _expand(folder: Path, item: Mapping[str, Any]) -> tuple[dict[str, Any], list
     return (stand_in, problems) if problems else (_over(task, item), [])
 
 
-def values_of(template: TaskTemplate, given: Any) -> tuple[dict[str, Value], list[tuple[str, str]]]:
+def values_of(template: TaskTemplate, by_name: Any) -> tuple[dict[str, Value], list[tuple[str, str]]]:
     """The value of each parameter, and the errors: ``(field, message)``.
 
     Args:
-        given: The values by name; None: none.
+        by_name: The values; None: none.
     """
-    if given is not None and not isinstance(given, dict):
+    if by_name is not None and not isinstance(by_name, dict):
         return {}, [("input_data", "must be an object with the values of the parameters")]
-    named = given or {}
+    by_name = by_name or {}
     known = ", ".join(template.parameters) or "none"
     problems = [
         (f"input_data.{name}", f"the template {template.name!r} has no such parameter; it has: {known}")
-        for name in named
+        for name in by_name
         if name not in template.parameters
     ]
     values: dict[str, Value] = {}
     for name, parameter in template.parameters.items():
-        if name not in named and parameter.required:
+        if name not in by_name and parameter.required:
             problems.append((f"input_data.{name}", f"the template {template.name!r} needs a value for this parameter"))
             continue
         try:
-            values[name] = typed(parameter, named.get(name, parameter.default))
+            values[name] = typed(parameter, by_name.get(name, parameter.default))
         except ValueError as error:
             problems.append((f"input_data.{name}", str(error)))
     return values, problems
@@ -103,7 +103,7 @@ def _over(task: dict[str, Any], item: Mapping[str, Any]) -> dict[str, Any]:
     own = {key: value for key, value in item.items() if value is not None and value != [] and key != "input_data"}
     for key in _MERGED:
         if isinstance(own.get(key), dict):
-            own[key] = {**task.get(key, {}), **{name: one for name, one in own[key].items() if one is not None}}
+            own[key] = {**task.get(key, {}), **{name: limit for name, limit in own[key].items() if limit is not None}}
     if isinstance(own.get("claims"), list):
         own["claims"] = [*task.get("claims", []), *own["claims"]]
     if own.get("task_type") == "task":
@@ -116,11 +116,11 @@ def _over(task: dict[str, Any], item: Mapping[str, Any]) -> dict[str, Any]:
 
 def _step_over(step: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """A step's task with what the submission says of each."""
-    given = {key: own[key] for key in (*_OF_EACH_STEP, *_OF_ALL) if key in own}
-    if isinstance(given.get("limits"), dict):
-        given["limits"] = {**step.get("limits", {}), **given["limits"]}
+    overrides = {key: own[key] for key in (*_OF_EACH_STEP, *_OF_ALL) if key in own}
+    if isinstance(overrides.get("limits"), dict):
+        overrides["limits"] = {**step.get("limits", {}), **overrides["limits"]}
     first = {key: own[key] for key in ("ignore_dependency_failure",) if key in own and not step["wait_for"]}
-    return {**step, **given, **first}
+    return {**step, **overrides, **first}
 
 
 def _no_template(folder: Path, name: Any) -> str:

@@ -30,13 +30,13 @@ def shown(folder: Path, name: str) -> dict[str, Any]:
         raise NotFound(f"There is no task template {name!r}.", remedy="`corral template list` shows them.")
     file = folder / f"{name}{SUFFIX}"
     template = _read(file)
-    found = template.model_dump(mode="json", exclude_unset=True)
-    found["parameters"] = {
-        parameter: {"required": one.required, **one.model_dump(mode="json", exclude={"default"})}
-        | ({} if one.required else {"default": one.default})
-        for parameter, one in template.parameters.items()
+    fields = template.model_dump(mode="json", exclude_unset=True)
+    fields["parameters"] = {
+        parameter: {"required": definition.required, **definition.model_dump(mode="json", exclude={"default"})}
+        | ({} if definition.required else {"default": definition.default})
+        for parameter, definition in template.parameters.items()
     }
-    return {**found, "file": str(file)}
+    return {**fields, "file": str(file)}
 
 
 def _row(file: Path, name: str) -> ListedTemplate:

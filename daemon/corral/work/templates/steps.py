@@ -58,8 +58,8 @@ class Step(WorkFields):
         """
         if self.for_each is None:
             return None
-        given = values.get(self.for_each) if isinstance(self.for_each, str) else self.for_each
-        items = items_of(given)
+        source = values.get(self.for_each) if isinstance(self.for_each, str) else self.for_each
+        items = items_of(source)
         if not items:
             raise ValueError("has no item: there would be nothing to do")
         item, times = Counter(items).most_common(1)[0]
@@ -84,9 +84,9 @@ def wrong_steps(steps: Sequence[Step], parameters: Mapping[str, Parameter]) -> I
     for index, step in enumerate(steps):
         if step.name in names[:index]:
             yield Misplaced((index, "name"), f"there is a step {step.name!r} already")
-        for position, wanted in enumerate(step.wait_for):
-            if wanted not in names:
-                yield Misplaced((index, "wait_for", position), f"there is no step {wanted!r}")
+        for position, name in enumerate(step.wait_for):
+            if name not in names:
+                yield Misplaced((index, "wait_for", position), f"there is no step {name!r}")
         if (reason := _wrong_list(step, parameters)) is not None:
             yield Misplaced((index, "for_each"), reason)
     if (cycle := blocking_cycle({step.name: step.wait_for for step in steps})) is not None:
@@ -113,9 +113,9 @@ def with_defaults(step: Step, template: WorkFields) -> Step:
     fields = [*_DEFAULTS, *(_OF_PROMPTS if step.prompt is not None else ())]
     if step.prompt is not None and "agent" not in step.model_fields_set:
         fields.append("agent_version")  # of the template's agent, not of the step's own
-    given = {name: getattr(template, name) for name in fields if name not in step.model_fields_set}
+    defaults = {name: getattr(template, name) for name in fields if name not in step.model_fields_set}
     limits = {**template.limits.model_dump(exclude_none=True), **step.limits.model_dump(exclude_none=True)}
-    return step.model_copy(update={**given, "limits": AgentLimits(**limits)})
+    return step.model_copy(update={**defaults, "limits": AgentLimits(**limits)})
 
 
 def expand(
@@ -148,9 +148,9 @@ def expand(
         return [], [("steps", f"they would be {total} tasks; {MOST_TASKS} are allowed at once")]
     by_name = {step.name: step for step in steps}
     waits = sum(
-        len(names[step.name]) * alike[step.name] * (1 if _goes_with(step, by_name[wanted]) else len(names[wanted]))
+        len(names[step.name]) * alike[step.name] * (1 if _goes_with(step, by_name[before]) else len(names[before]))
         for step in steps
-        for wanted in step.wait_for
+        for before in step.wait_for
     )
     if waits > MOST_WAITS:
         reason = f"their tasks would wait for each other {waits} times; {MOST_WAITS} are allowed"
@@ -176,8 +176,8 @@ def _task(
     own = values if items is None else {**values, ITEM: items[position]}
     waits = [
         other
-        for wanted in step.wait_for
-        for other in ([names[wanted][position]] if _goes_with(step, by_name[wanted]) else names[wanted])
+        for before in step.wait_for
+        for other in ([names[before][position]] if _goes_with(step, by_name[before]) else names[before])
     ]
     flag = {"ignore_dependency_failure": True} if step.ignore_dependency_failure else {}
     work = rendered_work(step, own)
@@ -203,12 +203,14 @@ def _goes_with(step: Step, earlier: Step) -> bool:
 
 def _ordered(steps: Sequence[Step]) -> list[Step]:
     """The steps, each behind those that it waits for; else as they are written."""
-    done: dict[str, Step] = {}
-    while len(done) < len(steps):
-        done |= {
-            step.name: step for step in steps if step.name not in done and all(name in done for name in step.wait_for)
+    ordered: dict[str, Step] = {}
+    while len(ordered) < len(steps):
+        ordered |= {
+            step.name: step
+            for step in steps
+            if step.name not in ordered and all(name in ordered for name in step.wait_for)
         }
-    return list(done.values())
+    return list(ordered.values())
 
 
 def sample_items(step: Step) -> dict[str, Value]:

@@ -38,15 +38,15 @@ class Unsafe(NamedTuple):
 
 def names_in(text: str) -> set[str]:
     """The names of the placeholders of a text."""
-    return {found["name"] for found in _PLACEHOLDER.finditer(text) if found["name"]}
+    return {match["name"] for match in _PLACEHOLDER.finditer(text) if match["name"]}
 
 
 def broken_in(text: str) -> list[Broken]:
     """Each ``{{`` of a text that begins no placeholder."""
     return [
-        Broken(text.count("\n", 0, found.start()), text[found.start() : found.start() + 30].splitlines()[0])
-        for found in _PLACEHOLDER.finditer(text)
-        if found["broken"]
+        Broken(text.count("\n", 0, match.start()), text[match.start() : match.start() + 30].splitlines()[0])
+        for match in _PLACEHOLDER.finditer(text)
+        if match["broken"]
     ]
 
 
@@ -76,12 +76,12 @@ def substituted(text: str, values: Mapping[str, Value], write: Callable[[Value],
         ValueError: A ``{{`` begins no placeholder.
     """
 
-    def one(found: re.Match[str]) -> str:
-        if found["broken"]:
+    def value_of(match: re.Match[str]) -> str:
+        if match["broken"]:
             raise ValueError("`{{` must be followed by the name of a parameter and `}}`")
-        return write(values[found["name"]]) if found["name"] else "{{"
+        return write(values[match["name"]]) if match["name"] else "{{"
 
-    return _PLACEHOLDER.sub(one, text)
+    return _PLACEHOLDER.sub(value_of, text)
 
 
 def unsafe_places(command: str) -> list[Unsafe]:
@@ -98,16 +98,16 @@ def _places(command: str) -> Iterator[tuple[int, str, str]]:
     at, mode, complex_after = 0, "", ""
     while at < len(command):
         char, rest = command[at], command[at : at + 3]
-        if char == "{" and (found := _PLACEHOLDER.match(command, at)):
-            if found["name"]:
+        if char == "{" and (match := _PLACEHOLDER.match(command, at)):
+            if match["name"]:
                 dollar = "behind `$`" if command[at - 1 : at] == "$" else ""
-                yield at, found["name"], mode or dollar or complex_after
-            at = found.end()
+                yield at, match["name"], mode or dollar or complex_after
+            at = match.end()
             continue
         if char == "\\" and mode not in ("within single quotes", "within a comment"):
-            if (found := _PLACEHOLDER.match(command, at + 1)) and found["name"]:
-                yield at + 1, found["name"], "behind a backslash"
-                at = found.end()
+            if (match := _PLACEHOLDER.match(command, at + 1)) and match["name"]:
+                yield at + 1, match["name"], "behind a backslash"
+                at = match.end()
             else:
                 at += 2
             continue

@@ -102,14 +102,14 @@ class TaskTemplate(WorkFields):
 
     @field_validator("parameters", mode="before")
     @classmethod
-    def _named(cls, given: Any) -> Any:
+    def _named(cls, value: Any) -> Any:
         """``NAME:`` without anything is a required text."""
-        if not isinstance(given, dict):
-            return given
-        for name in given:
+        if not isinstance(value, dict):
+            return value
+        for name in value:
             if not _PARAMETER.fullmatch(str(name)):
                 raise ValueError(f"{shown(name)} cannot be the name of a parameter: use letters, digits and `_`")
-        return {name: {} if said is None else said for name, said in given.items()}
+        return {name: {} if parameter is None else parameter for name, parameter in value.items()}
 
     @model_validator(mode="after")
     def _work_is_in_one_place(self) -> TaskTemplate:
@@ -127,13 +127,13 @@ class TaskTemplate(WorkFields):
         """A value for each parameter, to check the rest with."""
         sample: dict[str, Value] = {"string": "x", "integer": 1, "number": 1.0, "boolean": True, "list": ["x"]}
 
-        def value(one: Parameter) -> Value:
-            if not one.required:
-                return typed(one, one.default)
-            first = one.choices[0] if one.choices else sample[one.type]
-            return [str(first)] if one.type == "list" and not isinstance(first, list) else first
+        def value(parameter: Parameter) -> Value:
+            if not parameter.required:
+                return typed(parameter, parameter.default)
+            first = parameter.choices[0] if parameter.choices else sample[parameter.type]
+            return [str(first)] if parameter.type == "list" and not isinstance(first, list) else first
 
-        return {name: value(one) for name, one in self.parameters.items()}
+        return {name: value(parameter) for name, parameter in self.parameters.items()}
 
 
 def check(data: bytes, name: str) -> tuple[TaskTemplate | None, list[Problem]]:
@@ -144,25 +144,25 @@ def check(data: bytes, name: str) -> tuple[TaskTemplate | None, list[Problem]]:
         name: The file's name without ``.yaml``.
     """
     try:
-        found = read_located(data)
+        located = read_located(data)
     except DocumentError as error:
         line, reason = line_of(str(error))
         return None, [Problem(line, "", reason)]
-    if not isinstance(found.value, dict):
+    if not isinstance(located.value, dict):
         return None, [Problem(1, "", "must be a mapping: `name: value` lines")]
     try:
-        template = TaskTemplate.model_validate(found.value)
+        template = TaskTemplate.model_validate(located.value)
     except ValidationError as error:
         problems = [
-            Problem(nearest_line(found, item["loc"]), field_path(item["loc"]), _reason(item))
+            Problem(nearest_line(located, item["loc"]), field_path(item["loc"]), _reason(item))
             for item in error.errors(include_url=False)
         ]
         return None, problems
     return template, [
-        *_wrong_name(template, name, found),
-        *_wrong_places(template, found),
-        *_wrong_steps(template, found),
-        *_wrong_task(template, found),
+        *_wrong_name(template, name, located),
+        *_wrong_places(template, located),
+        *_wrong_steps(template, located),
+        *_wrong_task(template, located),
     ]
 
 
@@ -172,11 +172,11 @@ def line_of(message: str) -> tuple[int | None, str]:
     return (int(named[1]), message[named.end() :]) if named else (None, message)
 
 
-def nearest_line(found: Located, path: tuple[str | int, ...]) -> int:
+def nearest_line(located: Located, path: tuple[str | int, ...]) -> int:
     """The line of a part of a document, or of the part that it is missing from."""
-    while path not in found.lines and path:
+    while path not in located.lines and path:
         path = path[:-1]
-    return found.lines.get(path, 1)
+    return located.lines.get(path, 1)
 
 
 def _reason(item: Any) -> str:
@@ -189,10 +189,10 @@ def _reason(item: Any) -> str:
     return reason_of(item) if item["loc"] and item["type"] != "value_error" else message_of(item)
 
 
-def _wrong_name(template: TaskTemplate, name: str, found: Located) -> Iterator[Problem]:
+def _wrong_name(template: TaskTemplate, name: str, located: Located) -> Iterator[Problem]:
     if template.name != name:
         reason = f"must be the name of its file, {name!r} (it is {shown(template.name)})"
-        yield Problem(nearest_line(found, ("name",)), "name", reason)
+        yield Problem(nearest_line(located, ("name",)), "name", reason)
 
 
 def _scopes(template: TaskTemplate) -> Iterator[tuple[_Path, WorkFields, Mapping[str, Parameter]]]:
@@ -202,16 +202,16 @@ def _scopes(template: TaskTemplate) -> Iterator[tuple[_Path, WorkFields, Mapping
         yield ("steps", index), step, parameters_of(step, template.parameters)
 
 
-def _wrong_places(template: TaskTemplate, found: Located) -> Iterator[Problem]:
+def _wrong_places(template: TaskTemplate, located: Located) -> Iterator[Problem]:
     for place, fields, parameters in _scopes(template):
         for path, text in fields.leaves():
-            yield from _wrong_text((*place, *path), text, parameters, found, in_command=path[0] in COMMANDS)
+            yield from _wrong_text((*place, *path), text, parameters, located, in_command=path[0] in COMMANDS)
 
 
 def _wrong_text(
-    path: _Path, text: str, parameters: Mapping[str, Parameter], found: Located, *, in_command: bool
+    path: _Path, text: str, parameters: Mapping[str, Parameter], located: Located, *, in_command: bool
 ) -> Iterator[Problem]:
-    first = nearest_line(found, path)
+    first = nearest_line(located, path)
 
     def at(line: int) -> int:
         return first + line + (1 if text.count("\n") else 0)  # a text of several lines begins below its key
@@ -231,13 +231,13 @@ def _wrong_text(
             yield Problem(at(unsafe.line), field_path(path), f"{reason}: {remedy}")
 
 
-def _wrong_steps(template: TaskTemplate, found: Located) -> Iterator[Problem]:
+def _wrong_steps(template: TaskTemplate, located: Located) -> Iterator[Problem]:
     for wrong in wrong_steps(template.steps or (), template.parameters):
         path: _Path = ("steps", *wrong.path)
-        yield Problem(nearest_line(found, path), field_path(path), wrong.reason)
+        yield Problem(nearest_line(located, path), field_path(path), wrong.reason)
 
 
-def _wrong_task(template: TaskTemplate, found: Located) -> Iterator[Problem]:
+def _wrong_task(template: TaskTemplate, located: Located) -> Iterator[Problem]:
     """The errors of the task itself and of those of its steps, with sample values for the parameters."""
     values = template.sample()
     works: list[tuple[_Path, WorkFields, dict[str, Value]]] = [((), template, values)]
@@ -257,7 +257,7 @@ def _wrong_task(template: TaskTemplate, found: Located) -> Iterator[Problem]:
                 path = item["loc"]
                 path = ("capabilities", *path[2:]) if path[:1] == ("agent_requirements",) else path
                 path = ("limits", *path) if path == ("timeout_s",) else path
-                yield Problem(nearest_line(found, (*place, *path)), field_path((*place, *path)), _reason(item))
+                yield Problem(nearest_line(located, (*place, *path)), field_path((*place, *path)), _reason(item))
 
 
 def rendered(
@@ -310,8 +310,8 @@ def template_names(folder: Path) -> list[str]:
 def invalid(file: Path, problems: list[Problem]) -> ConfigInvalid:
     """The error that lists the errors of a template's file."""
     count = "1 error" if len(problems) == 1 else f"{len(problems)} errors"
-    errors = [{"line": one.line, "field": one.field, "reason": one.reason} for one in problems]
-    lines = (f"line {one.line}: {one}" if one.line else str(one) for one in problems)
+    errors = [{"line": problem.line, "field": problem.field, "reason": problem.reason} for problem in problems]
+    lines = (f"line {problem.line}: {problem}" if problem.line else str(problem) for problem in problems)
     return ConfigInvalid(
         f"The task template {file.name} has {count}.",
         cause="\n".join(lines),

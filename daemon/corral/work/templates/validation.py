@@ -18,15 +18,15 @@ def findings_below(place: Path) -> tuple[list[Path], list[TemplateError]]:
     if not place.exists():
         return [], []
     if not place.is_dir():
-        return [place], _found(place)
+        return [place], _findings(place)
     files = sorted(place.glob("*.y*ml"))[:MOST_FILES]
-    return files, [found for file in files for found in _found(file)]
+    return files, [finding for file in files for finding in _findings(file)]
 
 
-def _found(file: Path) -> list[TemplateError]:
+def _findings(file: Path) -> list[TemplateError]:
     return [
-        {"file": str(file), "line": one.line, "field": one.field, "reason": one.reason}
-        for one in of_task_template(file)
+        {"file": str(file), "line": problem.line, "field": problem.field, "reason": problem.reason}
+        for problem in of_task_template(file)
     ]
 
 

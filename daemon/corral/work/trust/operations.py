@@ -45,14 +45,14 @@ async def _untrusted(services: Services) -> list[UnapprovedCommand]:
         return [None, services.settings.target(), *map(refs.branch_ref, merges.busy_targets(conn))]
 
     def look() -> list[UnapprovedCommand]:
-        found = {}
+        claims = {}
         for target in services.db.read(targets):
             try:
-                found.update({claim.digest: claim for claim in services.settings.untrusted(target)})
+                claims.update({claim.digest: claim for claim in services.settings.untrusted(target)})
             except ConfigInvalid:  # a broken file executes nothing; status and doctor say what is wrong with it
                 continue
-        found.update({claim.digest: claim for claim in services.of(RoadmapSupervision).unapproved()})
-        found.update({claim.digest: claim for claim in services.db.read(partial(choices.unapproved, services))})
-        return [{"key": claim.key, "value": claim.value, "source": claim.source} for claim in found.values()]
+        claims.update({claim.digest: claim for claim in services.of(RoadmapSupervision).unapproved()})
+        claims.update({claim.digest: claim for claim in services.db.read(partial(choices.unapproved, services))})
+        return [{"key": claim.key, "value": claim.value, "source": claim.source} for claim in claims.values()]
 
     return await services.work(look)

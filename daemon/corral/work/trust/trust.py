@@ -1,4 +1,4 @@
-"""Which tasks have to wait until the user has approved what files of the project would have executed for them."""
+"""Which tasks wait until the user has approved the commands in project files that they would execute."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TrustGate:
 
     Args:
         untrusted: The commands in files that the user has not approved.
-        roster: Gives everybody who can be given a task; only asked for where an agent is among the untrusted.
+        roster: Reads the agents; called only where a command of an agent is not approved.
         choosing: The versions that tasks work by instead of what the files say.
         missing: Those of some commands that the user has not approved.
     """
@@ -49,9 +49,9 @@ class TrustGate:
         except CorralError:
             return []  # nobody is started for it; what is wrong is said when it starts
         stored = roster.replaced
-        kept = [claim for claim in self._untrusted if claim.key.removeprefix(AGENTS).casefold() not in stored]
-        chosen = self._missing(claim for one in stored.values() for claim in claims_of(one))
-        return [claim for claim in (*kept, *chosen) if self._concerns(claim, task, lambda: roster)]
+        untrusted = [claim for claim in self._untrusted if claim.key.removeprefix(AGENTS).casefold() not in stored]
+        unapproved = self._missing(claim for definition in stored.values() for claim in claims_of(definition))
+        return [claim for claim in (*untrusted, *unapproved) if self._concerns(claim, task, lambda: roster)]
 
     @property
     def _may_wait(self) -> bool:
@@ -59,8 +59,8 @@ class TrustGate:
 
     def reason(self, task: TaskDoer) -> str | None:
         """Why a task waits, as :meth:`needed` says; None where it need not."""
-        found = self.needed(task)
-        return not_trusted(found).message if found else None
+        claims = self.needed(task)
+        return not_trusted(claims).message if claims else None
 
     def startable(
         self, conn: Connection, now: str, *, priority: int | None = None, without: Iterable[str] = ()

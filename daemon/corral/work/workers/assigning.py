@@ -30,7 +30,7 @@ def assignment(
     task: TaskRow,
     worktree: WorktreeRow,
     provided: Provisioned,
-    post: ResolvedAgent,
+    resolved: ResolvedAgent,
     past: Past | None,
 ) -> Assignment:
     """The assignment for the runner of a claimed task.
@@ -39,30 +39,34 @@ def assignment(
         past: Its loop, if it is one.
     """
     settings = context.settings()
-    claude, rules = post.runner is RunnerName.CLAUDE, _rules(settings, post)
-    limits, definition, session_id = {**post.limits, **task["limits"]}, post.definition, required(task["session_id"])
-    who = as_env(committer(context.repo, task))
+    is_claude, rules = resolved.runner is RunnerName.CLAUDE, _rules(settings, resolved)
+    limits, definition, session_id = (
+        {**resolved.limits, **task["limits"]},
+        resolved.definition,
+        required(task["session_id"]),
+    )
+    identity = as_env(committer(context.repo, task))
     folder = make_own_folder(context.project.logs_dir / "tasks" / task["task_id"], context.project.root)
     log = folder / f"{task['fencing_token']}.log"
-    by_program = settings.runners.claude.memory_mb if post.program else settings.runners.command.memory_mb
+    by_program = settings.runners.claude.memory_mb if resolved.program else settings.runners.command.memory_mb
     memory = rules.memory_mb if rules else by_program
-    used, feedback, of_loop = Thread(), "", dict[str, str]()
+    thread, feedback, of_loop = Thread(), "", dict[str, str]()
     if past is not None:
-        used, _ = continuing.thread_of(context, task, past)
-        feedback, of_loop = continuing.told(context, task, past, Path(worktree["path"]), used)
-    earlier, of_steps = results.told(context, task)
+        thread, _ = continuing.thread_of(context, task, past)
+        feedback, of_loop = continuing.last_evaluation(context, task, past, Path(worktree["path"]), thread)
+    earlier, of_steps = results.of_earlier_steps(context, task)
     return Assignment(
         task_id=task["task_id"],
         attempt=task["fencing_token"],
         title=task["title"],
         command=task["command"],
-        program=post.program,
-        prompt=feedback if used.resumes else _prompt(context, task, post, earlier, feedback),
+        program=resolved.program,
+        prompt=feedback if thread.resumes else _prompt(context, task, resolved, earlier, feedback),
         worktree=Path(worktree["path"]),
         log=log,
         session_id=session_id,
         env={
-            **post.program_env,
+            **resolved.program_env,
             **environment(context, Path(worktree["path"]), provided),
             "CORRAL_SESSION_ID": session_id,
             **of_loop,
@@ -77,43 +81,41 @@ def assignment(
             stall_s=settings.agents.stalled_after_s,
             output_mb=settings.limits.output_mb_per_agent,
         ),
-        identity_env=who,
+        identity_env=identity,
         project_id=context.project_id,
-        plugin_dir=bundle_dir() if claude else None,
-        model=model_of(context, post, task),
-        agent=post.agent.name if post.agent else None,
+        plugin_dir=bundle_dir() if is_claude else None,
+        model=model_of(context, resolved, task),
+        agent=resolved.agent.name if resolved.agent else None,
         definition=definition.for_claude() if definition else judging.own_definition(task["idempotency_key"]),
-        instructions=post.instructions,
+        instructions=resolved.instructions,
         conversation=conversations.file_of(folder, task["fencing_token"]) if past is not None else None,
-        resumes=used.resumes,
+        resumes=thread.resumes,
     )
 
 
-def model_of(context: WorktreeContext, post: ResolvedAgent, task: TaskRow) -> str | None:
+def model_of(context: WorktreeContext, resolved: ResolvedAgent, task: TaskRow) -> str | None:
     """The model that its worker asks for; None: it runs none, or the client's own default."""
-    rules = _rules(context.settings(), post)
-    if judging.own_definition(task["idempotency_key"]) and (named := (task["input_data"] or {}).get("model")):
-        return str(named)
-    return (post.model or rules.model) if rules else None
+    rules = _rules(context.settings(), resolved)
+    if judging.own_definition(task["idempotency_key"]) and (model := (task["input_data"] or {}).get("model")):
+        return str(model)
+    return (resolved.model or rules.model) if rules else None
 
 
-def _rules(settings: Settings, post: ResolvedAgent) -> ClaudeRunner | AnthropicRunner | None:
+def _rules(settings: Settings, resolved: ResolvedAgent) -> ClaudeRunner | AnthropicRunner | None:
     """The settings of a runner that takes prompts; None: it takes none."""
     runners = settings.runners
     prompted: dict[RunnerName, ClaudeRunner | AnthropicRunner] = {
         RunnerName.CLAUDE: runners.claude,
         RunnerName.ANTHROPIC: runners.anthropic,
     }
-    return prompted.get(post.runner) if post.runner is not None else None
+    return prompted.get(resolved.runner) if resolved.runner is not None else None
 
 
-def _prompt(context: WorktreeContext, task: TaskRow, post: ResolvedAgent, earlier: str, feedback: str) -> str | None:
-    """The request to its agent, with what other agents contributed where it makes one of theirs, and what the steps before it
-    and its loop have found."""
-    said = task["prompt"] or (_said(task) if post.agent else None)
-    others = context.db.read(lambda conn: combining.synthesis(conn, task))
-    return "\n\n".join(text for text in (said, others, earlier, feedback) if text) if said else said
-
-
-def _said(task: TaskRow) -> str:
-    return str(task["description"] or task["title"])
+def _prompt(
+    context: WorktreeContext, task: TaskRow, resolved: ResolvedAgent, earlier: str, feedback: str
+) -> str | None:
+    """The request to its agent, with the contributions that it synthesizes, the results of earlier steps and the feedback of
+    its loop."""
+    prompt = task["prompt"] or (str(task["description"] or task["title"]) if resolved.agent else None)
+    contributions = context.db.read(lambda conn: combining.synthesis(conn, task))
+    return "\n\n".join(text for text in (prompt, contributions, earlier, feedback) if text) if prompt else prompt

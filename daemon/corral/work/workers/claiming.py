@@ -1,4 +1,4 @@
-"""Which tasks start now: within the limits, and not while claiming is paused. The one place that says what holds the rest."""
+"""Which tasks start now, within the limits and unless claiming is paused; the one place that names what holds the others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from corral.work.workers.claim_pause import ClaimPause
 from corral.work.workers.limits import Full, Hold, Parked, Reserved, Throttle, Use
 from corral.work.workers.meter import FreeMemory, Key, Meter
 
-RUNNERS = frozenset(one.value for one in RunnerName)
+RUNNERS = frozenset(runner.value for runner in RunnerName)
 
 AGAIN_S = 5.0
 """Between two looks at a limit that holds tasks back."""
@@ -41,7 +41,7 @@ STAGGER_S = 0.05
 
 
 class Claiming:
-    """For the supervisor's step only; what is shown of it may be read from anywhere.
+    """For the supervisor's step only; other threads may read its attributes.
 
     Attributes:
         pause: Counts the starts that the machine prevented.
@@ -70,31 +70,33 @@ class Claiming:
 
     def measure(self, now: datetime) -> list[Throttle]:
         """Compare the use with the limits, and record those that begin or cease to hold; returns those that are passed."""
-        chosen = self._settings().limits
-        self.use = self.meter.use(chosen, now)
-        wanted = self.use.memory_mb and self.use.memory_mb + self._reserved_mb
-        found = limits.throttles(replace(self.use, memory_mb=wanted), chosen)
+        settings = self._settings().limits
+        self.use = self.meter.use(settings, now)
+        needed_mb = self.use.memory_mb and self.use.memory_mb + self._reserved_mb
+        throttles = limits.throttles(replace(self.use, memory_mb=needed_mb), settings)
         if self._parked is not None and now >= self._parked.until:
             self._parked = None
-        if all(one.limit != limits.MEMORY for one in found):
+        if all(hold.limit != limits.MEMORY for hold in throttles):
             self._reserved_mb = 0.0
-        holds: list[Throttle | Parked] = [*found, *([self._parked] if self._parked is not None else [])]
-        before, here = {one.limit for one in self.throttles}, {one.limit for one in holds}
+        holds: list[Throttle | Parked] = [*throttles, *([self._parked] if self._parked is not None else [])]
+        limits_before, limits_now = {hold.limit for hold in self.throttles}, {hold.limit for hold in holds}
         begun = [
-            one for one in holds if one.limit not in before or (isinstance(one, Parked) and one not in self.throttles)
+            hold
+            for hold in holds
+            if hold.limit not in limits_before or (isinstance(hold, Parked) and hold not in self.throttles)
         ]
-        if begun or before - here:
-            self._db.write(lambda conn: _record(conn, begun, sorted(before - here), now))
+        if begun or limits_before - limits_now:
+            self._db.write(lambda conn: _record(conn, begun, sorted(limits_before - limits_now), now))
         self.throttles = holds
-        return [one for one in limits.throttles(self.use, chosen) if one.is_passed]
+        return [hold for hold in limits.throttles(self.use, settings) if hold.is_passed]
 
     def note_end(self, finished: Finished, now: datetime) -> None:
         """A worker has ended: if the usage limit of its model is reached, no worker of a model starts before that is over."""
         if not finished.success:
             wait_s = self._settings().tasks.retry_max_s
-            found = limits.parked(finished.result, finished.error_message, now, wait_s)
-            if found is not None and (self._parked is None or found.until > self._parked.until):
-                self._parked = found
+            parked = limits.parked(finished.result, finished.error_message, now, wait_s)
+            if parked is not None and (self._parked is None or parked.until > self._parked.until):
+                self._parked = parked
 
     def reserve(self, memory_mb: float) -> None:
         """A worker was stopped for its memory: it starts again only where it has as much, or nobody else runs."""
@@ -102,9 +104,9 @@ class Claiming:
 
     def recall(self, now: datetime) -> None:
         """At the daemon's start: a model that refused its workers until a time that has not come is not asked before."""
-        found = self._db.read(lambda conn: events.newest_of(conn, EventKind.MODEL_PARKED))
-        if found is not None and (until := parse(str(found["data"]["until"]))) > now:
-            self._parked = Parked(until, str(found["data"]["cause"]))
+        event = self._db.read(lambda conn: events.newest_of(conn, EventKind.MODEL_PARKED))
+        if event is not None and (until := parse(str(event["data"]["until"]))) > now:
+            self._parked = Parked(until, str(event["data"]["cause"]))
             self.throttles = [self._parked]
 
     def claim(
@@ -132,16 +134,16 @@ class Claiming:
 
         free_memory = FreeMemory(self.meter, others, settings.limits, available_mb())
 
-        held = {one for one in RUNNERS if limits.holding(self.throttles, one) or not free_memory.fits(one)}
+        held = {runner for runner in RUNNERS if limits.holding(self.throttles, runner) or not free_memory.fits(runner)}
 
         def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
-            judged = self._held_for_their_judges(conn)
+            judged = self._held_by_judges(conn)
             for row in gate.startable(conn, at, priority=priority, without=held):
                 if row["task_id"] in judged:
                     continue
                 if free_memory.fits(row["runner"]):
                     yield row
-                elif not any(free_memory.fits(one) for one in RUNNERS - held):
+                elif not any(free_memory.fits(runner) for runner in RUNNERS - held):
                     return
 
         def claim(conn: Connection) -> list[TaskRow]:
@@ -171,10 +173,10 @@ class Claiming:
         claimed = self._db.write(claim) if is_any else []
         if claimed and traits(claimed[-1]["runner"]).is_model:
             self._asked_at = now
-        self._without_room = self._concerning_somebody(free_memory.refused)
+        self._without_room = self._that_hold_tasks(free_memory.refused)
         return claimed
 
-    def _held_for_their_judges(self, conn: Connection) -> frozenset[str]:
+    def _held_by_judges(self, conn: Connection) -> frozenset[str]:
         if limits.holding_judges(self.throttles) is None:
             return frozenset()
         return frozenset(loop["task_id"] for loop in loops.pending(conn) if is_judged(loop))
@@ -195,9 +197,9 @@ class Claiming:
         since_s = STAGGER_S if self._asked_at is None else (now - self._asked_at).total_seconds()
         return STAGGER_S - since_s if 0 <= since_s < STAGGER_S else 0.0
 
-    def _concerning_somebody(self, refused: Sequence[Reserved | Full]) -> tuple[Reserved | Full, ...]:
-        """Those of a runner that a task waits for."""
-        return tuple(one for one in refused if self._db.read(partial(tasks.is_any_pending, runner=str(one.runner))))
+    def _that_hold_tasks(self, refused: Sequence[Reserved | Full]) -> tuple[Reserved | Full, ...]:
+        """The refusals of runners that a pending task needs."""
+        return tuple(hold for hold in refused if self._db.read(partial(tasks.is_any_pending, runner=str(hold.runner))))
 
     def _room(self, now: datetime, settings: Settings, at_work: int, *, starts: bool) -> int:
         """How many tasks may be claimed; while claiming is paused, one, now and then, to see whether the fault is over."""
@@ -220,11 +222,11 @@ class Claiming:
 
 
 def _record(conn: Connection, begun: list[Throttle | Parked], over: list[str], now: datetime) -> None:
-    for one in begun:
-        if isinstance(one, Parked):
-            events.record(conn, now, EventKind.MODEL_PARKED({"until": iso(one.until), "cause": one.cause}))
+    for hold in begun:
+        if isinstance(hold, Parked):
+            events.record(conn, now, EventKind.MODEL_PARKED({"until": iso(hold.until), "cause": hold.cause}))
         else:
-            reached = EventKind.LIMIT_REACHED({"limit": one.limit, "used": one.used, "allowed": one.allowed})
+            reached = EventKind.LIMIT_REACHED({"limit": hold.limit, "used": hold.used, "allowed": hold.allowed})
             events.record(conn, now, reached)
     for limit in over:
         events.record(conn, now, EventKind.LIMIT_CLEARED({"limit": limit}))

@@ -66,7 +66,7 @@ def settle(context: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> st
     checkout = ownership.prove(context, worktree)
     base, ref = worktree["base_sha"], refs.branch_ref(required(worktree["branch"]))
     head = _rejoined(context, task, worktree, _committed(checkout, task, worktree, ref))
-    ownership.prove(context, worktree)  # what was committed is the worker's only if it stood there to the end
+    ownership.prove(context, worktree)  # the commit is the worker's only if the folder was never replaced
     tip = refs.read(context.repo, ref)
     if head is not None and tip is not None and tip != head and refs.is_ancestor(context.repo, head, tip):
         head = tip  # it looked at an older commit and left HEAD there: the branch has all of it, and more
@@ -75,13 +75,13 @@ def settle(context: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> st
         return Ending(False, "not_descendant", message, retryable=False)
     if head == base:
         tip_of_target = refs.read(context.repo, refs.branch_ref(required(task["target"]))) or base
-        left = left_behind(checkout, base, tip_of_target)
-        if not left:
+        tips = left_behind(checkout, base, tip_of_target)
+        if not tips:
             return base
-        if len(left) > 1:
-            return _left_elsewhere(context, worktree, left)
+        if len(tips) > 1:
+            return _left_elsewhere(context, worktree, tips)
         detach(ownership.prove(context, worktree), base)
-        head = left[0]
+        head = tips[0]
     hidden = unpublished_submodules(checkout)
     if hidden:
         message = (
@@ -94,21 +94,21 @@ def settle(context: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> st
 
 
 def _committed(checkout: Git, task: TaskRow, worktree: WorktreeRow, ref: str) -> str | None:
-    """Commit what was left over, on no branch but the task's; returns what HEAD is at then."""
+    """Commit uncommitted changes, on no branch but the task's; returns the commit of HEAD then."""
     head_log.restore(checkout, ref)
     if checkout.head() is None:
         return None
     reattach_head(checkout, ref)
     exclude = worktree["provision"].get("exclude", ())
-    who = partial(committer, checkout, task)
-    made = commit_leftovers(checkout, task["title"], {TRAILER: task["task_id"]}, who, exclude=exclude)
-    return made or checkout.head()
+    trailers, identity = {TRAILER: task["task_id"]}, partial(committer, checkout, task)
+    commit = commit_leftovers(checkout, task["title"], trailers, identity, exclude=exclude)
+    return commit or checkout.head()
 
 
 def _rejoined(context: WorktreeContext, task: TaskRow, worktree: WorktreeRow, head: str | None) -> str | None:
-    """The commit that counts; one that lost its history since its branch was deleted while the worker ran gets that back.
+    """The commit that counts, with its history: HEAD loses that if its branch is deleted while the worker runs.
 
-    Its files are committed on what the worktree was at before; the commits themselves stay on a salvage ref.
+    Its files are then committed on the commit that HEAD was at before; the worker's commits stay on a salvage ref.
     """
     base = worktree["base_sha"]
     if head is None or head == base or refs.is_ancestor(context.repo, base, head):
@@ -128,11 +128,11 @@ def _rejoined(context: WorktreeContext, task: TaskRow, worktree: WorktreeRow, he
     return joined
 
 
-def _left_elsewhere(context: WorktreeContext, worktree: WorktreeRow, left: list[str]) -> Ending:
-    """Say where the work is that nobody can choose from; what no ref holds gets one."""
-    places = [refs.holder(context.repo, sha) or _set_aside(context, worktree, sha) for sha in left]
-    named = ", ".join(f"{sha[:12]} ({place})" for sha, place in zip(left, places, strict=True))
-    message = f"Its own branch has nothing new, and it left commits in {len(left)} other places: {named}."
+def _left_elsewhere(context: WorktreeContext, worktree: WorktreeRow, tips: list[str]) -> Ending:
+    """The failure of a worker that left commits in several places: names each, and keeps it on a ref."""
+    places = [refs.holder(context.repo, sha) or _set_aside(context, worktree, sha) for sha in tips]
+    named = ", ".join(f"{sha[:12]} ({place})" for sha, place in zip(tips, places, strict=True))
+    message = f"Its own branch has nothing new, and it left commits in {len(tips)} other places: {named}."
     return Ending(False, "left_elsewhere", message, retryable=False)
 
 
@@ -143,7 +143,7 @@ def committer(git: Git, task: TaskRow) -> Identity:
 
 
 def _move_branch(context: WorktreeContext, worktree: WorktreeRow, ref: str, tip: str | None, head: str) -> None:
-    """Point the task's branch at what counts; what it held besides stays on a salvage ref."""
+    """Point the task's branch at the commit that counts; its other commits stay on a salvage ref."""
     if tip is not None and not refs.is_ancestor(context.repo, tip, head):
         _set_aside(context, worktree, tip)
     if not refs.compare_and_swap(context.repo, ref, head, tip or ""):

@@ -10,28 +10,28 @@ from pathlib import Path
 from corral.core.errors import CorralError
 
 FULL_BYTES = 1 << 20
-"""A volume with less room than this for a user is full: what wrote last met the end of it."""
+"""A volume with less room than this for a user is full: the last write failed or will."""
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_SAID = re.compile(r"No space left on device|Disk quota exceeded")
+_VOLUME_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 
 
 def is_full(path: Path) -> bool:
     """Whether the volume of a folder has no room left, or no more files to give."""
     try:
-        found = os.statvfs(path)
+        volume = os.statvfs(path)
     except OSError:
         return False
-    return found.f_bavail * found.f_frsize < FULL_BYTES or (found.f_files > 0 and found.f_favail == 0)
+    return volume.f_bavail * volume.f_frsize < FULL_BYTES or (volume.f_files > 0 and volume.f_favail == 0)
 
 
 def met_the_end(error: BaseException) -> bool:
-    """Whether an error is, or was caused by, a full volume: by its number, or by what git said in the C locale."""
+    """Whether a full volume caused an error: by its errno, or by git's message in the C locale."""
     link: BaseException | None = error
     while link is not None:
         if isinstance(link, OSError) and link.errno in _FULL:
             return True
-        if isinstance(link, CorralError) and _SAID.search(
+        if isinstance(link, CorralError) and _VOLUME_FULL.search(
             f"{link.message} {link.cause} {link.details.get('stderr', '')}"
         ):
             return True

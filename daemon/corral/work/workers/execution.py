@@ -1,4 +1,4 @@
-"""One attempt, outside of the supervisor's step: get a worktree and a worker, and later bring in what was made.
+"""One attempt, outside of the supervisor's step: allocate a worktree, start the worker, and later collect its work.
 
 Everything here may be slow (git, copying, starting a process) and runs in the server's threads. Each function leaves the
 database in a state from which a restart goes on: :meth:`corral.work.workers.supervisor.Supervisor.recover`.
@@ -79,8 +79,8 @@ class AttemptContext:
     def gate(self) -> TrustGate:
         """Which tasks wait for the user's approval at this moment."""
         context = self.worktrees
-        chosen = choosing(context.db)
-        return TrustGate(context.untrusted(), self.roster, chosen, context.missing)
+        choices = choosing(context.db)
+        return TrustGate(context.untrusted(), self.roster, choices, context.missing)
 
     def roster(self) -> Roster:
         """The agents at this moment, as their files define them."""
@@ -113,7 +113,7 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
     worktree: WorktreeRow | None = None
     running: Running | None = None
     try:
-        post, runner = _resolved_agent(context, task)
+        resolved, runner = _resolved_agent(context, task)
         target, tip = landing_target(context.worktrees, task["target"])
         past = checkpoints.past_of(context.worktrees, task["task_id"])
         base_sha = checkpoints.begin_at(context.worktrees, {**task, "target": target}, past, tip)
@@ -126,27 +126,29 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
             task_id=task["task_id"],
             session_id=task["session_id"],
         )
-        kept, origin = continuing.kept_worktree(context.worktrees, task, past), _origin(context, post)
-        made, provided = kept or allocate(context.worktrees, plan, is_unwanted=lambda: _is_cancelled(context, task))
-        worktree = made
+        kept, origin = continuing.kept_worktree(context.worktrees, task, past), _origin(context, resolved)
+        allocated, provided = kept or allocate(
+            context.worktrees, plan, is_unwanted=lambda: _is_cancelled(context, task)
+        )
+        worktree = allocated
         task, worktree = context.worktrees.db.write(
-            lambda conn: _moved_in(conn, context, task, made, provided, target, post, past, origin)
+            lambda conn: _record_start(conn, context, task, allocated, provided, target, resolved, past, origin)
         )
         if task["cancel_reason"] is not None or context.is_stopping():
             return _closed(context, task, worktree, Ending(False, INTERRUPTED, "It had not started yet."))
         crash_point("task.start")
         ownership.prove(context.worktrees, worktree)
         began = context.awake.at(context.worktrees.clock())
-        running = runner.start(assignment(context.worktrees, task, worktree, provided, post, past), began)
+        running = runner.start(assignment(context.worktrees, task, worktree, provided, resolved, past), began)
         crash_point("task.started")
         now = context.worktrees.clock()
-        context.worktrees.db.write(lambda conn: _running(conn, task, token, running, now))
+        context.worktrees.db.write(lambda conn: _record_process(conn, task, token, running, now))
         return Started(running, task, worktree, began, is_loop=past is not None)
     except (CorralError, OSError) as error:
         if running is not None:
             _kill(context, task, running)
         stopped = Ending(False, INTERRUPTED, "The daemon was stopped before it had started.")
-        return _closed(context, task, worktree, stopped if context.is_stopping() else _failure(context, error))
+        return _closed(context, task, worktree, stopped if context.is_stopping() else _ending_of_error(context, error))
 
 
 def _closed(context: AttemptContext, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> Ending:
@@ -160,7 +162,7 @@ def _is_cancelled(context: AttemptContext, task: TaskRow) -> bool:
 
 
 def _kill(context: AttemptContext, task: TaskRow, running: Running) -> None:
-    """End a worker that could not be recorded: only once nothing of it is alive may another one start."""
+    """Kill a worker whose start could not be recorded, until nothing of it is alive: then another one may start."""
     marks = task_marks(context.worktrees, task["task_id"])
     while end_leftovers(marks, running.pid, running.pid_started):
         pass
@@ -173,31 +175,31 @@ def task_marks(context: WorktreeContext, task_id: str) -> dict[str, str]:
 
 
 def seal(context: WorktreeContext, task: TaskRow) -> None:
-    """Seal the logs of a task's last attempt, while its row still says that there is one: a crash before is made up for."""
+    """Seal the logs of a task's last attempt before its row is closed, so that the next daemon repeats it after a crash."""
     logs = context.project.logs_dir
     seal_where_possible(logs, logs / "tasks" / task["task_id"], f"{task['fencing_token']}.")
 
 
 def finish(context: AttemptContext, started: Started, finished: Finished, usage: Payload) -> None:
-    """Bring in what a worker has made, evaluate it where it is a loop's, and close its attempt.
+    """Collect a worker's work, or evaluate it as an iteration of a loop, and close the attempt.
 
     Args:
         usage: The usage of this attempt.
     """
     task, worktree = started.task, started.worktree
-    ending = None if finished.success else _failed(context, worktree, finished, usage)
+    ending = None if finished.success else _ending_of_failure(context, worktree, finished, usage)
     if ending is None or (started.is_loop and _is_iteration(ending)):
         try:
-            ending = _closed_iteration(context, started, finished, usage) if started.is_loop else None
+            ending = _end_iteration(context, started, finished, usage) if started.is_loop else None
             ending = ending or collect(context.worktrees, task, worktree, finished.result, usage)
             crash_point("task.collected")
         except (CorralError, OSError) as error:
-            ending = _failure(context, error, usage)
+            ending = _ending_of_error(context, error, usage)
     conclude(context, task, worktree, ending)
 
 
-def _failed(context: AttemptContext, worktree: WorktreeRow, finished: Finished, usage: Payload) -> Ending:
-    """How a worker failed: by its own account, or because of what became of its disk or its worktree meanwhile."""
+def _ending_of_failure(context: AttemptContext, worktree: WorktreeRow, finished: Finished, usage: Payload) -> Ending:
+    """The ending of a failed worker: by its own account, or because its disk is full or its worktree was replaced."""
     code, message = finished.error_code or "failed", finished.error_message
     is_fault = blame_of(finished.error_code) is Blame.MACHINE
     ending = Ending(False, code, message, finished.retryable, finished.result, usage, is_fault=is_fault)
@@ -208,8 +210,8 @@ def _failed(context: AttemptContext, worktree: WorktreeRow, finished: Finished, 
         try:
             ownership.prove(context.worktrees, worktree)
         except PathReplaced as error:
-            why = _failure(context, error, usage)
-            return replace(why, error_message=f"{message} {why.error_message}", result=finished.result)
+            replaced = _ending_of_error(context, error, usage)
+            return replace(replaced, error_message=f"{message} {replaced.error_message}", result=finished.result)
     return ending
 
 
@@ -218,7 +220,7 @@ def _is_iteration(ending: Ending) -> bool:
     return blame_of(ending.error_code) is Blame.TASK and not ending.is_fault and ending.error_code != INTERRUPTED
 
 
-def _closed_iteration(context: AttemptContext, started: Started, finished: Finished, usage: Payload) -> Ending | None:
+def _end_iteration(context: AttemptContext, started: Started, finished: Finished, usage: Payload) -> Ending | None:
     task_id = started.task["task_id"]
     past, row = (
         checkpoints.past_of(context.worktrees, task_id),
@@ -277,14 +279,14 @@ def _close(
     return status
 
 
-def _moved_in(
+def _record_start(
     conn: Connection,
     context: AttemptContext,
     task: TaskRow,
     worktree: WorktreeRow,
     provided: Provisioned,
     target: str,
-    post: ResolvedAgent,
+    resolved: ResolvedAgent,
     past: Past | None,
     origin: Origin | None,
 ) -> tuple[TaskRow, WorktreeRow]:
@@ -298,18 +300,18 @@ def _moved_in(
         "worktree_id": worktree["worktree_id"],
         "branch": worktree["branch"],
         "base_sha": (past and past.loop["base_sha"]) or worktree["base_sha"],
-        "agent": post.agent.name if post.agent else None,
-        "runner": post.runner,
-        "model": model_of(context.worktrees, post, task),
+        "agent": resolved.agent.name if resolved.agent else None,
+        "runner": resolved.runner,
+        "model": model_of(context.worktrees, resolved, task),
         "host": context.host,
     }
     moved = attempts.change(conn, task["task_id"], task["fencing_token"], {"target": target}, attempt)
     session_id = required(task["session_id"])
     arrival = session_registry.Arrival(
         session_id=session_id,
-        agent_type=str(post.runner),
-        agent=post.agent.name if post.agent else None,
-        capabilities=post.agent.capabilities if post.agent else (),
+        agent_type=str(resolved.runner),
+        agent=resolved.agent.name if resolved.agent else None,
+        capabilities=resolved.agent.capabilities if resolved.agent else (),
         cwd=worktree["path"],
         worktree=worktree["path"],
         branch=worktree["branch"],
@@ -317,26 +319,26 @@ def _moved_in(
         task_id=task["task_id"],
     )
     session_registry.register(conn, arrival, now)
-    if post.agent is not None:
-        agent = post.agent
-        record.begin(conn, moved, agent.name, origin, model_of(context.worktrees, post, task), now)
+    if resolved.agent is not None:
+        agent = resolved.agent
+        record.begin(conn, moved, agent.name, origin, model_of(context.worktrees, resolved, task), now)
         agent_mailboxes.take(conn, agent.name, session_id, now)
         assigned = EventKind.TASK_ASSIGNED({"agent": agent.name, "runner": agent.runner, "model": agent.model})
     else:
         assigned = EventKind.TASK_ASSIGNED(
-            {"agent": None, "runner": str(post.runner), "model": model_of(context.worktrees, post, task)}
+            {"agent": None, "runner": str(resolved.runner), "model": model_of(context.worktrees, resolved, task)}
         )
     events.record(conn, now, assigned, task_id=task["task_id"], session_id=session_id)
     return moved, worktree
 
 
-def _origin(context: AttemptContext, post: ResolvedAgent) -> Origin | None:
+def _origin(context: AttemptContext, resolved: ResolvedAgent) -> Origin | None:
     """The definition that the agent works by, and who wrote it; None: a member of the team without one."""
-    definition = post.agent.definition if post.agent else None
+    definition = resolved.agent.definition if resolved.agent else None
     return origin_of(context.worktrees.repo, context.worktrees.project.root, definition) if definition else None
 
 
-def _running(conn: Connection, task: TaskRow, token: int, running: Running, now: datetime) -> None:
+def _record_process(conn: Connection, task: TaskRow, token: int, running: Running, now: datetime) -> None:
     attempts.started(conn, task["task_id"], token, now, pid=running.pid, pid_started=running.pid_started)
     process = {"client_pid": running.pid, "client_started": running.pid_started, "last_heartbeat": iso(now)}
     session_registry.change(conn, required(task["session_id"]), process)
@@ -345,20 +347,20 @@ def _running(conn: Connection, task: TaskRow, token: int, running: Running, now:
 def _resolved_agent(context: AttemptContext, task: TaskRow) -> tuple[ResolvedAgent, Runner]:
     """The agent that does it now, and the runner that starts it."""
     roster = choosing(context.worktrees.db).roster(context.roster(), task)
-    post = resolve_agent(task, roster, checked(context.runners))
-    agent = post.agent.name if post.agent else None
-    given: TaskRow = {**task, "runner": post.runner, "agent": agent}
-    if missing := context.gate().needed(given):
+    resolved = resolve_agent(task, roster, checked(context.runners))
+    agent = resolved.agent.name if resolved.agent else None
+    assigned: TaskRow = {**task, "runner": resolved.runner, "agent": agent}
+    if missing := context.gate().needed(assigned):
         raise not_trusted(missing)
-    return post, context.runners[str(post.runner)]
+    return resolved, context.runners[str(resolved.runner)]
 
 
-def _failure(context: AttemptContext, error: CorralError | OSError, usage: Payload | None = None) -> Ending:
-    """How an attempt ends by an error of ours: the task's fault, or the machine's."""
+def _ending_of_error(context: AttemptContext, error: CorralError | OSError, usage: Payload | None = None) -> Ending:
+    """The ending of an attempt by an error of Corral: the task's fault, or the machine's."""
     root = context.worktrees.places.volume
     if met_the_end(error) or is_full(root):
-        said = error.message if isinstance(error, CorralError) else str(error)
-        text, remedy = f"The volume of {root} is full: {said}", f"Free space on the volume of {root}."
+        cause = error.message if isinstance(error, CorralError) else str(error)
+        text, remedy = f"The volume of {root} is full: {cause}", f"Free space on the volume of {root}."
         return Ending(False, DISK_FULL, text, usage=usage or {}, is_fault=True, remedy=remedy)
     blame = blame_of_error(error)
     ending = Ending(

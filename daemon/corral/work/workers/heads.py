@@ -1,4 +1,4 @@
-"""Where a worktree's HEAD stands, and what was committed there that HEAD was switched away from.
+"""Where a worktree's HEAD is, and commits that HEAD was switched away from.
 
 Workers switch branches. A commit of ours must not end up on a branch of somebody else's, and what a worker has committed
 beside its own branch is work all the same.
@@ -14,7 +14,7 @@ from corral.git.process.command import OID, Git
 
 _LEFT = re.compile(r"checkout: moving from (\S+) to ")
 _MOVES = ("checkout:", "reset:")
-"""How entries of the HEAD's log begin that say where it went; every other one tells of a commit that was made."""
+"""Prefixes of the entries of HEAD's log that record a move; every other entry records a new commit."""
 
 
 def reattach_head(checkout: Git, ref: str) -> None:
@@ -40,7 +40,7 @@ def detach(checkout: Git, head: str) -> None:
 
 
 def left_behind(checkout: Git, base: str, target: str) -> list[str]:
-    """The tips of what was committed in this worktree and then left by a switch to something else.
+    """The tips of commits that were made in this worktree and then left by a switch.
 
     Args:
         base: Only what descends from it counts.
@@ -52,19 +52,19 @@ def left_behind(checkout: Git, base: str, target: str) -> list[str]:
     if not _has_moved(checkout):
         return []
     lines = checkout.must("log", "--walk-reflogs", "--format=%H %gs", "HEAD").splitlines()
-    entries = [(sha, said) for sha, _, said in (line.partition(" ") for line in lines)]
-    made = {sha for sha, said in entries if not said.startswith(_MOVES)}
+    entries = [(sha, entry) for sha, _, entry in (line.partition(" ") for line in lines)]
+    committed = {sha for sha, entry in entries if not entry.startswith(_MOVES)}
     tips: dict[str, None] = {}
-    for (_, said), (before, _) in pairwise(entries):  # newest first: the second is what the first left
-        found = _LEFT.match(said)
-        if found and before in made and (OID.fullmatch(found[1]) or refs.holder(checkout, before)):
+    for (_, entry), (before, _) in pairwise(entries):  # newest first: the second is what the first left
+        switch = _LEFT.match(entry)
+        if switch and before in committed and (OID.fullmatch(switch[1]) or refs.holder(checkout, before)):
             tips[before] = None
     fresh = [
         sha
         for sha in tips
         if sha != base and refs.is_ancestor(checkout, base, sha) and not refs.is_ancestor(checkout, sha, target)
     ]
-    return [sha for sha in fresh if not any(sha != one and refs.is_ancestor(checkout, sha, one) for one in fresh)]
+    return [sha for sha in fresh if not any(sha != other and refs.is_ancestor(checkout, sha, other) for other in fresh)]
 
 
 def _has_moved(checkout: Git) -> bool:

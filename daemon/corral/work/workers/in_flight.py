@@ -61,7 +61,7 @@ class Attempt:
     peak_mb: int | None = None
     """The most memory that its processes were seen to use, MiB."""
     trouble: str = ""
-    """Why its worker cannot be followed to its end, as the last look found it; empty if it can."""
+    """Why its worker cannot be observed to its end, as of the last step; empty if it can."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -79,7 +79,7 @@ class Attempt:
         return required(self.task["session_id"])
 
     def view(self, memory_mb: float | None) -> AttemptView:
-        """It as others see it, with the memory that it uses now."""
+        """The attempt for other modules, with the memory that it uses now."""
         ending = self.stopping or self.finishing
         state: AgentState = "terminating" if ending else "spawning" if self.started is None else "running"
         return AttemptView(*self.key, self.session_id, state, None if memory_mb is None else round(memory_mb))
@@ -92,7 +92,7 @@ class Attempt:
 
     @property
     def listener(self) -> Running | None:
-        """Its worker, while that can be told something."""
+        """Its worker, while it accepts messages."""
         running = self.started.running if self.started and self.is_at_work else None
         return running if running is not None and running.listens else None
 
@@ -102,16 +102,16 @@ class Attempt:
             self.stopping = True
             self.started.running.stop(awake, code, message)
 
-    def news(self, seen: Observation, lease_s: float, now: datetime) -> Columns | None:
+    def news(self, observation: Observation, lease_s: float, now: datetime) -> Columns | None:
         """The news that is not in the database yet; None if there is none."""
-        if seen.memory_mb is not None:
-            self.peak_mb = max(self.peak_mb or 0, round(seen.memory_mb))
-        shown = {"progress": seen.progress, "usage": asdict(seen.usage)}
+        if observation.memory_mb is not None:
+            self.peak_mb = max(self.peak_mb or 0, round(observation.memory_mb))
+        shown = {"progress": observation.progress, "usage": asdict(observation.usage)}
         due = self.beaten_at is None or abs(now - self.beaten_at) >= timedelta(seconds=BEAT_EVERY_S)
         if shown == self.shown and not due:
             return None
         values = {**shown, "lease_expires_at": after(now, lease_s), "memory_mb": self.peak_mb}
-        if seen.progressed:
+        if observation.progressed:
             values["progress_at"] = iso(now)
         self.shown, self.beaten_at = shown, now
         return values
@@ -126,11 +126,11 @@ def record(conn: Connection, news: Iterable[tuple[Attempt, Columns]], now: datet
 
 
 class _NotListening(Exception):
-    """A worker that can be told nothing any more."""
+    """A worker that accepts no messages any more."""
 
 
 def bring_mail(db: Store, attempts: Iterable[Attempt], now: datetime) -> None:
-    """Tell workers the mail that no hook has brought them: one that only thinks, or waits, has none."""
+    """Deliver mail to workers that no hook has brought it to: a worker that only thinks, or waits, runs no hook."""
     listeners = {attempt.session_id: running for attempt in attempts if (running := attempt.listener)}
     if not listeners:
         return
@@ -143,7 +143,7 @@ def bring_mail(db: Store, attempts: Iterable[Attempt], now: datetime) -> None:
 
 
 def _tell(conn: Connection, session_id: str, worker: Running, now: datetime) -> None:
-    """Told is marked, and marked is told: a worker that does not take it undoes the marks, and nothing here waits for it."""
+    """Deliver mail and mark it as delivered in one transaction: a worker that does not accept it rolls the marks back."""
     texts = mailing.deliver(conn, session_id, now)
     if texts and not worker.tell("\n".join(texts)):
         raise _NotListening

@@ -217,11 +217,11 @@ def parked(result: Mapping[str, Any], message: str | None, now: datetime, wait_s
         message: The worker's error.
         wait_s: How long to wait where no time is known, seconds.
     """
-    told = result.get("retry_at")
-    if told is None and result.get("api_error_status") != TOO_MANY_REQUESTS:
+    retry_at = result.get("retry_at")
+    if retry_at is None and result.get("api_error_status") != TOO_MANY_REQUESTS:
         return None
     try:
-        until = parse(str(told)) if told else now + timedelta(seconds=wait_s)
+        until = parse(str(retry_at)) if retry_at else now + timedelta(seconds=wait_s)
     except ValueError:
         until = now + timedelta(seconds=wait_s)
     return Parked(min(until, now + LONGEST_PARK), message or "It gave no reason.")
@@ -229,20 +229,20 @@ def parked(result: Mapping[str, Any], message: str | None, now: datetime, wait_s
 
 def throttles(use: Use, limits: Limits) -> list[Throttle]:
     """The limits that are used to 80 % or more, in the order of the settings."""
-    found = []
+    used_limits = []
     for name in Use.__annotations__:
         allowed = getattr(limits, name)
         used = round(float(getattr(use, name)), 4)
         if allowed is not None and used >= BEGIN * allowed:
-            found.append(Throttle(f"limits.{name}", used, float(allowed)))
-    return found
+            used_limits.append(Throttle(f"limits.{name}", used, float(allowed)))
+    return used_limits
 
 
-def holding_judges(found: Sequence[Hold]) -> Hold | None:
+def holding_judges(holds: Sequence[Hold]) -> Hold | None:
     """The first limit that keeps a loop from starting for its judges, which ask a model whatever its runner is."""
-    return next((one for one in found if isinstance(one, Throttle) and one.holds(RunnerName.ANTHROPIC)), None)
+    return next((hold for hold in holds if isinstance(hold, Throttle) and hold.holds(RunnerName.ANTHROPIC)), None)
 
 
-def holding(found: Sequence[Hold], runner: str | None) -> Hold | None:
+def holding(holds: Sequence[Hold], runner: str | None) -> Hold | None:
     """The first limit that keeps a task of this runner from starting."""
-    return next((throttle for throttle in found if throttle.holds(runner)), None)
+    return next((hold for hold in holds if hold.holds(runner)), None)

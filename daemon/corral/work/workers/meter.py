@@ -38,14 +38,14 @@ class Meter:
         self._day: tuple[datetime, DayUse] | None = None
         self._expected_mb: dict[str, float] = {}
 
-    def note(self, key: Key, seen: Observation, now: datetime) -> None:
+    def note(self, key: Key, observation: Observation, now: datetime) -> None:
         """Take in what one look at a worker has shown."""
-        if seen.memory_mb is not None:
-            self._memory_mb[key] = seen.memory_mb
-        more = seen.usage.turns - self._turns.get(key, 0)
+        if observation.memory_mb is not None:
+            self._memory_mb[key] = observation.memory_mb
+        more = observation.usage.turns - self._turns.get(key, 0)
         if more > 0:
             self._requests.append((now, more))
-            self._turns[key] = seen.usage.turns
+            self._turns[key] = observation.usage.turns
 
     def expected_mb(self, runner: str | None) -> float:
         """The memory that a worker of this runner may come to use, MiB; None: the runner is not known yet."""
@@ -82,8 +82,8 @@ class Meter:
     def _of_day(self, now: datetime) -> tuple[float, float]:
         if self._day is None or abs(now - self._day[0]) >= _SUM_EVERY:
             self._day = now, self._db.read(lambda conn: attempts.use_since(conn, after(now, -_DAY_S)))
-        found = self._day[1]
-        return float(found["tokens"] or 0), float(found["cost_usd"] or 0)
+        day_use = self._day[1]
+        return float(day_use["tokens"] or 0), float(day_use["cost_usd"] or 0)
 
 
 class FreeMemory:

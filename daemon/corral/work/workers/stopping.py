@@ -41,9 +41,9 @@ def over_limits(passed: Sequence[Throttle], attempts: Sequence[Attempt]) -> Iter
         attempts: Those in flight, the youngest last.
     """
     for throttle in passed:
-        users = [one for one in attempts if one.is_at_work and throttle.holds(one.task["runner"])]
+        users = [attempt for attempt in attempts if attempt.is_at_work and throttle.holds(attempt.task["runner"])]
         if throttle.limit == MEMORY:
-            is_ending = any(one.stopping and not one.finishing for one in attempts)
-            users = [] if is_ending else users[-1:]  # it is looked at again once that one's memory is free
+            is_ending = any(attempt.stopping and not attempt.finishing for attempt in attempts)
+            users = [] if is_ending else users[-1:]  # checked again once its memory is free
         for attempt in users:
             yield attempt, throttle, (LIMIT_REACHED, f"It was stopped: {throttle.reason}")

@@ -116,14 +116,14 @@ class Supervisor:
         """Why no further worker starts: the daemon stops, or as many run or start as may; None where there is room."""
         if self._draining:
             return "The daemon is stopping: it starts no further worker, and the next daemon goes on."
-        chosen, attempts = self._settings().supervisor, [*self._attempts.values()]
-        most = chosen.max_agents
+        settings, attempts = self._settings().supervisor, [*self._attempts.values()]
+        most = settings.max_agents
         if not most:
             return "No worker starts, since `supervisor.max_agents` is 0."
         if sum(not attempt.finishing for attempt in attempts) >= most:
             return f"All {most} workers that `supervisor.max_agents` allows are running."
-        if sum(attempt.started is None for attempt in attempts) >= chosen.starts_at_once:
-            return f"All {chosen.starts_at_once} workers that `supervisor.starts_at_once` allows are starting."
+        if sum(attempt.started is None for attempt in attempts) >= settings.starts_at_once:
+            return f"All {settings.starts_at_once} workers that `supervisor.starts_at_once` allows are starting."
         return None
 
     def at_work(self) -> list[AttemptView]:
@@ -132,18 +132,20 @@ class Supervisor:
 
     def kill(self, task_id: str) -> bool:
         """Have the worker of a task stopped soon; whether there is one."""
-        found = [one.key for one in [*self._attempts.values()] if one.key[0] == task_id and not one.finishing]
-        if found:
-            self._killed.update(found)  # this attempt, and not the one that may follow before the next step
+        keys = [
+            attempt.key for attempt in [*self._attempts.values()] if attempt.key[0] == task_id and not attempt.finishing
+        ]
+        if keys:
+            self._killed.update(keys)  # this attempt, and not the one that may follow before the next step
             self._nudge("supervisor")
-        return bool(found)
+        return bool(keys)
 
     def running_count(self) -> int:
         """How many attempts are starting, at work or being closed."""
         return len(self._attempts)
 
     def unobserved(self) -> dict[str, str]:
-        """By task, why its worker cannot be followed to its end, as the last look found it."""
+        """By task, why its worker cannot be observed to its end, as of the last step."""
         return {attempt.key[0]: attempt.trouble for attempt in [*self._attempts.values()] if attempt.trouble}
 
     @property
@@ -180,7 +182,7 @@ class Supervisor:
         self._sweeper.recover(interrupted)
 
     def step(self, now: datetime) -> datetime | None:
-        """Look once.
+        """Do one step.
 
         Returns:
             When to look again; None: only when nudged.
@@ -190,7 +192,7 @@ class Supervisor:
             self._reports.popleft()(now)
         if self._db.damage is not None and self._context.is_stopping():
             return self._end_without_rows(now)
-        running, is_any_decided, leaderless, held = self._db.read(_look)
+        running, is_any_decided, leaderless, held = self._db.read(_read_rows)
         self._follow(running, now, awake)
         self._settle_families(is_any_decided, leaderless, now)
         self._leased = bool(held)
@@ -226,26 +228,28 @@ class Supervisor:
                 continue
             try:
                 self._stop_if_due(attempt, present.get(attempt.key), awake)
-                seen = attempt.started.running.observe(awake)
-                attempt.note_trouble(f"does not end, though it was killed: {seen.undying}" if seen.undying else "")
-                self._claiming.meter.note(attempt.key, seen, now)
-                self.on_tool_calls(attempt.task, seen.tool_calls, now)
+                observation = attempt.started.running.observe(awake)
+                attempt.note_trouble(
+                    f"does not end, though it was killed: {observation.undying}" if observation.undying else ""
+                )
+                self._claiming.meter.note(attempt.key, observation, now)
+                self.on_tool_calls(attempt.task, observation.tool_calls, now)
             except OSError as error:  # of this worker alone, e.g. its output cannot be read just now
                 attempt.note_trouble(f"cannot be observed, so that its end would go unnoticed: {error}")
                 continue
-            if seen.finished is not None:
+            if observation.finished is not None:
                 attempt.finishing = True
                 self._claiming.meter.forget(attempt.key, attempt.task["runner"], attempt.peak_mb)
-                self._claiming.note_end(seen.finished, now)
-                if attempt.peak_mb is not None or seen.usage.turns:  # counted before the attempt is closed
-                    news.append((attempt, {"memory_mb": attempt.peak_mb, "usage": asdict(seen.usage)}))
+                self._claiming.note_end(observation.finished, now)
+                if attempt.peak_mb is not None or observation.usage.turns:  # counted before the attempt is closed
+                    news.append((attempt, {"memory_mb": attempt.peak_mb, "usage": asdict(observation.usage)}))
                 run = self._spawn_start if attempt.started.is_loop else self._spawn
-                run(self._finishing(attempt, seen))
-            elif (values := attempt.news(seen, lease_s, now)) is not None:
+                run(self._finishing(attempt, observation))
+            elif (values := attempt.news(observation, lease_s, now)) is not None:
                 news.append((attempt, values))
         if news:
             self._db.write(lambda conn: record(conn, news, now))
-        self._heed_limits(now, awake)
+        self._stop_over_limits(now, awake)
         bring_mail(self._db, self._attempts.values(), now)
 
     def _stop_if_due(self, attempt: Attempt, row: TaskRow | None, awake: datetime) -> None:
@@ -254,13 +258,13 @@ class Supervisor:
         if reason is not None and not attempt.stopping:
             attempt.stop(awake, *reason)
 
-    def _heed_limits(self, now: datetime, awake: datetime) -> None:
+    def _stop_over_limits(self, now: datetime, awake: datetime) -> None:
         for attempt, throttle, reason in over_limits(self._claiming.measure(now), [*self._attempts.values()]):
             self._claiming.reserve(attempt.peak_mb or 0 if throttle.limit == MEMORY else 0)
             attempt.stop(awake, *reason)
 
     def _end_without_rows(self, now: datetime) -> datetime | None:
-        """Stop the workers although the database is damaged: nothing can be recorded of them, and no later start knows them."""
+        """Stop the workers while the database is damaged: nothing of them can be recorded, and no later daemon knows them."""
         awake = self._context.awake.at(now)
         for attempt in list(self._attempts.values()):
             if attempt.started is not None and not attempt.finishing:
@@ -270,7 +274,7 @@ class Supervisor:
         return now + timedelta(seconds=STOPPING_LOOK_S) if self._attempts else None
 
     def _requeue_lost(self, row: TaskRow, now: datetime) -> bool:
-        """A running task that nobody works on: what worked on it failed in a way nobody foresaw.
+        """Requeue a running task that no attempt here works on: its worker was lost by an unforeseen failure.
 
         Returns:
             False if something of it is still alive: it was killed, and the next step looks again.
@@ -287,21 +291,21 @@ class Supervisor:
 
         self._db.write(requeue)
         for worktree in self._sweeper.of_task(row["task_id"]):
-            self._spawn(self._sweeper.putting_right(worktree))
+            self._spawn(self._sweeper.rolling_back(worktree))
         return True
 
     def _is_alive(self, row: TaskRow) -> bool:
-        """Kill what is left of a task's worker; whether there was anything at this look."""
+        """Kill what is left of a task's worker; whether anything was left."""
         folders = [Path(worktree["path"]) for worktree in self._sweeper.of_task(row["task_id"])]
         marks = task_marks(self._context.worktrees, row["task_id"])
         return bool(end_leftovers(marks, row["pid"], row["pid_started"], folders[0] if folders else None))
 
-    # -- who is next -----------------------------------------------------------------------------------------------
+    # -- next tasks ------------------------------------------------------------------------------------------------
 
     def _claim(self, now: datetime) -> None:
         starting = sum(attempt.started is None for attempt in self._attempts.values())
         free = self._settings().supervisor.starts_at_once - starting
-        others = [(one.key, one.task["runner"]) for one in self._attempts.values() if not one.finishing]
+        others = [(attempt.key, attempt.task["runner"]) for attempt in self._attempts.values() if not attempt.finishing]
         leased = self._claiming.claim(now, self._context.gate(), others, free, starts=starting > 0)
         if leased:
             crash_point("task.claimed")
@@ -314,7 +318,7 @@ class Supervisor:
         for row in rows:
             if row["status"] == TaskStatus.INTERRUPTED and row["task_id"] not in self._resuming:
                 self._resuming.add(row["task_id"])
-                self._spawn(self._resuming_one(row))
+                self._spawn(self._resuming_task(row))
 
     def _next_look(self, now: datetime) -> datetime | None:
         due = []
@@ -335,7 +339,7 @@ class Supervisor:
             due.append(parse(backoff))
         return min(due, default=None)
 
-    # -- what runs in the server's threads; each reports back, whatever happens ------------------------------------
+    # -- in the server's threads; each reports back, also after an exception ----------------------------------------
 
     def _starting(self, attempt: Attempt) -> Callable[[], None]:
         def start() -> None:
@@ -360,9 +364,9 @@ class Supervisor:
                 paused = EventKind.SUPERVISOR_PAUSED({"reason": started.error_message})
                 self._db.write(lambda conn: events.record(conn, now, paused))
 
-    def _finishing(self, attempt: Attempt, seen: Observation) -> Callable[[], None]:
-        assert attempt.started is not None and seen.finished is not None
-        started, finished, used = attempt.started, seen.finished, asdict(seen.usage)
+    def _finishing(self, attempt: Attempt, observation: Observation) -> Callable[[], None]:
+        assert attempt.started is not None and observation.finished is not None
+        started, finished, used = attempt.started, observation.finished, asdict(observation.usage)
 
         def close() -> None:
             try:
@@ -377,7 +381,7 @@ class Supervisor:
         self._killed.discard(attempt.key)
         self._sweeper.later(now)  # its worktree may have had to stay
 
-    def _resuming_one(self, row: TaskRow) -> Callable[[], None]:
+    def _resuming_task(self, row: TaskRow) -> Callable[[], None]:
         def resume() -> None:
             try:
                 if self._is_alive(row):
@@ -387,7 +391,7 @@ class Supervisor:
                 self._db.write(lambda conn: attempts.resume(conn, row["task_id"], now, rules))
                 crash_point("task.resumed")
                 for worktree in self._sweeper.of_task(row["task_id"]):
-                    self._sweeper.putting_right(worktree)()
+                    self._sweeper.rolling_back(worktree)()
             finally:
                 self._report(lambda _now: self._resuming.discard(row["task_id"]))
 
@@ -398,7 +402,7 @@ class Supervisor:
         self._nudge("supervisor")
 
 
-def _look(conn: Connection) -> tuple[list[TaskRow], bool, list[StoredTask], list[TaskRow]]:
-    """What a step asks first, in one transaction: most steps find nothing else to do."""
+def _read_rows(conn: Connection) -> tuple[list[TaskRow], bool, list[StoredTask], list[TaskRow]]:
+    """Read the rows that every step needs, in one transaction."""
     running = tasks.in_status(conn, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
     return running, combining.is_any_decided(conn), followers.leaderless(conn), leases.held(conn)

@@ -42,7 +42,7 @@ class Sweeper:
         self._spawn = spawn
         self._report = report
         self._nudge = nudge
-        self._righting: set[str] = set()
+        self._rolling_back: set[str] = set()
         self._bounds: tuple[int, int] | None = None
         self.due: datetime | None = None
 
@@ -60,7 +60,7 @@ class Sweeper:
             if _is_queues(row):
                 continue
             if (half_done or (_is_tasks(row) and not is_kept)) and row["task_id"] not in interrupted:
-                self._spawn(self.putting_right(row))
+                self._spawn(self.rolling_back(row))
             elif row["state"] == WorktreeState.READY:
                 self._check(row)
 
@@ -77,7 +77,7 @@ class Sweeper:
             self._spawn(lambda: trim_pool(self._context))
         if self._context.kept:
             for row in self._context.db.read(lambda conn: continuing.forsaken(self._context, conn)):
-                self._spawn(self.putting_right(row))
+                self._spawn(self.rolling_back(row))
         if self.due is None or now < self.due <= now + timedelta(seconds=SWEEP_EVERY_S):
             return
         self.due = None
@@ -87,37 +87,37 @@ class Sweeper:
             going = row["state"] == WorktreeState.RECLAIMING or row["purpose"] == WorktreePurpose.VERIFY
             is_kept = row["state"] == WorktreeState.POOLED
             if ((going or is_kept) and row["note"] is not None) or (going and self._is_forsaken(row, at_work)):
-                self._spawn(self.putting_right(row))
+                self._spawn(self.rolling_back(row))
             elif row["state"] == WorktreeState.READY and row["note"] is not None:
                 self._check(row)
         self._spawn(lambda: trim_pool(self._context))
         self._spawn(lambda: tidy_branches(self._context))
 
     def later(self, now: datetime) -> None:
-        """Something may have had to stay: look again in a while."""
+        """Sweep again in a while: something may have had to stay."""
         self.due = self.due or now + timedelta(seconds=SWEEP_EVERY_S)
 
     def of_task(self, task_id: str) -> list[WorktreeRow]:
         """The worktrees that a task has: its worker's first, then that in which its work is judged."""
-        found = self._context.db.read(worktree_rows.listing)
-        return [row for row in found if _is_tasks(row) and row["task_id"] == task_id]
+        rows = self._context.db.read(worktree_rows.listing)
+        return [row for row in rows if _is_tasks(row) and row["task_id"] == task_id]
 
-    def putting_right(self, worktree: WorktreeRow) -> Callable[[], None]:
-        """Give a worktree back, in a thread."""
+    def rolling_back(self, worktree: WorktreeRow) -> Callable[[], None]:
+        """Make the function that gives a worktree back, for a thread."""
         worktree_id = worktree["worktree_id"]
-        self._righting.add(worktree_id)
+        self._rolling_back.add(worktree_id)
 
-        def right() -> None:
+        def roll_back_and_report() -> None:
             gone = False
             try:
                 gone = roll_back(self._context, worktree)
             finally:
                 self._report(lambda now: self._was_rolled_back(worktree_id, gone, now))
 
-        return right
+        return roll_back_and_report
 
     def _check(self, row: WorktreeRow) -> None:
-        """Look whether a worktree in use is still the one that was made; as long as it is not, with every sweep."""
+        """Check that a worktree in use was not replaced; while it is, check it again with every sweep."""
 
         def check() -> None:
             if not ownership.check_ready(self._context, row):
@@ -126,7 +126,7 @@ class Sweeper:
         self._spawn(check)
 
     def _was_rolled_back(self, worktree_id: str, gone: bool, now: datetime) -> None:
-        self._righting.discard(worktree_id)
+        self._rolling_back.discard(worktree_id)
         if gone:
             self._nudge("landing")  # a branch that has landed may have waited for this
         else:
@@ -134,7 +134,7 @@ class Sweeper:
 
     def _is_forsaken(self, worktree: WorktreeRow, at_work: Collection[str]) -> bool:
         """A task's worktree whose removal failed before a note could say why it stays."""
-        is_free = worktree["worktree_id"] not in self._righting and worktree["task_id"] not in at_work
+        is_free = worktree["worktree_id"] not in self._rolling_back and worktree["task_id"] not in at_work
         return _is_tasks(worktree) and is_free
 
 

@@ -1,4 +1,4 @@
-"""The results that a step gets of those that it waited for: as text for a prompt, and as a file for a command."""
+"""The results of earlier steps, for a step that waited for them: as text for a prompt, and as a file for a command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_OF_ONE = 4000
 _MOST_OF_ALL = 60_000
 
 
-def told(context: WorktreeContext, task: TaskRow) -> tuple[str, dict[str, str]]:
+def of_earlier_steps(context: WorktreeContext, task: TaskRow) -> tuple[str, dict[str, str]]:
     """The results of the tasks that a step waited for; nothing for any other task.
 
     Returns:
@@ -33,20 +33,20 @@ def told(context: WorktreeContext, task: TaskRow) -> tuple[str, dict[str, str]]:
     folder = make_own_folder(context.project.logs_dir / "tasks" / task["task_id"], context.project.root)
     file: Path = folder / f"{task['fencing_token']}.results.json"
     with os.fdopen(open_private(file, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as output:
-        json.dump([_entry(one) for one in earlier], output, ensure_ascii=False, indent=1)
+        json.dump([_entry(step) for step in earlier], output, ensure_ascii=False, indent=1)
     return _text(earlier), {VARIABLE: str(file)}
 
 
-def _entry(one: ParentResult) -> Payload:
-    return {**one, "step": one["step"] or one["title"]}
+def _entry(step: ParentResult) -> Payload:
+    return {**step, "step": step["step"] or step["title"]}
 
 
 def _text(earlier: Sequence[ParentResult]) -> str:
     parts: list[str] = []
     room = _MOST_OF_ALL
-    for one in earlier:
-        name, output = one["step"] or one["title"], _output(one)
-        end = "" if one["status"] == TaskStatus.COMPLETED else f" ({one['status']})"
+    for step in earlier:
+        name, output = step["step"] or step["title"], _output(step)
+        end = "" if step["status"] == TaskStatus.COMPLETED else f" ({step['status']})"
         part = f"## {name}{end}\n{output}" if output else f"## {name}{end}"
         if len(part) > room:
             parts.append(f"{len(earlier) - len(parts)} more are in the file that {VARIABLE} names.")
@@ -58,8 +58,8 @@ def _text(earlier: Sequence[ParentResult]) -> str:
     return "\n\n".join(["These steps came before; what they changed is in your worktree. Their reports:", *parts])
 
 
-def _output(one: ParentResult) -> str:
-    found = one["result"] if isinstance(one["result"], dict) else {}
-    said = found.get("output", found.get("text"))
-    text = said if isinstance(said, str) else json.dumps(found, ensure_ascii=False) if found else ""
+def _output(step: ParentResult) -> str:
+    result = step["result"] if isinstance(step["result"], dict) else {}
+    output = result.get("output", result.get("text"))
+    text = output if isinstance(output, str) else json.dumps(result, ensure_ascii=False) if result else ""
     return text if len(text) <= _MOST_OF_ONE else f"{text[: _MOST_OF_ONE - 1]}…"

@@ -1,4 +1,4 @@
-"""The state that its steps put a task in, derived from theirs whichever way they went.
+"""The state of a task that is made of steps, derived from theirs, in whatever order they changed.
 
 It waits until each step has ended and what that changed has landed or come back: a step that fails ends those that wait for
 it, and no other one.
@@ -30,10 +30,10 @@ def standing(steps: Sequence[ParentTask]) -> tuple[TaskStatus, str | None]:
     """
     lost: list[ParentTask] = []
     for step in steps:
-        found = outlook(step["status"], step["merge_state"], "landed")
-        if found is Outlook.OPEN:
+        prospect = outlook(step["status"], step["merge_state"], "landed")
+        if prospect is Outlook.OPEN:
             return TaskStatus.WAITING, None
-        lost += [step] if found is Outlook.LOST else []
+        lost += [step] if prospect is Outlook.LOST else []
     if not lost:
         return TaskStatus.COMPLETED, None
     first = next((step for step in lost if step["error_code"] != dependencies.DEPENDENCY_FAILED), lost[0])
@@ -47,8 +47,8 @@ def standing(steps: Sequence[ParentTask]) -> tuple[TaskStatus, str | None]:
 def _how(step: ParentTask) -> str:
     if step["status"] == TaskStatus.COMPLETED:
         return f"did not land: its merge request ended as {step['merge_state']}"
-    said = (step["error_message"] or step["error_code"] or "").rstrip(".")[:_MOST_OF_REASON]
-    return f"is {step['status']}{f': {said}' if said else ''}"
+    error = (step["error_message"] or step["error_code"] or "").rstrip(".")[:_MOST_OF_REASON]
+    return f"is {step['status']}{f': {error}' if error else ''}"
 
 
 def result(conn: Connection, task_id: str) -> Payload:

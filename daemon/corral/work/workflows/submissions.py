@@ -10,7 +10,7 @@ from corral.work.tasks.wire import TaskSubmission
 
 def flat(batch: Sequence[TaskSubmission]) -> list[TaskSubmission]:
     """Each submission, followed by its steps."""
-    return [one for item in batch for one in (item, *item.steps)]
+    return [submission for item in batch for submission in (item, *item.steps)]
 
 
 def regrouped(batch: Sequence[TaskSubmission], checked: Sequence[TaskSubmission]) -> list[TaskSubmission]:

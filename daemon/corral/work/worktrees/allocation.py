@@ -170,8 +170,8 @@ def allocate(
 def _from_pool(context: WorktreeContext, plan: Plan) -> WorktreeRow | None:
     """The worktree of a plan, made of one of the warm pool; None: a fresh one is to be made."""
 
-    def intend(kept: WorktreeRow) -> WorktreeRow | None:
-        return context.db.write(lambda conn: _intend_again(conn, context, plan, kept))
+    def intend(pooled: WorktreeRow) -> WorktreeRow | None:
+        return context.db.write(lambda conn: _intend_again(conn, context, plan, pooled))
 
     return taking.take(context, plan, intend, partial(give_up, context))
 
@@ -301,14 +301,14 @@ def _intend(conn: Connection, context: WorktreeContext, plan: Plan) -> WorktreeR
     )
 
 
-def _intend_again(conn: Connection, context: WorktreeContext, plan: Plan, kept: WorktreeRow) -> WorktreeRow | None:
+def _intend_again(conn: Connection, context: WorktreeContext, plan: Plan, pooled: WorktreeRow) -> WorktreeRow | None:
     """The row of a worktree that gets the folder of a kept one, whose row ends."""
     gone = {"state": WorktreeState.REMOVED, "removed_at": iso(context.clock()), "note": None}
-    if worktree_rows.transition(conn, kept["worktree_id"], (WorktreeState.POOLED,), gone) is None:
+    if worktree_rows.transition(conn, pooled["worktree_id"], (WorktreeState.POOLED,), gone) is None:
         return None
-    made = _intend(conn, context, plan)
-    place = {"path": kept["path"], "folder_id": kept["folder_id"]}
-    return worktree_rows.transition(conn, made["worktree_id"], (WorktreeState.ALLOCATING,), place)
+    row = _intend(conn, context, plan)
+    place = {"path": pooled["path"], "folder_id": pooled["folder_id"]}
+    return worktree_rows.transition(conn, row["worktree_id"], (WorktreeState.ALLOCATING,), place)
 
 
 def make_usable(
@@ -327,13 +327,13 @@ def make_usable(
         prove: Gives the checkout if the folder is Corral's own; asked before anything is written there.
 
     Raises:
-        PathReplaced: So says ``prove``.
+        PathReplaced: ``prove`` raised it.
         CorralError: The file system or git refused, or a setup command failed or was ended; its log is named.
     """
     settings = context.settings()
     refuse(context.untrusted(), SETUP)
     checkout = prove()
-    made = provision(
+    provided = provision(
         context.project.root,
         path,
         recipes=context.recipes,
@@ -341,12 +341,12 @@ def make_usable(
         port_base=port_base,
         is_ignored=lambda paths: ignored(checkout, paths),
     )
-    if made.setup:
-        env = verification_environment(os.environ, {**environment(context, path, made), **mark})
+    if provided.setup:
+        env = verification_environment(os.environ, {**environment(context, path, provided), **mark})
         log = make_own_folder(context.project.logs_dir / "worktrees", context.project.root) / f"{path.name}.log"
         prove()
-        run_setup(path, made.setup, env, log, SETUP_TIMEOUT_S, lambda: context.stopping.is_set() or is_unwanted())
-    return made
+        run_setup(path, provided.setup, env, log, SETUP_TIMEOUT_S, lambda: context.stopping.is_set() or is_unwanted())
+    return provided
 
 
 def ignored(checkout: Git, paths: list[str]) -> set[str]:
@@ -356,15 +356,19 @@ def ignored(checkout: Git, paths: list[str]) -> set[str]:
         GitFailed: Git could not tell.
     """
     text = "\0".join(paths).encode("utf-8", "surrogateescape")
-    found = checkout.run("check-ignore", "-z", "--stdin", input=text)
-    if found.rc > 1:
-        raise GitFailed("git check-ignore failed.", cause=found.stderr, details={"argv": list(found.argv)})
-    return set(found.names)
+    checked = checkout.run("check-ignore", "-z", "--stdin", input=text)
+    if checked.rc > 1:
+        raise GitFailed("git check-ignore failed.", cause=checked.stderr, details={"argv": list(checked.argv)})
+    return set(checked.names)
 
 
-def environment(context: WorktreeContext, worktree: Path, made: Provisioned) -> dict[str, str]:
+def environment(context: WorktreeContext, worktree: Path, provided: Provisioned) -> dict[str, str]:
     """Variables for a process in an allocated worktree, on top of its own environment."""
     own = str(context.project.run_dir / "bin")
-    path = os.pathsep.join([*made.path_prefixes, own, os.environ.get("PATH", os.defpath)])
-    said = {WORKTREE_MARK: str(worktree), "CORRAL_PROJECT": str(context.project.root), PROJECT_MARK: context.project_id}
-    return {**made.env, "PATH": path, **said}
+    path = os.pathsep.join([*provided.path_prefixes, own, os.environ.get("PATH", os.defpath)])
+    marks = {
+        WORKTREE_MARK: str(worktree),
+        "CORRAL_PROJECT": str(context.project.root),
+        PROJECT_MARK: context.project_id,
+    }
+    return {**provided.env, "PATH": path, **marks}

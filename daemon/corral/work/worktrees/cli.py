@@ -63,7 +63,7 @@ def remove(
 @app.command()
 def pool(as_json: Annotated[bool, json_of("work.worktrees.api.Pool")] = False) -> None:
     """Show the worktrees that are kept for the next tasks."""
-    found = client().request("GET", "/worktrees/pool")
+    state = client().request("GET", "/worktrees/pool")
     columns: list[Column] = [
         ("NAME", "name", 40),
         ("SIZE", lambda row: f"{row['size_bytes'] / 2**20:,.0f} MB", 12),
@@ -73,13 +73,13 @@ def pool(as_json: Annotated[bool, json_of("work.worktrees.api.Pool")] = False) -
         ("NOTE", "note", 240),
     ]
     if as_json:
-        emit(found)
+        emit(state)
         return
-    table(found["worktrees"], columns, empty="No worktree is kept.")
-    size = f"{found['size_bytes'] / 2**20:,.0f} of {found['most_mb']:,} MB"
-    echo(f"\nbounds: {len(found['worktrees'])} of {found['most']} worktrees, {size}")
-    echo(f"since the daemon's start: {found['kept']} kept, {found['used']} used")
-    for title, reasons in (("removed instead", found["not_kept"]), ("not used", found["not_used"])):
+    table(state["worktrees"], columns, empty="No worktree is kept.")
+    size = f"{state['size_bytes'] / 2**20:,.0f} of {state['most_mb']:,} MB"
+    echo(f"\nbounds: {len(state['worktrees'])} of {state['most']} worktrees, {size}")
+    echo(f"since the daemon's start: {state['kept']} kept, {state['used']} used")
+    for title, reasons in (("removed instead", state["not_kept"]), ("not used", state["not_used"])):
         for row in reasons:
             echo(f"{title}: {row['count']} × {row['reason']}")
 

@@ -102,14 +102,14 @@ def clone(source: Path, target: Path, place: Path, *, cow: bool, root: Path | No
         is_checkout = entry.is_dir(follow_symlinks=False) and Path(entry.path, ".git").is_file()
         if entry.name in NEVER or is_checkout:
             continue
-        made = target / entry.name
+        copy = target / entry.name
         try:
             if entry.is_symlink():
-                made.symlink_to(_moved(Path(entry.path).readlink(), root, place))
+                copy.symlink_to(_moved(Path(entry.path).readlink(), root, place))
             elif entry.is_dir(follow_symlinks=False):
-                taken += clone(Path(entry.path), made, place, cow=cow, root=root)
+                taken += clone(Path(entry.path), copy, place, cow=cow, root=root)
             elif entry.is_file(follow_symlinks=False):
-                taken += copy_file(Path(entry.path), made, cow=cow)
+                taken += copy_file(Path(entry.path), copy, cow=cow)
         except FileNotFoundError:
             # The main checkout is in use: what vanished since it was listed is no part of the copy. Anything else missing
             # is a fault.
@@ -139,18 +139,18 @@ def link(source: Path, target: Path, folder: Folder, lead: Callable[[Path], Path
     taken = 0
     target.mkdir()
     for entry in sorted_entries(source):
-        child, made = Path(entry.path), target / entry.name
+        child, place = Path(entry.path), target / entry.name
         if entry.name in NEVER or _any(entry.name, folder.omit):
             continue
         if entry.is_file(follow_symlinks=False):
-            taken += copy_file(child, made, cow=cow)
+            taken += copy_file(child, place, cow=cow)
         elif entry.is_dir(follow_symlinks=False) and _any(entry.name, folder.private):
-            taken += clone(child, made, child, cow=cow)
+            taken += clone(child, place, child, cow=cow)
         elif entry.is_dir(follow_symlinks=False) and entry.name.startswith("@"):
             # A scope is a folder of packages, and one of them may be a package of this repository.
-            taken += link(child, made, folder, lead, cow=cow)
+            taken += link(child, place, folder, lead, cow=cow)
         elif entry.is_symlink() or entry.is_dir():
-            made.symlink_to(lead(child))
+            place.symlink_to(lead(child))
     return taken
 
 
@@ -178,7 +178,7 @@ def relocate(
         if file.is_symlink() or not file.is_file() or _is_binary(file):
             continue
         before = file.read_bytes()
-        after = old_name.sub(lambda found: url if found[1] else path, before)
+        after = old_name.sub(lambda match: url if match[1] else path, before)
         if after != before:
             file.write_bytes(_runnable(after, place))
 

@@ -41,8 +41,8 @@ async def _part(
     after: str | None,
     limit: int,
 ) -> Response:
-    found = await services.work(lambda: page(following(rows(), key, after), limit))
-    return answer(request, found, lambda row: {"after": row[key]})
+    part = await services.work(lambda: page(following(rows(), key, after), limit))
+    return answer(request, part, lambda row: {"after": row[key]})
 
 
 @router.get("/worktrees", answer=list[Worktree])
@@ -65,23 +65,21 @@ async def pool(services: Services) -> Pool:
 @router.get("/worktrees/place")
 async def place(services: Services) -> PlaceOfWorktrees:
     """Where new worktrees are made, why there, and what tools that search upward would find."""
-    chosen = await services.work(services.of(WorktreeContext).places.choose)
+    choice = await services.work(services.of(WorktreeContext).places.choose)
     return {
-        "path": str(chosen.path),
-        "configured": chosen.is_configured,
-        "passed_over": list(chosen.passed_over),
-        "finds": list(chosen.finds),
-        "warning": chosen.warning(),
+        "path": str(choice.path),
+        "configured": choice.is_configured,
+        "passed_over": list(choice.passed_over),
+        "finds": list(choice.finds),
+        "warning": choice.warning(),
     }
 
 
 @router.post("/worktrees", status=201, answer=Worktree)
-async def create(services: Services, wanted: NewWorktree) -> Payload:
+async def create(services: Services, body: NewWorktree) -> Payload:
     """Make a worktree that is ready to work in."""
     return await services.work(
-        lambda: services.of(Worktrees).create(
-            wanted.name, session_id=wanted.session_id, base=wanted.base, now=services.now()
-        )
+        lambda: services.of(Worktrees).create(body.name, session_id=body.session_id, base=body.base, now=services.now())
     )
 
 

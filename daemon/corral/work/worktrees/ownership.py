@@ -34,12 +34,12 @@ def make_folder(context: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
         OSError: It cannot be made; the row is ``removed``.
     """
     try:
-        made = _make(context, Path(row["path"]))
+        folder_id = _make(context, Path(row["path"]))
     except (CorralError, OSError):
         _forget(context, row)
         raise
     crash_point("worktree.folder_made")
-    return _record(context, row, made)
+    return _record(context, row, folder_id)
 
 
 def make_folder_again(context: WorktreeContext, row: WorktreeRow) -> WorktreeRow:
@@ -133,11 +133,11 @@ def _make(context: WorktreeContext, path: Path) -> str:
     return worktree_identity.make_folder(path, context.places.establish(path))
 
 
-def _record(context: WorktreeContext, row: WorktreeRow, made: str | None) -> WorktreeRow:
+def _record(context: WorktreeContext, row: WorktreeRow, folder_id: str | None) -> WorktreeRow:
     moved = context.db.write(
-        lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, {"folder_id": made})
+        lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, {"folder_id": folder_id})
     )
-    return moved or {**row, "folder_id": made}
+    return moved or {**row, "folder_id": folder_id}
 
 
 def _forget(context: WorktreeContext, row: WorktreeRow) -> None:

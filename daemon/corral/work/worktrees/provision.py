@@ -1,4 +1,4 @@
-"""Making a fresh worktree usable: what git does not carry is cloned, linked or copied, and the environment is said.
+"""Making a fresh worktree usable: what git does not carry is cloned, linked or copied, and the environment is set.
 
 A function of the file system: safe to run twice, and after a kill in the middle. Every folder is built aside, inside the
 worktree, and renamed in, so what stands at its place is whole. Nothing of it can be committed: each provisioned folder
@@ -69,19 +69,19 @@ class Provisioned:
 
 @dataclass(frozen=True)
 class Progress:
-    """The inputs of one run, and its results so far (``made``).
+    """The inputs of one run, and its results so far (``provided``).
 
     Attributes:
         cow: Whether files can be copied by sharing their blocks.
-        left: Names of folders that are not entered: what recipes bring as a whole.
+        dependency_folders: Names of folders that are not entered: what recipes bring as a whole.
     """
 
     main: Path
     worktree: Path
     aside: Path
     cow: bool
-    left: frozenset[str]
-    made: Provisioned
+    dependency_folders: frozenset[str]
+    provided: Provisioned
 
 
 def provision(
@@ -108,15 +108,17 @@ def provision(
         CorralError: The file system refused (full, not readable); nothing half-made stays.
     """
     main, worktree = main.resolve(), worktree.resolve()
-    chosen = matching(allowed(recipes, settings.worktrees.recipes), worktree)
+    matching_recipes = matching(allowed(recipes, settings.worktrees.recipes), worktree)
     values, own = variables(main.name, worktree, worktree.name, port_base, settings.worktrees.ports_each)
-    made = Provisioned(own)
+    provided = Provisioned(own)
     own_setup: list[str] = []
-    left = frozenset(PurePosixPath(folder.path).name for recipe in chosen for folder in recipe.folders)
+    dependency_folders = frozenset(
+        PurePosixPath(folder.path).name for recipe in matching_recipes for folder in recipe.folders
+    )
     try:
         with built_aside(worktree) as aside:
-            progress = Progress(main, worktree, aside, cow_works(main, aside), left, made)
-            for recipe in chosen:
+            progress = Progress(main, worktree, aside, cow_works(main, aside), dependency_folders, provided)
+            for recipe in matching_recipes:
                 present = _bring_all(recipe, progress)
                 describe(recipe, present, progress, values)
                 if recipe.setup and not present:
@@ -129,11 +131,11 @@ def provision(
             cause="The disk is full, or a file of the main checkout cannot be read.",
             remedy="Correct that and try again; nothing half-made was left.",
         ) from refused
-    ignored = is_ignored(made.owned) if made.owned else set()
-    made.exclude = [path for path in made.owned if path not in ignored]
-    made.setup, hints = _setup(own_setup, settings.worktrees.setup)
-    made.notes += hints
-    return made
+    ignored = is_ignored(provided.owned) if provided.owned else set()
+    provided.exclude = [path for path in provided.owned if path not in ignored]
+    provided.setup, hints = _setup(own_setup, settings.worktrees.setup)
+    provided.notes += hints
+    return provided
 
 
 def variables(main: str, worktree: Path, name: str, port_base: int | None, each: int) -> tuple[dict[str, str], ...]:
@@ -152,13 +154,13 @@ def describe(
     """Add the variables of a recipe, and of its folders that the worktree has."""
     for folder, path in present:
         filled = {**values, "folder": str(progress.worktree / path)}
-        progress.made.path_prefixes += [prefix.format(**filled) for prefix in folder.path_prefixes]
-        say(progress.made.env, folder.env, filled)
-    say(progress.made.env, recipe.env, values)
+        progress.provided.path_prefixes += [prefix.format(**filled) for prefix in folder.path_prefixes]
+        say(progress.provided.env, folder.env, filled)
+    say(progress.provided.env, recipe.env, values)
 
 
 def say(env: dict[str, str], templates: Mapping[str, str], values: Mapping[str, str]) -> None:
-    """Add variables; what was said first stays, so that ``.venv`` goes before ``venv``."""
+    """Add variables; the first value of a name stays, so that ``.venv`` goes before ``venv``."""
     for name, template in templates.items():
         env.setdefault(name, template.format(**values))
 
@@ -216,11 +218,11 @@ def _bring_all(recipe: Recipe, progress: Progress) -> list[tuple[Folder, str]]:
     for folder in recipe.folders:
         if folder.mode == "skip":
             continue
-        found = find_folders(progress.main, folder.path, progress.left)
-        for path in found:
+        paths = find_folders(progress.main, folder.path, progress.dependency_folders)
+        for path in paths:
             _bring(folder, path, progress)
         own = [] if "*" in folder.path else [folder.path]
-        present += [(folder, path) for path in dict.fromkeys(found + own) if (progress.worktree / path).is_dir()]
+        present += [(folder, path) for path in dict.fromkeys(paths + own) if (progress.worktree / path).is_dir()]
     return present
 
 
@@ -231,14 +233,16 @@ def _bring(folder: Folder, path: str, progress: Progress) -> None:
     if "*" in folder.path and not place.parent.is_dir():
         return  # The package that it belongs to is not on this branch.
     if folder.mode == "clone" and folder.without_cow == "skip" and not progress.cow:
-        progress.made.notes.append(
+        progress.provided.notes.append(
             f"{path}: left out, the file system has no copy-on-write and a full copy is not worth it"
         )
         return
     if not way_is_open(path, progress):
         return
     built = progress.aside / "built"
-    installed = what_is_installed(source, folder.watch)  # Before it is read: what changes meanwhile is found next time.
+    installed = what_is_installed(
+        source, folder.watch
+    )  # before it is read, so that a change meanwhile counts next time
     if folder.mode == "link":
         taken = folders.link(source, built, folder, _leading(source.name, progress), cow=progress.cow)
     else:
@@ -249,10 +253,10 @@ def _bring(folder: Folder, path: str, progress: Progress) -> None:
     marker.unlink(missing_ok=True)
     marker.write_text(f"{MARKER_TEXT}# {installed} {what_is_installed(built, folder.watch)}\n")
     if place.exists():
-        place.rename(progress.aside / f"old-{len(progress.made.owned)}")
-    done = "linked" if folder.mode == "link" else "cloned" if progress.cow else "copied"
-    _put(built, path, done, taken, progress)
-    progress.made.owned.append(path)
+        place.rename(progress.aside / f"old-{len(progress.provided.owned)}")
+    how = "linked" if folder.mode == "link" else "cloned" if progress.cow else "copied"
+    _put(built, path, how, taken, progress)
+    progress.provided.owned.append(path)
 
 
 def _is_outdated(folder: Folder, path: str, progress: Progress) -> bool:
@@ -265,10 +269,10 @@ def _is_outdated(folder: Folder, path: str, progress: Progress) -> bool:
     if then[:1] != [what_is_installed(progress.main / path, folder.watch)]:
         if then[1:] == [what_is_installed(place, folder.watch)]:
             return True
-        progress.made.notes.append(
+        progress.provided.notes.append(
             f"{path}: stays, though the main checkout's has changed: this worktree has changed its own"
         )
-    progress.made.owned.append(path)
+    progress.provided.owned.append(path)
     return False
 
 
@@ -292,7 +296,7 @@ def way_is_open(path: str, progress: Progress) -> bool:
     for part in PurePosixPath(path).parts[:-1]:
         parent /= part
         if parent.is_symlink() or (parent.exists() and not parent.is_dir()):
-            progress.made.notes.append(
+            progress.provided.notes.append(
                 f"{path}: left out, {parent.relative_to(progress.worktree)} is no real folder here"
             )
             return False
@@ -303,8 +307,8 @@ def _put(built: Path, path: str, note: str, taken: int, progress: Progress) -> N
     place = progress.worktree / path
     place.parent.mkdir(parents=True, exist_ok=True)
     built.rename(place)
-    progress.made.notes.append(f"{path}: {note}, {taken} bytes on disk")
-    progress.made.disk_bytes += taken
+    progress.provided.notes.append(f"{path}: {note}, {taken} bytes on disk")
+    progress.provided.disk_bytes += taken
 
 
 def include(progress: Progress, patterns: str, is_ignored: IsIgnored) -> None:
@@ -318,19 +322,19 @@ def include(progress: Progress, patterns: str, is_ignored: IsIgnored) -> None:
     from pathspec import GitIgnoreSpec  # few setups have such a list
 
     spec = GitIgnoreSpec.from_lines(patterns.splitlines())
-    wanted = [
+    paths = [
         path
-        for path in walk_files(progress.main, progress.left)
+        for path in walk_files(progress.main, progress.dependency_folders)
         if spec.match_file(path) and not os.path.lexists(progress.worktree / path) and way_is_open(path, progress)
     ]
-    for path in sorted(is_ignored(wanted)) if wanted else []:
+    for path in sorted(is_ignored(paths)) if paths else []:
         if (progress.main / path).is_symlink():
-            progress.made.notes.append(f"{path}: left out, {INCLUDE_FILE} copies files, and this is a symlink")
+            progress.provided.notes.append(f"{path}: left out, {INCLUDE_FILE} copies files, and this is a symlink")
             continue
         built = progress.aside / "built"
         taken = folders.copy_file(progress.main / path, built, cow=progress.cow)
         _put(built, path, f"copied as {INCLUDE_FILE} says", taken, progress)
-        progress.made.copied.append(path)
+        progress.provided.copied.append(path)
 
 
 def _setup(own: list[str], configured: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -153,7 +153,7 @@ def of_files(recipes: list[Recipe], names: Sequence[str] | None, files: Iterable
     """The recipes that apply to a tree, by the paths of its files: as :func:`matching` finds them where it is checked out.
 
     Args:
-        names: Of the recipes that are allowed; None: all.
+        names: The names of the recipes that are allowed; None: all.
     """
     paths = [path.split("/") for path in files]
     allowed = [recipe for recipe in recipes if names is None or recipe.name in names]

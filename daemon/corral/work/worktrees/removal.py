@@ -64,12 +64,12 @@ def _remove_preserved(context: WorktreeContext, row: WorktreeRow, reason: str, *
     repo, path, ref = context.repo, Path(row["path"]), refs.branch_ref(required(row["branch"]))
     # the branch that HEAD is on goes with the worktree; another one is somebody's
     reattach_head(ownership.prove(context, row), ref)
-    found = _preserve(context, row, reason, always=row["purpose"] == WorktreePurpose.TASK and not submitted)
+    snapshot = _preserve(context, row, reason, always=row["purpose"] == WorktreePurpose.TASK and not submitted)
     crash_point("worktree.salvaged")
-    if found is None:
+    if snapshot is None:
         worktrees.remove(repo, path, lambda: ownership.prove(context, row))
         return
-    worktrees.remove_salvaged(repo, path, found, keep_branch=True, check=lambda: ownership.prove(context, row))
+    worktrees.remove_salvaged(repo, path, snapshot, keep_branch=True, check=lambda: ownership.prove(context, row))
 
 
 def _holds_no_commit(context: WorktreeContext, row: WorktreeRow) -> bool:
@@ -97,17 +97,17 @@ def _preserve(context: WorktreeContext, row: WorktreeRow, reason: str, *, always
     exclude = row["provision"].get("exclude", ())
     head, base = checkout.head(), row["base_sha"]
     forced = always and head != base and not (head and refs.is_ancestor(context.repo, head, base))
-    found = salvage.snapshot(checkout, row["name"], context.clock(), reason=reason, exclude=exclude, always=forced)
-    if found is not None:
-        context.db.write(lambda conn: _salvaged(conn, context, row, found, reason))
-    return found
+    snapshot = salvage.snapshot(checkout, row["name"], context.clock(), reason=reason, exclude=exclude, always=forced)
+    if snapshot is not None:
+        context.db.write(lambda conn: _salvaged(conn, context, row, snapshot, reason))
+    return snapshot
 
 
 def _salvaged(
-    conn: Connection, context: WorktreeContext, row: WorktreeRow, found: salvage.Snapshot, reason: str
+    conn: Connection, context: WorktreeContext, row: WorktreeRow, snapshot: salvage.Snapshot, reason: str
 ) -> None:
-    worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, {"salvage_ref": found.ref})
+    worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, {"salvage_ref": snapshot.ref})
     event = EventKind.WORKTREE_SALVAGED(
-        {"ref": found.ref, "files": found.files[:50], "reason": reason, "worktree": row["name"]}
+        {"ref": snapshot.ref, "files": snapshot.files[:50], "reason": reason, "worktree": row["name"]}
     )
     events.record(conn, context.clock(), event, task_id=row["task_id"], session_id=row["session_id"])

@@ -51,15 +51,19 @@ def reopen(db: Store, repo: Git, trees: Worktrees, task_id: str, now: datetime) 
         Conflict: The worker is running, or somebody has the conversation open.
     """
     task = db.read(lambda conn: tasks.find(conn, task_id))
-    tried = db.read(lambda conn: attempts.of_task(conn, task["task_id"]))
-    held = [one for one in tried if one["runner"] == RunnerName.CLAUDE and one["worktree_id"] is not None]
-    if not held:
+    attempts_made = db.read(lambda conn: attempts.of_task(conn, task["task_id"]))
+    conversations = [
+        attempt
+        for attempt in attempts_made
+        if attempt["runner"] == RunnerName.CLAUDE and attempt["worktree_id"] is not None
+    ]
+    if not conversations:
         raise InvalidInput(
             f"Task {task['task_id']} has no conversation to resume.",
             cause="No Claude Code client has worked on it yet.",
             remedy="`corral task logs ID` shows what its worker printed.",
         )
-    last = held[-1]
+    last = conversations[-1]
     if task["status"] == TaskStatus.RUNNING:
         raise Conflict(
             f"The worker of task {task['task_id']} is running.",
@@ -70,12 +74,12 @@ def reopen(db: Store, repo: Git, trees: Worktrees, task_id: str, now: datetime) 
     place = db.read(lambda conn: worktrees.get(conn, str(last["worktree_id"])))
     assert place is not None  # a row outlives its folder
     name = place["name"]
-    there = db.read(lambda conn: worktrees.live_by_name(conn, name))
+    live = db.read(lambda conn: worktrees.live_by_name(conn, name))
     about = (task["task_id"], last["number"], last["session_id"])
-    if there is not None and there["state"] == WorktreeState.READY and trees.is_own(name):
-        return Conversation(*about, there["path"], there["branch"], created=False)
-    made = trees.create(name, session_id=None, base=_base_of(repo, last, place), now=now)
-    return Conversation(*about, made["path"], made["branch"], created=True)
+    if live is not None and live["state"] == WorktreeState.READY and trees.is_own(name):
+        return Conversation(*about, live["path"], live["branch"], created=False)
+    worktree = trees.create(name, session_id=None, base=_base_of(repo, last, place), now=now)
+    return Conversation(*about, worktree["path"], worktree["branch"], created=True)
 
 
 def is_being_given_back(conn: Connection, task_id: str) -> bool:

@@ -51,7 +51,7 @@ def remember(checkout: Git, top: Path, made_by: str, known: Collection[str]) -> 
 
 
 def ignored(checkout: Git) -> list[PurePosixPath]:
-    """What git ignores, folders as a whole."""
+    """The paths that git ignores, folders as a whole."""
     listed = checkout.check("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
     return list(map(PurePosixPath, listed.names))
 
@@ -60,18 +60,20 @@ def outside(paths: Iterable[PurePosixPath], known: Collection[str]) -> list[Pure
     """Those of some paths that are neither in, above nor equal to one of the known."""
     others = set(map(PurePosixPath, known))
     return [
-        path for path in paths if not any(path == one or path in one.parents or one in path.parents for one in others)
+        path
+        for path in paths
+        if not any(path == other or path in other.parents or other in path.parents for other in others)
     ]
 
 
 def _unchanged(checkout: Git, top: Path, made_by: str | None) -> set[PurePosixPath]:
     try:
-        found = json.loads((checkout.git_dir / _RECORD).read_text())
+        record = json.loads((checkout.git_dir / _RECORD).read_text())
     except (FileNotFoundError, ValueError):  # none yet, or half of one: everything is made again
         return set()
-    if made_by is None or found.get("made_by") != made_by:
+    if made_by is None or record.get("made_by") != made_by:
         return set()
-    return {PurePosixPath(path) for path, looks in found["looks"].items() if _looks(top, path) == looks}
+    return {PurePosixPath(path) for path, looks in record["looks"].items() if _looks(top, path) == looks}
 
 
 def _looks(top: Path, path: str) -> contents.Seal | None:
@@ -80,9 +82,9 @@ def _looks(top: Path, path: str) -> contents.Seal | None:
 
 def _clear(top: Path, path: PurePosixPath, kept: Collection[PurePosixPath]) -> None:
     place = top / path
-    if path in kept or any(one in path.parents for one in kept):
+    if path in kept or any(kept_path in path.parents for kept_path in kept):
         return
-    if any(path in one.parents for one in kept) and not place.is_symlink():
+    if any(path in kept_path.parents for kept_path in kept) and not place.is_symlink():
         for child in place.iterdir():
             _clear(top, path / child.name, kept)
     elif place.is_dir() and not place.is_symlink():

@@ -64,17 +64,19 @@ def live_of_branch(conn: Connection, branch: str) -> list[WorktreeRow]:
 
 def worked_in(conn: Connection, session_ids: Sequence[str]) -> WorktreePlace | None:
     """The worktree that was made for one of these sessions and that it is in now."""
-    found = (_WORKED_IN.first(conn, {"session_id": session_id}) for session_id in session_ids)
-    return next((place for place in found if place is not None), None)
+    places = (_WORKED_IN.first(conn, {"session_id": session_id}) for session_id in session_ids)
+    return next((place for place in places if place is not None), None)
 
 
 def is_done_with(conn: Connection, branch: str) -> bool:
     """Whether a branch (short name) was made for a task, its worktree is gone, and what was to be merged has landed."""
-    made = select(worktrees.c.state, worktrees.c.purpose).where(worktrees.c.branch == branch)
-    found = {(row.state, row.purpose) for row in conn.execute(made)}
-    asked = select(merge_requests.c.state).where(merge_requests.c.branch == branch)
-    states = {row.state for row in conn.execute(asked)}
-    return found == {(WorktreeState.REMOVED.value, WorktreePurpose.TASK.value)} and states <= {MergeState.LANDED.value}
+    of_branch = select(worktrees.c.state, worktrees.c.purpose).where(worktrees.c.branch == branch)
+    worktree_states = {(row.state, row.purpose) for row in conn.execute(of_branch)}
+    requests = select(merge_requests.c.state).where(merge_requests.c.branch == branch)
+    states = {row.state for row in conn.execute(requests)}
+    return worktree_states == {(WorktreeState.REMOVED.value, WorktreePurpose.TASK.value)} and states <= {
+        MergeState.LANDED.value
+    }
 
 
 def listing(conn: Connection, *, states: Sequence[str] = (), purposes: Sequence[str] = ()) -> list[WorktreeRow]:

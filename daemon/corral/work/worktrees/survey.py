@@ -17,34 +17,34 @@ from corral.work.worktrees.folders import NEVER, sorted_entries
 _CLOSED = ".claude/worktrees"
 
 
-def find_folders(main: Path, pattern: str, left: frozenset[str]) -> list[str]:
+def find_folders(main: Path, pattern: str, dependency_folders: frozenset[str]) -> list[str]:
     """Real folders that match a recipe's pattern, relative to ``main``.
 
     Args:
         pattern: A relative path; ``*`` stands for part of one visible name.
-        left: Names of folders that are not entered: what recipes bring as a whole.
+        dependency_folders: Names of folders that are not entered: what recipes bring as a whole.
     """
-    found = [""]
+    folders = [""]
     parts = pattern.split("/")
     for part in parts[:-1]:
-        found = [
+        folders = [
             path
-            for path in _children(main, found, part)
-            if _may_enter(path, left) and not os.path.lexists(f"{main}/{path}/.git")
+            for path in _children(main, folders, part)
+            if _may_enter(path, dependency_folders) and not os.path.lexists(f"{main}/{path}/.git")
         ]
-    return list(_children(main, found, parts[-1]))
+    return list(_children(main, folders, parts[-1]))
 
 
-def walk_files(main: Path, left: frozenset[str], folder: str = "") -> Iterator[str]:
-    """Every file and symlink below ``folder``, relative to ``main``, but what is closed or in a folder named in ``left``."""
+def walk_files(main: Path, dependency_folders: frozenset[str], folder: str = "") -> Iterator[str]:
+    """Every file and symlink below ``folder``, relative to ``main``, that is in no closed folder and in none of these names."""
     entries = list(sorted_entries(main / folder))
     if folder and any(entry.name == ".git" for entry in entries):
         return
     for entry in entries:
         path = f"{folder}/{entry.name}" if folder else entry.name
         if entry.is_dir(follow_symlinks=False):
-            if _may_enter(path, left):
-                yield from walk_files(main, left, path)
+            if _may_enter(path, dependency_folders):
+                yield from walk_files(main, dependency_folders, path)
         elif entry.is_symlink() or entry.is_file():
             yield path
 
@@ -59,8 +59,8 @@ def what_is_installed(folder: Path, watch: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
     for pattern in watch:
         for listed in sorted(folder.glob(pattern)) if pattern != "." else [folder]:
-            said = "".join(sorted(map(_said_by, sorted_entries(listed))))
-            digest.update(said.encode(errors="surrogateescape"))
+            text = "".join(sorted(map(_said_by, sorted_entries(listed))))
+            digest.update(text.encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
@@ -84,6 +84,6 @@ def _children(main: Path, parents: list[str], part: str) -> Iterator[str]:
         yield from (f"{parent}/{name}" if parent else name for name in names)
 
 
-def _may_enter(path: str, left: frozenset[str]) -> bool:
+def _may_enter(path: str, dependency_folders: frozenset[str]) -> bool:
     name = path.rpartition("/")[2]
-    return name not in NEVER and name not in left and path != _CLOSED
+    return name not in NEVER and name not in dependency_folders and path != _CLOSED

@@ -50,8 +50,8 @@ class Worktrees:
 
         One for verifying or judging work is among them only while something is wrong with it: nobody else is to use it.
         """
-        found = self._context.db.read(worktree_rows.listing)
-        return [wire(row) for row in found if row["purpose"] != WorktreePurpose.VERIFY or row["note"]]
+        rows = self._context.db.read(worktree_rows.listing)
+        return [wire(row) for row in rows if row["purpose"] != WorktreePurpose.VERIFY or row["note"]]
 
     def pool(self) -> Pool:
         """The warm pool: the worktrees that are kept for the next tasks, their bounds, and what it did so far."""
@@ -59,8 +59,8 @@ class Worktrees:
 
     def own_folders(self, *states: str) -> list[Path]:
         """The folders of the worktrees in these states (none: all), without those that something else took the place of."""
-        found = self._context.db.read(lambda conn: worktree_rows.listing(conn, states=states))
-        return [Path(row["path"]) for row in found if row["purpose"] != WorktreePurpose.VERIFY and self._is_own(row)]
+        rows = self._context.db.read(lambda conn: worktree_rows.listing(conn, states=states))
+        return [Path(row["path"]) for row in rows if row["purpose"] != WorktreePurpose.VERIFY and self._is_own(row)]
 
     def is_own(self, name: str) -> bool:
         """Whether what stands at the path of this worktree is Corral's, or nothing."""
@@ -103,8 +103,8 @@ class Worktrees:
         base_sha = landing_target(context, None)[1] if base is None else refs.resolve(context.repo, base)
         purpose = WorktreePurpose.PERSON if session_id is None else WorktreePurpose.SESSION
         plan = Plan(name, self._free_branch(name), base_sha, purpose, session_id=session_id)
-        made, provided = allocate(context, plan)
-        return wire(context.db.write(lambda conn: mark_ready(conn, made["worktree_id"], provided)))
+        row, provided = allocate(context, plan)
+        return wire(context.db.write(lambda conn: mark_ready(conn, row["worktree_id"], provided)))
 
     def _check_room(self, session_id: str | None) -> None:
         most = MOST_OF_PEOPLE if session_id is None else MOST_OF_A_SESSION
@@ -159,8 +159,8 @@ class Worktrees:
 
     def salvaged(self, name: str | None = None) -> list[Payload]:
         """Salvaged work (of one worktree): ``name, ref, sha, at, reason, files``; newest first."""
-        found = salvage.listing(self._context.repo, name)
-        return [vars(one) for one in sorted(found, key=lambda one: one.at, reverse=True)]
+        snapshots = salvage.listing(self._context.repo, name)
+        return [vars(snapshot) for snapshot in sorted(snapshots, key=lambda snapshot: snapshot.at, reverse=True)]
 
     def recover(self, name: str, now: datetime) -> Payload:
         """Make a worktree of salvaged work.
@@ -176,21 +176,23 @@ class Worktrees:
         """
         context = self._context
         owner = name.removeprefix(salvage.PREFIX).partition("/")[0]
-        found = [one for one in self.salvaged(check_name(owner, "worktree")) if name in (owner, one["ref"])]
-        if not found:
+        snapshots = [
+            snapshot for snapshot in self.salvaged(check_name(owner, "worktree")) if name in (owner, snapshot["ref"])
+        ]
+        if not snapshots:
             raise NotFound(
                 f"Nothing was salvaged of {name[:80]!r}.", remedy="`corral worktree recover` lists what there is."
             )
-        chosen = found[0]
+        newest = snapshots[0]
         fresh = self._free_name(f"{owner[:50]}-recovered")
         branch = self._free_branch(fresh)
-        made, provided = allocate(
+        row, provided = allocate(
             context,
-            Plan(fresh, branch, chosen["sha"], WorktreePurpose.PERSON),
-            lambda into, remake: salvage.restore(context.repo, chosen["ref"], into, branch, remake),
+            Plan(fresh, branch, newest["sha"], WorktreePurpose.PERSON),
+            lambda into, remake: salvage.restore(context.repo, newest["ref"], into, branch, remake),
         )
-        ready = context.db.write(lambda conn: mark_ready(conn, made["worktree_id"], provided))
-        return {**wire(ready), "ref": chosen["ref"]}
+        ready = context.db.write(lambda conn: mark_ready(conn, row["worktree_id"], provided))
+        return {**wire(ready), "ref": newest["ref"]}
 
     def commits_behind(self, folder: str | None) -> int | None:
         """How many commits the target has that the checkout around ``folder`` does not; None where that means nothing."""

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from corral.work.tasks.following import Place, _Look, _Reader
+from corral.work.tasks.following import Place, _Reader, _Snapshot
 
 
-def look(*kinds: str, status: str = "running", started_at: str | None = None) -> _Look:
+def look(*kinds: str, status: str = "running", started_at: str | None = None) -> _Snapshot:
     """What the database has of a task at its first attempt."""
     row: Any = {"status": status, "fencing_token": 1, "started_at": started_at}
     data = {"task.claimed": {"attempt": 1, "token": 1}}
     news: Any = [
         {"event_id": number, "kind": kind, "at": "", "data": data.get(kind, {})} for number, kind in enumerate(kinds, 1)
     ]
-    return _Look(row=row, outcome="", settled=False, news=news, runners={1: "command"})
+    return _Snapshot(row=row, outcome="", settled=False, news=news, runners={1: "command"})
 
 
 @pytest.mark.req("FR-QUEUE-004")

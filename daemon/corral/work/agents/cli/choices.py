@@ -40,12 +40,12 @@ def pin(
     refuse_agents("Choosing the version of an agent", f"corral agent pin {shlex.quote(name)} {version or '--unpin'}")
     path = f"/agents/{segment(name)}/pin"
     answer = client().request("DELETE", path) if unpin else client().request("POST", path, {"version": version})
-    done = (
+    line = (
         f"{one_line(answer['agent'])} works by its file"
         if unpin
         else f"{answer['agent']} is pinned to {answer['version']}"
     )
-    report(answer, f"{done}.", as_json=as_json)
+    report(answer, f"{line}.", as_json=as_json)
     if answer.get("waits_for_trust") and not as_json:
         echo(paint(_TRUST, "yellow"))
 
@@ -75,7 +75,7 @@ def rollout(
         raise InvalidInput(
             "A rollout needs --to and --share.", remedy=f"corral agent rollout {name} --to V --share 20%"
         )
-    body = {"version": to, "share": _part(share)}
+    body = {"version": to, "share": _share(share)}
     typed = shlex.join(["corral", "agent", "rollout", name, "--to", to, "--share", share])
     refuse_agents("Rolling out a version of an agent", typed)
     _show(client().request("POST", f"/agents/{segment(name)}/rollout", body), as_json=as_json)
@@ -112,26 +112,26 @@ def improve(
         _deploy(client().request("GET", path), yes=yes, as_json=as_json)
         return
     if status:
-        found = client().request("GET", path)
+        improvement = client().request("GET", path)
     else:
         text = content("--feedback", str(feedback)) if feedback is not None else None
         asks = is_terminal() and not yes and not as_json
         if asks and not confirm(_question(name, deploys=deploy_if_better), default=False):
             raise Exit(1)
         body = {"feedback": text, "deploy_if_better": deploy_if_better}
-        found = client().request("POST", f"{path}/resume") if resume else client().request("POST", path, body)
+        improvement = client().request("POST", f"{path}/resume") if resume else client().request("POST", path, body)
     if as_json:
-        emit(found)
+        emit(improvement)
         return
-    _show_improvement(found)
-    if (found["report"] or {}).get("recommendation") == "deploy" and not found["report"]["deployed"]:
-        agent = found["agent"]
+    _show_improvement(improvement)
+    if (improvement["report"] or {}).get("recommendation") == "deploy" and not improvement["report"]["deployed"]:
+        agent = improvement["agent"]
         echo(f"To deploy it: corral agent improve {agent} --deploy; to try it on some tasks: corral agent rollout {agent} "
-             f"--to {found['version']} --share 20%")  # fmt: skip
-    elif found["state"] == "failed":
-        echo(f"To go on with it: corral agent improve {found['agent']} --resume")
-    elif not found["ended_at"]:
-        echo(paint(f"corral agent improve {found['agent']} --status shows how it goes.", "dim"))
+             f"--to {improvement['version']} --share 20%")  # fmt: skip
+    elif improvement["state"] == "failed":
+        echo(f"To go on with it: corral agent improve {improvement['agent']} --resume")
+    elif not improvement["ended_at"]:
+        echo(paint(f"corral agent improve {improvement['agent']} --status shows how it goes.", "dim"))
 
 
 def _question(name: str, *, deploys: bool) -> str:
@@ -140,32 +140,33 @@ def _question(name: str, *, deploys: bool) -> str:
     return f"Spend up to {most:g} USD on an improvement of {name}{then}?"
 
 
-def _deploy(found: Mapping[str, Any], *, yes: bool, as_json: bool) -> None:
+def _deploy(improvement: Mapping[str, Any], *, yes: bool, as_json: bool) -> None:
     """Write the version that an improvement has made into the agent's file, once somebody agrees."""
-    agent, version, made = found["agent"], found["version"], found["report"]
-    if not made:
+    agent, version, comparison = improvement["agent"], improvement["version"], improvement["report"]
+    if not comparison:
         raise InvalidInput(
             f"The improvement of {agent} has no report yet.", remedy=f"corral agent improve {agent} --status"
         )
     if not as_json:
-        _show_improvement(found)
-    said = "" if made["recommendation"] == "deploy" else f" The report recommends {made['recommendation']}."
-    if not yes and not confirm(f"Write version {version} into the file of {agent}?{said}", default=False):
+        _show_improvement(improvement)
+    warning = (
+        "" if comparison["recommendation"] == "deploy" else f" The report recommends {comparison['recommendation']}."
+    )
+    if not yes and not confirm(f"Write version {version} into the file of {agent}?{warning}", default=False):
         raise Exit(1)
     answer = client().request("POST", f"/agents/{segment(agent)}/rollback", {"version": version})
     file = one_line(answer["file"])
-    done = {**found, "report": {**made, "deployed": answer["file"]}}
-    report(done, f"{file} is version {version}; look at it with git diff, and commit it.", as_json=as_json)
+    deployed = {**improvement, "report": {**comparison, "deployed": answer["file"]}}
+    report(deployed, f"{file} is version {version}; look at it with git diff, and commit it.", as_json=as_json)
 
 
-def _show_improvement(found: Mapping[str, Any]) -> None:
-    made = found["report"] or {}
-    facts({name: found[name] for name in ("agent", "state", "version", "reason")}, 14)
-    if made:
-        cost = f"{made['cost_usd']:.2f} USD in all, {made['judged']['cost_usd']:.2f} of it for judges"
-        facts(
-            {"recommended": made["recommendation"], "why": made["why"], "cost": cost, "deployed": made["deployed"]}, 14
-        )
+def _show_improvement(improvement: Mapping[str, Any]) -> None:
+    comparison = improvement["report"] or {}
+    facts({name: improvement[name] for name in ("agent", "state", "version", "reason")}, 14)
+    if comparison:
+        cost = f"{comparison['cost_usd']:.2f} USD in all, {comparison['judged']['cost_usd']:.2f} of it for judges"
+        recommended, why, deployed = (comparison[field] for field in ("recommendation", "why", "deployed"))
+        facts({"recommended": recommended, "why": why, "cost": cost, "deployed": deployed}, 14)
         sides: list[Column] = [
             ("VERSION", "side", 8),
             ("PASSED", lambda row: f"{row['passed']['hits']} of {row['passed']['of']}", 12),
@@ -174,32 +175,32 @@ def _show_improvement(found: Mapping[str, Any]) -> None:
             ("TOKENS EACH", lambda row: row["tokens"]["median"], 12),
             ("USD", lambda row: f"{row['cost_usd']:.2f}", 9),
         ]
-        table([{"side": side, **made[side]} for side in ("old", "new")], sides, empty="")
+        table([{"side": side, **comparison[side]} for side in ("old", "new")], sides, empty="")
 
 
-def _part(said: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", said.strip())
-    part = float(found[1]) / 100 if found else 0.0
-    if found and not found[2] and part < 0.01:  # 0.2 could be meant as 20 %
-        part = 0.0
-    if not 0 < part < 1:
+def _share(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", text.strip())
+    share = float(match[1]) / 100 if match else 0.0
+    if match and not match[2] and share < 0.01:  # 0.2 could be meant as 20 %
+        share = 0.0
+    if not 0 < share < 1:
         raise InvalidInput(
-            f"--share {said!r} is no share.", remedy="Write a percentage between 0% and 100%, such as 20%."
+            f"--share {text!r} is no share.", remedy="Write a percentage between 0% and 100%, such as 20%."
         )
-    return part
+    return share
 
 
-def _show(found: Mapping[str, Any], *, as_json: bool) -> None:
+def _show(answer: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
-        emit(found)
+        emit(answer)
         return
-    head = (
-        f"{found['agent']} {found['version']} instead of {found['from']}, for {100 * found['share']:g} % of the tasks"
-    )
+    head = f"{answer['agent']} {answer['version']} instead of {answer['from']}, for {100 * answer['share']:g} % of the tasks"
     echo(paint(one_line(head), "bold"))
-    facts({"state": found["state"], "reason": found["reason"], "tasks": found["tasks"], "so far": found["summary"]}, 8)
-    if found["finding"] == "better" and found["state"] == "running":
-        echo(f"To use it for all tasks: corral agent rollout stop {found['agent']}, then corral agent rollback "
-             f"{found['agent']} {found['version']}")  # fmt: skip
-    if found.get("waits_for_trust"):
+    facts(
+        {"state": answer["state"], "reason": answer["reason"], "tasks": answer["tasks"], "so far": answer["summary"]}, 8
+    )
+    if answer["finding"] == "better" and answer["state"] == "running":
+        echo(f"To use it for all tasks: corral agent rollout stop {answer['agent']}, then corral agent rollback "
+             f"{answer['agent']} {answer['version']}")  # fmt: skip
+    if answer.get("waits_for_trust"):
         echo(paint(_TRUST, "yellow"))

@@ -68,13 +68,13 @@ def show(
         return
     echo(paint(one_line(agent["name"]), "bold"))
     plain = ("description", "runner", "model", "source", "file", "problem")
-    told = {"able": _able(agent), "command": shlex.join(agent.get("command") or ())}
-    told["tools"] = ", ".join(agent.get("tools") or ()) or (
+    shown = {"able": _able(agent), "command": shlex.join(agent.get("command") or ())}
+    shown["tools"] = ", ".join(agent.get("tools") or ()) or (
         "all of its runner" if agent.get("tools") is None else "none"
     )
-    told["not"] = ", ".join(agent.get("disallowed_tools") or ())
-    told["limits"] = ", ".join(f"{name} {value:g}" for name, value in (agent.get("limits") or {}).items())
-    facts({field: agent.get(field) for field in plain} | told, 11)
+    shown["not"] = ", ".join(agent.get("disallowed_tools") or ())
+    shown["limits"] = ", ".join(f"{name} {value:g}" for name, value in (agent.get("limits") or {}).items())
+    facts({field: agent.get(field) for field in plain} | shown, 11)
 
 
 def _able(agent: dict[str, Any]) -> str:

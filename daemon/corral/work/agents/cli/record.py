@@ -27,20 +27,20 @@ class By(str, Enum):
     VERSION = "version"
 
 
-def _rate(found: Mapping[str, Any]) -> str:
+def _rate(rate: Mapping[str, Any]) -> str:
     """A share with its interval: ``75 % (41-93)``."""
-    if found["rate"] is None:
+    if rate["rate"] is None:
         return ""
-    return f"{100 * found['rate']:.0f} % ({100 * found['low']:.0f}-{100 * found['high']:.0f})"
+    return f"{100 * rate['rate']:.0f} % ({100 * rate['low']:.0f}-{100 * rate['high']:.0f})"
 
 
-def _median(found: Mapping[str, Any], digits: int) -> str:
-    return "" if found["median"] is None else f"{found['median']:.{digits}f} (n={found['of']})"
+def _median(median: Mapping[str, Any], digits: int) -> str:
+    return "" if median["median"] is None else f"{median['median']:.{digits}f} (n={median['of']})"
 
 
 def _rating(row: Mapping[str, Any]) -> str:
-    found = row["feedback"]
-    return "" if found["mean"] is None else f"{found['mean']:.1f} (n={found['ratings']})"
+    ratings = row["feedback"]
+    return "" if ratings["mean"] is None else f"{ratings['mean']:.1f} (n={ratings['ratings']})"
 
 
 _COLUMNS: list[Column] = [

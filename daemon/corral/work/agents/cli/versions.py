@@ -67,18 +67,18 @@ def rollback(
     refuse_agents("Deploying a version of an agent", shlex.join(["corral", "agent", "rollback", name, version]))
     answer = client().request("POST", f"/agents/{segment(name)}/rollback", {"version": version})
     file = one_line(answer["file"])
-    done = f"{file} is version {answer['version']} again; look at it with git diff, and commit it."
-    report(answer, done if answer["changed"] else f"{file} is version {answer['version']} already.", as_json=as_json)
+    line = f"{file} is version {answer['version']} again; look at it with git diff, and commit it."
+    report(answer, line if answer["changed"] else f"{file} is version {answer['version']} already.", as_json=as_json)
 
 
 def show_version(name: str, version: str, *, as_json: bool) -> None:
     """Print one version with its text."""
-    found: dict[str, Any] = client().request("GET", f"/agents/{segment(name)}/versions/{segment(version)}")
+    shown: dict[str, Any] = client().request("GET", f"/agents/{segment(name)}/versions/{segment(version)}")
     if as_json:
-        emit(found)
+        emit(shown)
         return
-    echo(paint(one_line(f"{found['agent']} {found['version']}"), "bold"))
+    echo(paint(one_line(f"{shown['agent']} {shown['version']}"), "bold"))
     plain = ("content_hash", "created_at", "author", "reason", "changelog")
-    facts({field: found[field] for field in plain}, 13)
+    facts({field: shown[field] for field in plain}, 13)
     echo("")
-    echo(visible(found["content"]))
+    echo(visible(shown["content"]))

@@ -114,8 +114,8 @@ def tasks_of(conn: Connection, choice_id: str) -> list[ArmTask]:
         .where(_r.choice_id == choice_id)
         .order_by(_r.began_at, _r.task_id, _r.number)
     )
-    found: dict[str, ArmTask] = {}
+    by_task: dict[str, ArmTask] = {}
     for row in fetch_all(conn, query, ArmTask):
-        if row["task_id"] not in found or found[row["task_id"]]["outcome"] is None:
-            found[row["task_id"]] = row
-    return list(found.values())
+        if row["task_id"] not in by_task or by_task[row["task_id"]]["outcome"] is None:
+            by_task[row["task_id"]] = row
+    return list(by_task.values())

@@ -61,7 +61,7 @@ def feedback_on(conn: Connection, agent: str | None, since: str) -> list[Feedbac
 
 
 def give_feedback(conn: Connection, row: FeedbackRow) -> None:
-    """Keep what a person says of a task, in place of what was said before."""
+    """Store a person's opinion of a task, in place of an earlier one."""
     its = task_feedback.c
     values = {"rating": row["rating"], "comment": row["comment"], "given_at": row["given_at"]}
     changed = conn.execute(update(task_feedback).where(its.task_id == row["task_id"]).values(values))
@@ -69,10 +69,10 @@ def give_feedback(conn: Connection, row: FeedbackRow) -> None:
         conn.execute(insert(task_feedback).values(**row))
 
 
-def comment(conn: Connection, task_id: str, said: str | None, now: str) -> None:
+def comment(conn: Connection, task_id: str, text: str | None, now: str) -> None:
     """Keep a comment that came with a task, if there is one."""
-    if said and said.strip():
-        give_feedback(conn, {"task_id": task_id, "rating": None, "comment": said.strip(), "given_at": now})
+    if text and text.strip():
+        give_feedback(conn, {"task_id": task_id, "rating": None, "comment": text.strip(), "given_at": now})
 
 
 def last_agent(conn: Connection, task_id: str) -> str | None:

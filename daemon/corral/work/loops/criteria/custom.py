@@ -29,10 +29,10 @@ sys.exit(int(answer))
 
 def evaluate(criterion: CustomCriterion, place: Place) -> Evaluation:
     """Ask the condition; it gets the iteration as JSON on its standard input."""
-    ran = _asked(criterion, place)
-    said = last_lines(ran.output)
+    ran = _run(criterion, place)
+    evidence = last_lines(ran.output)
     if ran.reason:
-        return Evaluation("custom", Verdict.INCONCLUSIVE, None, f"{ran.reason}\n{said}".strip())
+        return Evaluation("custom", Verdict.INCONCLUSIVE, None, f"{ran.reason}\n{evidence}".strip())
     raised = ran.exit_code == _RAISED or (ran.exit_code == 1 and _TRACEBACK in ran.output)
     verdict = None if raised else _VERDICTS.get(ran.exit_code or 0)
     if verdict is None:
@@ -41,13 +41,13 @@ def evaluate(criterion: CustomCriterion, place: Place) -> Evaluation:
             if raised
             else f"Exit code {ran.exit_code} is none of 0, 1 and 2."
         )
-        return Evaluation("custom", Verdict.INCONCLUSIVE, ran.exit_code, f"{text}\n{said}".strip())
-    return Evaluation("custom", verdict, ran.exit_code, said or f"It returned {ran.exit_code}.")
+        return Evaluation("custom", Verdict.INCONCLUSIVE, ran.exit_code, f"{text}\n{evidence}".strip())
+    return Evaluation("custom", verdict, ran.exit_code, evidence or f"It returned {ran.exit_code}.")
 
 
-def _asked(criterion: CustomCriterion, place: Place) -> Ran:
-    said = json.dumps(place.facts).encode()
+def _run(criterion: CustomCriterion, place: Place) -> Ran:
+    facts = json.dumps(place.facts).encode()
     if criterion.command is not None:
-        return place.shell(criterion.command, criterion.timeout_s, said=said)
+        return place.shell(criterion.command, criterion.timeout_s, stdin=facts)
     file, _, name = (criterion.function or "").rpartition(":")
-    return place.run([sys.executable, "-c", _CALL, file, name], criterion.timeout_s, said=said)
+    return place.run([sys.executable, "-c", _CALL, file, name], criterion.timeout_s, stdin=facts)

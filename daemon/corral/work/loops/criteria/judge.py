@@ -1,4 +1,4 @@
-"""The criterion ``judge``: Claude says whether the work meets a rubric; never the model that did the work, unless told so."""
+"""The criterion ``judge``: a model votes whether the work meets a rubric; not the model that did it, unless allowed."""
 
 from __future__ import annotations
 
@@ -33,45 +33,45 @@ def evaluate(criterion: JudgeCriterion, place: Place) -> Evaluation:
         "base_url": access.base_url,
     }
     argv = [sys.executable, "-I", "-c", _START, *access.folders]
-    ran = place.run(argv, criterion.timeout_s, said=json.dumps(order).encode())
-    found = _answer(ran.output) if not ran.reason and ran.exit_code == 0 else None
-    if found is None:
+    ran = place.run(argv, criterion.timeout_s, stdin=json.dumps(order).encode())
+    answer = _answer(ran.output) if not ran.reason and ran.exit_code == 0 else None
+    if answer is None:
         text = ran.reason or "The judge ended without an answer."
         return Evaluation("judge", Verdict.INCONCLUSIVE, None, f"{text}\n{last_lines(ran.output, 3)}".strip())
-    return _counted(criterion, model, found)
+    return _counted(criterion, model, answer)
 
 
 def _model(criterion: JudgeCriterion, place: Place) -> tuple[str, str]:
-    """The model that judges, and why none can."""
-    workers = {plain_name(one) for one in place.worker_models}
+    """The model that judges, and the reason if it must not."""
+    workers = {plain_name(model) for model in place.worker_models}
     named = criterion.model or place.judge_model
     able = MODELS if named is None else (LATEST.get(named, named),)
-    found = next((model for model in able if criterion.same_model or plain_name(model) not in workers), None)
-    if found is not None:
-        return found, ""
-    who = " and ".join(able)
-    return able[0], f"{who} did the work, and no model judges its own. Name another `model`, or set `same_model: true`."
+    judge = next((model for model in able if criterion.same_model or plain_name(model) not in workers), None)
+    if judge is not None:
+        return judge, ""
+    reason = f"{' and '.join(able)} did the work, and no model judges its own. "
+    return able[0], f"{reason}Name another `model`, or set `same_model: true`."
 
 
 def _answer(output: str) -> dict[str, Any] | None:
-    """The last line, which is the answer."""
+    """The answer, which is the last line of the output; None: there is no valid one."""
     try:
-        found = json.loads((output.splitlines() or [""])[-1])
+        answer = json.loads((output.splitlines() or [""])[-1])
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and {"votes", "errors", "usage"} <= found.keys() else None
+    return answer if isinstance(answer, dict) and {"votes", "errors", "usage"} <= answer.keys() else None
 
 
-def _counted(criterion: JudgeCriterion, model: str, found: dict[str, Any]) -> Evaluation:
-    votes, usage = found["votes"], found["usage"]
+def _counted(criterion: JudgeCriterion, model: str, answer: dict[str, Any]) -> Evaluation:
+    votes, usage = answer["votes"], answer["usage"]
     meeting = sum(bool(vote["meets"]) for vote in votes)
     against = len(votes) - meeting
-    said = "\n".join(f"- {'meets' if vote['meets'] else 'does not meet'} it: {vote['reasons']}" for vote in votes)
-    faults = "\n".join(f"- no vote: {text}" for text in found["errors"])
+    reasons = "\n".join(f"- {'meets' if vote['meets'] else 'does not meet'} it: {vote['reasons']}" for vote in votes)
+    faults = "\n".join(f"- no vote: {text}" for text in answer["errors"])
     verdict = Verdict.INCONCLUSIVE
     if max(meeting, against) > criterion.votes / 2:
         verdict = Verdict.CONVERGED if meeting > against else Verdict.NOT_CONVERGED
     score = sum(vote["score"] for vote in votes) / len(votes) if votes else None
     value = {"model": model, "meet": meeting, "do_not": against, "asked": criterion.votes, "score": score}
     head = f"{model}: {meeting} of {criterion.votes} votes say that it meets the rubric."
-    return Evaluation("judge", verdict, value, "\n".join(filter(None, (head, said, faults))), score, usage)
+    return Evaluation("judge", verdict, value, "\n".join(filter(None, (head, reasons, faults))), score, usage)

@@ -1,4 +1,4 @@
-"""Where a criterion's command runs, and how long: bounded in time and output, and nothing of it stays alive."""
+"""Where a criterion's command runs: bounded in time and output, and no process of it survives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLICE_S = 0.1
 MOST_OUTPUT = 16 * 2**20
 """Bytes that a criterion may print."""
 KEPT = 64 * 1024
-"""Bytes of the end of its output that are read."""
+"""Bytes that are read from the end of its output."""
 EVIDENCE = 2000
 """Characters of an evaluation's evidence."""
 _GRACE_S = 2.0
@@ -99,12 +99,12 @@ class Place:
     judge_model: str | None = None
     prove: Callable[[], None] = lambda: None
 
-    def shell(self, command: str, timeout_s: float | None, *, said: bytes = b"") -> Ran:
+    def shell(self, command: str, timeout_s: float | None, *, stdin: bytes = b"") -> Ran:
         """Run a command of the user's."""
-        return self.run(["/bin/sh", "-c", command], timeout_s, said=said)
+        return self.run(["/bin/sh", "-c", command], timeout_s, stdin=stdin)
 
     def run(
-        self, argv: Sequence[str], timeout_s: float | None, *, said: bytes = b"", more: Mapping[str, str] | None = None
+        self, argv: Sequence[str], timeout_s: float | None, *, stdin: bytes = b"", more: Mapping[str, str] | None = None
     ) -> Ran:
         """Run a program, with a text as its standard input.
 
@@ -124,7 +124,7 @@ class Place:
         env = {**verification_environment(self.environ, self.added), **(more or {})}
         process = spawn(argv, cwd=self.folder, env=env, log=log, takes_input=True)
         feed = Feed(process)
-        feed.send(said)
+        feed.send(stdin)
         feed.finish()
         allowed_s = min(timeout_s or self.timeout_s, self.timeout_s)
         try:
@@ -138,7 +138,7 @@ class Place:
         return _ran(process.returncode, _end_of(log), reason)
 
     def _wait(self, process: subprocess.Popen[bytes], feed: Feed, log: Path, allowed_s: float) -> str | None:
-        """Wait in short slices; why it is ended before it was done, empty: it was; None: nobody wants it any more."""
+        """Wait in short slices; returns why it must be ended early, "" if it has ended itself, None if it is unwanted."""
         for _ in range(max(1, round(allowed_s / SLICE_S))):
             with suppress(subprocess.TimeoutExpired):
                 process.wait(SLICE_S)

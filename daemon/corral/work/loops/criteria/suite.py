@@ -64,24 +64,24 @@ def read_junit(worktree: Path, report: Path) -> dict[str, Any]:
     if root.tag not in ("testsuites", "testsuite"):
         raise ValueError("it is no JUnit report")
     cases = list(root.iter("testcase"))
-    failed = [one for one in cases if one.find("failure") is not None or one.find("error") is not None]
-    skipped = sum(one.find("skipped") is not None for one in cases)
-    names = [".".join(filter(None, (one.get("classname"), one.get("name")))) for one in failed[:_NAMES]]
+    failed = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    names = [".".join(filter(None, (case.get("classname"), case.get("name")))) for case in failed[:_NAMES]]
     return {"tests": len(cases) - skipped, "failed": len(failed), "skipped": skipped, "names": names}
 
 
 def _of_output(output: str) -> dict[str, int]:
     """The last numbers of failed and passed tests that an output names; empty: none."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for number, word in _COUNT.findall(last_lines(output, 5)):
         kind = "passed" if word.startswith("pass") else "failed"
-        found[kind] = found.get(kind, 0) + int(number)
-    return found
+        counts[kind] = counts.get(kind, 0) + int(number)
+    return counts
 
 
 def _stamp(report: Path | None) -> tuple[int, int] | None:
     try:
-        seen = report.stat() if report else None
+        status = report.stat() if report else None
     except OSError:
         return None
-    return (seen.st_mtime_ns, seen.st_ino) if seen else None
+    return (status.st_mtime_ns, status.st_ino) if status else None

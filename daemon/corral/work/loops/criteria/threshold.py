@@ -42,42 +42,38 @@ def evaluate(criterion: ThresholdCriterion, place: Place) -> Evaluation:
     is_met = _COMPARE[sign](value, target)
     score = -abs(value - target) if sign == "==" else value if sign.startswith(">") else -value
     verdict = Verdict.CONVERGED if is_met else Verdict.NOT_CONVERGED
-    told = f"{value:g} {'meets' if is_met else 'does not meet'} {criterion.target.strip()}"
-    return Evaluation("threshold", verdict, value, told, score)
+    comparison = f"{value:g} {'meets' if is_met else 'does not meet'} {criterion.target.strip()}"
+    return Evaluation("threshold", verdict, value, comparison, score)
 
 
 def _number(criterion: ThresholdCriterion, output: str, place: Place) -> float:
     if criterion.path is not None:
-        found = at_path(_json_in(output), criterion.path)
-    elif criterion.pattern is not None:
-        searched = place.run([sys.executable, "-I", "-c", _SEARCH, criterion.pattern], _SEARCH_S, said=output.encode())
-        if searched.reason or searched.exit_code != 0:
-            raise ValueError(
-                f"the pattern could not be searched for: {searched.reason or last_lines(searched.output, 1)}"
-            )
-        found = searched.output.strip()
-        if not found:
+        return as_number(at_path(_json_in(output), criterion.path))
+    if criterion.pattern is not None:
+        search = place.run([sys.executable, "-I", "-c", _SEARCH, criterion.pattern], _SEARCH_S, stdin=output.encode())
+        if search.reason or search.exit_code != 0:
+            raise ValueError(f"the pattern could not be searched for: {search.reason or last_lines(search.output, 1)}")
+        if not search.output.strip():
             raise ValueError("the pattern was not found")
-    else:
-        numbers = _NUMBER.findall(output)
-        if not numbers:
-            raise ValueError("nothing like one was printed")
-        found = numbers[-1]
-    return as_number(found)
+        return as_number(search.output.strip())
+    numbers = _NUMBER.findall(output)
+    if not numbers:
+        raise ValueError("nothing like one was printed")
+    return as_number(numbers[-1])
 
 
-def as_number(found: Any) -> float:
+def as_number(measured: Any) -> float:
     """A measured number.
 
     Raises:
         ValueError: It is none, or one that nothing can be compared with.
     """
-    if isinstance(found, bool) or not isinstance(found, (str, int, float)):
-        raise ValueError(f"{str(found)[:80]!r} is none")
+    if isinstance(measured, bool) or not isinstance(measured, (str, int, float)):
+        raise ValueError(f"{str(measured)[:80]!r} is none")
     try:
-        value = float(found)
+        value = float(measured)
     except ValueError:
-        raise ValueError(f"{str(found)[:80]!r} is none") from None
+        raise ValueError(f"{str(measured)[:80]!r} is none") from None
     except OverflowError:
         raise ValueError("it is too large") from None
     if not math.isfinite(value):

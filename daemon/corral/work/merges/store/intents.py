@@ -38,8 +38,8 @@ def take_up_intent(conn: Connection, target: str) -> bool:
 
 def drop_failed_intent(conn: Connection, target: str, failed_at: str) -> bool:
     """Remove an intent that was seen to have failed at this instant; False if something has begun to carry it out since."""
-    wanted = (landing_intents.c.target == target, landing_intents.c.failed_at == failed_at)
-    return conn.execute(delete(landing_intents).where(*wanted)).rowcount > 0
+    has_failed_then = (landing_intents.c.target == target, landing_intents.c.failed_at == failed_at)
+    return conn.execute(delete(landing_intents).where(*has_failed_then)).rowcount > 0
 
 
 def conclude(conn: Connection, target: str) -> None:

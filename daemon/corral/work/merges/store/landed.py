@@ -34,8 +34,8 @@ def on(conn: Connection, target: str) -> list[MergeRow]:
 
 def no_more_on(conn: Connection, target: str) -> list[MergeRow]:
     """Those of which it is stored that the target has them no more."""
-    said = or_(*(_m.reason.startswith(prefix) for prefix in LANDED_NO_MORE.values()))
-    return fetch_all(conn, select(merge_requests).where(_LANDED, _m.target == target, said), MergeRow)
+    is_no_more = or_(*(_m.reason.startswith(prefix) for prefix in LANDED_NO_MORE.values()))
+    return fetch_all(conn, select(merge_requests).where(_LANDED, _m.target == target, is_no_more), MergeRow)
 
 
 def is_known_target(conn: Connection, target: str) -> bool:

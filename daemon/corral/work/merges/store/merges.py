@@ -188,10 +188,10 @@ def listing(
     query = select(merge_requests).order_by(_m.seq).limit(limit)
     if branch is not None:
         query = query.where(_m.branch == branch.removeprefix("refs/heads/"))
-    wanted = list(states)
+    wanted_states = list(states)
     if after is not None:
         query = query.where(_m.seq > select(_m.seq).where(_m.merge_id == after).scalar_subquery())
-    return fetch_all(conn, query.where(_m.state.in_(wanted)) if wanted else query, MergeRow)
+    return fetch_all(conn, query.where(_m.state.in_(wanted_states)) if wanted_states else query, MergeRow)
 
 
 def busy_targets(conn: Connection) -> list[str]:
@@ -286,8 +286,8 @@ def verifying(conn: Connection, merge_id: str, candidate_sha: str, now: datetime
 
 def judged(conn: Connection, merge_id: str, candidate_sha: str, receipt_id: str) -> MergeRow | None:
     """The candidate has this receipt; None if the request has another one by now, or has ended."""
-    wanted = (_m.merge_id == merge_id, _m.state.in_(OPEN_MERGES), _m.candidate_sha == candidate_sha)
-    query = update(merge_requests).where(*wanted).values(receipt_id=receipt_id).returning(merge_requests)
+    is_this_candidate = (_m.merge_id == merge_id, _m.state.in_(OPEN_MERGES), _m.candidate_sha == candidate_sha)
+    query = update(merge_requests).where(*is_this_candidate).values(receipt_id=receipt_id).returning(merge_requests)
     return fetch_first(conn, query, MergeRow)
 
 

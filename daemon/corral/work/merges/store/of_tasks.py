@@ -65,39 +65,39 @@ def _decisive() -> Prepared[MergeRow]:
     return Prepared(query.order_by(*decisive_first()).limit(1))
 
 
-def named(conn: Connection, said: str) -> MergeRow:
+def named(conn: Connection, name: str) -> MergeRow:
     """The merge request that a text names: its id, the beginning of it, or the id or number of its task.
 
     Raises:
         NotFound: None is named so.
         InvalidInput: Several are.
     """
-    if is_number(said) and (row := _of_task(conn, said)):
+    if is_number(name) and (row := _of_task(conn, name)):
         return row
     try:
-        return merges.get(conn, said)
+        return merges.get(conn, name)
     except NotFound:
-        row = _of_task(conn, said)
+        row = _of_task(conn, name)
         if row is None:
             raise
         return row
 
 
-def is_number(said: str) -> bool:
+def is_number(name: str) -> bool:
     """Whether a text is rather a task's number than the beginning of an id: ``12``, ``#12345``."""
-    return _NUMBER.fullmatch(said) is not None and (said.startswith("#") or len(said) < _PREFIX)
+    return _NUMBER.fullmatch(name) is not None and (name.startswith("#") or len(name) < _PREFIX)
 
 
-def _of_task(conn: Connection, said: str) -> MergeRow | None:
+def _of_task(conn: Connection, name: str) -> MergeRow | None:
     """The request that counts of the task with this number, id or beginning of an id."""
-    number = _NUMBER.fullmatch(said)
-    is_meant = tasks.c.seq == (int(number[1]) if number else 0)
-    if len(said) >= _PREFIX:
-        is_meant = or_(is_meant, tasks.c.task_id.startswith(said.lower(), autoescape=True))
-    found = [str(task_id) for task_id in conn.execute(select(tasks.c.task_id).where(is_meant).limit(2)).scalars()]
-    if len(found) > 1:
-        raise InvalidInput(f"Several tasks are named {said[:80]!r}.", remedy="Give more of the id.")
-    return decisive(conn, found[0]) if found else None
+    number = _NUMBER.fullmatch(name)
+    is_named = tasks.c.seq == (int(number[1]) if number else 0)
+    if len(name) >= _PREFIX:
+        is_named = or_(is_named, tasks.c.task_id.startswith(name.lower(), autoescape=True))
+    task_ids = [str(task_id) for task_id in conn.execute(select(tasks.c.task_id).where(is_named).limit(2)).scalars()]
+    if len(task_ids) > 1:
+        raise InvalidInput(f"Several tasks are named {name[:80]!r}.", remedy="Give more of the id.")
+    return decisive(conn, task_ids[0]) if task_ids else None
 
 
 def tasks_of(conn: Connection, prefix: str) -> list[str]:
@@ -126,9 +126,9 @@ def give_up(conn: Connection, task_id: str, before: str, now: str, reason: str) 
     earlier = (_m.task_id == task_id, _m.created_at <= before)
     gone = {"state": MergeState.CANCELLED.value, "reason": reason, "updated_at": now, "task_id": None}
     returned = update(merge_requests).where(*earlier, _m.state.in_(RETURNED_MERGES)).values(gone)
-    found = [str(merge_id) for merge_id in conn.execute(returned.returning(_m.merge_id)).scalars()]
+    merge_ids = [str(merge_id) for merge_id in conn.execute(returned.returning(_m.merge_id)).scalars()]
     conn.execute(update(merge_requests).where(*earlier, _m.state == MergeState.CANCELLED).values(task_id=None))
-    return found
+    return merge_ids
 
 
 def owners(conn: Connection, branch: str, session_id: str | None) -> list[str]:
@@ -144,8 +144,8 @@ def owners(conn: Connection, branch: str, session_id: str | None) -> list[str]:
     Returns:
         One id where it is clear; several where the session holds several tasks; none where there is no evidence.
     """
-    made = select(worktrees.c.task_id, worktrees.c.session_id).where(worktrees.c.branch == branch)
-    rows = conn.execute(made.order_by(worktrees.c.created_at.desc())).all()
+    of_branch = select(worktrees.c.task_id, worktrees.c.session_id).where(worktrees.c.branch == branch)
+    rows = conn.execute(of_branch.order_by(worktrees.c.created_at.desc())).all()
     of_worktree = next((row.task_id for row in rows if row.task_id is not None), None)
     if of_worktree is not None:
         return [of_worktree]
@@ -157,8 +157,8 @@ def owners(conn: Connection, branch: str, session_id: str | None) -> list[str]:
     )
     earlier = select(_m.task_id).where(_m.branch == branch, _m.task_id.is_not(None)).order_by(_m.seq.desc()).limit(1)
     for query in (named, earlier):
-        if (found := conn.execute(query).scalar()) is not None:
-            return [str(found)]
+        if (task_id := conn.execute(query).scalar()) is not None:
+            return [str(task_id)]
     return _held_by(conn, session_id) if session_id is not None else []
 
 
@@ -178,7 +178,7 @@ def _held_by(conn: Connection, session_id: str) -> list[str]:
         .where(attempts.c.ended_at.is_(None), mine)
         .order_by(tasks.c.seq)
     )
-    found = [str(task_id) for task_id in conn.execute(running).scalars()]
-    if found or parent is None:
-        return found
+    task_ids = [str(task_id) for task_id in conn.execute(running).scalars()]
+    if task_ids or parent is None:
+        return task_ids
     return _held_by(conn, parent)

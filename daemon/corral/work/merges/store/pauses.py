@@ -36,8 +36,8 @@ def failures(conn: Connection, target: str) -> int:
 def count(conn: Connection, target: str, *, number: int, reason: str, look_at: str, now: datetime) -> None:
     """Store that the last ``number`` tries on a target failed, the last one for this reason."""
     values = {"reason": reason, "failures": number, "look_at": look_at}
-    done = conn.execute(update(target_pauses).where(_p.target == target).values(**values))
-    if done.rowcount == 0:
+    updated = conn.execute(update(target_pauses).where(_p.target == target).values(**values))
+    if updated.rowcount == 0:
         conn.execute(insert(target_pauses).values(target=target, since_at=iso(now), **values))
 
 

@@ -27,18 +27,18 @@ def attach(
         raise InvalidInput(
             "Not a terminal: cannot attach.", cause="Standard input is not a terminal.", remedy="Use --print."
         )
-    found = client().request("POST", f"/tasks/{segment(task_id)}/attach", timeout_s=180)
-    argv = [found["command"], "--resume", found["session_id"]]
-    line = f"cd {shlex.quote(found['worktree'])} && {shlex.join(argv)}"
+    conversation = client().request("POST", f"/tasks/{segment(task_id)}/attach", timeout_s=180)
+    argv = [conversation["command"], "--resume", conversation["session_id"]]
+    line = f"cd {shlex.quote(conversation['worktree'])} && {shlex.join(argv)}"
     if as_json:
-        emit({**found, "line": line})
+        emit({**conversation, "line": line})
     elif print_only:
         echo(line)
     else:
-        _become(found, argv)
+        _become(conversation, argv)
 
 
-def _become(found: dict[str, Any], argv: list[str]) -> None:
+def _become(conversation: dict[str, Any], argv: list[str]) -> None:
     """Replace this process by the client, in the worktree of the conversation."""
     program = shutil.which(argv[0])
     if program is None:
@@ -46,8 +46,8 @@ def _become(found: dict[str, Any], argv: list[str]) -> None:
             f"There is no Claude Code client {argv[0]!r}.",
             remedy="Install Claude Code, or set runners.claude.command to its path.",
         )
-    if found["created"]:
-        echo(f"Its worktree was gone; it is at {found['worktree']} again, on {found['branch']}.")
+    if conversation["created"]:
+        echo(f"Its worktree was gone; it is at {conversation['worktree']} again, on {conversation['branch']}.")
     sys.stdout.flush()
-    os.chdir(found["worktree"])
+    os.chdir(conversation["worktree"])
     os.execv(program, argv)

@@ -305,8 +305,8 @@ def _acted(verb: str, task_id: str, body: dict[str, Any] | None, as_json: bool) 
         if answer.get("merge_id"):
             echo(f"Your branch was submitted as {answer['merge_id']}: corral wait {answer['task_id'][:8]}")
         if answer.get("uncommitted"):
-            left = ", ".join(one_line(path) for path in answer["uncommitted"])
-            echo(paint(f"Not committed, so not submitted: {left}. Commit it, then run: corral merge submit", "yellow"))
+            paths = ", ".join(one_line(path) for path in answer["uncommitted"])
+            echo(paint(f"Not committed, so not submitted: {paths}. Commit it, then run: corral merge submit", "yellow"))
 
 
 @app.command()
@@ -340,16 +340,16 @@ def print_log(
         query: dict[str, Any] = {"offset": offset, "wait_s": 20 if follow else 0, "attempt": attempt, "run": run}
         query["readable"] = "true" if readable else None
         part = speaker.request("GET", path, query=query, timeout_s=40, is_poll=follow)
-        told = run_heading(part["run"]) if part.get("run") else ""
+        run_title = run_heading(part["run"]) if part.get("run") else ""
         if as_json:
             pieces.append(part["text"])
         else:
             print(
-                log_text(part["text"] if told == heading else told + part["text"], colours=coloured()),
+                log_text(part["text"] if run_title == heading else run_title + part["text"], colours=coloured()),
                 end="",
                 flush=True,
             )
-        offset, heading = part["next_offset"], told
+        offset, heading = part["next_offset"], run_title
         if part.get("run") and part["run"]["number"] is not None:
             run = str(part["run"]["number"])
         if not part["text"] and (part["complete"] or not follow):

@@ -50,8 +50,8 @@ def follow_task(speaker: Client, task_id: str, *, as_json: bool) -> None:
         show_task({**task, "history": []})
 
 
-def _path(task_id: str, what: str) -> str:
-    return f"/tasks/{segment(task_id)}/{what}"
+def _path(task_id: str, view: str) -> str:
+    return f"/tasks/{segment(task_id)}/{view}"
 
 
 def _show_entry(entry: dict[str, Any]) -> None:
@@ -63,8 +63,8 @@ def _show_entry(entry: dict[str, Any]) -> None:
 
 def _event(event: dict[str, Any]) -> str:
     """An event in one line, with what it says beside its kind."""
-    said = [f"{name} {_text(value)}" for name, value in event["data"].items() if value not in (None, "", [], {})]
-    return "  ".join(filter(None, (f"  {event['at'][11:23]}", event["kind"], one_line(", ".join(said))[:200])))
+    facts = [f"{name} {_text(value)}" for name, value in event["data"].items() if value not in (None, "", [], {})]
+    return "  ".join(filter(None, (f"  {event['at'][11:23]}", event["kind"], one_line(", ".join(facts))[:200])))
 
 
 def show_task(task: dict[str, Any], *, changed: str | None = None) -> None:
@@ -81,7 +81,7 @@ def show_task(task: dict[str, Any], *, changed: str | None = None) -> None:
         ("agent", task["agent"] or _assigned(task)),
     ]
     rows += [(name, _text(task[field]) if task[field] else None) for name, field in _GIVEN]
-    rows += [(name, ", ".join(told) or None) for name, told in _bonds(task)]
+    rows += [(name, ", ".join(values) or None) for name, values in _bonds(task)]
     rows += [(name, task[field]) for name, field in (("thread", "thread_id"), ("worktree",) * 2, ("branch",) * 2)]
     rows += [(name, f"{moment(task[field])} UTC" if task[field] else None) for name, field in _INSTANTS]
     if task["error_code"]:
@@ -91,8 +91,8 @@ def show_task(task: dict[str, Any], *, changed: str | None = None) -> None:
     result = dict(task["result"]) if isinstance(task["result"], dict) else {}
     answer = result.pop("text", None)
     rows += [("answer", _text(answer) if answer else None), ("result", _text(result) if result else None)]
-    left = result.get("left_processes")
-    rows.append(("note", f"Corral ended what it had left running: {', '.join(left)}" if left else None))
+    processes = result.get("left_processes")
+    rows.append(("note", f"Corral ended what it had left running: {', '.join(processes)}" if processes else None))
     shared = ", ".join(f"{key} (version {version})" for key, version in task["state"].items())
     rows.append(("state", shared or None))
     for name, value in rows:
@@ -122,8 +122,9 @@ def _bonds(task: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     yield "combine", [f"{task['combine']} of {task['agents']} agents"] if task["agents"] else []
     yield "leader", [task["parent_task_id"][:8]] if task["parent_task_id"] else []
     yield "step", [task["step"]] if task["step"] else []
-    yield "leads", _short([] if task["steps"] else task["followers"])
-    yield "after", _short([] if task["steps"] else task["wait_for"])
+    steps = {step["task_id"] for step in task["steps"]}  # show_steps prints them
+    for name, field in (("leads", "followers"), ("after", "wait_for")):
+        yield name, _short([task_id for task_id in task[field] if task_id not in steps])
     yield "claims", task["claims"][:_MOST_NAMED]
 
 
@@ -170,9 +171,9 @@ def _assigned(task: dict[str, Any]) -> str | None:
 def _attempts(attempts: list[dict[str, Any]]) -> None:
     """The outcome of each attempt, where there was more than one."""
     for attempt in attempts if len(attempts) > 1 else ():
-        who = ", ".join(filter(None, (attempt["agent"], attempt["model"], attempt["branch"])))
+        worker = ", ".join(filter(None, (attempt["agent"], attempt["model"], attempt["branch"])))
         why = f" ({attempt['error_code']})" if attempt["error_code"] else ""
-        fact(f"attempt {attempt['number']}", f"{attempt['outcome'] or 'running'}{why}  {who}".rstrip(), 9)
+        fact(f"attempt {attempt['number']}", f"{attempt['outcome'] or 'running'}{why}  {worker}".rstrip(), 9)
 
 
 def show_steps(steps: list[dict[str, Any]]) -> None:

@@ -33,8 +33,8 @@ _OPEN = Prepared[CurrentAttempt](insert(attempts).returning(*_COLUMNS), *_SET)
 
 def create(conn: Connection, task: StoredTask, values: Mapping[str, Any]) -> TaskRow:
     """Insert the attempt that a leased task has just got; returns the task with it."""
-    given = {"task_id": task["task_id"], "number": task["fencing_token"], "usage": {}, **values}
-    return _joined(task, _OPEN.one(conn, given))
+    columns = {"task_id": task["task_id"], "number": task["fencing_token"], "usage": {}, **values}
+    return _joined(task, _OPEN.one(conn, columns))
 
 
 def join(conn: Connection, task: StoredTask, values: Mapping[str, Any] | None = None) -> TaskRow:
@@ -45,8 +45,8 @@ def join(conn: Connection, task: StoredTask, values: Mapping[str, Any] | None = 
     """
     changed = None
     if values:
-        given = {**values, "which": task["task_id"], "attempt": task["fencing_token"]}
-        changed = _change(tuple(values), False).first(conn, given)
+        parameters = {**values, "which": task["task_id"], "attempt": task["fencing_token"]}
+        changed = _change(tuple(values), False).first(conn, parameters)
         if changed is not None and values.get("ended_at") is not None:
             totals.count_use(conn, task["task_id"], task["fencing_token"])
     if task["current_attempt"] is None:

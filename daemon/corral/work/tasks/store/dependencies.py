@@ -101,10 +101,10 @@ def among(conn: Connection, leader: str) -> dict[str, list[str]]:
         .where(tasks.c.parent_task_id == leader, _sibling.c.parent_task_id == leader)
         .order_by(tasks.c.seq)
     )
-    found: dict[str, list[str]] = {}
+    waits_for: dict[str, list[str]] = {}
     for task_id, depends_on in conn.execute(query):
-        found.setdefault(task_id, []).append(depends_on)
-    return found
+        waits_for.setdefault(task_id, []).append(depends_on)
+    return waits_for
 
 
 def last_of(conn: Connection, leader: str) -> list[ParentResult]:
@@ -122,17 +122,16 @@ def unsettled_children(conn: Connection, parents: Iterable[str]) -> list[ChildTa
 
     Those are the waiting ones, and the ones that failed because of a dependency and nothing else.
     """
-    found = (row for parent in parents for row in _UNSETTLED.each(conn, {"parent": parent}))
-    return list({row["task_id"]: row for row in found}.values())
+    rows = (row for parent in parents for row in _UNSETTLED.each(conn, {"parent": parent}))
+    return list({row["task_id"]: row for row in rows}.values())
 
 
 def ready_children(conn: Connection, parents: Iterable[str]) -> list[ChildTask]:
     """Dependents that wait for nothing but their turn."""
-    found = (row for parent in parents for row in _NOT_STARTED.each(conn, {"parent": parent}))
-    return list({row["task_id"]: row for row in found}.values())
+    rows = (row for parent in parents for row in _NOT_STARTED.each(conn, {"parent": parent}))
+    return list({row["task_id"]: row for row in rows}.values())
 
 
 def parent_states(conn: Connection, children: Iterable[str]) -> dict[str, list[ParentTask]]:
     """For each child its parents."""
-    found = {child: _PARENTS.all(conn, {"child": child}) for child in children}
-    return {child: parents for child, parents in found.items() if parents}
+    return {child: parents for child in children if (parents := _PARENTS.all(conn, {"child": child}))}

@@ -49,12 +49,12 @@ LEADERLESS = Prepared[StoredTask](
 
 def ancestors(conn: Connection, task_id: str) -> list[str]:
     """The tasks that lead a task, the nearest first."""
-    found: list[str] = []
+    leaders: list[str] = []
     parent: str | None = task_id
-    while parent is not None and len(found) < _MOST_LEVELS:
+    while parent is not None and len(leaders) < _MOST_LEVELS:
         parent = conn.execute(select(tasks.c.parent_task_id).where(tasks.c.task_id == parent)).scalar()
-        found += [parent] if parent is not None else []
-    return found
+        leaders += [parent] if parent is not None else []
+    return leaders
 
 
 def kin(conn: Connection, task_id: str) -> frozenset[str]:
@@ -74,9 +74,9 @@ def children(conn: Connection, task_id: str) -> list[str]:
 
 
 def steps(conn: Connection, task_id: str) -> list[TaskSummary]:
-    """The tasks that a task leads, as a list shows them, the oldest first."""
-    query = select(*columns_of(tasks, TaskSummary)).where(tasks.c.parent_task_id == task_id).order_by(tasks.c.seq)
-    return fetch_all(conn, query, TaskSummary)
+    """The tasks that a task is made of, as a list shows them, the oldest first; it can lead others too, which are no steps."""
+    are_steps = and_(tasks.c.parent_task_id == task_id, tasks.c.step.is_not(None))
+    return fetch_all(conn, select(*columns_of(tasks, TaskSummary)).where(are_steps).order_by(tasks.c.seq), TaskSummary)
 
 
 def decided(conn: Connection) -> list[TaskRow]:
@@ -86,7 +86,7 @@ def decided(conn: Connection) -> list[TaskRow]:
 
 def members(conn: Connection, task_id: str, number: int) -> list[TaskRow]:
     """Whole rows of the ``number`` tasks that do a task together, the oldest first."""
-    keys = [member_key(task_id, one) for one in range(1, number + 1)]
+    keys = [member_key(task_id, position) for position in range(1, number + 1)]
     query = attempts.TASK_ROWS.where(tasks.c.idempotency_key.in_(keys)).order_by(tasks.c.seq)
     return fetch_all(conn, query, TaskRow)
 
@@ -100,8 +100,8 @@ def do_all_lead(conn: Connection) -> bool:
     """Whether workers run, and each of them leads a task that could start if there were one more."""
     led = exists().where(_member.c.parent_task_id == tasks.c.task_id, _member.c.status == TaskStatus.PENDING)
     leads = select(led).where(tasks.c.status == TaskStatus.RUNNING, tasks.c.runner.is_not(None))
-    found = conn.execute(leads).scalars().all()
-    return bool(found) and all(found)
+    do_lead = conn.execute(leads).scalars().all()
+    return bool(do_lead) and all(do_lead)
 
 
 def leaderless(conn: Connection) -> list[StoredTask]:

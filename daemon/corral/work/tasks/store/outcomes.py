@@ -101,7 +101,7 @@ def of_tasks(conn: Connection, task_ids: list[str]) -> dict[str, str]:
 
 def open_tasks(conn: Connection) -> list[str]:
     """The tasks that are under way, or failed without that being settled; the oldest first."""
-    return [str(one) for one in conn.execute(select(_t.task_id).where(OPEN_TASKS).order_by(_t.seq)).scalars()]
+    return [str(task_id) for task_id in conn.execute(select(_t.task_id).where(OPEN_TASKS).order_by(_t.seq)).scalars()]
 
 
 def open_requests(conn: Connection, *, without_task: bool = False) -> list[MergeRow]:
@@ -127,26 +127,26 @@ def returned_requests(conn: Connection) -> list[MergeRow]:
 
 def counts(conn: Connection) -> dict[str, int]:
     """How many are open, by outcome: each task once, and each merge request that belongs to none."""
-    found: Counter[str] = Counter()
+    numbers: Counter[str] = Counter()
     for row in _COUNT_TASKS.each(conn, {}):
-        found[outcomes.of_task(row["state"], None, dismissed=False)] += row["number"]
+        numbers[outcomes.of_task(row["state"], None, dismissed=False)] += row["number"]
     for row in _COUNT_REQUESTS.each(conn, {}):
-        found[outcomes.of_merge(row["state"], dismissed=False)] += row["number"]
-    return dict(sorted(found.items()))
+        numbers[outcomes.of_merge(row["state"], dismissed=False)] += row["number"]
+    return dict(sorted(numbers.items()))
 
 
 def dismiss_merge(conn: Connection, merge_id: str, at: str) -> MergeRow | None:
     """Nothing more is to be done about a request that came back; None if it did not, or was dismissed already."""
-    wanted = (_m.merge_id == merge_id, _m.state.in_(RETURNED_MERGES), _m.dismissed_at.is_(None))
-    query = update(merge_requests).where(*wanted).values(dismissed_at=at).returning(merge_requests)
+    is_returned = (_m.merge_id == merge_id, _m.state.in_(RETURNED_MERGES), _m.dismissed_at.is_(None))
+    query = update(merge_requests).where(*is_returned).values(dismissed_at=at).returning(merge_requests)
     return fetch_first(conn, query, MergeRow)
 
 
 def dismiss_task(conn: Connection, task_id: str, at: str) -> bool:
     """Nothing more is to be done about a task that failed; False if it did not, or was dismissed already."""
-    wanted = (
+    has_failed = (
         _t.task_id == task_id,
         _t.status.in_((TaskStatus.FAILED, TaskStatus.DEAD)),
         _t.dismissed_at.is_(None),
     )
-    return conn.execute(update(tasks).where(*wanted).values(dismissed_at=at)).rowcount > 0
+    return conn.execute(update(tasks).where(*has_failed).values(dismissed_at=at)).rowcount > 0

@@ -136,8 +136,8 @@ def _in_status(statuses: tuple[str, ...], offered: bool) -> Prepared[TaskRow]:
 
 def held_by(conn: Connection, session_ids: Sequence[str]) -> list[TaskRow]:
     """Whole rows of the tasks that these sessions have claimed and not completed, oldest first."""
-    found = [row for session_id in session_ids for row in _HELD_BY.all(conn, {"session_id": session_id})]
-    return sorted(found, key=lambda row: row["seq"])
+    rows = [row for session_id in session_ids for row in _HELD_BY.all(conn, {"session_id": session_id})]
+    return sorted(rows, key=lambda row: row["seq"])
 
 
 def claimed_with(conn: Connection, session_id: str, key: str) -> TaskRow | None:
@@ -214,10 +214,10 @@ def _readiness(
         or_(tasks.c.not_before_at.is_(None), tasks.c.not_before_at <= bindparam("now")),
     )
     if task_types:
-        query = query.where(or_(*(tasks.c.task_type == one for one in task_types)))
+        query = query.where(or_(*(tasks.c.task_type == task_type for task_type in task_types)))
     if unsuspected:
         query = query.where(or_(tasks.c.crashes == 0, _OF_RUNNING_LEADER))
-    query = query.where(*(tasks.c.runner != bindparam(f"without_{one}", one) for one in without))
+    query = query.where(*(tasks.c.runner != bindparam(f"without_{runner}", runner) for runner in without))
     query = query.where(tasks.c.priority == bindparam("level"), tasks.c.seq > bindparam("last"))
     return Prepared(query.order_by(tasks.c.seq).limit(bindparam("page")))
 
@@ -258,19 +258,19 @@ def claims_of(conn: Connection, *task_ids: str) -> dict[str, list[str]]:
     """The lock keys that tasks claim, by task; every id is there, at most a few hundred of them."""
     if len(task_ids) == 1:
         return {task_ids[0]: [row["claim"] for row in _CLAIMS_OF.each(conn, {"which": task_ids[0]})]}
-    found: dict[str, list[str]] = {task_id: [] for task_id in task_ids}
+    claims: dict[str, list[str]] = {task_id: [] for task_id in task_ids}
     query = select(task_claims.c.task_id, task_claims.c.claim).where(task_claims.c.task_id.in_(task_ids))
     for task_id, claim in conn.execute(query.order_by(task_claims.c.claim)):
-        found[task_id].append(claim)
-    return found
+        claims[task_id].append(claim)
+    return claims
 
 
 def claims_in(conn: Connection, status: str) -> dict[str, list[str]]:
     """The claims of all tasks in a state, by task; tasks without claims are left out."""
-    found: dict[str, list[str]] = {}
+    claims: dict[str, list[str]] = {}
     for row in _CLAIMS_IN.each(conn, {"status": status}):
-        found.setdefault(row["task_id"], []).append(row["claim"])
-    return found
+        claims.setdefault(row["task_id"], []).append(row["claim"])
+    return claims
 
 
 def transition(
@@ -315,8 +315,8 @@ def _transition(
     if by_token:
         query = query.where(tasks.c.fencing_token == bindparam("token"))
     if cancelled is not None:
-        asked = tasks.c.cancel_reason
-        query = query.where(asked.is_not(None) if cancelled else asked.is_(None))
+        reason = tasks.c.cancel_reason
+        query = query.where(reason.is_not(None) if cancelled else reason.is_(None))
     return Prepared(query.returning(tasks), *columns)
 
 

@@ -28,7 +28,7 @@ def described(row: WorkPause) -> str:
 
 
 def begin(conn: Connection, reason: str | None, now: datetime) -> WorkPause:
-    """Pause all work; said again it changes nothing.
+    """Pause all work; a second call changes nothing.
 
     Returns:
         The pause in force.

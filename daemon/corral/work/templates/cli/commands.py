@@ -51,12 +51,12 @@ def show(
         return
     echo(paint(one_line(shown["name"]), "bold"))
     facts({"description": shown.get("description", ""), "file": shown.pop("file")}, 11)
-    for parameter, one in shown["parameters"].items():
-        value = "required" if one["required"] else f"default {one['default']!r}"
-        choices = f", one of {', '.join(map(str, one['choices']))}" if one["choices"] else ""
-        fact(parameter, one_line(f"{one['type']}, {value}{choices}. {one['description']}"), 11)
+    for name, parameter in shown["parameters"].items():
+        value = "required" if parameter["required"] else f"default {parameter['default']!r}"
+        choices = f", one of {', '.join(map(str, parameter['choices']))}" if parameter["choices"] else ""
+        fact(name, one_line(f"{parameter['type']}, {value}{choices}. {parameter['description']}"), 11)
     _facts(
-        {field: said for field, said in shown.items() if field not in ("name", "description", "parameters", "steps")}
+        {field: value for field, value in shown.items() if field not in ("name", "description", "parameters", "steps")}
     )
     for step in shown.get("steps", ()):
         echo(f"  {paint(one_line(step.pop('name')), 'bold')}")
@@ -64,9 +64,9 @@ def show(
 
 
 def _facts(shown: dict[str, Any], *, indent: int = 0) -> None:
-    for field, said in shown.items():
-        text = ", ".join(map(str, said)) if isinstance(said, list) else str(said)
-        fact(f"{' ' * indent}{field}", visible(said) if isinstance(said, str) else one_line(text), 11)
+    for field, value in shown.items():
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        fact(f"{' ' * indent}{field}", visible(value) if isinstance(value, str) else one_line(text), 11)
 
 
 @app.command()
@@ -86,14 +86,14 @@ def validate(
     if path is not None and not place.exists():
         raise NotFound(f"There is no file or folder {place}.", remedy="Name a template's file, or a folder.")
     checked, findings = _checked(place)
-    for found in findings:
-        found["file"] = os.path.relpath(found["file"], here())
+    for finding in findings:
+        finding["file"] = os.path.relpath(finding["file"], here())
     if as_json:
         emit({"valid": not findings, "checked": checked, "errors": findings})
     else:
-        for found in findings:
-            where = f"{found['file']}:{found['line']}" if found["line"] else found["file"]
-            reason = f"{found['field']}: {found['reason']}" if found["field"] else found["reason"]
+        for finding in findings:
+            where = f"{finding['file']}:{finding['line']}" if finding["line"] else finding["file"]
+            reason = f"{finding['field']}: {finding['reason']}" if finding["field"] else finding["reason"]
             echo(f"{paint(one_line(where), 'bold')}: {visible(reason)}")
         good = "1 file is valid." if checked == 1 else f"{checked} files are valid."
         count = "1 error." if len(findings) == 1 else f"{len(findings)} errors."
@@ -112,9 +112,9 @@ def _checked(place: Path) -> tuple[int, list[TemplateError]]:
         from corral.work.templates.project.validation import findings
 
         parts = {path: part for path, part in of_folder(place).items() if is_part(path)}
-        return len(parts), [{**found, "file": str(place / found["file"])} for found in findings(parts)]
-    files, found = findings_below(place)
-    return len(files), found
+        return len(parts), [{**error, "file": str(place / error["file"])} for error in findings(parts)]
+    files, errors = findings_below(place)
+    return len(files), errors
 
 
 from corral.work.templates.cli import project_commands  # noqa: E402, F401 - it adds its commands to `app`

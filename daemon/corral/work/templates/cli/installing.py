@@ -42,7 +42,7 @@ class Wanted:
     update: bool = False
 
 
-def install(project: Project, wanted: Wanted, *, yes: bool, as_json: bool) -> dict[str, Any]:
+def install(project: Project, request: Wanted, *, yes: bool, as_json: bool) -> dict[str, Any]:
     """Install a template's files into a repository; show them, and what they would run, before.
 
     Returns:
@@ -54,12 +54,12 @@ def install(project: Project, wanted: Wanted, *, yes: bool, as_json: bool) -> di
     if project.bare:
         raise InvalidInput("A bare repository has no place for a template's files.", remedy="Run it in a checkout.")
     journal.recover(project)
-    address = addresses.parse(wanted.address, here())
-    asked = wanted.version or LATEST
-    obtained = obtaining.obtain(project, address, asked, update=wanted.update)
-    there = read_lock(project)
-    lock = obtaining.lock_of(project, obtained, asked, there)
-    _refuse_another(there, lock)
+    address = addresses.parse(request.address, here())
+    version = request.version or LATEST
+    obtained = obtaining.obtain(project, address, version, update=request.update)
+    present = read_lock(project)
+    lock = obtaining.lock_of(project, obtained, version, present)
+    _refuse_another(present, lock)
     parts = installed(obtained.parts)
     plan = steps(project.root, {}, parts, partial(merge_text, open_repository(project.common_dir)), installs=True)
     runs, notes = brought(parts), obtaining.remarks(obtained)
@@ -91,22 +91,22 @@ def record(project: Project, plan: list[Step], lock: Lock) -> journal.Done:
     project.home.mkdir(exist_ok=True)
     if (ignore := _ignore(project)) is not None:
         contents[f"{home}/.gitignore"] = New(ignore)
-    said = {"version": __version__, **metadata_of(project)}
-    said |= {"template": f"{lock.source}#{lock.subfolder}" if lock.subfolder else lock.source}
-    said |= {"template_version": lock.version, "template_pin": lock.pin()}
+    metadata = {"version": __version__, **metadata_of(project)}
+    metadata |= {"template": f"{lock.source}#{lock.subfolder}" if lock.subfolder else lock.source}
+    metadata |= {"template_version": lock.version, "template_pin": lock.pin()}
     contents[lock_file(project).relative_to(project.root).as_posix()] = New(lock.text().encode())
-    contents[f"{home}/metadata.json"] = New((json.dumps(said, indent=2) + "\n").encode())
+    contents[f"{home}/metadata.json"] = New((json.dumps(metadata, indent=2) + "\n").encode())
     return journal.apply(project, {**contents, **marker}, obtaining.now())
 
 
 def _ignore(project: Project) -> bytes | None:
     """The ``.corral/.gitignore`` in which the lock is shared; None if it is so already."""
     try:
-        there = (project.home / ".gitignore").read_bytes()
+        ignored = (project.home / ".gitignore").read_bytes()
     except FileNotFoundError:
         return default_ignore().encode()
     line = f"!{lock_file(project).name}\n".encode()
-    return None if line in there else there + (b"" if there.endswith(b"\n") else b"\n") + line
+    return None if line in ignored else ignored + (b"" if ignored.endswith(b"\n") else b"\n") + line
 
 
 def show(title: str, plan: list[Step], notes: list[str]) -> None:
@@ -119,11 +119,11 @@ def show(title: str, plan: list[Step], notes: list[str]) -> None:
         echo(paint(f"note: {one_line(note)}", "yellow"))
 
 
-def _refuse_another(there: Lock | None, lock: Lock) -> None:
+def _refuse_another(present: Lock | None, lock: Lock) -> None:
     if (
-        there is not None
-        and there.source != SHIPPED
-        and (there.source, there.subfolder, there.commit)
+        present is not None
+        and present.source != SHIPPED
+        and (present.source, present.subfolder, present.commit)
         != (
             lock.source,
             lock.subfolder,
@@ -131,6 +131,6 @@ def _refuse_another(there: Lock | None, lock: Lock) -> None:
         )
     ):
         raise Conflict(
-            f"This project has the template {there.source} {there.version} already.",
+            f"This project has the template {present.source} {present.version} already.",
             remedy="`corral template update` brings a new version. For another template, remove .corral/template.lock first.",
         )

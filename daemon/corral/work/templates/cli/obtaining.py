@@ -40,8 +40,8 @@ def cache(project: Project | None) -> TemplateCache:
     return _cache(policy(project), partial(shipped.of_project, project))
 
 
-def _cache(chosen: Policy, of_shipped: Callable[[], Parts]) -> TemplateCache:
-    return TemplateCache(cache_folder(os.environ, account.home()), time.sleep, chosen, unsuitable, of_shipped)
+def _cache(rules: Policy, of_shipped: Callable[[], Parts]) -> TemplateCache:
+    return TemplateCache(cache_folder(os.environ, account.home()), time.sleep, rules, unsuitable, of_shipped)
 
 
 def shipped_lock(project: Project, target: str, verify: list[str], copies: list[str]) -> Lock:
@@ -103,17 +103,17 @@ def remarks(obtained: Obtained) -> list[str]:
     return [text for text in (obtained.note, unsuitable(obtained.parts)) if text]
 
 
-def lock_of(project: Project, obtained: Obtained, asked: str, before: Lock | None) -> Lock:
+def lock_of(project: Project, obtained: Obtained, requested: str, before: Lock | None) -> Lock:
     """The lock of a template that is installed now.
 
     Args:
         before: That of the version that is installed already; None: none is.
     """
-    kept, parts = obtained.version, installed(obtained.parts)
+    version, parts = obtained.version, installed(obtained.parts)
     values = before.values if before is not None and before.source == obtained.address.url else {}
     return Lock(
-        obtained.address.url, obtained.address.subfolder, kept.name, kept.kind, asked, kept.commit, kept.fetched_at,
-        signer=obtained.signer, files=checksums(parts), values=values, **owned(project, parts, before),
+        obtained.address.url, obtained.address.subfolder, version.name, version.kind, requested, version.commit,
+        version.fetched_at, signer=obtained.signer, files=checksums(parts), values=values, **owned(project, parts, before),
     )  # fmt: skip
 
 
@@ -141,22 +141,22 @@ def base_of(project: Project, lock: Lock) -> dict[str, Part]:
     """
     parts = installed(cache(project).at_commit(address_of(lock), kept_of(lock), now()).parts)
     if checksums(parts) != lock.files:
-        wrong = sorted({*lock.files.items()} ^ {*checksums(parts).items()})
+        changed = sorted({*lock.files.items()} ^ {*checksums(parts).items()})
         raise NotTrusted(
             "The template's files are not those that template.lock has the checksums of.",
-            cause=f"{wrong[0][0]} differs at the commit {lock.commit[:12]}.",
+            cause=f"{changed[0][0]} differs at the commit {lock.commit[:12]}.",
             remedy="See `git log -p .corral/template.lock`; restore it with git, or run `corral template cache --clear`.",
         )
     return parts
 
 
-def show_brought(found: list[Brought]) -> None:
+def show_brought(entries: list[Brought]) -> None:
     """List what a template would run on this machine."""
-    if found:
+    if entries:
         echo(paint("Of this template, these run on your machine, or permit something:", "yellow"))
-    for one in found:
-        echo(f"  {paint(one_line(one['file']), 'bold')}  {one_line(one['what'])}")
-        for line in one["runs"].splitlines() or [""]:
+    for entry in entries:
+        echo(f"  {paint(one_line(entry['file']), 'bold')}  {one_line(entry['what'])}")
+        for line in entry["runs"].splitlines() or [""]:
             echo(f"      {visible(line)}")
 
 
@@ -164,4 +164,4 @@ def new_in(after: Mapping[str, Part], before: list[Brought]) -> list[Brought]:
     """The commands of a new version that the installed one does not have."""
     from corral.work.templates.project.brought import brought
 
-    return [one for one in brought(after) if one not in before]
+    return [entry for entry in brought(after) if entry not in before]

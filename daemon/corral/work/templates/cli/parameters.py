@@ -24,10 +24,10 @@ def with_parameters(
     if template is None:
         raise InvalidInput("--set needs --template.", remedy="Name a template: `corral template list`.")
     named: dict[str, Any] = {}
-    for one in typed:
-        name, equals, value = one.partition("=")
+    for assignment in typed:
+        name, equals, value = assignment.partition("=")
         if not equals or not name:
-            raise InvalidInput(f"{one!r} does not set a parameter.", remedy="Write --set NAME=VALUE.")
+            raise InvalidInput(f"{assignment!r} does not set a parameter.", remedy="Write --set NAME=VALUE.")
         if name in named:
             raise InvalidInput(f"The parameter {name!r} is set twice.", remedy="Set it once.")
         named[name] = value

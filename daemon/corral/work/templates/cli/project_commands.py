@@ -24,11 +24,11 @@ def diff(as_json: Annotated[bool, json_of("work.templates.api.TemplateDiff")] = 
     from corral.work.templates.project import journal
     from corral.work.templates.project.lock import require_lock
 
-    here = project()
-    journal.recover(here)
-    lock = require_lock(here)
-    base = obtaining.base_of(here, lock)
-    rows = [_row(here.root / path, path, part) for path, part in base.items()]
+    home = project()
+    journal.recover(home)
+    lock = require_lock(home)
+    base = obtaining.base_of(home, lock)
+    rows = [_row(home.root / path, path, part) for path, part in base.items()]
     changed = [row for row in rows if row["state"] != "unchanged"]
     if as_json:
         emit({"source": lock.source, "version": lock.version, "commit": lock.commit, "files": rows})
@@ -107,15 +107,15 @@ def verify(as_json: Annotated[bool, json_of("work.templates.api.TemplateVerified
     journal.recover(here)
     lock = require_lock(here)
     obtaining.base_of(here, lock)
-    cached, address, kept = obtaining.cache(here), obtaining.address_of(lock), obtaining.kept_of(lock)
-    now = cached.current(address, kept)
+    cached, address, version = obtaining.cache(here), obtaining.address_of(lock), obtaining.kept_of(lock)
+    now = cached.current(address, version)
     if lock.kind == "tag" and now is not None and now != lock.commit:
         raise NotTrusted(
             f"The tag {lock.version} of {lock.source} has moved.",
             cause=f"The project was prepared from {lock.commit[:12]}; the tag is {now[:12]} now.",
             remedy="Ask the template's maintainers. The files here are still those of the old commit.",
         )
-    signer = cached.signer(address, kept, obtaining.now())
+    signer = cached.signer(address, version, obtaining.now())
     states = changes(here, lock)
     answer = {
         "source": lock.source,
@@ -149,14 +149,14 @@ def cache(
     """List the templates in this user's cache, or clear it. Needs no daemon."""
     from corral.work.templates.cli import obtaining
 
-    kept = obtaining.cache(None)
+    cached = obtaining.cache(None)
     if clear:
-        count = kept.clear()
+        count = cached.clear()
         emit({"cleared": count}) if as_json else echo(
             f"Removed {count} template{'' if count == 1 else 's'} from the cache."
         )
         return
-    rows = kept.list_versions()
+    rows = cached.list_versions()
     table(
         rows,
         [("SOURCE", "source", 60), ("VERSION", "version", 20), ("COMMIT", _short, 12), ("FETCHED", "fetched_at", 24)],

@@ -23,8 +23,8 @@ def parts(target: str, verify: list[str], copies: Iterable[str]) -> dict[str, Pa
         verify: Commands that must pass before it does.
         copies: The files of the plugin that the project has copies of.
     """
-    found = {name: Part((bundle_dir() / COPIES[name]).read_bytes()) for name in copies if name in COPIES}
-    return {CONFIG: Part(default_config(target, verify).encode()), **found}
+    copied = {name: Part((bundle_dir() / COPIES[name]).read_bytes()) for name in copies if name in COPIES}
+    return {CONFIG: Part(default_config(target, verify).encode()), **copied}
 
 
 def of_project(project: Project) -> dict[str, Part]:
@@ -33,4 +33,4 @@ def of_project(project: Project) -> dict[str, Part]:
     if lock is None or lock.source != SHIPPED:
         return {}
     values: dict[str, Any] = lock.values
-    return parts(str(values.get("target", "")), [str(one) for one in values.get("verify", ())], lock.files)
+    return parts(str(values.get("target", "")), [str(command) for command in values.get("verify", ())], lock.files)

@@ -51,9 +51,9 @@ def update(project: Project, answers: Answers) -> None:
     """
     journal.recover(project)
     lock = require_lock(project)
-    asked = answers.version or (lock.asked if lock.kind == "branch" else LATEST)
+    requested = answers.version or (lock.asked if lock.kind == "branch" else LATEST)
     base = obtaining.base_of(project, lock)
-    obtained = obtaining.obtain(project, obtaining.address_of(lock), asked, update=True)
+    obtained = obtaining.obtain(project, obtaining.address_of(lock), requested, update=True)
     _refuse_moved_tag(lock, obtained.version)
     new = installed(obtained.parts)
     if obtained.version.commit == lock.commit or (answers.version is None and _is_older(obtained.version, lock)):
@@ -73,15 +73,15 @@ def update(project: Project, answers: Answers) -> None:
     plan = [_resolved(step, answers) for step in plan]
     if not answers.yes and not confirm("Update these files?", default=not runs):
         raise Exit(1)
-    asked = asked if lock.asked != LATEST else LATEST
-    done = installing.record(project, plan, obtaining.lock_of(project, obtained, asked, lock))
+    requested = requested if lock.asked != LATEST else LATEST
+    done = installing.record(project, plan, obtaining.lock_of(project, obtained, requested, lock))
     if answers.as_json:
-        made: TemplateUpdated = {
+        answer: TemplateUpdated = {
             **_answer(lock, obtained, plan, runs),
             "backup": str(done.backup),
             "left": list(done.left),
         }
-        emit(made)
+        emit(answer)
         return
     for path in done.left:
         echo(paint(f"{one_line(path)} was changed meanwhile, and stays.", "yellow"))
@@ -121,10 +121,10 @@ def _answer(lock: Lock, obtained: Obtained, plan: list[Step], runs: list[Brought
     }
 
 
-def _is_older(found: FetchedVersion, lock: Lock) -> bool:
+def _is_older(newest: FetchedVersion, lock: Lock) -> bool:
     """Whether a release that nobody named comes before the installed one: it suits this Corral, but nobody asked to go back."""
-    there, here = release_number(found.name), release_number(lock.version)
-    return there is not None and here is not None and there < here
+    newest_number, own_number = release_number(newest.name), release_number(lock.version)
+    return newest_number is not None and own_number is not None and newest_number < own_number
 
 
 def _say_nothing_newer(lock: Lock, obtained: Obtained, *, as_json: bool) -> None:
@@ -150,7 +150,7 @@ def _valid(step: Step) -> Step:
     """The step; a conflict if both sides' changes are together no valid settings."""
     if step.path != CONFIG or step.action != "merge" or step.data is None:
         return step
-    errors = [one for one in findings({CONFIG: Part(step.data)}) if one["file"] == CONFIG]
+    errors = [error for error in findings({CONFIG: Part(step.data)}) if error["file"] == CONFIG]
     return replace(step, action="conflict", reason=f"together not valid: {as_line(errors[0])}") if errors else step
 
 

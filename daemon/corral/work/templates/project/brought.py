@@ -31,10 +31,10 @@ def brought(parts: Mapping[str, Part]) -> list[Brought]:
     Args:
         parts: As a project gets them.
     """
-    found: list[Brought] = []
+    entries: list[Brought] = []
     for path, part in sorted(parts.items()):
-        found += ({"file": path, "what": what, "runs": _text(value)} for what, value in _of_file(path, part))
-    return found
+        entries += ({"file": path, "what": what, "runs": _text(value)} for what, value in _of_file(path, part))
+    return entries
 
 
 def _of_file(path: str, part: Part) -> Iterator[tuple[str, Any]]:
@@ -50,14 +50,14 @@ def _of_file(path: str, part: Part) -> Iterator[tuple[str, Any]]:
         yield "program", f"{len(part.data)} bytes"
     elif path.endswith(".md"):
         front = _FRONT.match(part.data.decode("utf-8", "replace").replace("\r\n", "\n"))
-        said = _mapping((front[1] if front else "").encode())
-        yield from ((name, said[name]) for name in _OF_FRONT if name in said)
+        fields = _mapping((front[1] if front else "").encode())
+        yield from ((name, fields[name]) for name in _OF_FRONT if name in fields)
         if not path.startswith(AGENTS) and "!`" in part.data.decode("utf-8", "replace"):
             yield "commands", "a prompt that runs shell commands (!`…`)"
     elif path.startswith(TASK_TEMPLATES):
-        said = _mapping(part.data)
-        yield from ((name, said[name]) for name in _OF_TASKS if said.get(name))
-        steps = said.get("steps")
+        fields = _mapping(part.data)
+        yield from ((name, fields[name]) for name in _OF_TASKS if fields.get(name))
+        steps = fields.get("steps")
         for step in steps if isinstance(steps, list) else ():
             if isinstance(step, dict):
                 yield from ((f"{name} of {step.get('name')}", step[name]) for name in _OF_TASKS if step.get(name))
@@ -69,9 +69,9 @@ def _is_program(path: str, part: Part) -> bool:
 
 
 def _of_config(data: bytes) -> Iterator[tuple[str, Any]]:
-    said = _mapping(data)
-    bodies: list[tuple[str, Any]] = [("", said)]
-    profiles = said.get("profiles")
+    settings = _mapping(data)
+    bodies: list[tuple[str, Any]] = [("", settings)]
+    profiles = settings.get("profiles")
     if isinstance(profiles, dict):
         bodies += [(f"profiles.{name}.", body) for name, body in profiles.items()]
     for prefix, body in bodies:
@@ -80,8 +80,8 @@ def _of_config(data: bytes) -> Iterator[tuple[str, Any]]:
             for key in keys:
                 if isinstance(values, dict) and values.get(key):
                     yield f"{prefix}{section}.{key}", values[key]
-    if said.get("aliases"):
-        yield "aliases", said["aliases"]
+    if settings.get("aliases"):
+        yield "aliases", settings["aliases"]
 
 
 def _mapping(data: bytes) -> dict[str, Any]:
@@ -93,10 +93,10 @@ def _mapping(data: bytes) -> dict[str, Any]:
 
 def _object(data: bytes) -> dict[str, Any]:
     try:
-        said = json.loads(data)
+        value = json.loads(data)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _text(value: Any) -> str:

@@ -107,16 +107,16 @@ def _complete(project: Project) -> Done | None:
     pending = project.home / _PENDING
     if not (pending / "plan.json").exists():
         return None
-    said = json.loads((pending / "plan.json").read_bytes())
-    left = tuple(row["path"] for row in said["files"] if not _completed(project, pending, row))
-    backup = project.home / _BACKUPS / said["at"].replace(":", "")
+    plan = json.loads((pending / "plan.json").read_bytes())
+    left_as_is = tuple(row["path"] for row in plan["files"] if not _completed(project, pending, row))
+    backup = project.home / _BACKUPS / plan["at"].replace(":", "")
     backup.parent.mkdir(mode=0o700, exist_ok=True)
     while backup.exists():
         backup = backup.with_name(f"{backup.name}-")
     pending.rename(backup)
     for old in _backups(project)[:-MOST_BACKUPS]:
         shutil.rmtree(old, ignore_errors=True)
-    return Done(backup, left)
+    return Done(backup, left_as_is)
 
 
 def roll_back(project: Project, now: datetime) -> tuple[Done, list[str]]:

@@ -81,10 +81,10 @@ def read_lock(project: Project) -> Lock | None:
     except OSError as error:
         raise _damaged(file, str(error.strerror or error)) from error
     try:
-        said = json.loads(data)
-        if said.pop("lock") != 1:
+        fields = json.loads(data)
+        if fields.pop("lock") != 1:
             raise ValueError("another version of Corral wrote it")
-        lock = Lock(**said)
+        lock = Lock(**fields)
         if not all(isinstance(part, str) for part in (lock.source, lock.commit, *lock.files, *lock.files.values())):
             raise ValueError("it lacks checksums")
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -123,17 +123,17 @@ def require_lock(project: Project) -> Lock:
 
 def pin_of(project: Project) -> dict[str, Any] | None:
     """The template that this machine installed; None if it is unknown."""
-    found = metadata_of(project).get("template_pin")
-    return found if isinstance(found, dict) and isinstance(found.get("commit"), str) else None
+    pin = metadata_of(project).get("template_pin")
+    return pin if isinstance(pin, dict) and isinstance(pin.get("commit"), str) else None
 
 
 def metadata_of(project: Project) -> dict[str, Any]:
     """The content of ``.corral/metadata.json``; empty if it cannot be read."""
     try:
-        said = json.loads((project.home / "metadata.json").read_text(encoding="utf-8"))
+        metadata = json.loads((project.home / "metadata.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def changes(project: Project, lock: Lock) -> dict[str, FileState]:

@@ -32,14 +32,14 @@ _COMPARE: dict[str, Any] = {
 def problems_of(data: bytes) -> Iterator[Problem]:
     """The errors of the file."""
     try:
-        said, lines = read_located(data)
+        fields, lines = read_located(data)
     except DocumentError as error:
         yield Problem(None, "", str(error))
         return
-    if not isinstance(said, dict):
+    if not isinstance(fields, dict):
         yield Problem(1, "", "must be a mapping: `name: value` lines")
         return
-    for name, value in said.items():
+    for name, value in fields.items():
         if name not in _FIELDS:
             yield Problem(lines.get((name,)), str(name), f"is no field; there are {', '.join(_FIELDS)}")
         elif not isinstance(value, str):
@@ -53,20 +53,20 @@ def unsuitable(parts: Parts, version: str) -> str:
     if MANIFEST not in parts:
         return ""
     try:
-        said = read_located(parts[MANIFEST].data).value
+        fields = read_located(parts[MANIFEST].data).value
     except DocumentError:
         return ""
-    wanted = said.get("corral") if isinstance(said, dict) else None
-    bounds = _bounds(wanted) if isinstance(wanted, str) else None
+    versions = fields.get("corral") if isinstance(fields, dict) else None
+    bounds = _bounds(versions) if isinstance(versions, str) else None
     here = _numbers(version)
     if bounds is None or all(_COMPARE[sign](here, _numbers(bound)) for sign, bound in bounds):
         return ""
-    return f"The template wants Corral {wanted}; this is {version}."
+    return f"The template wants Corral {versions}; this is {version}."
 
 
 def _bounds(text: str) -> list[tuple[str, str]] | None:
-    found = [_BOUND.fullmatch(part.strip()) for part in text.split(",")]
-    return [(one[1], one[2]) for one in found if one] if all(found) else None
+    matches = [_BOUND.fullmatch(part.strip()) for part in text.split(",")]
+    return [(match[1], match[2]) for match in matches if match] if all(matches) else None
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -36,10 +36,10 @@ def merge_json(base: bytes | None, mine: bytes | None, theirs: bytes | None) -> 
 
 
 def _object(data: bytes | None) -> dict[str, Any]:
-    said = json.loads(data) if data is not None and data.strip() else {}
-    if not isinstance(said, dict):
+    value = json.loads(data) if data is not None and data.strip() else {}
+    if not isinstance(value, dict):
         raise ValueError("is not a JSON object")
-    return said
+    return value
 
 
 def _merge(base: Any, mine: Any, theirs: Any, place: str, conflicts: list[str]) -> Any:
@@ -78,19 +78,19 @@ def added(mine: bytes | None, theirs: bytes | None, before: dict[str, Any]) -> d
 
 
 def _added(mine: dict[str, Any], theirs: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    additions: dict[str, Any] = {}
     for key, value in theirs.items():
         own, ours = mine.get(key, _NOTHING), before.get(key, _NOTHING)
         if own is _NOTHING or own == ours:
-            found[key] = value
+            additions[key] = value
         elif isinstance(own, dict) and isinstance(value, dict):
             if inner := _added(own, value, ours if isinstance(ours, dict) else {}):
-                found[key] = inner
+                additions[key] = inner
         elif isinstance(own, list) and isinstance(value, list):
             earlier = ours if isinstance(ours, list) else []
             if items := [item for item in value if item not in own or item in earlier]:
-                found[key] = items
-    return found
+                additions[key] = items
+    return additions
 
 
 def without(mine: bytes, ours: dict[str, Any]) -> Merged:
@@ -103,32 +103,32 @@ def without(mine: bytes, ours: dict[str, Any]) -> Merged:
         ValueError: It is not a JSON object.
     """
     changed: list[str] = []
-    said = _object(mine)
-    left = _without(said, ours, "", changed)
-    if left == said:
+    fields = _object(mine)
+    rest = _without(fields, ours, "", changed)
+    if rest == fields:
         return Merged(mine, tuple(changed))
-    text = json.dumps(left, indent=_indent(mine), ensure_ascii=False) + "\n" if left else ""
+    text = json.dumps(rest, indent=_indent(mine), ensure_ascii=False) + "\n" if rest else ""
     return Merged(text.encode(), tuple(changed))
 
 
 def _without(mine: dict[str, Any], ours: dict[str, Any], place: str, changed: list[str]) -> dict[str, Any]:
-    left: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
     for key, value in mine.items():
         here = f"{place}.{key}" if place else key
         if key not in ours:
-            left[key] = value
+            rest[key] = value
         elif value == ours[key]:
             continue
         elif isinstance(value, dict) and isinstance(ours[key], dict):
             if inner := _without(value, ours[key], here, changed):
-                left[key] = inner
+                rest[key] = inner
         elif isinstance(value, list) and isinstance(ours[key], list):
             if items := [item for item in value if item not in ours[key]]:
-                left[key] = items
+                rest[key] = items
         else:
-            left[key] = value
+            rest[key] = value
             changed.append(here)
-    return left
+    return rest
 
 
 def _indent(data: bytes | None) -> int | str:

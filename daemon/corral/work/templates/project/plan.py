@@ -45,19 +45,19 @@ def steps(root: Path, base: Parts, theirs: Parts, merge_text: MergeText, *, inst
         base: The parts as they were installed; none for a first installation.
         installs: Whether this is a first installation, which keeps what is there already.
     """
-    found = []
+    planned = []
     for path in sorted({*base, *theirs}):
         if (reason := _unwritable(root, path)) is not None:
-            found.append(Step(path, "keep", reason=reason))
+            planned.append(Step(path, "keep", reason=reason))
             continue
         mine = (root / path).read_bytes() if (root / path).exists() else None
         if path in MERGED_BY_KEY:
-            found.append(_by_key(path, base.get(path), mine, theirs.get(path)))
+            planned.append(_by_key(path, base.get(path), mine, theirs.get(path)))
         elif mine is not None and installs and path in theirs and mine != theirs[path].data:
-            found.append(Step(path, "keep", reason="is there already, and stays as it is"))
+            planned.append(Step(path, "keep", reason="is there already, and stays as it is"))
         else:
-            found.append(_step(path, base.get(path), mine, theirs.get(path), merge_text))
-    return found
+            planned.append(_step(path, base.get(path), mine, theirs.get(path), merge_text))
+    return planned
 
 
 def _unwritable(root: Path, path: str) -> str | None:

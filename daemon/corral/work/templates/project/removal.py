@@ -52,13 +52,13 @@ def plan(project: Project, lock: Lock, current: Mapping[Path, bytes | None]) -> 
 
 def _taken_out(path: str, now: bytes, lock: Lock, kept: dict[str, str]) -> bytes | None:
     try:
-        left = without(now, lock.added.get(path, {}))
+        rest = without(now, lock.added.get(path, {}))
     except ValueError:
         kept[path] = "it is no JSON object"
         return now
-    if left.conflicts:
-        kept[path] = f"you changed {', '.join(left.conflicts)}"
-    return left.data or (b"{}\n" if path in lock.had else None)
+    if rest.conflicts:
+        kept[path] = f"you changed {', '.join(rest.conflicts)}"
+    return rest.data or (b"{}\n" if path in lock.had else None)
 
 
 def _is_plain(project: Project, file: Path) -> bool:

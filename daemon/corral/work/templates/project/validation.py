@@ -37,10 +37,11 @@ MOST_FINDINGS = 200
 
 def findings(parts: Parts) -> list[TemplateError]:
     """The errors of a template."""
-    found: list[TemplateError] = [
-        {"file": path, "line": one.line, "field": one.field, "reason": one.reason} for path, one in _problems(parts)
+    errors: list[TemplateError] = [
+        {"file": path, "line": problem.line, "field": problem.field, "reason": problem.reason}
+        for path, problem in _problems(parts)
     ]
-    return found[:MOST_FINDINGS]
+    return errors[:MOST_FINDINGS]
 
 
 def require_valid(parts: Parts, name: str, kept_since: str | None = None) -> None:
@@ -104,7 +105,9 @@ def _of_file(root: Path, path: str, part: Part) -> Iterator[Problem]:
     if path == CONFIG:
         yield from _of_config(root, part.data)
     elif path == MANIFEST:
-        yield from (one if one.line or one.field else _whole(one.reason) for one in problems_of(part.data))
+        yield from (
+            problem if problem.line or problem.field else _whole(problem.reason) for problem in problems_of(part.data)
+        )
     elif path == ".corral/teams.yaml":
         yield from _of_reader(lambda: read_team(root / path), part.data)
     elif path.startswith(AGENTS) and path.endswith(".md"):
@@ -125,8 +128,8 @@ def _of_config(root: Path, data: bytes) -> Iterator[Problem]:
     try:
         warnings = load(project, environ={}, home=root / "nobody", instead={TEAM_FILE: data}).warnings
     except ConfigInvalid as error:
-        for one in error.details["errors"]:
-            yield Problem(_line_of(located.lines, one["field"]), one["field"], one["reason"])
+        for error_field in error.details["errors"]:
+            yield Problem(_line_of(located.lines, error_field["field"]), error_field["field"], error_field["reason"])
     else:
         for warning in warnings:
             yield Problem(None, "", warning)
@@ -137,8 +140,8 @@ def _of_agent(file: Path, data: bytes) -> Iterator[Problem]:
         definition = read_definition(file)
     except ConfigInvalid as error:
         lines = _front_lines(data)
-        for one in error.details["errors"]:
-            yield Problem(_line_of(lines, one["field"]) or 1, one["field"], one["reason"])
+        for error_field in error.details["errors"]:
+            yield Problem(_line_of(lines, error_field["field"]) or 1, error_field["field"], error_field["reason"])
     else:
         if definition is None:
             yield Problem(1, "", "has no front matter: it begins with a line `---`, with name and description")
@@ -149,10 +152,10 @@ def _front_lines(data: bytes) -> dict[tuple[str | int, ...], int]:
     if not text.startswith("---\n") or "\n---" not in text[4:]:
         return {}
     try:
-        found = read_located(text[4 : text.index("\n---", 3) + 1].encode()).lines
+        lines = read_located(text[4 : text.index("\n---", 3) + 1].encode()).lines
     except DocumentError:
         return {}
-    return {path: line + 1 for path, line in found.items()}
+    return {path: line + 1 for path, line in lines.items()}
 
 
 def _of_reader(read: Any, data: bytes) -> Iterator[Problem]:
@@ -164,26 +167,26 @@ def _of_reader(read: Any, data: bytes) -> Iterator[Problem]:
         except DocumentError as document:
             yield _whole(str(document))
             return
-        for one in error.details["errors"]:
-            yield Problem(_line_of(lines, one["field"]), one["field"], one["reason"])
+        for error_field in error.details["errors"]:
+            yield Problem(_line_of(lines, error_field["field"]), error_field["field"], error_field["reason"])
 
 
 def _of_json(path: str, data: bytes) -> Iterator[Problem]:
     try:
-        said = json.loads(data)
+        value = json.loads(data)
     except json.JSONDecodeError as error:
         yield Problem(error.lineno, "", f"is not JSON: {error.msg}")
         return
     except (UnicodeDecodeError, RecursionError) as error:
         yield Problem(None, "", f"is not JSON: {error}")
         return
-    if not isinstance(said, dict):
+    if not isinstance(value, dict):
         yield Problem(1, "", "must be a JSON object")
     elif path == SETTINGS:
-        if not isinstance(said.get("hooks", {}), dict):
+        if not isinstance(value.get("hooks", {}), dict):
             yield Problem(_line_of_key(data, "hooks"), "hooks", "must be an object")
     else:
-        servers = said.get("mcpServers")
+        servers = value.get("mcpServers")
         if not isinstance(servers, dict):
             yield Problem(_line_of_key(data, "mcpServers") or 1, "mcpServers", "is required, and must be an object")
         else:
@@ -198,10 +201,10 @@ def _line_of_key(data: bytes, *keys: str) -> int | None:
     """The line of a key of a JSON object, each looked for behind the one before; None if it is written otherwise."""
     text, at = data.decode(), 0
     for key in keys:
-        found = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:").search(text, at)
-        if found is None:
+        match = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:").search(text, at)
+        if match is None:
             return None
-        at = found.end()
+        at = match.end()
     return text.count("\n", 0, at) + 1
 
 

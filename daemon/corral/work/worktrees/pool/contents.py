@@ -38,66 +38,66 @@ class Contents:
     size_bytes: int = 0
 
 
-def survey(top: Path, tracked: Mapping[str, str], kept: Collection[str], spare: int) -> Contents:
+def survey(top: Path, tracked: Mapping[str, str], kept_paths: Collection[str], spare: int) -> Contents:
     """Compare a worktree with what it should hold. Folders that could not be entered are made so.
 
     Args:
         tracked: By path, the modes that git's index names.
-        kept: Folders that stay as they are, relative to ``top``.
+        kept_paths: Folders that stay as they are, relative to ``top``.
         spare: The permission bits that new files do not get (the umask).
 
     Raises:
         OSError: Something could not be looked at.
     """
-    found, above = Contents(), folders_of(tracked) | folders_of(kept)
-    device, seen, pending = top.lstat().st_dev, 0, [""]
+    contents, above = Contents(), folders_of(tracked) | folders_of(kept_paths)
+    device, number_seen, pending = top.lstat().st_dev, 0, [""]
     while pending:
-        here = pending.pop()
-        for path, info in list(_entries(top, here)):
+        folder = pending.pop()
+        for path, info in list(_entries(top, folder)):
             is_folder = stat.S_ISDIR(info.st_mode)
             if path in tracked and not is_folder:
-                seen += 1
-                found.size_bytes += info.st_blocks * 512
-                _check(found, path, info, tracked[path], spare)
-            elif path in kept:
-                found.size_bytes += sum(one.st_blocks * 512 for _, one in walk(top, path))
+                number_seen += 1
+                contents.size_bytes += info.st_blocks * 512
+                _check(contents, path, info, tracked[path], spare)
+            elif path in kept_paths:
+                contents.size_bytes += sum(status.st_blocks * 512 for _, status in walk(top, path))
             elif is_folder and path in above:
-                _set_mode(found, path, info, 0o777 & ~spare)
-                if path in found.modes:
-                    (top / path).chmod(found.modes.pop(path))
+                _set_mode(contents, path, info, 0o777 & ~spare)
+                if path in contents.modes:
+                    (top / path).chmod(contents.modes.pop(path))
                 if info.st_dev != device:
-                    found.doubts.append("a folder in it is on another volume")
+                    contents.doubts.append("a folder in it is on another volume")
                 pending.append(path)
             elif path != ".git":
-                found.leftovers.append(path)
-    if seen != len(tracked):
-        found.doubts.append("files of it were not found under their names")
-    return found
+                contents.leftovers.append(path)
+    if number_seen != len(tracked):
+        contents.doubts.append("files of it were not found under their names")
+    return contents
 
 
-def _check(found: Contents, path: str, info: os.stat_result, mode: str, spare: int) -> None:
+def _check(contents: Contents, path: str, info: os.stat_result, mode: str, spare: int) -> None:
     if stat.S_ISLNK(info.st_mode):
         return
     if info.st_nlink > 1:
-        found.doubts.append("a file in it has a second name (a hard link)")
-    _set_mode(found, path, info, (0o777 if mode == _EXECUTABLE else 0o666) & ~spare)
+        contents.doubts.append("a file in it has a second name (a hard link)")
+    _set_mode(contents, path, info, (0o777 if mode == _EXECUTABLE else 0o666) & ~spare)
 
 
-def _set_mode(found: Contents, path: str, info: os.stat_result, wanted: int) -> None:
+def _set_mode(contents: Contents, path: str, info: os.stat_result, mode: int) -> None:
     kept_bits = stat.S_IMODE(info.st_mode) & stat.S_ISGID if stat.S_ISDIR(info.st_mode) else 0
-    if stat.S_IMODE(info.st_mode) != wanted | kept_bits:
-        found.modes[path] = wanted | kept_bits
+    if stat.S_IMODE(info.st_mode) != mode | kept_bits:
+        contents.modes[path] = mode | kept_bits
 
 
 def folders_of(paths: Collection[str]) -> set[str]:
     """Every folder above one of these paths, but the top."""
-    found: set[str] = set()
+    folders: set[str] = set()
     for path in paths:
         folder = path.rpartition("/")[0]
-        while folder and folder not in found:
-            found.add(folder)
+        while folder and folder not in folders:
+            folders.add(folder)
             folder = folder.rpartition("/")[0]
-    return found
+    return folders
 
 
 def remove(top: Path, paths: Collection[str]) -> None:

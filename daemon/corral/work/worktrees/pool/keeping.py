@@ -72,7 +72,7 @@ def _refuse_if_unfit(context: WorktreeContext, row: WorktreeRow) -> None:
         raise Doubt("worktrees of this repository have settings of their own")
     if repointing.index_of(checkout)[1]:
         raise Doubt("its index holds submodules, or marks that hide files from git")
-    excluded = tuple(f"{one}/" for one in row["provision"].get("exclude", ()))
+    excluded = tuple(f"{folder}/" for folder in row["provision"].get("exclude", ()))
     if any(not f"{change.path}/".startswith(excluded) for change in status.changes(checkout)):
         raise Doubt("it holds work that is not on its branch")
     head = checkout.head()
@@ -108,16 +108,16 @@ def _put_away(context: WorktreeContext, row: WorktreeRow) -> None:
 def _cleaned(context: WorktreeContext, row: WorktreeRow, tracked: dict[str, str]) -> int:
     """Remove everything that is no file of the commit, and correct modes; returns what the rest takes on the disk, bytes."""
     checkout, path = ownership.prove(context, row), Path(row["path"])
-    found = contents.survey(path, tracked, (), contents.spare_bits(checkout.git_dir))
-    if found.doubts:
-        raise Doubt(found.doubts[0])
-    if found.size_bytes > bounds(context)[1] * MEBI:
+    surveyed = contents.survey(path, tracked, (), contents.spare_bits(checkout.git_dir))
+    if surveyed.doubts:
+        raise Doubt(surveyed.doubts[0])
+    if surveyed.size_bytes > bounds(context)[1] * MEBI:
         raise Doubt("it takes more than worktrees.pool_disk_mb")
     ownership.prove(context, row)
-    contents.remove(path, found.leftovers)
-    for name, mode in found.modes.items():
+    contents.remove(path, surveyed.leftovers)
+    for name, mode in surveyed.modes.items():
         (path / name).chmod(mode)
-    return found.size_bytes
+    return surveyed.size_bytes
 
 
 def _stored(
@@ -127,7 +127,7 @@ def _stored(
     gone = {"state": WorktreeState.REMOVED, "removed_at": now, "note": None, "path": old}
     if worktree_rows.transition(conn, row["worktree_id"], (WorktreeState.RECLAIMING,), gone) is None:
         raise Doubt("it is gone")
-    kept = {"worktree_id": new_id(), "name": name, "path": row["path"], "branch": None, "base_sha": row["base_sha"],
+    pooled = {"worktree_id": new_id(), "name": name, "path": row["path"], "branch": None, "base_sha": row["base_sha"],
             "purpose": WorktreePurpose.TASK, "state": WorktreeState.POOLED, "provision": provision,
             "folder_id": row["folder_id"], "created_at": now}  # fmt: skip
-    worktree_rows.create(conn, kept)
+    worktree_rows.create(conn, pooled)

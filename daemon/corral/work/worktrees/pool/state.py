@@ -86,7 +86,7 @@ def refuse_if_inhabited(context: WorktreeContext, path: Path, marks: dict[str, s
     """Refuse a worktree that somebody works in.
 
     Args:
-        marks: Of the task that has just ended: nothing with them may be alive, nor have a file in it open.
+        marks: The environment marks of the task that has just ended: no process with them may live or have a file in it open.
 
     Raises:
         Doubt: Somebody does.
@@ -103,9 +103,9 @@ def refuse_extras(checkout: Git, *besides: str) -> None:
     Raises:
         Doubt: It does.
     """
-    found = sorted(set(repointing.extras(checkout)) - set(besides))
-    if found:
-        raise Doubt(f"git's entry of it holds {', '.join(found)}")
+    extras = sorted(set(repointing.extras(checkout)) - set(besides))
+    if extras:
+        raise Doubt(f"git's entry of it holds {', '.join(extras)}")
 
 
 def bounds(context: WorktreeContext) -> tuple[int, int]:
@@ -168,16 +168,16 @@ def size(row: WorktreeRow) -> int:
 def is_short_of_space(path: Path) -> bool:
     """Whether less than a twentieth of the volume is free, and less than a gibibyte: not the time to keep anything."""
     try:
-        found = shutil.disk_usage(path)
+        usage = shutil.disk_usage(path)
     except OSError:
         return False
-    return found.free < min(found.total // 20, 1 << 30)
+    return usage.free < min(usage.total // 20, 1 << 30)
 
 
 def look_of_index(checkout: Git) -> list[int]:
     """How the file of an index looks; git writes a new one with each change."""
-    found = (checkout.git_dir / "index").stat()
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+    status = (checkout.git_dir / "index").stat()
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
 def kind_of(reason: Exception) -> str:

@@ -52,23 +52,23 @@ def take(
     """
     if plan.branch is None:
         return None
-    found = _candidates(context, plan.base_sha)
-    if not bounds(context)[0] or not found:
+    candidates = _candidates(context, plan.base_sha)
+    if not bounds(context)[0] or not candidates:
         if bounds(context)[0]:
             context.pool.count(context.pool.not_used, "none was kept")
         return None
     if os.path.lexists(context.root / plan.name) or refs.read(context.repo, refs.branch_ref(plan.branch)) is not None:
         return None  # making a fresh one says so
-    for kept in found:
-        if not context.pool.claim(kept["worktree_id"]):
+    for pooled in candidates:
+        if not context.pool.claim(pooled["worktree_id"]):
             continue
         try:
-            made = _use(context, kept, plan, intend, give_up)
+            row = _use(context, pooled, plan, intend, give_up)
         finally:
-            context.pool.let_go(kept["worktree_id"])
-        if made is not None:
+            context.pool.let_go(pooled["worktree_id"])
+        if row is not None:
             context.pool.count_used()
-            return made
+            return row
     return None
 
 
@@ -81,56 +81,56 @@ def _candidates(context: WorktreeContext, base_sha: str) -> list[WorktreeRow]:
 
 def _use(
     context: WorktreeContext,
-    kept: WorktreeRow,
+    pooled: WorktreeRow,
     plan: Plan,
     intend: Callable[[WorktreeRow], WorktreeRow | None],
     give_up: Callable[[WorktreeRow, str], bool],
 ) -> WorktreeRow | None:
     try:
-        if (passed_over := _does_not_suit(context, kept, plan.base_sha)) is not None:
-            context.pool.doubts[kept["worktree_id"]] = passed_over
+        if (passed_over := _does_not_suit(context, pooled, plan.base_sha)) is not None:
+            context.pool.doubts[pooled["worktree_id"]] = passed_over
             context.pool.count(context.pool.not_used, passed_over)
             return None
-        _refuse_if_changed(context, kept)
+        _refuse_if_changed(context, pooled)
     except (Doubt, CorralError, OSError) as reason:
         context.pool.count(context.pool.not_used, kind_of(reason))
-        give_up(kept, f"it was kept for the next task, but {kind_of(reason)}")
+        give_up(pooled, f"it was kept for the next task, but {kind_of(reason)}")
         return None
-    row = intend(kept)
+    row = intend(pooled)
     if row is None:
         return None
     crash_point("pool.taken")
     try:
-        return _repointed(context, kept, row)
+        return _repointed(context, pooled, row)
     except (Doubt, CorralError, OSError) as reason:
         context.pool.count(context.pool.not_used, kind_of(reason))
         give_up(row, "it could not be pointed to another commit")
         return None
 
 
-def _does_not_suit(context: WorktreeContext, kept: WorktreeRow, base_sha: str) -> str | None:
+def _does_not_suit(context: WorktreeContext, pooled: WorktreeRow, base_sha: str) -> str | None:
     """Why a kept worktree is not the right one now; it may be later."""
-    path = Path(kept["path"])
-    if kept["note"] is not None:
+    path = Path(pooled["path"])
+    if pooled["note"] is not None:
         return "something else stands in its place"
     try:
         refuse_if_inhabited(context, path, {})
     except Doubt as reason:
         return str(reason)
-    if kept["base_sha"] != base_sha and repointing.changes_rules(context.repo, kept["base_sha"], base_sha):
+    if pooled["base_sha"] != base_sha and repointing.changes_rules(context.repo, pooled["base_sha"], base_sha):
         return "a .gitattributes file or a submodule has changed since"
     return None
 
 
-def _refuse_if_changed(context: WorktreeContext, kept: WorktreeRow) -> None:
-    path, repo = Path(kept["path"]), context.repo
+def _refuse_if_changed(context: WorktreeContext, pooled: WorktreeRow) -> None:
+    path, repo = Path(pooled["path"]), context.repo
     if path.parent != context.root:
         raise Doubt("worktrees.root has changed")
-    if repointing.is_partial(repo) or repointing.conversion(repo) != kept["provision"]["conversion"]:
+    if repointing.is_partial(repo) or repointing.conversion(repo) != pooled["provision"]["conversion"]:
         raise Doubt("git's settings have changed")
-    checkout = ownership.prove(context, kept)
+    checkout = ownership.prove(context, pooled)
     refuse_extras(checkout, SEAL)
-    if checkout.branch() is not None or checkout.head() != kept["base_sha"]:
+    if checkout.branch() is not None or checkout.head() != pooled["base_sha"]:
         raise Doubt("its HEAD was moved")
     sealed = _seal_of(checkout)
     if not contents.is_sealed(path, sealed["look"]) or repointing.touched(checkout):
@@ -144,13 +144,13 @@ def _refuse_if_changed(context: WorktreeContext, kept: WorktreeRow) -> None:
 
 def _seal_of(checkout: Git) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads((checkout.git_dir / SEAL).read_text())
+        seal: dict[str, Any] = json.loads((checkout.git_dir / SEAL).read_text())
     except (OSError, ValueError) as error:
         raise Doubt("its seal cannot be read") from error
-    return found
+    return seal
 
 
-def _repointed(context: WorktreeContext, kept: WorktreeRow, row: WorktreeRow) -> WorktreeRow:
+def _repointed(context: WorktreeContext, pooled: WorktreeRow, row: WorktreeRow) -> WorktreeRow:
     ref = refs.branch_ref(required(row["branch"]))
     worktrees.begin_filling(ownership.prove(context, row))
     row = rename(context, row, Path(row["path"]).with_name(row["name"]))
@@ -158,14 +158,14 @@ def _repointed(context: WorktreeContext, kept: WorktreeRow, row: WorktreeRow) ->
     try:
         refs.make_branch(context.repo, ref, row["base_sha"])
     except Conflict:  # somebody has made it a moment ago: it is not this worktree's, and does not go with it
-        values = {"branch": f"corral/{kept['name']}"}
+        values = {"branch": f"corral/{pooled['name']}"}
         context.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values))
         raise
     crash_point("pool.branched")
     (prove().git_dir / SEAL).unlink()
     repointing.put_on_branch(prove, ref)
     crash_point("pool.attached")
-    if kept["base_sha"] != row["base_sha"]:
+    if pooled["base_sha"] != row["base_sha"]:
         repointing.fill(prove, "HEAD")
         crash_point("pool.filled")
         if not repointing.has_heads_index(prove()):

@@ -63,17 +63,20 @@ def store(project: Project, key: str, worktree: Path, paths: Sequence[str]) -> t
     aside = root / f"{key}.new"
     _remove(aside)
     aside.mkdir(mode=0o700)
-    made = {path: mirror(worktree / path, aside / str(number), {}, keep=(MARKER,)) for number, path in enumerate(paths)}
-    digests = {path: one.digest for path, one in made.items()}
+    mirrors = {
+        path: mirror(worktree / path, aside / str(number), {}, keep=(MARKER,)) for number, path in enumerate(paths)
+    }
+    digests = {path: mirrored.digest for path, mirrored in mirrors.items()}
     (aside / _META).write_text(json.dumps(digests))
     place = root / key
     _remove(place)
     aside.rename(place)
-    for old in sorted(_entries(root), key=lambda one: one.stat().st_mtime_ns, reverse=True)[MOST:]:
+    newest_first = sorted(_entries(root), key=lambda folder: folder.stat().st_mtime_ns, reverse=True)
+    for old in newest_first[MOST:]:
         if old != place:
             _remove(old)
     entry = Entry(place, digests)
-    return entry, {path: swapped(look_again(one, entry.folder(path))) for path, one in made.items()}
+    return entry, {path: swapped(look_again(mirrored, entry.folder(path))) for path, mirrored in mirrors.items()}
 
 
 def forget(entry: Entry) -> None:

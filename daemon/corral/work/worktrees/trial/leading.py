@@ -10,7 +10,7 @@ from corral.work.worktrees.trial.mirror import as_written
 
 
 def into(main: Path, worktree: Path) -> Callable[[Path], str]:
-    """Where the copy of a link is to lead, given the link in the main checkout.
+    """Where the copy of a link is to lead, from the link in the main checkout.
 
     Args:
         main: The main checkout, resolved.
@@ -32,10 +32,10 @@ def into(main: Path, worktree: Path) -> Callable[[Path], str]:
 
 def leave_out(place: Path, links: Sequence[str], main: Path, worktree: Path) -> list[str]:
     """Remove those links of a copied folder that lead into the main checkout all the same, and name them."""
-    found = []
+    left_out = []
     for link in links:
         real = Path(os.path.realpath(place / link))
         if real.is_relative_to(main) and not real.is_relative_to(worktree):
             (place / link).unlink()
-            found.append(link)
-    return found
+            left_out.append(link)
+    return left_out

@@ -53,11 +53,11 @@ def differing(checkout: Git, worktree: Path, main: Path, recipe: Recipe) -> list
 
 
 def _program(name: str, path: str) -> list[object]:
-    found = shutil.which(name, path=path)
-    if found is None:
+    program = shutil.which(name, path=path)
+    if program is None:
         return [name]
-    info = Path(found).stat()
-    return [os.path.realpath(found), info.st_size, info.st_mtime_ns]
+    info = Path(program).stat()
+    return [os.path.realpath(program), info.st_size, info.st_mtime_ns]
 
 
 def _bytes(file: Path) -> bytes | None:

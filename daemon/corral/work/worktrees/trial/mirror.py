@@ -72,18 +72,18 @@ def mirror(
     Raises:
         OSError: The file system refused; the next call continues.
     """
-    found, digest = Mirrored(), hashlib.sha256()
-    _mirror(_Work(source, place, known, lead, cow, found, digest.update), "", omit, frozenset(keep))
-    found.digest = digest.hexdigest()
-    return found
+    mirrored, digest = Mirrored(), hashlib.sha256()
+    _mirror(_Work(source, place, known, lead, cow, mirrored, digest.update), "", omit, frozenset(keep))
+    mirrored.digest = digest.hexdigest()
+    return mirrored
 
 
-def look_again(found: Mirrored, place: Path) -> Known:
-    """What is known of the folder now that the copied files are as they are to stay."""
-    for path in found.fresh:
-        of_source, _, content = found.known[path]
-        found.known[path] = (of_source, look(os.lstat(place / path)), content)
-    return found.known
+def look_again(mirrored: Mirrored, place: Path) -> Known:
+    """Complete what is known of the folder, once the copied files no longer change."""
+    for path in mirrored.fresh:
+        of_source, _, content = mirrored.known[path]
+        mirrored.known[path] = (of_source, look(os.lstat(place / path)), content)
+    return mirrored.known
 
 
 def swapped(known: Known) -> Known:
@@ -116,7 +116,7 @@ class _Work:
     known: Mapping[str, tuple[Look, Look, str]]
     lead: Callable[[Path], str]
     cow: bool
-    found: Mirrored
+    mirrored: Mirrored
     digest: Callable[[bytes], None]
 
     def say(self, *words: str) -> None:
@@ -131,11 +131,11 @@ def _mirror(work: _Work, folder: str, omit: Callable[[str], bool], keep: frozens
     mode = stat.S_IMODE(source.stat().st_mode) & 0o777 | stat.S_IRWXU
     if stat.S_IMODE(place.stat().st_mode) != mode:
         place.chmod(mode)
-    wanted = [entry for entry in _entries(source) if not omit(entry.name) and entry.name not in keep]
-    names = {entry.name for entry in wanted} | keep
+    entries = [entry for entry in _entries(source) if not omit(entry.name) and entry.name not in keep]
+    names = {entry.name for entry in entries} | keep
     for name in [entry.name for entry in sorted_entries(place) if entry.name not in names]:
         remove(place / name)
-    for entry in wanted:
+    for entry in entries:
         path = f"{folder}/{entry.name}" if folder else entry.name
         try:
             if entry.is_symlink():
@@ -165,7 +165,7 @@ def _link(work: _Work, path: str) -> None:
     if not place.is_symlink() or as_written(place) != text:
         remove(place)
         place.symlink_to(text)
-    work.found.links.append(path)
+    work.mirrored.links.append(path)
     work.say("link", path, as_written(work.source / path))
 
 
@@ -173,14 +173,14 @@ def _file(work: _Work, path: str, info: os.stat_result) -> None:
     place, of_source = work.place / path, look(info)
     known = work.known.get(path)
     if known is not None and list(known[0]) == of_source and _looks(place) == list(known[1]):
-        work.found.known[path] = known
+        work.mirrored.known[path] = known
         work.say(f"{info.st_mode:o}", path, known[2])
         return
     remove(place)
     copy_file(work.source / path, place, cow=work.cow)
     content = content_of(place)
-    work.found.known[path] = (of_source, [], content)
-    work.found.fresh.append(path)
+    work.mirrored.known[path] = (of_source, [], content)
+    work.mirrored.fresh.append(path)
     work.say(f"{info.st_mode:o}", path, content)
 
 

@@ -112,10 +112,10 @@ class _Preparation:
         self._settings = context.settings()
         self._main, self._worktree = context.project.root.resolve(), place.path.resolve()
         self._checkout = place.prove()
-        chosen = allowed(context.recipes, self._settings.worktrees.recipes)
-        self._recipes = [recipe for recipe in chosen if locks.tracked(self._checkout, recipe.detect)]
+        recipes = allowed(context.recipes, self._settings.worktrees.recipes)
+        self._recipes = [recipe for recipe in recipes if locks.tracked(self._checkout, recipe.detect)]
         path = verification_environment(os.environ, {}, self._main).get("PATH", os.defpath)
-        self._keys = {one.name: locks.key(self._checkout, self._worktree, one, path) for one in self._recipes}
+        self._keys = {recipe.name: locks.key(self._checkout, self._worktree, recipe, path) for recipe in self._recipes}
         self._left = frozenset(Path(folder.path).name for recipe in self._recipes for folder in recipe.folders)
         self._account = _Account()
         self._before: dict[str, Known] = {}
@@ -127,8 +127,8 @@ class _Preparation:
         with self._recorded():
             made_by_setup = json.dumps([list(setup), self._keys])
             # Beside what a command makes anew, nothing of its earlier results stays.
-            kept = made_by_setup if all(map(self._is_at_hand, self._recipes)) else None
-            residue.remove(self._checkout, self._worktree, kept, self._before)
+            made_by = made_by_setup if all(map(self._is_at_hand, self._recipes)) else None
+            residue.remove(self._checkout, self._worktree, made_by, self._before)
             self._place.prove()
             with built_aside(self._worktree) as aside:
                 self._cow = cow_works(self._main, aside)
@@ -146,8 +146,8 @@ class _Preparation:
                     self._install(recipe)
             residue.remember(self._place.prove(), self._worktree, made_by_setup, {*self._account.known, *copied})
         included = [{"path": path, "sha256": content_of(self._worktree / path)} for path in copied]
-        told = {"dependencies": self._account.dependencies, "included": included, "notes": self._made.notes}
-        return Prepared(self._environment(), {name: value for name, value in told.items() if value})
+        inputs = {"dependencies": self._account.dependencies, "included": included, "notes": self._made.notes}
+        return Prepared(self._environment(), {name: value for name, value in inputs.items() if value})
 
     # -- dependency folders
 
@@ -173,28 +173,28 @@ class _Preparation:
             return False
         for path, digest in entry.digests.items():
             place = self._worktree / path
-            found = mirror(entry.folder(path), place, self._before.get(path, {}), keep=(MARKER,), cow=self._cow)
-            if found.digest != digest:  # somebody wrote into the cache
+            mirrored = mirror(entry.folder(path), place, self._before.get(path, {}), keep=(MARKER,), cow=self._cow)
+            if mirrored.digest != digest:  # somebody wrote into the cache
                 cache.forget(entry)
                 return False
             self._keep_out_of_commits(place)
-            self._account.known[path] = look_again(found, place)
+            self._account.known[path] = look_again(mirrored, place)
         for path, digest in entry.digests.items():
             self._note(recipe, path, CACHED, digest, key=self._keys[recipe.name])
         return True
 
     def _copy(self, recipe: Recipe, **why: Any) -> bool:
         """Copy what the person's checkout has; False: nothing."""
-        found = [(one, path) for one, path in self._paths_in(self._main, recipe) if self._can_take(one, path)]
-        differs = locks.differing(self._checkout, self._worktree, self._main, recipe) if found else []
-        for one, path in found:
-            digest = self._copy_folder(one, path)
+        copies = [(folder, path) for folder, path in self._paths_in(self._main, recipe) if self._can_take(folder, path)]
+        differs = locks.differing(self._checkout, self._worktree, self._main, recipe) if copies else []
+        for folder, path in copies:
+            digest = self._copy_folder(folder, path)
             self._note(recipe, path, COPIED, digest, **({"differs": differs} if differs else {}), **why)
-        return bool(found)
+        return bool(copies)
 
     def _copy_folder(self, folder: Folder, path: str) -> str:
         source, place = self._main / path, self._worktree / path
-        found = mirror(
+        mirrored = mirror(
             source,
             place,
             self._before.get(path, {}),
@@ -204,12 +204,12 @@ class _Preparation:
             cow=self._cow,
         )
         if folder.relocate:
-            folders.relocate(place, place, source, self._main, self._worktree, only=set(found.fresh))
-        for link in leading.leave_out(place, found.links, self._main, self._worktree):
+            folders.relocate(place, place, source, self._main, self._worktree, only=set(mirrored.fresh))
+        for link in leading.leave_out(place, mirrored.links, self._main, self._worktree):
             self._made.notes.append(f"{path}/{link}: left out, it leads into the main checkout")
         self._keep_out_of_commits(place)
-        self._account.known[path] = look_again(found, place)
-        return found.digest
+        self._account.known[path] = look_again(mirrored, place)
+        return mirrored.digest
 
     def _can_take(self, folder: Folder, path: str) -> bool:
         if "*" in folder.path and not (self._worktree / path).parent.is_dir():
@@ -289,8 +289,8 @@ class _Preparation:
     def _met_no_network(self, begun_at: int) -> bool:
         with self._log().open("rb") as file:
             file.seek(max(begun_at, self._log().stat().st_size - _TAIL_BYTES))
-            said = file.read().decode("utf-8", "replace")
-        return any(word in said for word in _NO_NETWORK)
+            output = file.read().decode("utf-8", "replace")
+        return any(word in output for word in _NO_NETWORK)
 
     def _environment(self) -> dict[str, str]:
         """Variables for every process in the worktree, by what it has now."""
@@ -301,13 +301,13 @@ class _Preparation:
             self._place.port_base,
             self._settings.worktrees.ports_each,
         )
-        made = Provisioned(own)
-        progress = Progress(self._main, self._worktree, self._worktree, self._cow, self._left, made)
+        provided = Provisioned(own)
+        progress = Progress(self._main, self._worktree, self._worktree, self._cow, self._left, provided)
         for recipe in self._recipes:
             describe(recipe, list(self._paths_in(self._worktree, recipe)), progress, values)
-        path = os.pathsep.join([*made.path_prefixes, str(self._context.project.run_dir / "bin")])
-        said = {WORKTREE_MARK: str(self._worktree), PROJECT_MARK: self._context.project_id}
-        return {**made.env, "PATH": path, "CORRAL_PROJECT": str(self._context.project.root), **said}
+        path = os.pathsep.join([*provided.path_prefixes, str(self._context.project.run_dir / "bin")])
+        marks = {WORKTREE_MARK: str(self._worktree), PROJECT_MARK: self._context.project_id}
+        return {**provided.env, "PATH": path, "CORRAL_PROJECT": str(self._context.project.root), **marks}
 
     # -- the rest
 
@@ -315,8 +315,8 @@ class _Preparation:
         return Progress(self._main, self._worktree, aside, self._cow, self._left, self._made)
 
     def _patterns(self) -> str:
-        found = self._context.repo.run("cat-file", "blob", f"{self._tip}:{INCLUDE_FILE}")
-        return found.text if found.ok else ""
+        blob = self._context.repo.run("cat-file", "blob", f"{self._tip}:{INCLUDE_FILE}")
+        return blob.text if blob.ok else ""
 
     @contextmanager
     def _recorded(self) -> Iterator[None]:
@@ -326,7 +326,9 @@ class _Preparation:
             stored_at = file.stat().st_mtime_ns
             for path, known in json.loads(file.read_text()).items():
                 proven = {
-                    name: one for name, one in known.items() if not any(is_racy(look, stored_at) for look in one[:2])
+                    name: entry
+                    for name, entry in known.items()
+                    if not any(is_racy(look, stored_at) for look in entry[:2])
                 }
                 self._before[path] = proven
         except (FileNotFoundError, ValueError):
