@@ -79,7 +79,7 @@ class RuntimeState:
             self._open[bridge] = self._open.get(bridge, 0) + 1
             self._bridges.setdefault(bridge, session_id)
             self._client_of[bridge] = client
-            self._awaited = {who: one for who, one in self._awaited.items() if one[0] != client}
+            self._awaited = {who: entry for who, entry in self._awaited.items() if entry[0] != client}
 
     def bridge_closed(self, bridge: str) -> str | None:
         """A bridge's last connection closed; returns the session it served, if it is now without one."""
@@ -187,16 +187,16 @@ class RuntimeState:
 
     def _forget_ended(self) -> None:
         """Forget the commands that were over before each of those began whose changes are still to be told."""
-        told = [call for call in self._shell_ended if call.after]
+        looked = [call for call in self._shell_ended if call.after]
         waiting = [*self._shell.values(), *(call for call in self._shell_ended if not call.after)]
         oldest = min((look.started for call in waiting for look in call.before.values()), default=None)
-        over = {id(call) for call in told if oldest is None or (call.ended and call.ended < oldest)}
+        over = {id(call) for call in looked if oldest is None or (call.ended and call.ended < oldest)}
         self._shell_ended = [call for call in self._shell_ended if id(call) not in over][-REMEMBERED // 16 :]
 
-    def keep(self, checkout: str, kept: Kept, signatures: dict[str, Signature]) -> None:
+    def keep(self, checkout: str, copies: Kept, signatures: dict[str, Signature]) -> None:
         """Remember which copies of files in a checkout were made last, and of which state."""
         with self._lock:
-            self._kept[checkout] = kept, signatures
+            self._kept[checkout] = copies, signatures
 
     def kept(self, checkout: str) -> tuple[Kept, dict[str, Signature]] | None:
         """What :meth:`keep` was told last."""

@@ -93,10 +93,10 @@ class Unannounced:
         with self._lock:
             return (claim.session_id, claim.target) not in self._seen
 
-    def settled(self, found: Iterable[Claim]) -> None:
+    def settled(self, claims: Iterable[Claim]) -> None:
         """These claims have been settled; such a file is somebody's."""
         with self._lock:
-            for claim in found:
+            for claim in claims:
                 self._seen.add((claim.session_id, claim.target))
                 self._files.get(claim.target.checkout, {}).pop(claim.target.key.match_key, None)
 
@@ -109,9 +109,9 @@ class Unannounced:
     def keep_only(self, checkout: str, match_keys: Collection[str]) -> None:
         """Forget the other files of a checkout."""
         with self._lock:
-            kept = {key: file for key, file in self._files.pop(checkout, {}).items() if key in match_keys}
-            if kept:
-                self._files[checkout] = kept
+            files = {key: file for key, file in self._files.pop(checkout, {}).items() if key in match_keys}
+            if files:
+                self._files[checkout] = files
 
     def files(self) -> dict[str, dict[str, tuple[str, Signature]]]:
         """By checkout, what is left of the files that nobody announced."""

@@ -60,14 +60,14 @@ def before_edit(conn: Connection, holder: Holder, target: Target, policy: Policy
     """
     if policy.enforcement == "off":
         return Verdict()
-    found = lock_table.overlapping(conn, target.key, holder, now)
-    blocking = [row for row in found if _blocks(row, target.checkout)]
+    rows = lock_table.overlapping(conn, target.key, holder, now)
+    blocking = [row for row in rows if _blocks(row, target.checkout)]
     if blocking and policy.enforcement == "enforce":
         row = blocking[-1]
-        told = conflict(row, target.key, now)
-        events.record(conn, iso(now), EventKind.EDIT_DENIED(told), session_id=holder.session_id)
+        blocker = conflict(row, target.key, now)
+        events.record(conn, iso(now), EventKind.EDIT_DENIED(blocker), session_id=holder.session_id)
         return Verdict(denial=_denial(row, target.key, now) + _idle(conn, row))
-    remarks = [_remark(row, target, now) for row in found[-3:]]
+    remarks = [_remark(row, target, now) for row in rows[-3:]]
     if not lock_table.hold(conn, [target.key], holder, target.checkout, now, ttl_s=policy.ttl_s):
         remarks.append(
             f"Corral did not lock {embedded(target.key.file_path)} for you: you hold {lock_table.MOST_OF_A_SESSION} locks "
@@ -204,9 +204,9 @@ def after_shell(
             "Undo your change to that file unless you are certain, and leave the file to its holder."
             + _restoring(changes, key, "Its content before")
         )
-        told = f"{name} {did} {key.file_path} by a shell command while you hold it."
-        told += _restoring(changes, key, "Its content before") or " Read the file again before you edit it."
-        session_rows.notify(conn, row["session_id"], told, iso(now))
+        notice = f"{name} {did} {key.file_path} by a shell command while you hold it."
+        notice += _restoring(changes, key, "Its content before") or " Read the file again before you edit it."
+        session_rows.notify(conn, row["session_id"], notice, iso(now))
     lock_table.hold(conn, free, holder, changes.checkout, now, ttl_s=policy.ttl_s)
     return [*remarks, *_ambiguous(conn, holder, name, changes, now)]
 
@@ -236,18 +236,18 @@ def _ambiguous(conn: Connection, holder: Holder, name: str, changes: ShellChange
     paths = [key.file_path for key in shared][:50]
     event = EventKind.CHANGE_UNATTRIBUTED({"paths": paths, "others": others, "checkout": changes.checkout})
     events.record(conn, iso(now), event, session_id=holder.session_id)
-    told = list[str]()
+    lines = list[str]()
     for key, who in shared.items():
         row = holder_of(conn, key, holder, changes.checkout, now)
         held = f" (held by {row['agent_name']})" if row is not None else ""
-        told.append(f"{key.file_path}{held}{_restoring(changes, key, 'what it held before')}")
+        lines.append(f"{key.file_path}{held}{_restoring(changes, key, 'what it held before')}")
         if row is not None and row["session_id"] not in who:
             text = f"{key.file_path}, which you hold, changed while shell commands of {name} and {others} ran; "
             text += "which of them did it is not known."
             text += _restoring(changes, key, "Its content before") or " Read the file again before you edit it."
             session_rows.notify(conn, row["session_id"], text, iso(now))
-    more = f"; and {len(told) - 5} more" if len(told) > 5 else ""
+    more = f"; and {len(lines) - 5} more" if len(lines) > 5 else ""
     return [
-        f"These files changed while your shell command and one of {others} ran: {'; '.join(told[:5])}{more}. Which of you did "
+        f"These files changed while your shell command and one of {others} ran: {'; '.join(lines[:5])}{more}. Which of you did "
         "it is not known, and nobody was given a lock. If it was not you, leave them alone."
     ]
