@@ -147,7 +147,7 @@ def analyze(conn: Connection, feature_id: str | None, candidate: Sequence[LockKe
     claimed = feature_rows.active_claims(conn)
     mine = list(candidate) if candidate is not None else _own(conn, feature_id)
     _check(feature_id or "candidate", mine)
-    others = {name: [_key(row) for row in found] for name, found in claimed.items() if name != feature_id}
+    others = {name: [_key(row) for row in rows] for name, rows in claimed.items() if name != feature_id}
     judgement = ClaimIndex(others).judge(mine)
     gravest_first = sorted(judgement.meetings.items(), key=lambda met: met[1].feasibility is Feasibility.PARTIAL)
     return {

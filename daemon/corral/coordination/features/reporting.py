@@ -42,7 +42,8 @@ async def analyze(services: Services, feature_id: str | None, claims: list[str] 
     def judge(conn: Connection) -> dict[str, Any]:
         judged = feature_registry.analyze(conn, feature_id, keys)
         met = judged["conflicts"]
-        told = page(met, size=size).rows
-        return {**judged, "conflicts": told, **({"left_out": len(met) - len(told)} if len(met) > len(told) else {})}
+        fitting = page(met, size=size).rows
+        left_out = len(met) - len(fitting)
+        return {**judged, "conflicts": fitting, **({"left_out": left_out} if left_out else {})}
 
     return await services.store.read(judge)
