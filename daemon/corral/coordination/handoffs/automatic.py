@@ -125,15 +125,15 @@ def _named(done: list[EventRow], column: Literal["task_id", "merge_id"]) -> set[
 def _summary(conn: Connection, session: SessionRow) -> str:
     ended = _ENDS.get(session["end_reason"] or "", f"ended ({session['end_reason']})")
     at_work = f" at work on: {session['current_task']}" if session["current_task"] else ""
-    said = (session["last_words"] or "").strip()
-    words = f"\nIts last words: {said[:WORDS]}" if said else ""
+    last_words = (session["last_words"] or "").strip()
+    words = f"\nIts last words: {last_words[:WORDS]}" if last_words else ""
     return f"{traces.called(conn, session)} {ended}{at_work}{words}"
 
 
 def _commits(done: list[EventRow]) -> Iterator[str]:
     for row in done:
-        made = payload(row, EventKind.SESSION_COMMITTED)
-        for commit in made["commits"] if made is not None else ():
+        committed = payload(row, EventKind.SESSION_COMMITTED)
+        for commit in committed["commits"] if committed is not None else ():
             yield f"Committed {commit['sha'][:12]}: {commit['subject']}"
 
 

@@ -33,12 +33,12 @@ def get(conn: Connection, handoff_id: str) -> HandoffRow:
         InvalidInput: The beginning fits several.
     """
     query = select(handoffs).where(_h.handoff_id.startswith(handoff_id, autoescape=True)).limit(2)
-    found = fetch_all(conn, query, HandoffRow) if handoff_id else []
-    if not found:
+    rows = fetch_all(conn, query, HandoffRow) if handoff_id else []
+    if not rows:
         raise NotFound(f"There is no handoff {handoff_id[:80]!r}.", remedy="`corral handoff list` shows them all.")
-    if len(found) > 1:
+    if len(rows) > 1:
         raise InvalidInput(f"Several handoffs begin with {handoff_id[:80]!r}.", remedy="Give more of the id.")
-    return found[0]
+    return rows[0]
 
 
 def listing(conn: Connection, agent_name: str | None, limit: int) -> list[HandoffRow]:
