@@ -333,12 +333,12 @@ def _cased() -> tuple[int, ...]:
 def _folds(spans: _Spans) -> _Spans:
     """The folded characters of the spans, where folding gives one character."""
     cased = _cased()
-    found = [
+    folded = [
         chr(point).casefold()
         for low, high in spans
         for point in cased[bisect_left(cased, low) : bisect_right(cased, high)]
     ]
-    return [(ord(char), ord(char)) for char in set(found) if len(char) == 1]
+    return [(ord(char), ord(char)) for char in set(folded) if len(char) == 1]
 
 
 def _refused(text: str, cause: str) -> InvalidInput:

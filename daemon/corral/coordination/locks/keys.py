@@ -232,10 +232,10 @@ class PathIndex:
         compiled = _pattern(pattern)
         finder = glob_search.finder(compiled, _APART)
         places = self._places(*glob_search.needed(compiled))
-        found = finder.finditer(self.text) if places is None else (finder.match(self.text, place) for place in places)
+        matches = finder.finditer(self.text) if places is None else (finder.match(self.text, place) for place in places)
         may_meet = glob_search.may_meet(compiled)
         seen = set()
-        for bare in (match[1] for match in found if match):
+        for bare in (match[1] for match in matches if match):
             for key in (bare, f"{bare}/"):
                 if key not in self._keys or key in seen or not (key is not bare or may_meet(_path_of(key))):
                     continue

@@ -67,8 +67,8 @@ class Overlaps:
         others = (row for row in near if row["session_id"] not in self._mine)
         counting = (row for row in others if row["exclusive"] or not self._exclusive_only)
         met = (row for row in counting if keys_overlap(key, stored_key(row)))
-        found = islice(met, most) if meets_all(key) else met
-        return sorted(found, key=lambda row: (row["expires_at"], row["lock_id"]))[:most]
+        rows = islice(met, most) if meets_all(key) else met
+        return sorted(rows, key=lambda row: (row["expires_at"], row["lock_id"]))[:most]
 
     @cached_property
     def _globs(self) -> list[HeldLock]:

@@ -84,8 +84,8 @@ class Ahead:
 
         A session may take again what it has already: the others wait for it.
         """
-        for wait, wanted in self._waits:
-            met = next((other for other in wanted if keys_overlap(key, other)), None)
+        for wait, keys in self._waits:
+            met = next((other for other in keys if keys_overlap(key, other)), None)
             if met is not None and not self._has(key):
                 yield {
                     "requested": key.file_path,

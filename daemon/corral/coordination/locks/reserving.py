@@ -63,9 +63,15 @@ def told(name: str, rows: Sequence[LockRow]) -> list[Payload]:
     return [lock_table.wire({**row, "agent_name": name}) for row in rows]
 
 
-def reserve_each(conn: Connection, wanted: LockRequest, me: Speaker, now: datetime) -> dict[str, list[Payload]]:
+def reserve_each(conn: Connection, lock_request: LockRequest, me: Speaker, now: datetime) -> dict[str, list[Payload]]:
     """Reserve each of the keys that is free: ``{locks, conflicts}``."""
     taken, refused = lock_table.acquire_each(
-        conn, wanted.keys, me.holder, now, ttl_s=wanted.ttl_s, exclusive=wanted.exclusive, reason=wanted.reason
+        conn,
+        lock_request.keys,
+        me.holder,
+        now,
+        ttl_s=lock_request.ttl_s,
+        exclusive=lock_request.exclusive,
+        reason=lock_request.reason,
     )
-    return {"locks": told(me.name, taken), "conflicts": [row for found in refused.values() for row in found]}
+    return {"locks": told(me.name, taken), "conflicts": [row for conflicts in refused.values() for row in conflicts]}

@@ -117,11 +117,11 @@ def force_release(
     Raises:
         ReservationActive: A holder is active; ``details`` says which, and by what activity.
     """
-    found = lock_rows.named(
-        conn, iso(now), match_keys=[one for key in keys for one in spellings(key)], lock_ids=lock_ids
+    locks = lock_rows.named(
+        conn, iso(now), match_keys=[spelling for key in keys for spelling in spellings(key)], lock_ids=lock_ids
     )
-    others = [row for row in found if row["session_id"] != by.session_id]
-    told = []
+    others = [row for row in locks if row["session_id"] != by.session_id]
+    released = []
     for lock in others:
         activity = activities.get(lock["lock_id"])
         judged = judge(lock, activity, now) if activity else Judgement((), ("it was taken a moment ago",))
@@ -129,11 +129,11 @@ def force_release(
             judged = Judgement(("a person took it",), ())
         if not judged.stale:
             raise _active(lock, judged)
-        told.append({**wire(lock), **_seen(lock, activity or Activity()), "stale_reasons": list(judged.reasons)})
+        released.append({**wire(lock), **_seen(lock, activity or Activity()), "stale_reasons": list(judged.reasons)})
     lock_rows.release_these(conn, [lock["lock_id"] for lock in others])
     taker = session_rows.get(conn, by.session_id)
     who = taker["agent_name"] if taker is not None else None
-    for lock, facts in zip(others, told, strict=True):
+    for lock, facts in zip(others, released, strict=True):
         event = EventKind.LOCK_FORCE_RELEASED(
             {"path": lock["file_path"], "by": by.session_id, "note": note, "reasons": facts["stale_reasons"]}
         )
@@ -144,7 +144,7 @@ def force_release(
                 f" {who} says: {embedded(note)}" if note else ""
             )
             session_rows.notify(conn, lock["session_id"], f"{text} Acquire it again before you go on.", iso(now))
-    return told
+    return released
 
 
 def _active(lock: LockOfHolder, judged: Judgement) -> ReservationActive:

@@ -74,14 +74,14 @@ def meeting(conn: Connection, keys: Sequence[LockKey], now: datetime) -> Iterato
 
 def standing(conn: Connection, keys: Sequence[LockKey], holder: Holder, now: datetime) -> list[Payload]:
     """For each key, whether an edit of it would be free, and who holds what overlaps it; ``left_out`` where that is cut."""
-    overlaps, room, told = Overlaps(conn, holder.family, now), MOST_IN_ALL, []
+    overlaps, room, answers = Overlaps(conn, holder.family, now), MOST_IN_ALL, []
     for key in keys:
         most = max(1, min(MOST_TOLD, room))
-        found: list[Payload] = [{**conflict(row, key, now)} for row in overlaps.of(key, most + 1)]
-        cut = {"left_out": True} if len(found) > most else {}
-        told.append({"file_path": key.file_path, "locked": bool(found), "conflicts": found[:most], **cut})
-        room -= len(found)
-    return told
+        conflicts: list[Payload] = [{**conflict(row, key, now)} for row in overlaps.of(key, most + 1)]
+        cut = {"left_out": True} if len(conflicts) > most else {}
+        answers.append({"file_path": key.file_path, "locked": bool(conflicts), "conflicts": conflicts[:most], **cut})
+        room -= len(conflicts)
+    return answers
 
 
 def blockers(
@@ -101,16 +101,16 @@ def blockers(
     """
     ahead = Ahead(conn, holder.session_id, holder.kin, now, exclusive=exclusive, before=before)
     overlaps = Overlaps(conn, holder.family, now, exclusive_only=not exclusive)
-    found: dict[LockKey, list[Payload]] = {}
+    blocking: dict[LockKey, list[Payload]] = {}
     room = MOST_IN_ALL
     for key in dict.fromkeys(keys):
         most = max(1, min(MOST_TOLD, room))
-        told: list[Payload] = [{**conflict(row, key, now)} for row in overlaps.of(key, most)]
-        told += [{**row} for row in islice(ahead.of(key), most)]
-        if told:
-            found[key] = told
-            room -= len(told)
-    return found
+        rows: list[Payload] = [{**conflict(row, key, now)} for row in overlaps.of(key, most)]
+        rows += [{**row} for row in islice(ahead.of(key), most)]
+        if rows:
+            blocking[key] = rows
+            room -= len(rows)
+    return blocking
 
 
 def acquire_each(
@@ -172,11 +172,11 @@ def held(conflicts: Sequence[Payload]) -> LockHeld:
     first = conflicts[0]
     who, what = first["holder"], first["file_path"]
     if first["waiting"]:
-        said, cause = f"is waited for by {who}, who came first", f"{who} is the next to have {what}"
+        status, cause = f"is waited for by {who}, who came first", f"{who} is the next to have {what}"
     else:
-        said, cause = f"is held by {who} until {first['expires_at']}", f"{who} works on {what}"
+        status, cause = f"is held by {who} until {first['expires_at']}", f"{who} works on {what}"
     return LockHeld(
-        f"{first['requested']} {said}.", cause=cause + _doing(first), details={"conflicts": list(conflicts)}
+        f"{first['requested']} {status}.", cause=cause + _doing(first), details={"conflicts": list(conflicts)}
     )
 
 
@@ -188,8 +188,8 @@ def hold(
     A session that holds too many gets no more of them, and its edits go on: the files are reported, and not locked.
     """
     if lock_rows.has_more_than(conn, holder.session_id, MOST_OF_A_SESSION - len(keys)):
-        found = lock_rows.named(conn, iso(now), match_keys=[key.match_key for key in keys])
-        own = {row["match_key"] for row in found if row["session_id"] == holder.session_id}
+        rows = lock_rows.named(conn, iso(now), match_keys=[key.match_key for key in keys])
+        own = {row["match_key"] for row in rows if row["session_id"] == holder.session_id}
         keys = [key for key in keys if key.match_key in own]
     return _take(conn, keys, holder, now, checkout, ttl_s, True, True, None)
 
@@ -219,16 +219,16 @@ def _take(
         "expires_at": after(now, ttl_s),
     }
     for key in keys:
-        wanted: LockRow = {
+        lock: LockRow = {
             **common,
             "lock_id": ordered_id(now),
             "file_path": key.file_path,
             "match_key": key.match_key,
             "is_pattern": key.is_pattern,
         }
-        row = lock_rows.upsert(conn, wanted)
+        row = lock_rows.upsert(conn, lock)
         taken.append(row)
-        if row["lock_id"] == wanted["lock_id"]:
+        if row["lock_id"] == lock["lock_id"]:
             new.append(key.file_path)
     if new:
         event = EventKind.LOCK_ACQUIRED(
@@ -258,14 +258,14 @@ def renew(
         The locks as they are now, each with ``old_expires_at``.
     """
     check_ttl(extend_s)
-    found: Sequence[HeldLock]
+    rows: Sequence[HeldLock]
     if keys or lock_ids:
-        found = lock_rows.named(
-            conn, iso(now), match_keys=[one for key in keys for one in spellings(key)], lock_ids=lock_ids
+        rows = lock_rows.named(
+            conn, iso(now), match_keys=[spelling for key in keys for spelling in spellings(key)], lock_ids=lock_ids
         )
     else:
-        found = lock_rows.listing(conn, iso(now), [holder.session_id])
-    mine = [row for row in found if row["session_id"] == holder.session_id and not row["automatic"]]
+        rows = lock_rows.listing(conn, iso(now), [holder.session_id])
+    mine = [row for row in rows if row["session_id"] == holder.session_id and not row["automatic"]]
     there = {row["match_key"] for row in mine}
     missing = [key.file_path for key in keys if there.isdisjoint(spellings(key))]
     if whole and missing:
@@ -294,7 +294,9 @@ def release(
     """
     if keys or lock_ids:
         released = (
-            lock_rows.release(conn, holder.session_id, [one for key in keys for one in spellings(key)]) if keys else []
+            lock_rows.release(conn, holder.session_id, [spelling for key in keys for spelling in spellings(key)])
+            if keys
+            else []
         )
         named = lock_rows.named(conn, iso(now), lock_ids=lock_ids) if lock_ids else []
         mine = [row["lock_id"] for row in named if row["session_id"] == holder.session_id]
@@ -302,10 +304,10 @@ def release(
     else:
         released = lock_rows.release_all(conn, [holder.session_id])
     if released:
-        told: LockReleased = {"paths": [row["file_path"] for row in released]}
+        data: LockReleased = {"paths": [row["file_path"] for row in released]}
         if by:
-            told["by"] = by
-        events.record(conn, iso(now), EventKind.LOCK_RELEASED(told), session_id=holder.session_id)
+            data["by"] = by
+        events.record(conn, iso(now), EventKind.LOCK_RELEASED(data), session_id=holder.session_id)
     return released
 
 
@@ -323,8 +325,8 @@ def expire(conn: Connection, now: datetime) -> datetime | None:
     return parse(upcoming) if upcoming else None
 
 
-def _doing(found: Payload) -> str:
-    return f" ({found['task'] or found['reason']})." if found["task"] or found["reason"] else "."
+def _doing(row: Payload) -> str:
+    return f" ({row['task'] or row['reason']})." if row["task"] or row["reason"] else "."
 
 
 def cursor(row: Payload) -> str:

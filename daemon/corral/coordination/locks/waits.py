@@ -82,32 +82,32 @@ def enter(conn: Connection, lock_request: LockRequest, holder: Holder, now: date
         },
     )
     wait = Wait(row["wait_id"], row["seq"], holder, lock_request)
-    in_the_way = blockers(conn, wait, now)
+    blocking = blockers(conn, wait, now)
     _refuse_circle(conn, wait, now)
     asker = session_rows.get(conn, holder.session_id)
     name = asker["agent_name"] if asker is not None else None
     paths = [key.file_path for key in lock_request.keys]
     events.record(conn, iso(now), EventKind.LOCK_AWAITED({"paths": paths}), session_id=holder.session_id)
-    for told in {found["session_id"]: found for found in in_the_way if not found["waiting"]}.values():
+    for conflict in {conflict["session_id"]: conflict for conflict in blocking if not conflict["waiting"]}.values():
         what = f" ({embedded(lock_request.reason)})" if lock_request.reason else ""
-        wanted, held = embedded(told["requested"]), embedded(told["file_path"])
-        text = f"{name} waits for {wanted}{what}, which you hold. Release {held} when you can."
-        session_rows.notify(conn, told["session_id"], text, iso(now))
+        requested, held = embedded(conflict["requested"]), embedded(conflict["file_path"])
+        text = f"{name} waits for {requested}{what}, which you hold. Release {held} when you can."
+        session_rows.notify(conn, conflict["session_id"], text, iso(now))
     return wait
 
 
 def blockers(conn: Connection, wait: Wait, now: datetime) -> list[Payload]:
     """The blockers of a session that waits, as :func:`corral.coordination.locks.table.conflict` tells it."""
     lock_request = wait.lock_request
-    found = lock_table.blockers(
+    by_key = lock_table.blockers(
         conn, lock_request.keys, wait.holder, now, exclusive=lock_request.exclusive, before=wait.seq
     )
-    return [row for of_key in found.values() for row in of_key]
+    return [row for of_key in by_key.values() for row in of_key]
 
 
-def next_expiry(found: Sequence[Payload]) -> datetime | None:
+def next_expiry(blocking: Sequence[Payload]) -> datetime | None:
     """When the first of the locks that stand in the way expires."""
-    return min((parse(row["expires_at"]) for row in found if not row["waiting"]), default=None)
+    return min((parse(row["expires_at"]) for row in blocking if not row["waiting"]), default=None)
 
 
 def take(conn: Connection, wait: Wait, now: datetime) -> list[LockRow] | None:
@@ -164,19 +164,22 @@ def _refuse_circle(conn: Connection, wait: Wait, now: datetime) -> None:
     def ways(session_id: str) -> list[Payload]:
         # Only of whom a way leads to: as a rule those who hold something wait for nothing.
         mine = [row for row in waits if row["session_id"] == session_id]
-        return [{**one, "who": row["agent_name"]} for row in mine for one in blockers(conn, _stored(row), now)]
+        return [{**blocker, "who": row["agent_name"]} for row in mine for blocker in blockers(conn, _stored(row), now)]
 
-    around = find_deadlock(wait.holder.session_id, ways)
-    members = {one["session_id"] for one in around}
-    if not around or any(row["seq"] > wait.seq and row["session_id"] in members for row in waits):
+    deadlock = find_deadlock(wait.holder.session_id, ways)
+    members = {blocker["session_id"] for blocker in deadlock}
+    if not deadlock or any(row["seq"] > wait.seq and row["session_id"] in members for row in waits):
         return
-    hops = [{"agent_name": one["who"], "waits_for": one["requested"], "held_by": one["holder"]} for one in around]
-    said = ", ".join(f"{hop['agent_name']} waits for {hop['waits_for']} of {hop['held_by']}" for hop in hops)
+    hops = [
+        {"agent_name": blocker["who"], "waits_for": blocker["requested"], "held_by": blocker["holder"]}
+        for blocker in deadlock
+    ]
+    chain = ", ".join(f"{hop['agent_name']} waits for {hop['waits_for']} of {hop['held_by']}" for hop in hops)
     raise LockHeld(
         f"Waiting for {hops[0]['waits_for']} would never end.",
-        cause=f"{said}.",
+        cause=f"{chain}.",
         remedy=f"Release what {hops[-1]['agent_name']} waits for, then ask again; or ask for all of it at once.",
-        details={"conflicts": around, "circle": hops},
+        details={"conflicts": deadlock, "circle": hops},
     )
 
 

@@ -204,9 +204,9 @@ def named(
 
 def prolong(conn: Connection, expiries: Mapping[str, str]) -> None:
     """Give locks another expiry, each its own, by their ids."""
-    given = [{"which": lock_id, "until": expires_at} for lock_id, expires_at in expiries.items()]
-    if given:
-        conn.execute(_PROLONG, given)
+    rows = [{"which": lock_id, "until": expires_at} for lock_id, expires_at in expiries.items()]
+    if rows:
+        conn.execute(_PROLONG, rows)
 
 
 def others_in_checkout(conn: Connection, checkout: str, session_ids: Sequence[str], now: str) -> list[HeldLock]:
@@ -221,8 +221,8 @@ def others_in_checkout(conn: Connection, checkout: str, session_ids: Sequence[st
 
 def release(conn: Connection, session_id: str, match_keys: Iterable[str]) -> list[LockRow]:
     """Give up a session's locks on the given keys, in whatever checkout; returns what was released."""
-    asked = ({"session_id": session_id, "match_key": match_key} for match_key in match_keys)
-    return [row for given in asked for row in _RELEASE.all(conn, given)]
+    bounds = ({"session_id": session_id, "match_key": match_key} for match_key in match_keys)
+    return [row for values in bounds for row in _RELEASE.all(conn, values)]
 
 
 def release_these(conn: Connection, lock_ids: Sequence[str]) -> list[LockRow]:
@@ -267,5 +267,5 @@ def next_expiry(conn: Connection) -> str | None:
 
 def reschedule(conn: Connection, moved: Callable[[str], str]) -> None:
     """Give every lock another expiry, made of the one it has."""
-    found = conn.execute(select(file_locks.c.lock_id, file_locks.c.expires_at)).all()
-    prolong(conn, {row.lock_id: moved(row.expires_at) for row in found})
+    rows = conn.execute(select(file_locks.c.lock_id, file_locks.c.expires_at)).all()
+    prolong(conn, {row.lock_id: moved(row.expires_at) for row in rows})
