@@ -216,43 +216,45 @@ def freed(conn: Connection, name: str, session_id: str) -> list[SessionRow]:
 def recipients(
     conn: Connection,
     sender_session_id: str | None,
-    wanted: Sequence[tuple[str, RecipientRole]],
+    addressed: Sequence[tuple[str, RecipientRole]],
     roles: Roles,
     now: datetime,
 ) -> list[Addressee]:
     """The sessions that a message goes to, each once, under its first role.
 
     Args:
-        wanted: Agent names in any case, session ids, members and roles of the team, ``all``; each with how it is addressed.
+        addressed: Agent names in any case, session ids, members and roles of the team, ``all``; each with how it is addressed.
 
     Raises:
         InvalidInput: There is nobody at all.
         RecipientNotFound: An address means nobody.
     """
-    found: dict[str, Addressee] = {}
+    addressees: dict[str, Addressee] = {}
     unknown: list[str] = []
-    for address, role in wanted:
-        meant = _sessions(conn, sender_session_id, address.strip(), roles, now)
-        if meant is None:
+    for address, role in addressed:
+        sessions = _sessions(conn, sender_session_id, address.strip(), roles, now)
+        if sessions is None:
             unknown.append(address)
-        for row in meant or ():
+        for row in sessions or ():
             # An agent's mailbox that no session holds waits for the next one.
             status = SessionStatus.IDLE if row["agent_type"] == agent_mailboxes.SEAT else row["status"]
             who: Addressee = {
                 "session_id": row["session_id"], "name": row["called"], "role": role.value, "status": status,
             }  # fmt: skip
-            found.setdefault(row["session_id"], who)
+            addressees.setdefault(row["session_id"], who)
     if unknown:
         raise _not_found(conn, unknown)
-    if not found:
+    if not addressees:
         raise InvalidInput(
             "The message has no recipient.",
-            cause="No other session is active." if wanted else "to, cc and bcc are empty.",
+            cause="No other session is active." if addressed else "to, cc and bcc are empty.",
             remedy="Name at least one agent; discover_agents, or `corral session list`, shows who is there.",
         )
-    if len(found) > MOST_RECIPIENTS:
-        raise InvalidInput(f"{len(found)} recipients are too many.", remedy=f"At most {MOST_RECIPIENTS} are possible.")
-    return list(found.values())
+    if len(addressees) > MOST_RECIPIENTS:
+        raise InvalidInput(
+            f"{len(addressees)} recipients are too many.", remedy=f"At most {MOST_RECIPIENTS} are possible."
+        )
+    return list(addressees.values())
 
 
 def _sessions(

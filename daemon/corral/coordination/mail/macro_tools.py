@@ -81,10 +81,10 @@ async def macro_prepare_thread(
 
 
 def _thread(conn: Connection, thread_id: str, examples: int) -> Payload:
-    meant = mailbox.thread_of(conn, thread_id) or thread_id
-    last = (entry(row, bodies=True) for row in mailbox_rows.thread(conn, meant, limit=examples))
-    told = {**threads.summary(conn, meant), "examples": page(last, size=SHOWN_BYTES).rows[::-1]}
-    return {"thread_id": meant, **told}
+    thread_id = mailbox.thread_of(conn, thread_id) or thread_id
+    last = (entry(row, bodies=True) for row in mailbox_rows.thread(conn, thread_id, limit=examples))
+    shown = page(last, size=SHOWN_BYTES).rows[::-1]
+    return {"thread_id": thread_id, **threads.summary(conn, thread_id), "examples": shown}
 
 
 @raised
@@ -113,6 +113,6 @@ async def _inbox(name: str, limit: int, *, bodies: bool = False) -> Payload:
     def fetch(conn: Connection, me: Identity, now: datetime) -> Page:
         return shown(conn, me.session_id, mailbox.inbox(conn, me.session_id, limit=limit), now, bodies=bodies)
 
-    found = await act("", name, fetch)
-    more = {"inbox_left_out": f"fetch_inbox with before={found.last['id']} tells what is older."} if found.cut else {}
-    return {"inbox": found.rows, **more}
+    mail = await act("", name, fetch)
+    more = {"inbox_left_out": f"fetch_inbox with before={mail.last['id']} tells what is older."} if mail.cut else {}
+    return {"inbox": mail.rows, **more}

@@ -59,12 +59,12 @@ def hold(conn: Connection, session_id: str, now: datetime) -> tuple[str, list[st
     urgent = message_rows.holding(conn, session_id)
     if not urgent:
         return None
-    told, texts = _told(conn, session_id, [row for row in urgent if row["injected_at"] is None], now, urgent=True)
+    numbers, texts = _told(conn, session_id, [row for row in urgent if row["injected_at"] is None], now, urgent=True)
     known = [row for row in urgent if row["injected_at"] is not None][:KNOWN_AT_ONCE]
     texts += [f"Still unread: urgent message {row['seq']} of {_attribute(row['sender_name'])}." for row in known]
-    message_rows.mark(conn, session_id, [*told, *(row["seq"] for row in known)], ("held_at",), iso(now))
+    message_rows.mark(conn, session_id, [*numbers, *(row["seq"] for row in known)], ("held_at",), iso(now))
     texts.append("Before you stop: deal with what is urgent, or answer it. `corral message ack ID` marks it as read.")
-    return "\n".join(texts), [head(row) for row in urgent if row["seq"] in {*told, *(row["seq"] for row in known)}]
+    return "\n".join(texts), [head(row) for row in urgent if row["seq"] in {*numbers, *(row["seq"] for row in known)}]
 
 
 def waits(conn: Connection, session_id: str) -> str | None:
@@ -92,8 +92,8 @@ def _told(
     if not taken:
         return [], []
     message_rows.mark(conn, session_id, taken, ("injected_at",), iso(now))
-    left = message_rows.how_many_wait(conn, session_id)[urgent]
-    return taken, [_HEAD, *texts, *([f"{left} more will follow."] if left else [])]
+    waiting = message_rows.how_many_wait(conn, session_id)[urgent]
+    return taken, [_HEAD, *texts, *([f"{waiting} more will follow."] if waiting else [])]
 
 
 def shown(row: WaitingMessage) -> str:
@@ -153,12 +153,12 @@ def receipts(recipients: Sequence[RecipientState], *, hidden: bool = False) -> l
     """
     return [
         {
-            "name": one["name"],
-            "session_id": one["session_id"],
-            "role": one["role"],
-            "state": one["state"],
-            **{key: one[key] for key in ("injected_at", "read_at", "acknowledged_at", "bounced_at")},
+            "name": recipient["name"],
+            "session_id": recipient["session_id"],
+            "role": recipient["role"],
+            "state": recipient["state"],
+            **{key: recipient[key] for key in ("injected_at", "read_at", "acknowledged_at", "bounced_at")},
         }
-        for one in recipients
-        if hidden or one["role"] != RecipientRole.BCC
+        for recipient in recipients
+        if hidden or recipient["role"] != RecipientRole.BCC
     ]

@@ -93,14 +93,14 @@ def create(
         Both as they stand now, the recipients in the order of their roles.
     """
     number = _CREATE.add(conn, message)
-    for one in recipients:
-        _ADDRESS.change(conn, {**one, "seq": number})
+    for recipient in recipients:
+        _ADDRESS.change(conn, {**recipient, "seq": number})
     if number % search.AT_ONCE == 0:
         search.learn(conn, "messages")
-    named = sorted(recipients, key=lambda one: str(one["name"]))
+    named = sorted(recipients, key=lambda recipient: str(recipient["name"]))
     return {"seq": number, **message}, [
-        {**_AS_SENT, **one, "seq": number, "state": QUEUED if one["bounced_at"] is None else BOUNCED}
-        for one in sorted(named, key=lambda one: str(one["role"]), reverse=True)
+        {**_AS_SENT, **recipient, "seq": number, "state": QUEUED if recipient["bounced_at"] is None else BOUNCED}
+        for recipient in sorted(named, key=lambda recipient: str(recipient["role"]), reverse=True)
     ]
 
 
@@ -122,8 +122,8 @@ def by_key(conn: Connection, sender_session_id: str | None, idempotency_key: str
 
 def sent_at(conn: Connection, sender_session_id: str, back: int) -> str | None:
     """When a sender sent the message that lies so many back; 0: the latest."""
-    found = _SENT_AT.first(conn, {"sender": sender_session_id, "back": back})
-    return found["created_at"] if found else None
+    row = _SENT_AT.first(conn, {"sender": sender_session_id, "back": back})
+    return row["created_at"] if row else None
 
 
 def recipients(conn: Connection, number: int) -> list[RecipientState]:
@@ -205,13 +205,13 @@ def receipt(conn: Connection, session_id: str, number: int) -> RecipientState | 
 
 def addressed_to(conn: Connection, session_id: str, numbers: Sequence[int], asker: str | None) -> set[int]:
     """Which of these messages a session sent or got, as far as another one may know."""
-    told = _r.role != RecipientRole.BCC
+    visible = _r.role != RecipientRole.BCC
     if asker is not None:
-        told = or_(told, _r.session_id == asker, _m.sender_session_id == asker)
+        visible = or_(visible, _r.session_id == asker, _m.sender_session_id == asker)
     got = (
         select(_r.seq)
         .join(messages, _m.seq == _r.seq)
-        .where(_r.session_id == session_id, _r.seq.in_(list(numbers)), told)
+        .where(_r.session_id == session_id, _r.seq.in_(list(numbers)), visible)
     )
     sent = select(_m.seq).where(_m.sender_session_id == session_id, _m.seq.in_(list(numbers)))
     return {int(row[0]) for query in (got, sent) for row in conn.execute(query)}
