@@ -65,8 +65,8 @@ def candidates(
             query = query.where(its.seq.in_(seqs))
     if event_type is not None:
         query = query.where(_m.event_type == event_type)
-    found = conn.execute(query.order_by(its.seen_at.desc(), its.seq.desc()).limit(limit))
-    return [(int(row[0]), str(row[1]), int(row[2])) for row in found]
+    rows = conn.execute(query.order_by(its.seen_at.desc(), its.seq.desc()).limit(limit))
+    return [(int(row[0]), str(row[1]), int(row[2])) for row in rows]
 
 
 def _newest_with(tag: str) -> Select[tuple[int, str]]:
@@ -76,8 +76,8 @@ def _newest_with(tag: str) -> Select[tuple[int, str]]:
 
 def whole(conn: Connection, seqs: Collection[int]) -> dict[int, MemoryRow]:
     """Memories by their ``seq``."""
-    found = fetch_each(conn, select(memories).where(_m.seq.in_(seqs)), MemoryRow)
-    return {row["seq"]: row for row in found}
+    rows = fetch_each(conn, select(memories).where(_m.seq.in_(seqs)), MemoryRow)
+    return {row["seq"]: row for row in rows}
 
 
 def with_words(conn: Connection, words: str) -> list[int]:
