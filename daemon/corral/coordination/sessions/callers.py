@@ -25,8 +25,8 @@ async def act(services: Services, who: Caller, operation: Callable[[Connection, 
 
     def run(conn: Connection, me: Speaker) -> T:
         own = Identity(me.holder.session_id, me.name)
-        meant = addresses.identity(conn, own.session_id, who.name) if who.name is not None else own
-        return operation(conn, meant, now)
+        identity = addresses.identity(conn, own.session_id, who.name) if who.name is not None else own
+        return operation(conn, identity, now)
 
     async with refusals(services, who.session_id):
         done = await Actor(services, who.session_id).write_as(run)

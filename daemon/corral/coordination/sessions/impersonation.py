@@ -16,6 +16,6 @@ async def refusals(services: Services, who: str | None) -> AsyncIterator[None]:
     try:
         yield
     except NotPermitted as error:
-        kept, now = error, services.now()
-        await services.store.write(lambda conn: addresses.refused(conn, who, kept, now))
+        refusal, now = error, services.now()
+        await services.store.write(lambda conn: addresses.refused(conn, who, refusal, now))
         raise

@@ -106,19 +106,19 @@ def register(conn: Connection, arrival: Arrival, now: datetime) -> SessionRow:
     if known is None:
         _check_room(conn, arrival)
     name, before = _name(conn, arrival, known)
-    said = {
+    details = {
         key: value
         for key, value in vars(arrival).items()
         if value not in (None, (), "") and key not in ("session_id", "agent_name")
     }
-    if "capabilities" in said:
-        said["capabilities"] = list(arrival.capabilities)
+    if "capabilities" in details:
+        details["capabilities"] = list(arrival.capabilities)
     alive = {"status": SessionStatus.ACTIVE, "last_heartbeat": at, "stalled_since_at": None}
     alive |= {"ended_at": None, "end_reason": None}
     if known is not None:
         is_back = known["status"] == SessionStatus.DISCONNECTED
         anew = {"waiting_for": None, **({"last_words": None} if is_back else {})}
-        row = session_rows.change(conn, arrival.session_id, {**said, **alive, **anew, "agent_name": name})
+        row = session_rows.change(conn, arrival.session_id, {**details, **alive, **anew, "agent_name": name})
         assert row is not None
         _inherit(conn, name, before, arrival.session_id)
         if is_back:
@@ -128,7 +128,7 @@ def register(conn: Connection, arrival: Arrival, now: datetime) -> SessionRow:
         conn,
         {
             "capabilities": [],
-            **said,
+            **details,
             **alive,
             "session_id": arrival.session_id,
             "agent_name": name,
@@ -252,8 +252,8 @@ def find(conn: Connection, who: str) -> SessionRow:
     Raises:
         NotFound: No such session.
     """
-    meant = names.resolve(conn, who)
-    row = session_rows.get(conn, meant["session_id"]) if meant is not None else None
+    called = names.resolve(conn, who)
+    row = session_rows.get(conn, called["session_id"]) if called is not None else None
     if row is None:
         raise NotFound(f"There is no session {who[:80]!r}.", remedy="`corral session list` shows all.")
     return row
@@ -281,11 +281,11 @@ def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: st
         events.record(conn, at, EventKind.SESSION_ENDED({"reason": reason, "released": []}), session_id=child)
     locks = lock_rows.release_all(conn, family)
     released = [lock["file_path"] for lock in locks]
-    told: SessionEnded = {"reason": reason, "released": released}
+    data: SessionEnded = {"reason": reason, "released": released}
     if by:
-        told["by"] = by
+        data["by"] = by
     automatic_handoffs.leave(conn, row, family, locks, now)
-    events.record(conn, at, EventKind.SESSION_ENDED(told), session_id=session_id)
+    events.record(conn, at, EventKind.SESSION_ENDED(data), session_id=session_id)
     return {**row, "released": released}
 
 

@@ -71,7 +71,7 @@ def sweep(
     processes = {(row["client_pid"], row["client_started"]) for row in living}
     gone = {process for process in processes if process[0] is not None and not is_running(process[0], process[1])}
     killed = [row for row in living if (row["client_pid"], row["client_started"]) in gone]
-    said = {row["session_id"]: transcripts.last_words(row["transcript_path"]) for row in killed}
+    last_words = {row["session_id"]: transcripts.last_words(row["transcript_path"]) for row in killed}
     silent = [row for row in living if _is_silent(row, now, stall_after_s)]
     output_at = {row["session_id"]: at for row in silent if (at := transcripts.written_at(row["transcript_path"]))}
     moving = (row for row in silent if row["stalled_since_at"] is None)
@@ -96,7 +96,7 @@ def sweep(
         some = [(session_id, reason) for session_id, reason in over.items() if session_id not in failed][:at_once]
         tried[:] = [session_id for session_id, _reason in some]
         for session_id, _reason in some:
-            if words := said.get(session_id):
+            if words := last_words.get(session_id):
                 session_rows.change(conn, session_id, {"last_words": words})
         return session_end.end_all(conn, some, now, services.offer_again)
 

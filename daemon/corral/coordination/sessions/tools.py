@@ -70,8 +70,8 @@ async def discover_agents(capability: str | None = None, status: str | None = No
     services = current.get().services
 
     def look(conn: Connection) -> Page:
-        found = discovery.discover(conn, capability, status, services.teams().capabilities)
-        shown = ({**session_registry.wire(row), "names": row["names"]} for row in found)
+        rows = discovery.discover(conn, capability, status, services.teams().capabilities)
+        shown = ({**session_registry.wire(row), "names": row["names"]} for row in rows)
         return page(({name: agent[name] for name in _SHOWN} for agent in shown), size=SHOWN_BYTES)
 
     agents = await services.store.read(look)

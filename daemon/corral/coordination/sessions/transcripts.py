@@ -31,8 +31,8 @@ def last_words(path: str | None) -> str | None:
         path: As the client's hooks name it; None or relative: there is none.
     """
     for line in reversed(_tail(path).splitlines()):
-        if said := _said(line):
-            return said[-WORDS:]
+        if words := _said(line):
+            return words[-WORDS:]
     return None
 
 

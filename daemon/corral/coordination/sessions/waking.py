@@ -72,8 +72,8 @@ class Waiters:
         try:
             while not gone.done() and not self._services.stopping and self._waiters.get(client) is me:
                 now, wanted = self._services.now(), self._wanted()
-                if told := await self._services.store.write(partial(_hand_over, waiter=me, wanted=wanted, now=now)):
-                    return told
+                if texts := await self._services.store.write(partial(_hand_over, waiter=me, wanted=wanted, now=now)):
+                    return texts
                 await me.stirred.wait()
                 me.stirred.clear()
             return []
@@ -105,16 +105,16 @@ class Waiters:
     async def _stir(self) -> float | None:
         """Look once; returns after how many seconds to look again even if nothing changes."""
         waiting, wanted, now = list(self._waiters.values()), self._wanted(), self._services.now()
-        clients, session_ids = [one.client for one in waiting], [one.session_id for one in waiting]
+        clients, session_ids = [waiter.client for waiter in waiting], [waiter.session_id for waiter in waiting]
         try:
-            found = await self._services.store.read(
+            rows = await self._services.store.read(
                 lambda conn: message_rows.waited_for(conn, clients, session_ids, wanted)
             )
         except CorralError as error:  # nobody is to lose its place because one query failed
             log.warning("not_looked", reason=error.message)
             return PAUSE_S
-        delays = {row["session_id"]: _delay_s(row, now) for row in found}
-        due = {row[key] for row in found for key in ("session_id", "client_pid") if not delays[row["session_id"]]}
+        delays = {row["session_id"]: _delay_s(row, now) for row in rows}
+        due = {row[key] for row in rows for key in ("session_id", "client_pid") if not delays[row["session_id"]]}
         for waiter in waiting:
             if {waiter.client, waiter.session_id} & due:
                 waiter.stirred.set()

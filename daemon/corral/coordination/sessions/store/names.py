@@ -52,10 +52,10 @@ _FURTHER_OF = Prepared[FurtherName](_FURTHER.where(agent_names.c.session_id == b
 
 def resolve(conn: Connection, address: str) -> CalledSession | None:
     """The session that a name means: the one with that name, or else the latest that works for the agent of that name."""
-    named, workers = meant(conn, address)
-    if named is None or named["status"] == SessionStatus.DISCONNECTED:
-        return next(iter(workers), named)
-    return named
+    going_by, workers = meant(conn, address)
+    if going_by is None or going_by["status"] == SessionStatus.DISCONNECTED:
+        return next(iter(workers), going_by)
+    return going_by
 
 
 def meant(conn: Connection, address: str) -> tuple[CalledSession | None, list[CalledSession]]:
@@ -68,19 +68,19 @@ def meant(conn: Connection, address: str) -> tuple[CalledSession | None, list[Ca
         The session that goes by it, in any case, or has it as its id; and the living sessions of the workers that do the tasks
         of the agent of that name, the latest first.
     """
-    asked = {"address": address, "folded": address.lower()}
-    found: dict[str, list[MeantSession]] = {"own": [], "bound": [], "id": [], "at work": []}
-    for row in _MEANT.all(conn, asked):
-        found[row["how"]].append(row)
-    going_by = [*found["own"], *found["bound"]]
+    parameters = {"address": address, "folded": address.lower()}
+    matches: dict[str, list[MeantSession]] = {"own": [], "bound": [], "id": [], "at work": []}
+    for row in _MEANT.all(conn, parameters):
+        matches[row["how"]].append(row)
+    going_by = [*matches["own"], *matches["bound"]]
     living = [row for row in going_by if row["status"] != SessionStatus.DISCONNECTED]
-    best = [*living, *found["id"], *going_by]
+    best = [*living, *matches["id"], *going_by]
     if best:
         going: CalledSession | None = called(best[0], best[0]["bound"] or best[0]["agent_name"])
     else:
-        folded = _BY_FOLDED_NAME.first(conn, asked)
+        folded = _BY_FOLDED_NAME.first(conn, parameters)
         going = called(folded, folded["agent_name"]) if folded is not None else None
-    workers = sorted(found["at work"], key=lambda worker: str(worker["started_at"]), reverse=True)
+    workers = sorted(matches["at work"], key=lambda worker: str(worker["started_at"]), reverse=True)
     return going, [called(worker, str(worker["agent"])) for worker in workers]
 
 
@@ -122,15 +122,15 @@ def rebind(conn: Connection, name: str, session_id: str) -> None:
 
 def by_session(conn: Connection, session_ids: Sequence[str] = ()) -> dict[str, list[str]]:
     """The names that sessions go by beside their own, of these or of all, in the order in which they were registered."""
-    found: dict[str, list[str]] = {}
+    further: dict[str, list[str]] = {}
     if len(session_ids) == 1:
         rows = _FURTHER_OF.all(conn, {"which": session_ids[0]})
     else:
         of_these = agent_names.c.session_id.in_(list(session_ids)) if session_ids else true()
         rows = fetch_all(conn, _FURTHER.where(of_these), FurtherName)
     for row in rows:
-        found.setdefault(row["session_id"], []).append(row["name"])
-    return found
+        further.setdefault(row["session_id"], []).append(row["name"])
+    return further
 
 
 def of_session(conn: Connection, session_id: str) -> list[NameRow]:

@@ -159,8 +159,8 @@ def stall(conn: Connection, session_id: str, at: str) -> None:
     stalled = update(agent_sessions).where(which, active).values(stalled_since_at=at)
     row = conn.execute(stalled.returning(agent_sessions.c.last_heartbeat)).first()
     if row is not None:
-        told = EventKind.SESSION_STALLED({"last_heartbeat": row.last_heartbeat})
-        events.record(conn, at, told, session_id=session_id)
+        event = EventKind.SESSION_STALLED({"last_heartbeat": row.last_heartbeat})
+        events.record(conn, at, event, session_id=session_id)
 
 
 def names_of(conn: Connection, session_ids: Collection[str]) -> dict[str, str]:
@@ -208,10 +208,10 @@ def latest(
     def older(at: str, who: str) -> Select[Any]:
         return query.where(or_(its.started_at < at, and_(its.started_at == at, its.session_id < who)))
 
-    asked = older(*behind) if behind else query
-    while part := fetch_all(conn, asked, SessionRow):
+    part_query = older(*behind) if behind else query
+    while part := fetch_all(conn, part_query, SessionRow):
         yield from part
-        asked = older(part[-1]["started_at"], part[-1]["session_id"])
+        part_query = older(part[-1]["started_at"], part[-1]["session_id"])
 
 
 def live(conn: Connection) -> list[SessionRow]:
@@ -221,7 +221,7 @@ def live(conn: Connection) -> list[SessionRow]:
 
 def _is_shown_as(statuses: Sequence[str]) -> ColumnElement[bool]:
     """Whether a row's :func:`shown_status` is one of these."""
-    its, stored = agent_sessions.c, [one for one in statuses if one != ShownStatus.STALLED]
+    its, stored = agent_sessions.c, [status for status in statuses if status != ShownStatus.STALLED]
     stalled = its.stalled_since_at.is_not(None)
     shown = and_(its.status.in_(stored), ~stalled)
     return or_(shown, stalled) if ShownStatus.STALLED in statuses else shown
