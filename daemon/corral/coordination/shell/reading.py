@@ -97,8 +97,8 @@ def _has(arguments: Sequence[Word], forbidden: str) -> bool:
 
 def _is_option(text: str, option: str) -> bool:
     if option.startswith("--"):
-        given = text.partition("=")[0]
-        return len(given) > 2 and (given.startswith(option) or option.startswith(given))
+        name = text.partition("=")[0]
+        return len(name) > 2 and (name.startswith(option) or option.startswith(name))
     if len(option) > 2:
         return text == option
     return text.startswith("-") and not text.startswith("--") and option[1] in text
