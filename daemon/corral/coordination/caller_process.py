@@ -46,7 +46,8 @@ def caller_of(project: Project, scope: Scope) -> tuple[Caller, str]:
     if pid is not None and not psutil.pid_exists(pid):
         return Caller.WORK, "a process that has ended"
     environments = [*_environments(pid)]
-    if who := next(filter(None, (started_by_work_of(one, str(project.root)) for one in environments)), None):
+    owners = (started_by_work_of(environment, str(project.root)) for environment in environments)
+    if who := next(filter(None, owners), None):
         return Caller.WORK, who
     if environments and (mark := of_a_session(environments[0])):
         return Caller.SESSION, f"an agent session ({mark} is set)"

@@ -23,9 +23,9 @@ class Teams:
 
     def members(self, address: str) -> list[str] | None:
         """The names of those who have a role, in the file's order, or of the one who is called so; None: there is neither."""
-        meant = address.strip().casefold()
-        named = self._by_name.get(meant)
-        return self._by_role.get(meant) or (None if named is None else [named.name])
+        folded = address.strip().casefold()
+        named = self._by_name.get(folded)
+        return self._by_role.get(folded) or (None if named is None else [named.name])
 
     def capabilities(self, agent_name: str) -> list[str]:
         """An agent's capabilities by the team's definition; none for an agent outside it."""
