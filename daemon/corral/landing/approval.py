@@ -160,8 +160,8 @@ def approve(conn: Connection, merge_id: str, head_sha: str, paths: list[str], no
             remedy=f"Look at it again: `corral merge approve {merge['merge_id'][:8]}`.",
         )
     if row is None:
-        said = f"Merge request {merge['merge_id']} is {merge['state']}: there is nothing to approve."
-        raise Conflict(said, cause="It has ended.", remedy="Nothing to do.")
+        message = f"Merge request {merge['merge_id']} is {merge['state']}: there is nothing to approve."
+        raise Conflict(message, cause="It has ended.", remedy="Nothing to do.")
     approved = EventKind.MERGE_APPROVED({"head_sha": head_sha, "paths": paths[:MOST_NAMED]})
     events.record(conn, now, approved, task_id=row["task_id"], merge_id=row["merge_id"])
     return row

@@ -61,9 +61,9 @@ def _overlap(repo: Git, target: str, tip_sha: str, candidate_sha: str) -> bool:
     if place is None or not place.is_dir():
         return False
     checkout = open_checkout(place)
-    wanted = set(refs.changed_paths(repo, tip_sha, candidate_sha))
+    incoming = set(refs.changed_paths(repo, tip_sha, candidate_sha))
     changes = status.changes(checkout)
-    staged = {change.path for change in changes if change.code[0] not in ".?"} & wanted
+    staged = {change.path for change in changes if change.code[0] not in ".?"} & incoming
     compare = ("diff-index", "--cached", "--name-only", "--no-renames", "-z", candidate_sha)
     if staged and not staged.isdisjoint(checkout.check(*compare).names):
         return True
@@ -73,9 +73,9 @@ def _overlap(repo: Git, target: str, tip_sha: str, candidate_sha: str) -> bool:
         for change in changes
         if change.code == "??" or (change.code[1] not in ".D" and not (place / change.path).is_dir())
     }
-    if any(_with_parents(path) & wanted for path in dirty) or any(_with_parents(path) & dirty for path in wanted):
+    if any(_with_parents(path) & incoming for path in dirty) or any(_with_parents(path) & dirty for path in incoming):
         return True
-    present = [f":(literal){path}" for path in sorted(wanted) if os.path.lexists(place / path)][:_NAMED_AT_ONCE]
+    present = [f":(literal){path}" for path in sorted(incoming) if os.path.lexists(place / path)][:_NAMED_AT_ONCE]
     # A file that is there, and neither tracked nor among the changes, is ignored.
     return bool(present and checkout.check("ls-files", "--others", "-z", "--", *present).stdout)
 

@@ -209,16 +209,16 @@ def verify_landed(repo: Git, now: datetime) -> tuple[list[datetime], dict[str, s
             due.append(at)
             continue
         try:
-            found = landed.verify(checkout)
+            outcome = landed.verify(checkout)
         except (CorralError, OSError) as error:
             log.warning("landing_not_verified", checkout=str(checkout.work_tree), reason=blame.describe(error))
             continue
-        if found is None:
+        if outcome is None:
             due.append(now + AGAIN)
-        elif found.repaired:
-            log.warning("landing_put_right", checkout=str(checkout.work_tree), paths=found.repaired)
-        elif found.differ:
-            log.warning("landing_differs", checkout=str(checkout.work_tree), paths=found.differ)
+        elif outcome.repaired:
+            log.warning("landing_put_right", checkout=str(checkout.work_tree), paths=outcome.repaired)
+        elif outcome.differ:
+            log.warning("landing_differs", checkout=str(checkout.work_tree), paths=outcome.differ)
     return due, stuck
 
 
@@ -238,14 +238,14 @@ def sweep(db: Store, repo: Git, *, orphans: bool) -> Tidy:
     Args:
         orphans: Also of refs whose request was never stored. Only while nobody submits.
     """
-    left = Tidy.DONE
+    worst = Tidy.DONE
     try:
         for ref in refs.listing(repo, HELD_REFS):
-            left = max(left, _sweep_one(db, repo, ref, orphans=orphans), key=list(Tidy).index)
+            worst = max(worst, _sweep_one(db, repo, ref, orphans=orphans), key=list(Tidy).index)
     except GitFailed as error:  # the others would wait for the same lock, a second each
         log.warning("not_tidied", reason=blame.describe(error))
         return Tidy.FAILED
-    return left
+    return worst
 
 
 def _sweep_one(db: Store, repo: Git, ref: refs.Ref, *, orphans: bool) -> Tidy:

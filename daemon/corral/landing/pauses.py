@@ -96,8 +96,8 @@ def explained(conn: Connection, requests: list[MergeRow]) -> list[MergeRow]:
         return requests
     ordered = work_pause.current(conn)
     if ordered is not None:
-        told = work_pause.described(ordered)
-        return [{**row, "reason": told} if row["state"] == MergeState.QUEUED else row for row in requests]
+        reason = work_pause.described(ordered)
+        return [{**row, "reason": reason} if row["state"] == MergeState.QUEUED else row for row in requests]
     held = merges.in_state(conn, MergeState.HELD)
     why = {row["target"]: str(row["reason"]) for row in reversed(held) if waits_for_red_target(row)}
     why |= {target: _said(row) for target, row in pause_rows.paused(conn).items()}

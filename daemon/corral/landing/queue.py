@@ -185,8 +185,8 @@ class Queue:
 
     def _settle_returned(self, repo: Git, now: datetime) -> list[datetime]:
         """Requests that came back have landed once their target has their commits; when to look again, if any are left."""
-        found, others = self._returned.landed(self._db, repo)
-        for row in found:
+        landed, others = self._returned.landed(self._db, repo)
+        for row in landed:
             merge_id, head = row["merge_id"], row["head_sha"]
             reopened = self._db.write(lambda conn, i=merge_id, h=head: merges.reopen(conn, i, h, now))  # type: ignore[misc]
             if reopened is not None:
@@ -200,9 +200,9 @@ class Queue:
     def _tidy(self, repo: Git, now: datetime) -> list[datetime]:
         """Let go of what has ended; when to try again, if git could not: it waits for locks, and nobody waits for it."""
         if self._untidy and (self._tidy_at is None or not now < self._tidy_at <= now + TIDY_AGAIN):
-            left = land.sweep(self._db, repo, orphans=False)
-            self._untidy = left is not Tidy.DONE
-            self._tidy_at = now + TIDY_AGAIN if left is Tidy.FAILED else None
+            outcome = land.sweep(self._db, repo, orphans=False)
+            self._untidy = outcome is not Tidy.DONE
+            self._tidy_at = now + TIDY_AGAIN if outcome is Tidy.FAILED else None
         return [self._tidy_at] if self._tidy_at else []
 
     # -- a line: the open requests of one target ------------------------------------------------------------------
@@ -227,8 +227,8 @@ class Queue:
                 self._hold(merge, f"{error.message} {error.cause}", now)
                 return _Next.BLOCKED
             except (CorralError, OSError) as error:
-                said = blame.describe(error)
-                self._db.write(lambda conn: pauses.record_fault(conn, merge, said, now))  # noqa: B023 - run before the loop goes on
+                reason = blame.describe(error)
+                self._db.write(lambda conn: pauses.record_fault(conn, merge, reason, now))  # noqa: B023 - run before the loop goes on
                 return _Next.AGAIN
             if outcome is _Next.PASSED:
                 passed.add(merge["branch"])
@@ -277,8 +277,8 @@ class Queue:
             return _Next.PASSED
         tree = required(merge["candidate_tree"])
         if not landing.verify:
-            said = "No verification command is configured (landing.verify)."
-            none = self._db.write(lambda conn: verification_receipts.unverified(conn, tree, fingerprint, said, now))
+            reason = "No verification command is configured (landing.verify)."
+            none = self._db.write(lambda conn: verification_receipts.unverified(conn, tree, fingerprint, reason, now))
             return self._land(repo, merge, none, now)
         green, own = self._db.read(
             lambda conn: (
@@ -305,14 +305,14 @@ class Queue:
             return self._already_there(repo, merge, fingerprint, now)
         if isinstance(built, candidates.Conflicted):
             conflicts = [{"path": item.path, "kind": item.kind} for item in built.paths]
-            named = ", ".join(f"{item['path']} ({item['kind']})" for item in conflicts)
-            reason = f"{merge['branch']} conflicts with {merge['target']} at {tip[:12]}: {named}"
+            paths = ", ".join(f"{item['path']} ({item['kind']})" for item in conflicts)
+            reason = f"{merge['branch']} conflicts with {merge['target']} at {tip[:12]}: {paths}"
             return self._end(merge, MergeState.CONFLICT, now, reason=reason, conflicts=conflicts)
         crash_point("queue.candidate_built")
         candidates.hold(repo, merge_id, built.sha)
         crash_point("queue.candidate_held")
-        made = {"candidate_sha": built.sha, "candidate_tree": built.tree, "tip_sha": tip}
-        row = self._db.write(lambda conn: merges.built(conn, merge_id, **made, now=now))
+        candidate = {"candidate_sha": built.sha, "candidate_tree": built.tree, "tip_sha": tip}
+        row = self._db.write(lambda conn: merges.built(conn, merge_id, **candidate, now=now))
         crash_point("queue.candidate_stored")
         return row if row is not None else _Next.AGAIN
 
@@ -323,8 +323,8 @@ class Queue:
 
         def store(conn: Connection) -> MergeRow | None:
             known = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED)
-            said = f"The commit was on {merge['target']} already."
-            receipt = known or verification_receipts.unverified(conn, tree, fingerprint, said, now)
+            reason = f"The commit was on {merge['target']} already."
+            receipt = known or verification_receipts.unverified(conn, tree, fingerprint, reason, now)
             unseen = ": nothing verified it" if how and known is None else ""
             return land.end(
                 conn, self._on_settled, merge["merge_id"], MergeState.LANDED, now=now,
@@ -346,10 +346,10 @@ class Queue:
         if step is blame.Step.RETURN and seen is not None:
             return self._end(merge, MergeState.FAILED, now, reason=evidence.against(own, seen, merge["target"], tip))
         if step is blame.Step.TARGET_RED and seen is not None:
-            said = (
+            reason = (
                 f"{merge['target']} at {tip[:12]}, without this change. {seen['reason']}\nBy the {evidence.told(seen)}"
             )
-            return self._hold(merge, f"{TARGET_RED}: {said}", now)
+            return self._hold(merge, f"{TARGET_RED}: {reason}", now)
         if step is blame.Step.RUN_AGAIN and seen is not None:
             return self._verify(repo, replace(candidate, control=seen["receipt_id"]), landing, now)
         return self._verify(repo, replace(candidate, sha=tip, tree=tree), landing, now)

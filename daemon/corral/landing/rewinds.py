@@ -213,8 +213,8 @@ class Rewinds:
             given_up = [row for row in others if row["merge_id"] in gone and row["merge_id"] in known]
             for row in given_up:
                 self._explain(conn, row, f"{TAKEN_BACK}{target}: a person accepted at {iso(now)} that it is gone.", now)
-            said = f"what was missing since {target} was rewound is not asked for any more"
-            _record(conn, EventKind.TARGET_REWIND_ACCEPTED, target, "", given_up, said, now)
+            reason = f"what was missing since {target} was rewound is not asked for any more"
+            _record(conn, EventKind.TARGET_REWIND_ACCEPTED, target, "", given_up, reason, now)
             again = [row for row in others if row["merge_id"] not in gone and row["merge_id"] in reached]
             for row in again:
                 self._explain(conn, row, None, now)
@@ -267,15 +267,15 @@ class Rewinds:
             Conflict: It lost something else meanwhile.
             GitFailed: Git refused.
         """
-        found = self.open.get(target, ())
-        if not found:
+        rewinds = self.open.get(target, ())
+        if not rewinds:
             raise NotFound(
                 f"{target[:200]} lacks nothing that landed on it.",
                 remedy="`corral status` shows what needs you."
                 if not self.open
                 else f"These do: {', '.join(self.open)}.",
             )
-        if {rewind.lost_sha for rewind in found} != set(lost):
+        if {rewind.lost_sha for rewind in rewinds} != set(lost):
             raise Conflict(
                 f"{target} lost something else meanwhile.", remedy=f"Look again: corral merge accept-rewind {target}"
             )
@@ -287,7 +287,7 @@ class Rewinds:
         if not refs.change(repo, changes, why="corral: accepted"):
             raise Conflict(f"{target} is being looked at just now.", remedy="Try it again.")
         self.remember(target)
-        return list(found)
+        return list(rewinds)
 
 
 def _rewind(repo: Git, target: str, aside: Aside, at: str | None, rows: Sequence[MergeRow]) -> Rewind:
@@ -299,22 +299,22 @@ def _rewind(repo: Git, target: str, aside: Aside, at: str | None, rows: Sequence
 def _each_once(rewinds: list[Rewind]) -> list[Rewind]:
     """The same, where one that lacks only what another one lacks too asks for nothing."""
     lacking = [{row["merge_id"] for row in rewind.requests} for rewind in rewinds]
-    found = []
+    unique = []
     for number, rewind in enumerate(rewinds):
         others = [ids for other, ids in enumerate(lacking) if (len(ids), other) > (len(lacking[number]), number)]
-        found.append(replace(rewind, requests=()) if any(lacking[number] <= ids for ids in others) else rewind)
-    return found
+        unique.append(replace(rewind, requests=()) if any(lacking[number] <= ids for ids in others) else rewind)
+    return unique
 
 
 def _missing(repo: Git, lost: str, at: str | None, rows: Sequence[MergeRow]) -> set[str]:
     """The ids of those requests that a lost tip has and its target has not, neither as commits nor as their content."""
-    reach, seen, found = kept.reach(repo, lost, at), set[str](), set[str]()
+    reach, seen, missing = kept.reach(repo, lost, at), set[str](), set[str]()
     for row in rows:
         own = reach.only(row["head_sha"], seen)
         if own and row["landed_sha"] in reach.parents and reach.is_missing(own):
-            found.add(row["merge_id"])
+            missing.add(row["merge_id"])
         reach.only(str(row["landed_sha"]), seen)
-    return found
+    return missing
 
 
 def _reached(repo: Git, past: Sequence[str], at: str | None, rows: Sequence[MergeRow]) -> set[str]:

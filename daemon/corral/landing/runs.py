@@ -59,19 +59,19 @@ def chosen(conn: Connection, project: Project, merge: MergeRow, named: str | Non
     """
     runs = listing(conn, project, merge)
     if named is None:
-        ways = (lambda one: one.status == RUNNING, lambda one: one.decided, lambda one: one.number is not None)
-        return next((one for way in ways for one in reversed(runs) if way(one)), None)
+        ways = (lambda run: run.status == RUNNING, lambda run: run.decided, lambda run: run.number is not None)
+        return next((run for way in ways for run in reversed(runs) if way(run)), None)
     if named in ReceiptRole.values():
-        found = [one for one in runs if one.role == named]
+        matching = [run for run in runs if run.role == named]
     elif named.isdecimal() and len(named) < 10:
-        found = [one for one in runs if one.number == int(named)]
+        matching = [run for run in runs if run.number == int(named)]
     else:
         raise InvalidInput(f"{named[:40]!r} is no run.", remedy="Give the number of a run, or: candidate, control.")
-    if not found:
+    if not matching:
         short = merge["merge_id"][:8]
         what = f"no {named} run" if named in ReceiptRole.values() else f"no run {named}"
         raise NotFound(f"Merge request {short} has {what}.", remedy=f"`corral merge runs {short}` lists its runs.")
-    return found[-1]
+    return matching[-1]
 
 
 def find(db: Store, project: Project, merge_id: str, named: str | None = None) -> MergeRun | None:
@@ -113,8 +113,8 @@ def show(db: Store, project: Project, merge_id: str, named: str | None = None) -
 def _following(conn: Connection, project: Project, merge: MergeRow, shown: MergeRun, is_open: bool) -> MergeRun | None:
     if shown.number is None:
         return None
-    later = [one for one in listing(conn, project, merge) if one.number is None or one.number > shown.number]
-    return next((one for one in later if one.decided or (is_open and one.number is not None)), None)
+    later = [run for run in listing(conn, project, merge) if run.number is None or run.number > shown.number]
+    return next((run for run in later if run.decided or (is_open and run.number is not None)), None)
 
 
 def log_of(project: Project, run: MergeRun) -> Path | None:
@@ -125,8 +125,8 @@ def log_of(project: Project, run: MergeRun) -> Path | None:
 
 def begins_at(log: Path) -> int:
     """The offset of what the commands printed: behind the first line, which :mod:`corral.core.run_heading` repeats."""
-    found = run_logs.heading(log)
-    return found.length if found is not None else 0
+    heading = run_logs.heading(log)
+    return heading.length if heading is not None else 0
 
 
 def _path(project: Project, receipt: ReceiptRow) -> Path | None:
@@ -137,8 +137,8 @@ def _path(project: Project, receipt: ReceiptRow) -> Path | None:
 def _run(
     project: Project, merge: MergeRow, number: int | None, log: Path | None, receipt: ReceiptRow | None, status: str
 ) -> MergeRun:
-    found = run_logs.heading(log) if log is not None else None
-    role = (receipt["role"] if receipt else None) or (found.role if found else None)
+    heading = run_logs.heading(log) if log is not None else None
+    role = (receipt["role"] if receipt else None) or (heading.role if heading else None)
     ran_for = (receipt["merge_id"] if receipt else None) or (merge["merge_id"] if number is not None else None)
     named = str(log.relative_to(project.root)) if log is not None and log.is_relative_to(project.root) else log
     return MergeRun(
@@ -147,12 +147,12 @@ def _run(
         is_own=ran_for == merge["merge_id"],
         decided=receipt is not None and receipt["receipt_id"] == merge["receipt_id"],
         role=role or UNKNOWN,
-        commit_sha=(receipt["commit_sha"] if receipt else None) or (found.commit_sha if found else None),
+        commit_sha=(receipt["commit_sha"] if receipt else None) or (heading.commit_sha if heading else None),
         commands=receipt["commands"] if receipt else [],
         status=receipt["status"] if receipt else status,
         exit_code=receipt["exit_code"] if receipt else None,
         reason=receipt["reason"] if receipt else None,
-        started_at=found.started_at if found else None,
+        started_at=heading.started_at if heading else None,
         ended_at=receipt["created_at"] if receipt else None,
         log=str(named) if named is not None else None,
         is_kept=log is not None and log.is_file(),

@@ -30,14 +30,14 @@ class ReturnedRequests:
             GitFailed: The repository could not be read.
         """
         returned = [row for row in db.read(outcomes.open_requests) if row["finished_at"] is not None]
-        found, seen = [], {}
+        landed, seen = [], {}
         for row in returned:
             tip = refs.read(repo, refs.branch_ref(row["target"]))
             if tip is None:
                 continue
             if self._seen.get(row["merge_id"]) != tip and refs.is_ancestor(repo, row["head_sha"], tip):
-                found.append(row)
+                landed.append(row)
             else:
                 seen[row["merge_id"]] = tip
         self._seen = seen
-        return found, len(returned) > len(found)
+        return landed, len(returned) > len(landed)

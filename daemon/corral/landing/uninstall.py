@@ -34,8 +34,8 @@ async def at_risk(services: Services) -> list[Risk]:
 @router.post("/worktrees/retire", callers=NO_WORK)
 async def retire(services: Services) -> WorktreesRetired:
     """Give every worktree back, salvaged."""
-    stayed, left = await services.work(lambda: give_back(services))
-    return {"at_risk": stayed, "left": left}
+    stayed, folders = await services.work(lambda: give_back(services))
+    return {"at_risk": stayed, "left": folders}
 
 
 def find_at_risk(services: Services) -> list[Risk]:
@@ -72,10 +72,10 @@ def _unknown_folders(services: Services) -> list[Risk]:
     if not root.is_relative_to(home) or root.is_symlink() or not root.is_dir():
         return []
     names = {Path(row["path"]).name for row in services.db.read(worktrees.listing)}
-    found = (path for path in sorted(root.iterdir()) if path.name not in names and not path.is_symlink())
+    unknown = (path for path in sorted(root.iterdir()) if path.name not in names and not path.is_symlink())
     return [
         {"what": f"folder {path}", "why": f"it is {describe(path)}, which Corral did not make"}
-        for path in found
+        for path in unknown
         if not path.is_dir() or any(path.iterdir())
     ]
 
@@ -86,7 +86,7 @@ def give_back(services: Services) -> tuple[list[Risk], list[str]]:
     Returns:
         The worktrees that had to stay, and the folders that stay because something else is in them.
     """
-    left: list[str] = []
+    folders: list[str] = []
     stayed: list[Risk] = []
     for row in services.of(Worktrees).listing():
         try:
@@ -100,5 +100,5 @@ def give_back(services: Services) -> tuple[list[Risk], list[str]]:
     if tip is not None:  # the verification worktree goes too: nothing in it is anybody's work, and git forgets it
         own = verification_worktree.VerificationWorktree(services.db, services.of(WorktreeContext).places, services.git)
         own.retire(services.now())
-        left = [str(folder) for folder in services.of(WorktreeContext).places.remove()]
-    return stayed, left
+        folders = [str(folder) for folder in services.of(WorktreeContext).places.remove()]
+    return stayed, folders

@@ -108,13 +108,13 @@ class DryRun:
         if verdict.status is ReceiptStatus.PASSED:
             return Finding(verdict.status, self._first, self._log, self._prepared.inputs, needed=self._brought)
         self._first = self._first or verdict.reason
-        named = [one for one in self._lacks if one not in self._brought and _names(self._output(), one.path)]
-        if not named or self._rounds >= ROUNDS or now >= self._until:
-            suspected = self._brought or [one for one in self._lacks if one.ignored][:MOST_GUESSED]
+        files = [file for file in self._lacks if file not in self._brought and _names(self._output(), file.path)]
+        if not files or self._rounds >= ROUNDS or now >= self._until:
+            suspected = self._brought or [file for file in self._lacks if file.ignored][:MOST_GUESSED]
             return Finding(verdict.status, self._first, self._log, self._prepared.inputs, suspected=suspected)
-        for one in named[:MOST_NAMED]:
-            _copy(self._context.project.root / one.path, self._worktree.path / one.path)
-            self._brought.append(one)
+        for file in files[:MOST_NAMED]:
+            _copy(self._context.project.root / file.path, self._worktree.path / file.path)
+            self._brought.append(file)
         self._start(now)
         return None
 

@@ -148,13 +148,13 @@ class Programs:
             env: The whole environment in which they are asked; its PATH finds them.
             within: A worktree whose own programs are not asked: they are code that is to be verified, or its dependencies.
         """
-        found = {name: _find(name, env) for name in dict.fromkeys(names)}
-        keys = {path: key for path in found.values() if path is not None and (key := _key(path)) is not None}
+        paths = {name: _find(name, env) for name in dict.fromkeys(names)}
+        keys = {path: key for path in paths.values() if path is not None and (key := _key(path)) is not None}
         own = {path for path in keys if within is not None and Path(path).is_relative_to(within)}
         due = [path for path, key in keys.items() if path not in own and not self._is_known(key, now)]
         for path, version in _asked(due, env).items():
             self._learn(keys[path], version, now)
-        return [self._described(name, path, keys, own) for name, path in found.items()]
+        return [self._described(name, path, keys, own) for name, path in paths.items()]
 
     def _is_known(self, key: _Key, now: datetime) -> bool:
         known = self._said.get(key)
@@ -238,10 +238,10 @@ def _find(name: str, env: Mapping[str, str]) -> str | None:
 
 def _key(path: str) -> _Key | None:
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:  # gone since
         return None
-    return path, found.st_ino, found.st_mtime_ns, found.st_size
+    return path, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _asked(paths: list[str], env: Mapping[str, str]) -> dict[str, str | None]:
@@ -277,22 +277,22 @@ def _start(path: str, place: str, env: Mapping[str, str]) -> subprocess.Popen[by
 
 def _answer(process: subprocess.Popen[bytes], until: float) -> str | None:
     """The first line that a process prints, if it ends with 0 in time; it is ended with its group otherwise."""
-    said = b""
+    output = b""
     assert process.stdout is not None
-    with process.stdout as output, selectors.DefaultSelector() as selector:
-        selector.register(output, selectors.EVENT_READ)
-        while len(said) < _MOST_SAID and selector.select(max(0.0, until - time.monotonic())):
-            data = os.read(output.fileno(), 4096)
+    with process.stdout as pipe, selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while len(output) < _MOST_SAID and selector.select(max(0.0, until - time.monotonic())):
+            data = os.read(pipe.fileno(), 4096)
             if not data:
                 break
-            said += data
+            output += data
         try:
-            code = process.wait(max(0.05, until - time.monotonic()) if len(said) < _MOST_SAID else 0.05)
+            code = process.wait(max(0.05, until - time.monotonic()) if len(output) < _MOST_SAID else 0.05)
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             return None
-    line = next((line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()), "")
+    line = next((line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()), "")
     text = redact("".join(character for character in line if character.isprintable()))[:_LONGEST_VERSION]
     return text if code == 0 and text else None

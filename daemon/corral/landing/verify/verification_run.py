@@ -170,10 +170,10 @@ class VerificationRun:
         """Start the commands in the worktree that is ready, or keep why it is not."""
         self._preparation = None
         try:
-            made = preparation.result()
-            if made is None:
+            result = preparation.result()
+            if result is None:
                 raise RunnerUnavailable("Its preparation ended without a result: `corral daemon logs` says why.")
-            laid, prepared, changed = made
+            laid, prepared, changed = result
             log = run_logs.begin(self._context.project, self.subject.merge_id, self.subject.role, self.subject.sha, now)
         except (CorralError, OSError) as error:
             reason = f"The verification worktree could not be made usable: {blame.describe(error)}"
@@ -211,22 +211,26 @@ class VerificationRun:
     def _made_usable(self) -> tuple[LaidOut, Prepared]:
         laid = self._worktree.lay_out(self.subject.sha, self._started_at)
         try:
-            wanted = not self._unwanted.is_set()
-            return laid, self._context.prepare(self._worktree, self.subject.tip_sha) if wanted else Prepared()
+            is_wanted = not self._unwanted.is_set()
+            return laid, self._context.prepare(self._worktree, self.subject.tip_sha) if is_wanted else Prepared()
         except PathReplaced:  # by the setup, or while it ran: what_changed says so
             return laid, Prepared()
 
     def _programs(self, path: str, now: datetime) -> list[dict[str, str | None]]:
         """The programs that the run's PATH finds. The others of their names were asked for the fingerprint already."""
         env = {**self._context.asking_environment(), "PATH": path}
-        found = self._context.programs.look_up(self.subject.basis.programs, env, now, within=self._worktree.path)
-        return [{"name": one.name, "path": one.path, "version": one.version} for one in found if one.path]
+        programs = self._context.programs.look_up(self.subject.basis.programs, env, now, within=self._worktree.path)
+        return [
+            {"name": program.name, "path": program.path, "version": program.version}
+            for program in programs
+            if program.path
+        ]
 
     def _full_folder(self) -> Path | None:
         """A folder that a verification writes to and that has no space left: a failure there says nothing of the change."""
         for folder in (self._worktree.path, self._context.project.logs_dir, Path(tempfile.gettempdir())):
             with contextlib.suppress(OSError):
-                found = os.statvfs(folder)
-                if found.f_bavail * found.f_frsize < FULL_BYTES or (found.f_files and not found.f_favail):
+                space = os.statvfs(folder)
+                if space.f_bavail * space.f_frsize < FULL_BYTES or (space.f_files and not space.f_favail):
                     return folder
         return None

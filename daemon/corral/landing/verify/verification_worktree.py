@@ -86,8 +86,8 @@ class VerificationWorktree:
             GitFailed: It could not even be made again, or not whole.
             OSError: The damaged folder could not be removed.
         """
-        wanted, row = self._wanted(), self._row()
-        if row is not None and self.path != _at(wanted, row):
+        usual, row = self._wanted(), self._row()
+        if row is not None and self.path != _at(usual, row):
             self.set_aside(None, now) if self._is_replaced() else self._leave(now)
         if self._row() is None:
             self.db.write(lambda conn: worktree_rows.create(conn, self._new_row(sha, now)))
@@ -129,15 +129,15 @@ class VerificationWorktree:
             return what
         what = f"{stands} is now {worktree_identity.describe(stands)}" if stands else f"{path} is gone"
         what += f"; the worktree itself is kept as {moved}" if moved else ""
-        left = [str(place) for place in (stands, moved) if place is not None]
+        places = [str(place) for place in (stands, moved) if place is not None]
         fresh = self._new_row(row["base_sha"], now)
         note = f"{what}. Verification goes on in {fresh['path']}.\nLook at it, and remove what you do not need: rm -r "
         held = {
             "name": f"{self.name}:{row['worktree_id'][:8]}",
             "path": str(moved if stands is None else path),
-            "provision": {"left": left},
+            "provision": {"left": places},
             "state": WorktreeState.READY,
-            "note": note + " ".join(map(shlex.quote, left)),
+            "note": note + " ".join(map(shlex.quote, places)),
         }
 
         def store(conn: Connection) -> None:
@@ -233,9 +233,9 @@ class VerificationWorktree:
         }
 
     def _record(self, conn: Connection, path: Path, moved: Path | None, reason: str, now: datetime) -> None:
-        kept = str(moved) if moved is not None else None
+        moved_to = str(moved) if moved is not None else None
         replaced = EventKind.WORKTREE_REPLACED(
-            {"worktree": self.name, "path": str(path), "kept": kept, "reason": reason}
+            {"worktree": self.name, "path": str(path), "kept": moved_to, "reason": reason}
         )
         events.record(conn, now, replaced)
 
@@ -272,8 +272,8 @@ class VerificationWorktree:
     def _standing(self) -> Path | None:
         """What stands in its place: a link on the way there, or whatever is at its path; None: nothing."""
         path = self.path
-        found = next((place for place in (path.parent.parent, path.parent, path) if place.is_symlink()), path)
-        return found if os.path.lexists(found) else None
+        standing = next((place for place in (path.parent.parent, path.parent, path) if place.is_symlink()), path)
+        return standing if os.path.lexists(standing) else None
 
     def _moved_to(self, known: str | None) -> Path | None:
         """Where the folder is now, if that is near: beside its place, or the same below a folder that was renamed."""
@@ -307,8 +307,8 @@ class VerificationWorktree:
     def _forget_cleared(self, now: datetime) -> None:
         """End the rows of former worktrees of which a person has removed all that was left."""
         for row in self._rows():
-            left = row["provision"].get("left")
-            if left and not any(map(os.path.lexists, left)):
+            places = row["provision"].get("left")
+            if places and not any(map(os.path.lexists, places)):
                 self._forget(row["worktree_id"], Path(row["path"]), now)
 
     def _forget(self, worktree_id: str, path: Path, now: datetime) -> None:
@@ -348,9 +348,9 @@ class VerificationWorktree:
     def _make_folder(self, path: Path) -> None:
         self._set(state=WorktreeState.ALLOCATING, path=str(path), folder_id=None)
         self.places.establish(path)
-        made = worktree_identity.make_folder(path, self._top(path))
+        folder_id = worktree_identity.make_folder(path, self._top(path))
         crash_point("verification.folder_made")
-        self._set(folder_id=made)
+        self._set(folder_id=folder_id)
 
 
 @dataclass(frozen=True)
