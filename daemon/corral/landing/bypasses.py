@@ -27,7 +27,7 @@ MOST_LOOKED_AT = 200
 log = logger("landing")
 
 
-def tell(db: Store, repo: Git, target: str, before: str, tip: str, now: datetime) -> None:
+def record(db: Store, repo: Git, target: str, before: str, tip: str, now: datetime) -> None:
     """Record, by task, which new commits of a target were made in a worker's worktree and did not come through the queue.
 
     Args:
@@ -42,10 +42,10 @@ def tell(db: Store, repo: Git, target: str, before: str, tip: str, now: datetime
     if not new:
         return
     for row in db.read(_of_tasks):
-        theirs = _made_in(repo, row) if row["task_id"] is not None else set[str]()
+        theirs = _commits_made_in(repo, row) if row["task_id"] is not None else set[str]()
         # One of the warm pool has the log of earlier tasks too.
         if commits := [sha for sha in new if sha in theirs and refs.is_ancestor(repo, row["base_sha"], sha)]:
-            db.write(lambda conn, row=row, commits=commits: _record(conn, target, row, commits, now))  # type: ignore[misc]
+            db.write(lambda conn, row=row, commits=commits: _store(conn, target, row, commits, now))  # type: ignore[misc]
 
 
 def _of_tasks(conn: Connection) -> list[WorktreeRow]:
@@ -53,14 +53,14 @@ def _of_tasks(conn: Connection) -> list[WorktreeRow]:
     return worktree_rows.listing(conn, states=states, purposes=(WorktreePurpose.TASK,))
 
 
-def _made_in(repo: Git, row: WorktreeRow) -> set[str]:
+def _commits_made_in(repo: Git, row: WorktreeRow) -> set[str]:
     """The commits that were made in a worktree; what was only merged or checked out there was made by others."""
     folder = real_place(Path(row["path"]))
     admin = next((path for path in listing.admin_dirs(repo) if real_place(listing.folder_of(path)) == folder), None)
     return {step.sha for step in head_log.steps(Git(admin)) if step.is_made} if admin is not None else set()
 
 
-def _record(conn: Connection, target: str, row: WorktreeRow, commits: list[str], now: datetime) -> None:
+def _store(conn: Connection, target: str, row: WorktreeRow, commits: list[str], now: datetime) -> None:
     task_id = str(row["task_id"])
     last = events.newest_of(conn, EventKind.TARGET_BYPASSED)
     recorded = payload(last, EventKind.TARGET_BYPASSED) if last is not None and last["task_id"] == task_id else None

@@ -64,9 +64,9 @@ class _Next(Enum):
     RUNNING = auto()
     """A verification runs; there is one slot."""
     BLOCKED = auto()
-    """The line waits for a way that is free, or for a green target."""
+    """The target's queue is blocked, until the blocker is gone or the target is green."""
     PASSED = auto()
-    """It waits for a way that is free; the others do not."""
+    """The request is blocked; later requests bypass it."""
 
 
 class Queue:
@@ -114,7 +114,7 @@ class Queue:
         self._tidy_at: datetime | None = None
 
     def recover(self, now: datetime) -> None:
-        """Finish or undo what an earlier life left: processes, intents, half-verified requests, refs of ended ones."""
+        """Finish or undo what a dead daemon left: processes, intents, half-verified requests, refs of ended ones."""
         repo = self._open()
         self._slot.end_left(repo)
         land.resume(self._db, repo, on_settled=self._on_settled, now=now)
@@ -168,7 +168,7 @@ class Queue:
             if target in paused and now < (look_at := parse(paused[target]["look_at"])):
                 due.append(look_at)
                 continue
-            outcome = self._advance_line(repo, target, now, paused=target in paused)
+            outcome = self._advance_queue(repo, target, now, paused=target in paused)
             if outcome is _Next.AGAIN:
                 self._untidy = True
                 self._tidy(repo, now)
@@ -184,7 +184,7 @@ class Queue:
         return min(due, default=None)
 
     def _settle_returned(self, repo: Git, now: datetime) -> list[datetime]:
-        """Requests that came back have landed once their target has their commits; when to look again, if any are left."""
+        """Mark returned requests as landed once their target has their commits; returns when to look again, if any remain."""
         landed, others = self._returned.landed(self._db, repo)
         for row in landed:
             merge_id, head = row["merge_id"], row["head_sha"]
@@ -198,19 +198,19 @@ class Queue:
         return [now + LOOK_AGAIN] if others else []
 
     def _tidy(self, repo: Git, now: datetime) -> list[datetime]:
-        """Let go of what has ended; when to try again, if git could not: it waits for locks, and nobody waits for it."""
+        """Remove what ended requests left; returns when to try again, if git met a lock."""
         if self._untidy and (self._tidy_at is None or not now < self._tidy_at <= now + TIDY_AGAIN):
             outcome = land.sweep(self._db, repo, orphans=False)
             self._untidy = outcome is not Tidy.DONE
             self._tidy_at = now + TIDY_AGAIN if outcome is Tidy.FAILED else None
         return [self._tidy_at] if self._tidy_at else []
 
-    # -- a line: the open requests of one target ------------------------------------------------------------------
+    # -- the queue of one target ----------------------------------------------------------------------------------
 
-    def _advance_line(self, repo: Git, target: str, now: datetime, *, paused: bool) -> _Next | None:
+    def _advance_queue(self, repo: Git, target: str, now: datetime, *, paused: bool) -> _Next | None:
         blocked_by: MergeRow | None = None
         passed: set[str] = set()
-        if paused:  # by tries: one that always meets a fault does not keep the others waiting
+        if paused:  # fewest tries first: a request that always meets a fault must not block the others
             requests = sorted(self._db.read(lambda conn: merges.open_of(conn, target)), key=lambda row: row["tries"])
         else:
             requests = self._db.read(lambda conn: merges.eligible(conn, target, now))
@@ -256,7 +256,7 @@ class Queue:
         try:
             if blockers.remain(self._db, repo, merge, tip):
                 return self._stand_aside(merge, now)
-        except NotAProject as error:  # the checkout that has the target is broken: the request is held by that
+        except NotAProject as error:  # the target's checkout is broken and blocks the request
             self._hold(merge, f"{merge['target']} cannot be moved: {blame.describe(error)}", now)
             return self._stand_aside(merge, now)
         if undecided := self.rewinds.holds(repo, merge):
@@ -293,7 +293,7 @@ class Queue:
         return self._blame(repo, merge, own, basis, landing, now)
 
     def _build(self, repo: Git, merge: MergeRow, tip: str, fingerprint: str, now: datetime) -> MergeRow | _Next:
-        """Make the commit that would land, and have it referenced before it is mentioned."""
+        """Build the candidate commit; create its ref before the row names it."""
         merge_id = merge["merge_id"]
         submitter = self._db.read(lambda conn: merges.submitter(conn, merge["task_id"]))
         identity = effective(repo, Identity(*submitter) if submitter else None)
@@ -317,8 +317,8 @@ class Queue:
         return row if row is not None else _Next.AGAIN
 
     def _already_there(self, repo: Git, merge: MergeRow, fingerprint: str, now: datetime) -> _Next:
-        """The target has the head already: landed, and nothing new to prove."""
-        head, how = merge["head_sha"], self.rewinds.found(repo, merge, now)
+        """The target has the head already: the request has landed, and nothing is verified."""
+        head, how = merge["head_sha"], self.rewinds.adopt(repo, merge, now)
         tree = repo.must("rev-parse", "--verify", f"{head}^{{tree}}")
 
         def store(conn: Connection) -> MergeRow | None:
@@ -337,7 +337,7 @@ class Queue:
     def _blame(
         self, repo: Git, merge: MergeRow, own: ReceiptRow, basis: Basis, landing: Landing, now: datetime
     ) -> _Next:
-        """The merged tree is not green. Whether the request is to blame is for the tip without it to say."""
+        """Decide about a candidate that is not green: verify the tip without it first, unless evidence exists."""
         tip = required(merge["tip_sha"])
         tree = repo.must("rev-parse", "--verify", f"{tip}^{{tree}}")
         max_age_s = landing.control_max_age_s
@@ -346,9 +346,7 @@ class Queue:
         if step is blame.Step.RETURN and seen is not None:
             return self._end(merge, MergeState.FAILED, now, reason=evidence.against(own, seen, merge["target"], tip))
         if step is blame.Step.TARGET_RED and seen is not None:
-            reason = (
-                f"{merge['target']} at {tip[:12]}, without this change. {seen['reason']}\nBy the {evidence.told(seen)}"
-            )
+            reason = f"{merge['target']} at {tip[:12]}, without this change. {seen['reason']}\nBy the {evidence.describe(seen)}"
             return self._hold(merge, f"{TARGET_RED}: {reason}", now)
         if step is blame.Step.RUN_AGAIN and seen is not None:
             return self._verify(repo, replace(candidate, control=seen["receipt_id"]), landing, now)
@@ -380,7 +378,7 @@ class Queue:
         return _Next.AGAIN
 
     def _requeue_verifying(self, now: datetime, *, died: bool = False) -> None:
-        """Send requests back whose verification is over without an outcome; ``died``: with the daemon, and not in a stop."""
+        """Queue again the requests whose verification ended without an outcome; ``died``: because the daemon died."""
 
         def requeue(conn: Connection) -> None:
             landing = {merge_id for intent in intents.listing(conn) for merge_id in intent["merge_ids"]}

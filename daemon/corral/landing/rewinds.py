@@ -36,7 +36,7 @@ from corral.work.merges.wire import MISSING, TAKEN_BACK
 from corral.work.tasks.store import tasks as task_rows
 
 AGAIN = timedelta(seconds=5)
-"""Until a target that could not be looked at is looked at again."""
+"""Until the next look at a target after a look failed."""
 MOST_NAMED = 5
 """Requests that a sentence names."""
 
@@ -83,7 +83,7 @@ class Rewind:
 
 
 class Rewinds:
-    """Looks at the targets on which something landed; for the queue's step alone, but for what says otherwise.
+    """Watches the targets on which something landed. Only the queue's step may call it, unless a method says otherwise.
 
     Attributes:
         open: The rewinds that a person has to decide about, by target; may be read from any thread.
@@ -93,13 +93,13 @@ class Rewinds:
         self._db = db
         self._on_settled = on_settled
         self._nudge = nudge
-        self._asked = deque[str]()
+        self._due = deque[str]()
         self._seen: dict[str, tuple[object, ...]] = {}
         self._tips: dict[str, str | None] = {}
         self.open: dict[str, tuple[Rewind, ...]] = {}
 
     def recover(self, repo: Git, days: int | None, now: datetime) -> None:
-        """Know the targets again, and look at each of them. Work that landed before there were such refs gets its own.
+        """Load the targets at a start, and look at each. Work that landed before these refs existed gets its ref.
 
         Args:
             days: For how long what landed is kept; None: for ever.
@@ -118,16 +118,16 @@ class Rewinds:
 
     def remember(self, target: str) -> None:
         """Look at this target with the next step, and from now on whenever it moves. From any thread."""
-        self._asked.append(target)
+        self._due.append(target)
 
     def has_moved(self, repo: Git) -> bool:
         """Whether a target has moved since the last look; starts no process. From any thread."""
         return any(kept.signature(repo, refs.branch_ref(target)) != seen for target, seen in self._seen.items())
 
     def look(self, repo: Git, now: datetime) -> list[datetime]:
-        """Look at the targets that have moved; when to look again, if one could not be looked at."""
-        while self._asked:
-            self._seen = {**self._seen, self._asked.popleft(): ()}
+        """Look at the targets that have moved; returns when to look again, if a look failed."""
+        while self._due:
+            self._seen = {**self._seen, self._due.popleft(): ()}
         due = []
         for target, seen in self._seen.items():
             signature = kept.signature(repo, refs.branch_ref(target))
@@ -157,7 +157,7 @@ class Rewinds:
             self._nudge()  # tasks that waited for it start now
         before, self._tips[target] = self._tips.get(target) or held.tip, tip
         if tip is not None and before and tip not in (before, held.tip):
-            bypasses.tell(self._db, repo, target, before, tip, now)
+            bypasses.record(self._db, repo, target, before, tip, now)
 
     def _settle(self, repo: Git, target: str, held: Held, at: str | None, now: datetime) -> None:
         """Bring the refs, and then the rows, in line with where a target is."""
@@ -167,7 +167,7 @@ class Rewinds:
         is_rewound = bool(held.tip) and kept.tip_ref(target) not in inside
         if is_rewound and not any(refs.is_ancestor(repo, held.tip, aside.sha) for aside in lost):
             lost.append(Aside("", held.tip, now))
-        if is_rewound:  # it may have lost, too, what it had under other commits
+        if is_rewound:  # it may also have lost work that it had under other commits
             lost += [replace(aside, at=now) for aside in held.kept if aside.ref not in inside]
         rows = self._db.read(lambda conn: landed.on(conn, target)) if lost else []
         rewinds = _each_once([_rewind(repo, target, aside, at, rows) for aside in lost])
@@ -184,19 +184,19 @@ class Rewinds:
             state = kept.LOST if rewind.requests else kept.KEPT
             ref = kept.aside_ref(target, state, aside.sha, aside.at)
             if not rewind.requests and f"/{kept.KEPT}/" in aside.ref:
-                ref = aside.ref  # it stays as it was, and is no younger
+                ref = aside.ref  # the ref keeps its age
             changes += [Change(ref, aside.sha, "")] if ref != aside.ref else []
             changes += [Change(aside.ref, "", aside.sha)] if aside.ref not in ("", ref) else []
             past += [] if rewind.requests else [aside]
         if not refs.change(repo, changes, why="corral: rewound"):
             raise GitFailed(f"Something else moved the refs that hold what landed on {target}.")
         crash_point("rewinds.refs_moved")
-        self._tell(repo, target, [rewind for rewind in rewinds if rewind.requests], past, at, now)
+        self._update_requests(repo, target, [rewind for rewind in rewinds if rewind.requests], past, at, now)
 
-    def _tell(
+    def _update_requests(
         self, repo: Git, target: str, rewinds: list[Rewind], past: list[Aside], at: str | None, now: datetime
     ) -> None:
-        """Say of each request whether its target has it, with all that follows from it, in one transaction."""
+        """Store for each request whether its target has it, with all that follows from it, in one transaction."""
         missing = {row["merge_id"]: (row, rewind) for rewind in rewinds for row in rewind.requests}
         marked = self._db.read(lambda conn: landed.no_more_on(conn, target))
         others = [row for row in marked if row["merge_id"] not in missing]
@@ -230,8 +230,8 @@ class Rewinds:
         if (changed := landed.explain(conn, row["merge_id"], reason, now)) is not None:
             self._on_settled(conn, changed, now)
 
-    def found(self, repo: Git, merge: MergeRow, now: datetime) -> str:
-        """Hold what a request finds on its target, as what lands is held; says how it came there, if not by the queue."""
+    def adopt(self, repo: Git, merge: MergeRow, now: datetime) -> str:
+        """Keep a ref on what the target has already, as on what lands; returns how it came there, if not by the queue."""
         target, head = merge["target"], merge["head_sha"]
         before, tip = refs.read(repo, kept.tip_ref(target)), refs.read(repo, refs.branch_ref(target))
         self.remember(target)
@@ -241,7 +241,7 @@ class Rewinds:
         return ", from the worktree of its task, past the queue" if merge["task_id"] is not None else ", past the queue"
 
     def holds(self, repo: Git, merge: MergeRow) -> str | None:
-        """Why a request must not land now: it would bring back what its target lost, before a person has decided.
+        """Why a request must not land now: it would restore what its target lost, before a person has decided.
 
         The request of a lost tip itself is that person's decision.
         """
@@ -297,7 +297,7 @@ def _rewind(repo: Git, target: str, aside: Aside, at: str | None, rows: Sequence
 
 
 def _each_once(rewinds: list[Rewind]) -> list[Rewind]:
-    """The same, where one that lacks only what another one lacks too asks for nothing."""
+    """The same rewinds; one whose missing requests are all missing in another one too names none."""
     lacking = [{row["merge_id"] for row in rewind.requests} for rewind in rewinds]
     unique = []
     for number, rewind in enumerate(rewinds):
@@ -318,7 +318,7 @@ def _missing(repo: Git, lost: str, at: str | None, rows: Sequence[MergeRow]) -> 
 
 
 def _reached(repo: Git, past: Sequence[str], at: str | None, rows: Sequence[MergeRow]) -> set[str]:
-    """The ids of those requests of which it can be told: the target contains them, or a tip that is held does."""
+    """The ids of the requests that the target contains, or a tip that a ref holds."""
     tips = [*past, *([at] if at else [])]
     return {
         row["merge_id"]

@@ -100,7 +100,7 @@ class Shown:
 
 
 def show(db: Store, project: Project, merge_id: str, named: str | None = None) -> Shown:
-    """As :func:`find`, for a log that is followed."""
+    """Like :func:`find`, for a client that follows the log."""
 
     def read(conn: Connection) -> Shown:
         merge = of_tasks.named(conn, merge_id)
@@ -118,13 +118,13 @@ def _following(conn: Connection, project: Project, merge: MergeRow, shown: Merge
 
 
 def log_of(project: Project, run: MergeRun) -> Path | None:
-    """The log of a run; None: it has none, or has it no more."""
+    """The log of a run; None: it has none, or the log is gone."""
     path = project.root / run.log if run.log else None
     return path if path is not None and path.is_file() else None
 
 
 def begins_at(log: Path) -> int:
-    """The offset of what the commands printed: behind the first line, which :mod:`corral.core.run_heading` repeats."""
+    """The offset of the commands' output, behind the heading, which :mod:`corral.core.run_heading` repeats."""
     heading = run_logs.heading(log)
     return heading.length if heading is not None else 0
 

@@ -1,4 +1,4 @@
-"""Before everything of Corral's is taken away: what would be lost, and giving back every worktree."""
+"""Uninstall: list the work that would be lost, and give back every worktree."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from corral.work.merges.store import merges
 
 
 class VerificationSlot:
-    """Owned by the queue, whose ``on_settled`` and ``watch_exit`` it is given.
+    """The slot for one verification. The queue owns it and passes its ``on_settled`` and ``watch_exit``.
 
     All but :meth:`stop` are for the thread that steps.
     """
@@ -43,7 +43,7 @@ class VerificationSlot:
         self._stopped = False
 
     def end_left(self, repo: Git) -> None:
-        """End what a verification of a dead daemon left running."""
+        """End the processes that a verification of a dead daemon left."""
         end_marked(self._context.marks_of_programs())
         for folder in VerificationWorktree(self._db, self._context.places, repo).folders():
             end_marked(marks(folder, self._context.project_id))
@@ -85,7 +85,7 @@ class VerificationSlot:
         return True
 
     def follow(self, now: datetime) -> bool:
-        """Whether nothing runs any more: concluded, no longer wanted, or it cannot be followed."""
+        """Poll the verification; True once none runs: it ended, its request changed, or it could not be polled."""
         run = self._run
         if run is None:
             return True
@@ -93,7 +93,7 @@ class VerificationSlot:
         expected = (MergeState.VERIFYING, run.subject.candidate_sha)
         if merge is None or (merge["state"], merge["candidate_sha"]) != expected:
             run.stop()
-            if run.is_preparing:  # what is being set up has the worktree until it has ended
+            if run.is_preparing:  # the setup uses the worktree until it ends
                 return False
         elif not self._moved_on(run, merge, now):
             return False
@@ -130,7 +130,7 @@ class VerificationSlot:
     def _conclude(
         self, conn: Connection, run: VerificationRun, verdict: Verdict, merge: MergeRow, now: datetime
     ) -> None:
-        """Store the result. The next look at the queue acts on it, except where it ends the try."""
+        """Store the result. The queue's next step acts on it, unless the result ends the request's try here."""
         receipt = verification_receipts.of_verdict(conn, run, verdict, self._context.project.root, now)
         if run.flaky and verdict.status is ReceiptStatus.PASSED:
             flaky = EventKind.MERGE_FLAKY({"reason": verdict.reason})

@@ -26,13 +26,13 @@ from corral.landing.verify.verification_worktree import LaidOut
 from corral.runners.process import LogTail, Marks, open_private, signal_each, spawn, survivors
 from corral.runners.tags import PROJECT_MARK, VERIFICATION_MARK
 
-"""In the environment of every process of a run, with the worktree's path, so that those who left the group are found."""
+"""In the environment of every process of a run, with the worktree's path: finds those that left the process group."""
 
 POLL_S = 1.0
 LOG_LIMIT = 256 * 1024 * 1024
 TAIL_BYTES = 1024 * 1024
 _LOOKS = 5
-"""At the living, since one that is killed may have started another a moment before."""
+"""Rounds of looking for survivors, since a killed process may have started another one just before."""
 REASON_LINES = 8
 _COULD_NOT_RUN = {126: "it is not executable", 127: "a command was not found"}
 
@@ -133,7 +133,7 @@ class Verification:
         self._put_off_sealing(self._log)
 
     def close(self) -> None:
-        """Let go of the log; for the thread that polls, once it polls no more."""
+        """Close the log; for the polling thread, after its last poll."""
         if self._tail is not None:
             self._tail.close()
             self._tail = None

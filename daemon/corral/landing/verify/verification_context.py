@@ -1,4 +1,4 @@
-"""Where trials are held: what every verification of this daemon has in common."""
+"""The context that all verifications of this daemon share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DRY_RUN = "dry-run"
 
 @dataclass(frozen=True)
 class VerificationContext:
-    """Where trials are held.
+    """The context that all verifications of this daemon share.
 
     Attributes:
         db: Holds the verification worktree's row.
@@ -93,7 +93,7 @@ def context_of(
         worktrees.project,
         worktrees.project_id,
         worktrees.places,
-        partial(_made_usable, worktrees),
+        partial(_prepare, worktrees),
         environ,
         spawn=spawn,
         ready=lambda: nudge("landing"),
@@ -102,7 +102,7 @@ def context_of(
     )
 
 
-def _made_usable(worktree_context: WorktreeContext, own: VerificationWorktree, tip_sha: str) -> Prepared:
+def _prepare(worktree_context: WorktreeContext, own: VerificationWorktree, tip_sha: str) -> Prepared:
     """Make a verification worktree usable.
 
     Its ports lie just below those of the allocated ones, a dry run's below these: both may run at once.

@@ -68,7 +68,7 @@ class VerificationWorktree:
             Unsupported: There is none, and no place for one.
         """
         row = self._row()
-        return Path(row["path"]) if row is not None else self._wanted()
+        return Path(row["path"]) if row is not None else self._usual_path()
 
     @property
     def is_there(self) -> bool:
@@ -86,7 +86,7 @@ class VerificationWorktree:
             GitFailed: It could not even be made again, or not whole.
             OSError: The damaged folder could not be removed.
         """
-        usual, row = self._wanted(), self._row()
+        usual, row = self._usual_path(), self._row()
         if row is not None and self.path != _at(usual, row):
             self.set_aside(None, now) if self._is_replaced() else self._leave(now)
         if self._row() is None:
@@ -96,13 +96,13 @@ class VerificationWorktree:
         try:
             if self._is_replaced():
                 self.set_aside(None, now)
-            return self._pointed(sha) or self._made(sha)
+            return self._reuse(sha) or self._create(sha)
         except PathReplaced as error:
             if isinstance(error, FolderLinked) and required(self._row())["folder_id"] is None:
                 self._set(note=f"{error.message}\n{error.remedy}")
                 raise
             self.set_aside(error, now)
-            return self._pointed(sha) or self._made(sha)
+            return self._reuse(sha) or self._create(sha)
 
     def set_aside(self, error: PathReplaced | None, now: datetime) -> str:
         """Leave what stands in its place, and the worktree wherever it was moved to; the next :meth:`lay_out` makes a fresh one.
@@ -162,7 +162,7 @@ class VerificationWorktree:
         return worktree_identity.prove(self.repo, self._recorded())
 
     def make_writable(self) -> None:
-        """Give ourselves every folder in it: a module cache, say, is left read-only, and could never be removed.
+        """Make every folder in it writable: a module cache, say, is read-only, and could never be removed.
 
         Raises:
             PathReplaced: Something else stands there.
@@ -202,7 +202,7 @@ class VerificationWorktree:
         if row is not None:
             self.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values))
 
-    def _wanted(self) -> Path:
+    def _usual_path(self) -> Path:
         return self.places.choose().path / self.places.verification / self.slot
 
     def _leave(self, now: datetime) -> None:
@@ -291,8 +291,10 @@ class VerificationWorktree:
 
     def _free_place(self) -> tuple[str, Path]:
         """The first free place, and how it is named from the usual one: that, one beside it, or one beside a link on the way."""
-        usual, taken = self._wanted(), set(self.folders())
-        if usual.parent.is_symlink() and not taken:  # it was there before Corral: a person's, and not to be evaded
+        usual, taken = self._usual_path(), set(self.folders())
+        if (
+            usual.parent.is_symlink() and not taken
+        ):  # it was there before Corral: it is a person's, so do not go around it
             return usual.name, usual
         for number in itertools.count(1):
             more = f"-{number}" if number > 1 else ""
@@ -319,11 +321,11 @@ class VerificationWorktree:
 
     # -- its folder
 
-    def _pointed(self, sha: str) -> LaidOut | None:
+    def _reuse(self, sha: str) -> LaidOut | None:
         """The worktree that stands there, at ``sha``; None if there is none any more: one that is damaged is removed."""
         try:
             if worktrees.repair(self.repo, self.path, None, self._prove_remains, keeps=False):
-                return self._point(sha)
+                return self._check_out(sha)
         except CorralError as error:  # a run may have made its .git name somebody's checkout, which is not followed
             try:
                 discarding.discard(self.repo, self._recorded())
@@ -331,7 +333,7 @@ class VerificationWorktree:
                 raise error from None
         return None
 
-    def _point(self, sha: str) -> LaidOut:
+    def _check_out(self, sha: str) -> LaidOut:
         files = whole.lay_out(self.prove, sha)
         row = self._row()
         if row is not None and (row["state"] != WorktreeState.READY or row["note"]):
@@ -339,11 +341,11 @@ class VerificationWorktree:
         self.prove()
         return LaidOut(self, self.path, sha, files)
 
-    def _made(self, sha: str) -> LaidOut:
+    def _create(self, sha: str) -> LaidOut:
         self._make_folder(self.path)
         worktrees.add_detached(self.repo, self.path, sha, self._make_folder)
         crash_point("verification.added")
-        return self._point(sha)
+        return self._check_out(sha)
 
     def _make_folder(self, path: Path) -> None:
         self._set(state=WorktreeState.ALLOCATING, path=str(path), folder_id=None)
