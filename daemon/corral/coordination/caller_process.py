@@ -1,4 +1,4 @@
-"""Who asks: told by the process at the other end of a connection. What only a person may ask for, others are refused."""
+"""The caller of a request, by the process at the other end of its connection; refuses what only a person may do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from corral.core.routing import TRANSPORT, Caller
 
 
 def require(callers: frozenset[Caller], what: str, project: Project, scope: Scope) -> None:
-    """Let only those ask for something who may; reads the processes behind the connection.
+    """Refuse a caller that may not do an operation; reads the processes behind the connection.
 
     Args:
         what: The operation, for the message.
@@ -38,9 +38,9 @@ def require(callers: frozenset[Caller], what: str, project: Project, scope: Scop
 
 
 def caller_of(project: Project, scope: Scope) -> tuple[Caller, str]:
-    """Who asks, and how to name them. Over TCP nobody is known: there the token is all that counts.
+    """The kind of the caller, and a name for a message. Over TCP the caller is unknown: there only the token counts.
 
-    A process that has ended may have been a worker: nobody can look at it any more.
+    A process that has ended counts as a worker, since nothing can prove the contrary.
     """
     pid = _peer(scope)
     if pid is not None and not psutil.pid_exists(pid):

@@ -137,7 +137,7 @@ class SettingsHolder:
         return loaded
 
     def _of_agents(self) -> list[trust.Claim]:
-        """Read again only when a definition has changed."""
+        """The claims of the agents' definitions, cached until a file changes."""
         if self._project.bare:
             return []
         files = sorted(islice((self._project.root / ".claude" / "agents").rglob("*.md"), MAX_FILES))

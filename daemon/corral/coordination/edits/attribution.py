@@ -17,7 +17,7 @@ from corral.git.checkouts.status import Seen, differences
 
 @dataclass(frozen=True)
 class Look:
-    """How a checkout looked at some time between two instants."""
+    """The state of a checkout, read between two instants."""
 
     started: datetime
     finished: datetime
@@ -66,7 +66,7 @@ class Changed:
 
 
 def changed(call: ShellCall, checkout: str, others: Iterable[ShellCall]) -> Changed:
-    """Tell what a command changed in a checkout from what it may have changed.
+    """Split the changes in a checkout into those that a command made and those that it may have made.
 
     Args:
         call: It is over, and has looked at the checkout before and after.

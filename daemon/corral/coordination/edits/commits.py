@@ -41,7 +41,7 @@ def held_by_others(
         named = (plain[match_key] for match_key in (key.match_key, *ancestors(key.match_key)) if match_key in plain)
         row = next(named, None) or next((row for glob, row in globs if keys_overlap(key, glob)), None)
         if row is not None:
-            held.append(_told(path, row))
+            held.append(_held_file(path, row))
     return held
 
 
@@ -51,7 +51,7 @@ def _family(conn: Connection, session_id: str) -> list[str]:
     return [*session_rows.family(conn, parent or session_id), session_id]
 
 
-def _told(path: str, row: HeldLock) -> Payload:
+def _held_file(path: str, row: HeldLock) -> Payload:
     return {
         "path": path,
         "held_by": row["agent_name"],

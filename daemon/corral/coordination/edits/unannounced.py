@@ -1,4 +1,4 @@
-"""Whose the files are that changed while nobody could be asked: somebody's only with evidence, else nobody's.
+"""The authors of files that changed while no daemon ran: a session with evidence, else nobody.
 
 Evidence is, in this order: the session's own transcript tells of an edit of that very file; the worktree was made for that
 session alone; the file changed while a shell command of that session ran in the checkout, and no other session's.
@@ -76,7 +76,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Claim:
-    """A session that wrote a file, and how that is known."""
+    """A session that wrote a file, and the evidence for it."""
 
     session_id: str
     target: Target
@@ -106,7 +106,7 @@ def claims(target: Target, changed_at: datetime | None, evidence: Evidence) -> l
 
 
 def settle(conn: Connection, to_settle: Iterable[Claim], policy: Policy, now: datetime) -> None:
-    """Give each session the lock that its edit would have had; where another one holds it meanwhile, tell both."""
+    """Give each session the lock that its edit would have taken; where another session holds it, notify both."""
     for claim in to_settle:
         row = session_rows.get(conn, claim.session_id)
         if row is None or row["status"] == SessionStatus.DISCONNECTED:

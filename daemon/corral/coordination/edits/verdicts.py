@@ -46,7 +46,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether an edit may go on, and what the model is told."""
+    """Whether an edit may go on, and the text for the model."""
 
     denial: str | None = None
     remarks: tuple[str, ...] = ()
@@ -223,7 +223,7 @@ def _restoring(changes: ShellChanges, key: LockKey, what: str) -> str:
 
 
 def _ambiguous(conn: Connection, holder: Holder, name: str, changes: ShellChanges, now: datetime) -> list[str]:
-    """Tell that files changed under several commands, of which nobody can say which one it was; a line, or none."""
+    """Report the files that one of several commands changed, without knowing which; a line, or none."""
     shared = {
         key: who
         for key, who in changes.shared.items()

@@ -80,7 +80,7 @@ class ClaimIndex:
             self.add(name, keys)
 
     def add(self, name: str, keys: Sequence[LockKey]) -> None:
-        """Add the claims of one more, who must not be there yet."""
+        """Add the claims of another line of work, which must be new."""
         unique = dict.fromkeys(keys)
         self._sizes[name] = len(unique)
         self._known.clear()

@@ -29,7 +29,7 @@ from corral.store.rows.records import FeatureClaimRow, FeatureRow, NewFeatureCla
 
 MAX_TEXT_BYTES = 20_000
 MOST_PAIRS = 50
-"""Overlaps with one feature that are told, of those that there are."""
+"""Overlaps with one feature that an answer names."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def _check(feature_id: str, claims: Sequence[LockKey]) -> None:
 
 
 def _check_text(name: str, value: Any) -> None:
-    """Refuse what could not be stored, or not be told again as JSON."""
+    """Refuse text that the database or JSON cannot hold."""
     try:
         size = len(json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
     except ValueError as error:

@@ -36,7 +36,7 @@ async def deregister(actor: Actor, feature_id: str, status: str) -> dict[str, An
 
 
 async def analyze(services: Services, feature_id: str | None, claims: list[str] | None, size: int) -> dict[str, Any]:
-    """The judgement, with as many of the features that are met as fit into so many bytes, and how many more there are."""
+    """The judgement, with as many conflicting features as fit into so many bytes, and the number of the rest."""
     keys = None if claims is None else parse(services, claims)
 
     def judge(conn: Connection) -> dict[str, Any]:

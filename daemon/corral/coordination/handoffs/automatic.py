@@ -45,7 +45,7 @@ _ENDS = {
 def leave(
     conn: Connection, session: SessionRow, family: Sequence[str], released: Sequence[LockRow], now: datetime
 ) -> HandoffRow | None:
-    """Write the handoff of a session that has just ended; None where there is nothing to say, or it has said it itself.
+    """Write the handoff of a session that has just ended; None where nothing is to hand over, or it wrote one itself.
 
     Args:
         session: Its row.

@@ -27,7 +27,7 @@ from corral.store.rows.records import HandoffRow
 from corral.store.rows.sessions import SessionRow
 
 Lines = str | Sequence[str] | None
-"""A list as it is told: items, or text with one on each line."""
+"""A list as callers pass it: items, or text with one on each line."""
 
 ListName = Literal["completed_work", "in_progress", "decisions", "next_steps", "relevant_files"]
 LISTS = ("completed_work", "in_progress", "decisions", "next_steps", "relevant_files")
@@ -49,7 +49,7 @@ def lines(value: Lines) -> list[str]:
 
 
 def write(conn: Connection, session_id: str, summary: str, lists: Mapping[str, Lines], now: datetime) -> HandoffRow:
-    """Store what a session says to the next one.
+    """Store the handoff of a session.
 
     Args:
         lists: By the names in :data:`LISTS`; one that is missing is empty.
@@ -75,7 +75,7 @@ def write(conn: Connection, session_id: str, summary: str, lists: Mapping[str, L
 
 
 def store(conn: Connection, session: SessionRow, values: Columns, now: datetime, *, automatic: bool) -> HandoffRow:
-    """Write a handoff in a session's name, with where it was at work."""
+    """Store a handoff under a session's name, with its worktree and branch."""
     handoff = handoff_rows.create(
         conn,
         {
@@ -135,7 +135,7 @@ _BRIEFLY: tuple[tuple[str, ListName], ...] = (
 
 
 def _brief(handoff: HandoffRow) -> str:
-    """Quoted line by line: what somebody wrote is never taken for what Corral says."""
+    """A handoff for the briefing, quoted line by line, so that no reader takes it for Corral's words."""
     parts = [handoff["summary"]]
     parts += [f"{label}: {'; '.join(handoff[name])}" for label, name in _BRIEFLY if handoff[name]]
     quoted = "\n".join(f"> {line}" for line in visible("\n".join(parts)).replace("<", "&lt;").splitlines())

@@ -17,7 +17,7 @@ from corral.store.schema_coordination import agent_names, handoffs
 _h = handoffs.c
 _LISTS = (_h.completed_work, _h.in_progress, _h.decisions, _h.next_steps, _h.relevant_files)
 _HAS_CONTENT = or_(_h.automatic.is_(False), *(cast(column, Text) != "[]" for column in _LISTS))
-"""Somebody wrote it, or Corral did with more in it than that a session was there."""
+"""A session wrote it, or Corral did and it names more than the session itself."""
 
 
 def create(conn: Connection, values: Mapping[str, Any]) -> HandoffRow:

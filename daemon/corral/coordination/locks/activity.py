@@ -25,7 +25,7 @@ from corral.store.rows.sessions import LockOfHolder
 
 
 async def signs(services: Services, keys: Sequence[LockKey], lock_ids: Sequence[str]) -> dict[str, Activity]:
-    """By ``lock_id``, what is seen of the holders of the locks on the keys and with the ids."""
+    """By ``lock_id``, the activity of the holders of the locks on the keys and with the ids."""
     now, match_keys = services.now(), [spelling for key in keys for spelling in spellings(key)]
 
     def held(conn: Connection) -> list[tuple[LockOfHolder, str | None]]:
@@ -59,4 +59,4 @@ def _written(services: Services, top: Path, specs: Sequence[str]) -> datetime | 
     try:
         return activity.last_written_at(open_checkout(checkout.top), specs)
     except GitFailed:
-        return services.now()  # nobody can say that nothing happens there
+        return services.now()  # nothing proves that the holder is inactive there

@@ -30,7 +30,7 @@ from corral.coordination.locks.api import (
     Renewal,
     Renewed,
 )
-from corral.coordination.locks.reserving import parse, reserve_each, told
+from corral.coordination.locks.reserving import describe_locks, parse, reserve_each
 from corral.coordination.locks.table import Holder
 from corral.coordination.locks.waits import LockRequest
 from corral.coordination.mail import addresses
@@ -70,7 +70,7 @@ async def acquire(services: Services, request: Request, body: Acquisition) -> Pa
     lock_request = LockRequest(tuple(parse(services, body.paths)), ttl_s, body.exclusive, body.reason)
     if not body.each:
         whole = await lock_waiting.acquire(actor, lock_request, body.wait_s, partial(_hung_up, request))
-        return {"success": True, "locks": told(*whole)}
+        return {"success": True, "locks": describe_locks(*whole)}
     if body.wait_s:
         raise InvalidInput("One waits for all or nothing.", remedy="Leave out `each`, or `wait_s`.")
     now = services.now()
@@ -98,7 +98,8 @@ async def renew(services: Services, body: Renewal) -> Payload:
     name, renewed = await Actor(services, body.session_id).write_as(extend)
     shown = renewed[:MOST]
     locks = [
-        {**lock, "old_expires_at": row["old_expires_at"]} for lock, row in zip(told(name, shown), shown, strict=True)
+        {**lock, "old_expires_at": row["old_expires_at"]}
+        for lock, row in zip(describe_locks(name, shown), shown, strict=True)
     ]
     return {
         "success": True,

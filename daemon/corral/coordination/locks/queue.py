@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def conflict(row: HeldLock, key: LockKey, now: datetime) -> LockConflict:
-    """One overlap as the caller is told of it; ``waiting``: it is not held but waited for."""
+    """An overlap as answers show it; ``waiting``: another session waits for the key, and does not hold it."""
     return {
         "requested": key.file_path,
         "file_path": row["file_path"],
@@ -48,7 +48,7 @@ def _left_s(expires_at: str, now: datetime) -> int:
 
 
 class Ahead:
-    """Those who wait and came first, for one request: the queue is read once, what the session holds only if it matters.
+    """The sessions that wait and came before a request. Reads the queue once, and the session's own locks only if needed.
 
     Args:
         kin: Those in whose way the session does not stand, nor they in its.
@@ -80,9 +80,9 @@ class Ahead:
         ]
 
     def of(self, key: LockKey) -> Iterator[LockConflict]:
-        """Those who wait for something that overlaps the key; ``file_path`` is what they want.
+        """The sessions that wait for a key that overlaps this one; ``file_path`` is the key that they wait for.
 
-        A session may take again what it has already: the others wait for it.
+        A session may renew what it holds already: the others wait for it.
         """
         for wait, keys in self._waits:
             met = next((other for other in keys if keys_overlap(key, other)), None)
@@ -111,7 +111,7 @@ class Ahead:
 
 
 def find_deadlock(first: str, blockers: Callable[[str], Sequence[Payload]]) -> list[Payload]:
-    """The obstacles by which a session waits for itself, one for each session on the way round; empty if it does not.
+    """The blockers by which a session waits for itself, one for each session in the cycle; empty if there is no deadlock.
 
     Args:
         blockers: Those of a session (``session_id``: their owner); asked once for each session.

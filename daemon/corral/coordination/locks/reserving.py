@@ -58,8 +58,8 @@ def parse(services: Services, paths: Sequence[str]) -> list[LockKey]:
     return keys
 
 
-def told(name: str, rows: Sequence[LockRow]) -> list[Payload]:
-    """The locks that a session of this name got, as it is told of them."""
+def describe_locks(name: str, rows: Sequence[LockRow]) -> list[Payload]:
+    """The locks of a session of this name, as answers show them."""
     return [lock_table.wire({**row, "agent_name": name}) for row in rows]
 
 
@@ -74,4 +74,7 @@ def reserve_each(conn: Connection, lock_request: LockRequest, me: Speaker, now: 
         exclusive=lock_request.exclusive,
         reason=lock_request.reason,
     )
-    return {"locks": told(me.name, taken), "conflicts": [row for conflicts in refused.values() for row in conflicts]}
+    return {
+        "locks": describe_locks(me.name, taken),
+        "conflicts": [row for conflicts in refused.values() for row in conflicts],
+    }

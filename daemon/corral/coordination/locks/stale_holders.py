@@ -23,9 +23,9 @@ from corral.store import events
 from corral.store.rows.sessions import LockOfHolder
 
 INACTIVE_S = 1800.0
-"""After so long without a heartbeat a session may be thought gone."""
+"""A session without a heartbeat for so long may be stale."""
 QUIET_S = 900.0
-"""Mail, file and git activity that is more recent than this says that somebody works on it all the same."""
+"""More recent mail, file or git activity shows that the holder is active all the same."""
 
 
 class ReservationActive(LockHeld):
@@ -52,7 +52,7 @@ class Activity:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Why a holder is thought gone, or what says that it is not; ``stale`` if nothing does."""
+    """The reasons why a holder counts as stale, and the signs that it is active; ``stale`` without such a sign."""
 
     reasons: tuple[str, ...]
     signs: tuple[str, ...]

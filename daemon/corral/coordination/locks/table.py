@@ -34,9 +34,9 @@ EVERYWHERE = ""
 """The checkout of a reservation."""
 
 MOST_TOLD = 50
-"""Of those that stand in the way of one key."""
+"""Blockers that an answer names for one key."""
 MOST_IN_ALL = 200
-"""Of those that stand in the way of all the keys of a request; of each key one is told beyond that."""
+"""Blockers that an answer names for all the keys of a request; beyond that it names one for each key."""
 MOST_GLOBS = 1000
 """Of all sessions together."""
 MOST_OF_A_SESSION = 1000
@@ -63,7 +63,7 @@ def overlapping(conn: Connection, key: LockKey, holder: Holder, now: datetime) -
 
 
 def meeting(conn: Connection, keys: Sequence[LockKey], now: datetime) -> Iterator[Payload]:
-    """The live locks that overlap any of the keys, as they are shown, each once, and as many as are asked for."""
+    """The live locks that overlap any of the keys, as answers show them, each once; an iterator that reads on demand."""
     overlaps, seen = Overlaps(conn, (), now), set[str]()
     for key in keys:
         for row in overlaps.of(key, MOST_IN_ALL):
@@ -162,7 +162,7 @@ def acquire_each(
 
 
 def check_ttl(ttl_s: float) -> None:
-    """Refuse a time to live that is none (InvalidInput)."""
+    """Refuse an impossible time to live (InvalidInput)."""
     if not 1 <= ttl_s <= MAX_TTL_S:
         raise InvalidInput(f"A time to live of {ttl_s:g} s is not possible.", remedy="Use 1 s to 30 days.")
 

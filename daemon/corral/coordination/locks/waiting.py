@@ -1,4 +1,4 @@
-"""A request that waits for its turn: woken by what changes, ended by its limit, its session's end or its connection's.
+"""A request that waits for its turn: changes wake it; its limit, or the end of its session or connection, ends it.
 
 Nothing is polled. A waiting request looks again when something was stored, when the first lock in its way expires, and when
 the heartbeat of its session and of its place in the queue is due.
@@ -29,7 +29,7 @@ MAX_AWAITED = 100
 """Paths that one waits for at once."""
 SIGN_OF_LIFE_S = lock_waits.PLACE_S / 3
 _MARGIN_S = 0.005
-"""Beyond the instant at which a lock expires, which is written in milliseconds."""
+"""Wait so much longer than the expiry of a lock, which is stored in milliseconds."""
 
 
 async def acquire(
@@ -82,7 +82,7 @@ async def acquire(
     finally:
         if gone is not None:
             gone.cancel()
-        # Not awaited: this runs also when the request was cancelled. Those behind are woken when it is stored.
+        # Not awaited: this also runs when the request was cancelled. Its storing wakes the sessions behind.
         services.db.submit([Write(lambda conn: lock_waits.leave(conn, entered))], services.changes.announce)
 
 
@@ -90,7 +90,7 @@ async def _turn(services: Services, wait: Wait, wait_s: float, gone: asyncio.Fut
     deadline = time.monotonic() + wait_s
     alive_until = time.monotonic() + SIGN_OF_LIFE_S
     while True:
-        # It listens before it looks, so that no change falls between the two.
+        # Listen before the look, so that no change falls between the two.
         change = asyncio.create_task(services.changes.next(SIGN_OF_LIFE_S))
         try:
             now = services.now()

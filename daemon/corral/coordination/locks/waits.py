@@ -28,9 +28,9 @@ from corral.store import events
 from corral.store.rows.sessions import LockRow, WaitingSession
 
 PLACE_S = 60.0
-"""How long a place in the queue is kept without a word: those of a daemon that was killed are soon in nobody's way."""
+"""How long a place in the queue lasts without a heartbeat: places of a killed daemon soon block nobody."""
 FORGOTTEN_S = 3600.0
-"""Beyond that it is not even a place of somebody whose machine slept."""
+"""After so long a place is removed, even if the machine slept."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Wait:
 
 
 def enter(conn: Connection, lock_request: LockRequest, holder: Holder, now: datetime) -> Wait:
-    """Join the queue; those who hold what is waited for are told, once. The place is kept by :func:`stay`.
+    """Join the queue, and notify the holders once. :func:`stay` keeps the place.
 
     Raises:
         LockHeld: The session would wait for itself, by way of others; ``details['circle']`` names them.
@@ -83,7 +83,7 @@ def enter(conn: Connection, lock_request: LockRequest, holder: Holder, now: date
     )
     wait = Wait(row["wait_id"], row["seq"], holder, lock_request)
     blocking = blockers(conn, wait, now)
-    _refuse_circle(conn, wait, now)
+    _refuse_deadlock(conn, wait, now)
     asker = session_rows.get(conn, holder.session_id)
     name = asker["agent_name"] if asker is not None else None
     paths = [key.file_path for key in lock_request.keys]
@@ -97,7 +97,7 @@ def enter(conn: Connection, lock_request: LockRequest, holder: Holder, now: date
 
 
 def blockers(conn: Connection, wait: Wait, now: datetime) -> list[Payload]:
-    """The blockers of a session that waits, as :func:`corral.coordination.locks.table.conflict` tells it."""
+    """The blockers of a session that waits, as :func:`corral.coordination.locks.queue.conflict` shows them."""
     lock_request = wait.lock_request
     by_key = lock_table.blockers(
         conn, lock_request.keys, wait.holder, now, exclusive=lock_request.exclusive, before=wait.seq
@@ -106,12 +106,12 @@ def blockers(conn: Connection, wait: Wait, now: datetime) -> list[Payload]:
 
 
 def next_expiry(blocking: Sequence[Payload]) -> datetime | None:
-    """When the first of the locks that stand in the way expires."""
+    """When the first of the blocking locks expires."""
     return min((parse(row["expires_at"]) for row in blocking if not row["waiting"]), default=None)
 
 
 def take(conn: Connection, wait: Wait, now: datetime) -> list[LockRow] | None:
-    """Give all that was waited for, and end the wait, if nothing stands in the way; None otherwise.
+    """Take all the keys of the wait, and end it, if nothing blocks them; None otherwise.
 
     Raises:
         Conflict: The session has ended.
@@ -140,11 +140,11 @@ def stay(conn: Connection, wait: Wait, now: datetime) -> None:
 
     Raises:
         Conflict: The session has ended.
-        LockHeld: An edit closed a circle since; see :func:`enter`.
+        LockHeld: An edit completed a deadlock since; see :func:`enter`.
     """
     _alive(conn, wait, now)
     lock_wait_rows.prolong(conn, wait.wait_id, after(now, PLACE_S))
-    _refuse_circle(conn, wait, now)
+    _refuse_deadlock(conn, wait, now)
 
 
 def _alive(conn: Connection, wait: Wait, now: datetime) -> None:
@@ -153,16 +153,16 @@ def _alive(conn: Connection, wait: Wait, now: datetime) -> None:
 
 
 def leave(conn: Connection, wait: Wait) -> None:
-    """Wait no more; no harm where the wait is over already."""
+    """End the wait; idempotent."""
     lock_wait_rows.leave(conn, wait.wait_id)
 
 
-def _refuse_circle(conn: Connection, wait: Wait, now: datetime) -> None:
-    """Raise LockHeld where sessions wait for each other and this one is the last who came."""
+def _refuse_deadlock(conn: Connection, wait: Wait, now: datetime) -> None:
+    """Raise LockHeld in a deadlock, if this session was the last of it to begin waiting."""
     waits = lock_wait_rows.waiting(conn, iso(now))
 
     def ways(session_id: str) -> list[Payload]:
-        # Only of whom a way leads to: as a rule those who hold something wait for nothing.
+        # Read on demand: most holders wait for nothing.
         mine = [row for row in waits if row["session_id"] == session_id]
         return [{**blocker, "who": row["agent_name"]} for row in mine for blocker in blockers(conn, _stored(row), now)]
 

@@ -1,4 +1,4 @@
-"""Addresses: whom a name means, which names a session may use, and how it gets another one."""
+"""Addresses: the sessions that a name stands for, the names that a session may use, and further names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def no_roles(_role: str) -> Sequence[str] | None:
 
 
 class RecipientNotFound(NotFound):
-    """A recipient does not exist; nothing was sent. ``details['unknown']`` names each."""
+    """A recipient does not exist, and nothing was sent. ``details['unknown']`` names each."""
 
     name = "recipient_not_found"
 
@@ -144,7 +144,7 @@ def check_name(name: str) -> str:
 
 
 def unused(conn: Connection, wish: str | None) -> str:
-    """The name that is wished for if nobody has it, else one that is found."""
+    """The requested name if it is free, else a generated one."""
     if wish and name_rows.resolve(conn, wish) is None:
         return wish
     return agent_name(lambda name: name_rows.resolve(conn, name) is not None, new_id())

@@ -84,13 +84,13 @@ def _letter(
         "to": to,
         "cc": cc or [],
         "bcc": bcc or [],
-        "body": _said(text),
+        "body": _read_body(text),
         "attachments": attach or [],
         "idempotency_key": key or str(uuid.uuid4()),  # the client repeats the call when an answer is lost
     }
 
 
-def _said(text: str | None) -> str:
+def _read_body(text: str | None) -> str:
     if text not in (None, "-"):
         return str(text)
     if sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""Mail on its way to a reader: what a model is told with a hook's answer, and what a message looks like on the wire.
+"""Mail on its way to a reader: its text in the answer to a hook, and its shape on the wire.
 
 A message's text is shown as data: between marks that no text can forge, every line of it begun with a bar, without control
 characters. A message enters a session's context once, and holds its Stop once at most.
@@ -41,7 +41,7 @@ def deliver(conn: Connection, session_id: str, now: datetime) -> list[str]:
 def deliver_with_heads(conn: Connection, session_id: str, now: datetime) -> tuple[list[str], list[str]]:
     """The same, and a line for a person about each message: its sender and its subject."""
     waiting = message_rows.waiting(conn, session_id)
-    taken, texts = _told(conn, session_id, waiting, now, urgent=False)
+    taken, texts = _hand_over(conn, session_id, waiting, now, urgent=False)
     return texts, [head(row) for row in waiting if row["seq"] in taken]
 
 
@@ -59,7 +59,9 @@ def hold(conn: Connection, session_id: str, now: datetime) -> tuple[str, list[st
     urgent = message_rows.holding(conn, session_id)
     if not urgent:
         return None
-    numbers, texts = _told(conn, session_id, [row for row in urgent if row["injected_at"] is None], now, urgent=True)
+    numbers, texts = _hand_over(
+        conn, session_id, [row for row in urgent if row["injected_at"] is None], now, urgent=True
+    )
     known = [row for row in urgent if row["injected_at"] is not None][:KNOWN_AT_ONCE]
     texts += [f"Still unread: urgent message {row['seq']} of {_attribute(row['sender_name'])}." for row in known]
     message_rows.mark(conn, session_id, [*numbers, *(row["seq"] for row in known)], ("held_at",), iso(now))
@@ -68,7 +70,7 @@ def hold(conn: Connection, session_id: str, now: datetime) -> tuple[str, list[st
 
 
 def waits(conn: Connection, session_id: str) -> str | None:
-    """How much mail waits for a session, in a line."""
+    """A line that says how much mail waits for a session; None: none does."""
     waiting, urgent = message_rows.how_many_wait(conn, session_id)
     if not waiting:
         return None
@@ -77,10 +79,10 @@ def waits(conn: Connection, session_id: str) -> str | None:
     return f"{waiting} unread {several} for you{marked}; they come with your next prompt or tool call."
 
 
-def _told(
+def _hand_over(
     conn: Connection, session_id: str, mail: Sequence[WaitingMessage], now: datetime, *, urgent: bool
 ) -> tuple[list[int], list[str]]:
-    """Hand over what fits of some mail: the numbers of it, and the texts."""
+    """Hand over as much mail as fits; returns the numbers of these messages, and the texts."""
     texts: list[str] = []
     taken: list[int] = []
     for row in mail:
@@ -114,7 +116,7 @@ def shown(row: WaitingMessage) -> str:
     attributes = " ".join(f'{key}="{_attribute(value)}"' for key, value in about.items())
     opened, text, closed = f"<corral-mail {attributes}>", "\n".join(lines), "</corral-mail>"
     room = AT_ONCE - len(opened) - len(closed) - 2
-    if len(text) > room:  # what is escaped grows
+    if len(text) > room:  # escaping makes text longer
         text = text[: room - len(_CUT)].rstrip("\n") + _CUT
     return f"{opened}\n{text}\n{closed}"
 

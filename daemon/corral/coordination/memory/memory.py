@@ -4,9 +4,9 @@ How relevant a memory is, from 0 to 1::
 
     relevance = words × tags × e^(−0.1 · days)
 
-``words``: the share of the query's words that occur in summary or lessons (1 without a query); ``tags``: the share of the tags
-asked for that it has (1 if none were); ``days`` since it was last told. Without any of the words, or any of the tags, it is not
-found.
+``words``: the share of the query's words that occur in summary or lessons (1 without a query); ``tags``: the share of the
+query's tags that it has (1 without tags); ``days`` since it was last recorded. A memory without any of the words, or any of
+the tags, does not match.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from corral.store.rows.records import MemoryRow
 from corral.store.rows.sessions import SessionRow
 
 SAME_FOR_S = 3600.0
-"""A lesson repeated by its agent within this time is the same memory, recorded once more."""
+"""A lesson that its agent repeats within this time is the same memory, recorded once more."""
 DECAY_PER_DAY = 0.1
 LIMIT = 32_000
 """Characters of a whole memory."""

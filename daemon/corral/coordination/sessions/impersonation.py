@@ -1,4 +1,4 @@
-"""A session speaks for itself only: who tries to act for another is refused, and that it tried is on record."""
+"""A session acts for itself only: an attempt to act for another is refused and recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from corral.core.errors import NotPermitted
 
 @asynccontextmanager
 async def refusals(services: Services, who: str | None) -> AsyncIterator[None]:
-    """Put on record that a write was refused (NotPermitted), of which nothing else stays; ``who``: the session that asked."""
+    """Record that a write was refused (NotPermitted), whose transaction is rolled back; ``who``: the session that asked."""
     try:
         yield
     except NotPermitted as error:

@@ -31,7 +31,7 @@ log = logger("sessions")
 
 
 async def clean_up(services: Services, minutes: float) -> Payload:
-    """End who was silent for so many minutes; says how many, and how many locks came free."""
+    """End the sessions that were silent for so many minutes; returns how many, and how many locks came free."""
     if not 1 <= minutes <= MAX_THRESHOLD_MINUTES:
         raise InvalidInput(f"A threshold of {minutes:g} minutes is not possible.", remedy="Use 1 minute to a week.")
     cleaned = await services.work(lambda: end_silent(services, minutes * 60))
@@ -39,7 +39,7 @@ async def clean_up(services: Services, minutes: float) -> Payload:
 
 
 def end_silent(services: Services, stale_after_s: float) -> Cleaned:
-    """Give up, now, the sessions that were silent so long; blocks on the database.
+    """End the sessions that were silent so long, at once; blocks on the database.
 
     Raises:
         Conflict: More than half of a large fleet would go; nothing was done.
@@ -66,7 +66,7 @@ def sweep(
         end_after_s: Silence after which it ends.
         cautious: Refuse where more than half of a large fleet would go.
     """
-    # Looked up before the write: the one writer waits for nobody's processes, nor for their files.
+    # Read processes and files before the write: the one writer must not wait for them.
     living = services.db.read(session_rows.watched)
     processes = {(row["client_pid"], row["client_started"]) for row in living}
     gone = {process for process in processes if process[0] is not None and not is_running(process[0], process[1])}
@@ -101,7 +101,7 @@ def sweep(
         return session_end.end_all(conn, some, now, services.offer_again)
 
     ended: list[EndedSession] = []
-    failed: set[str] = set()  # one whose end fails must not keep the others from theirs
+    failed: set[str] = set()  # a session whose end fails must not block the end of the others
     tried: list[str] = []
     at_once = AT_ONCE
     while True:
@@ -125,5 +125,5 @@ def sweep(
 
 
 def _is_silent(row: SessionLife, now: datetime, stall_after_s: float) -> bool:
-    """Whether hooks and tool calls say so little of a session that its client's own output is to be asked."""
+    """Whether a session gave no sign for so long that its client's transcript has to be read."""
     return bool(row["status"] == SessionStatus.ACTIVE and row["last_heartbeat"] < after(now, -stall_after_s))

@@ -1,6 +1,6 @@
-"""The danger of a Bash command line to a checkout that several sessions share, told from its text.
+"""The danger of a Bash command line to a checkout that several sessions share, judged by its text.
 
-This protects colleagues from each other's habits, not from malice: whatever a command really did is found afterwards by
+This protects sessions from each other's habits, not from malice: the real changes of a command are found afterwards by
 comparing the checkout. Text inside quotes, comments and here-documents is data, unless a shell is made to run it.
 """
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from corral.coordination.shell.lexer import Command, Redirection, Word, read
 
 MAX_CHARACTERS = 64 * 1024
-"""Longer commands are not looked at: nobody reads a file with one."""
+"""Longer commands count as writing: no reading command is that long."""
 
-# Nothing that these are told makes them write.
+# No argument makes these programs write.
 _NEVER_WRITE = """
     basename cat cd cksum cmp column comm cut df diff dirname du echo egrep expand false fgrep fold grep head id join jq ls
     md5sum nl paste printenv pwd readlink realpath rev seq sha1sum sha256sum stat tac tail tr true type uname wc

@@ -22,7 +22,7 @@ class Teams:
             self._by_role.setdefault(agent.role.casefold(), []).append(agent.name)
 
     def members(self, address: str) -> list[str] | None:
-        """The names of those who have a role, in the file's order, or of the one who is called so; None: there is neither."""
+        """The names of the members with a role, in the file's order, or of the member with that name; None: neither exists."""
         folded = address.strip().casefold()
         named = self._by_name.get(folded)
         return self._by_role.get(folded) or (None if named is None else [named.name])

@@ -1,4 +1,4 @@
-"""SQL for names: whom an address means. A session has a name of its own, and may go by others beside it."""
+"""SQL for names: the sessions that an address stands for. A session has its own name, and may have further ones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from corral.store.schema_coordination import agent_names
 
 _its = agent_sessions.c
 _SHOWN = columns_of(agent_sessions, NamedSession)
-"""Of a session that is meant."""
-_MEANT = Prepared[MeantSession](
+"""Columns of a session that an address stands for."""
+_CANDIDATES = Prepared[MeantSession](
     union_all(
         select(literal("own").label("how"), null().label("bound"), *_SHOWN).where(
             _its.agent_name == bindparam("address")
@@ -33,7 +33,7 @@ _MEANT = Prepared[MeantSession](
         ),
     )
 )
-"""All that an address may mean, each part by its own index."""
+"""All sessions that an address may stand for, each part by its own index."""
 _BY_FOLDED_NAME = Prepared[NamedSession](
     select(*_SHOWN)
     .where(func.lower(_its.agent_name) == bindparam("folded"))
@@ -52,14 +52,14 @@ _FURTHER_OF = Prepared[FurtherName](_FURTHER.where(agent_names.c.session_id == b
 
 def resolve(conn: Connection, address: str) -> CalledSession | None:
     """The session that a name means: the one with that name, or else the latest that works for the agent of that name."""
-    going_by, workers = meant(conn, address)
+    going_by, workers = candidates(conn, address)
     if going_by is None or going_by["status"] == SessionStatus.DISCONNECTED:
         return next(iter(workers), going_by)
     return going_by
 
 
-def meant(conn: Connection, address: str) -> tuple[CalledSession | None, list[CalledSession]]:
-    """Whom a name means.
+def candidates(conn: Connection, address: str) -> tuple[CalledSession | None, list[CalledSession]]:
+    """The sessions that a name may stand for.
 
     A living session's name comes first: nobody gets its mail by taking the name for an id. A name that was bound comes before
     the own name of another session that is spelled alike but for its case.
@@ -70,7 +70,7 @@ def meant(conn: Connection, address: str) -> tuple[CalledSession | None, list[Ca
     """
     parameters = {"address": address, "folded": address.lower()}
     matches: dict[str, list[MeantSession]] = {"own": [], "bound": [], "id": [], "at work": []}
-    for row in _MEANT.all(conn, parameters):
+    for row in _CANDIDATES.all(conn, parameters):
         matches[row["how"]].append(row)
     going_by = [*matches["own"], *matches["bound"]]
     living = [row for row in going_by if row["status"] != SessionStatus.DISCONNECTED]
@@ -105,7 +105,7 @@ def bound(conn: Connection, name: str) -> NameRow | None:
 
 
 def bind(conn: Connection, values: Mapping[str, Any]) -> NameRow:
-    """Bind a name to a session, or change what is told of it since it has it; ``values``: all columns but ``folded``."""
+    """Bind a name to a session, or update the details of its name; ``values``: all columns but ``folded``."""
     its, folded = agent_names.c, str(values["name"]).lower()
     began = case((its.session_id == values["session_id"], its.registered_at), else_=values["registered_at"])
     changed = update(agent_names).where(its.folded == folded).values(**{**values, "registered_at": began})

@@ -137,7 +137,7 @@ def beat(conn: Connection, session_id: str, at: str) -> SessionRow | None:
 
 
 def touch(conn: Connection, session_id: str, at: str) -> SessionTouch | None:
-    """The same, where only these columns are asked for: half the time."""
+    """Like :func:`beat`, but reads only these columns: half the time."""
     return _moving(conn, _TOUCH.first(conn, {"which": session_id, "last_heartbeat": at}), at)
 
 
@@ -243,7 +243,7 @@ def more_live_than(conn: Connection, most: int) -> bool:
 
 
 def watched(conn: Connection) -> list[SessionLife]:
-    """Of every session that is not disconnected what says whether it lives."""
+    """For each session that is not disconnected, the columns that show whether it lives."""
     return _WATCHED.all(conn, {})
 
 
