@@ -26,10 +26,10 @@ def require(callers: frozenset[Caller], what: str, project: Project, scope: Scop
     Raises:
         NotPermitted: The caller is none of them.
     """
-    caller, who = caller_of(project, scope)
+    caller, name = caller_of(project, scope)
     if caller not in callers:
         raise NotPermitted(
-            f"{who[0].upper()}{who[1:]} may not do this: {what}",
+            f"{name[0].upper()}{name[1:]} may not do this: {what}",
             cause="It is left to a person."
             if callers == {Caller.PERSON}
             else "It would end or replace what asks for it.",
@@ -47,8 +47,8 @@ def caller_of(project: Project, scope: Scope) -> tuple[Caller, str]:
         return Caller.WORK, "a process that has ended"
     environments = [*_environments(pid)]
     owners = (started_by_work_of(environment, str(project.root)) for environment in environments)
-    if who := next(filter(None, owners), None):
-        return Caller.WORK, who
+    if owner := next(filter(None, owners), None):
+        return Caller.WORK, owner
     if environments and (mark := of_a_session(environments[0])):
         return Caller.SESSION, f"an agent session ({mark} is set)"
     return Caller.PERSON, "a person"

@@ -141,13 +141,13 @@ class SettingsHolder:
         if self._project.bare:
             return []
         files = sorted(islice((self._project.root / ".claude" / "agents").rglob("*.md"), MAX_FILES))
-        seen = []
+        signatures = []
         for file in files:
             with suppress(OSError):
                 status = file.stat()
-                seen.append((str(file), status.st_mtime_ns, status.st_size))
-        if seen != self._agents[0]:
-            self._agents = (seen, trust.of_agents(self._project))
+                signatures.append((str(file), status.st_mtime_ns, status.st_size))
+        if signatures != self._agents[0]:
+            self._agents = (signatures, trust.of_agents(self._project))
         return self._agents[1]
 
     def target(self) -> str:

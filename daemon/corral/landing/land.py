@@ -158,9 +158,9 @@ def carry_out(
             else:
                 state = MergeState.HELD
                 named = f" ({', '.join(outcome.paths[:10])})" if outcome.paths else ""
-                there = str(place) if place is not None else None
+                checkout = str(place) if place is not None else None
                 reason = with_remedy(f"{outcome.reason}{named}", outcome.remedy)
-                merges.hold(conn, merge_id, reason, now, paths=outcome.paths, checkout=there)
+                merges.hold(conn, merge_id, reason, now, paths=outcome.paths, checkout=checkout)
         return state
 
     state = db.write(store)

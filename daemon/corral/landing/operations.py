@@ -91,13 +91,13 @@ async def retry(services: Services, merge_id: str, how: Again | None = None) -> 
 @router.get("/{merge_id}/approval")
 async def review(services: Services, merge_id: str) -> Review:
     """The part of a request that needs a person's approval: the paths, and how they would change."""
-    seen = await services.work(lambda: _reviewed(services, merge_id))
+    reviewed = await services.work(lambda: _reviewed(services, merge_id))
     return {
-        "merge_id": seen.merge_id,
-        "head_sha": seen.head_sha,
-        "paths": seen.paths,
-        "diff": seen.diff,
-        "truncated": seen.truncated,
+        "merge_id": reviewed.merge_id,
+        "head_sha": reviewed.head_sha,
+        "paths": reviewed.paths,
+        "diff": reviewed.diff,
+        "truncated": reviewed.truncated,
     }
 
 
@@ -110,10 +110,12 @@ async def approve(services: Services, merge_id: str, body: Approval) -> Payload:
             cause=f"The request comes from {'a worker' if body.task_id else 'an agent session'}.",
             remedy=f"In a terminal of your own: corral merge approve {merge_id[:8]}",
         )
-    seen = await services.work(lambda: _reviewed(services, merge_id))
+    reviewed = await services.work(lambda: _reviewed(services, merge_id))
     now = services.now()
-    row = await services.store.write(lambda conn: approval.approve(conn, seen.merge_id, body.head_sha, seen.paths, now))
-    if CONFIG_IN_TREE in seen.paths:
+    row = await services.store.write(
+        lambda conn: approval.approve(conn, reviewed.merge_id, body.head_sha, reviewed.paths, now)
+    )
+    if CONFIG_IN_TREE in reviewed.paths:
         await services.work(lambda: _trust_settings(services, row))
     services.nudge("landing")
     return merge_shapes.summary(row)

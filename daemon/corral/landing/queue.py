@@ -322,10 +322,10 @@ class Queue:
         tree = repo.must("rev-parse", "--verify", f"{head}^{{tree}}")
 
         def store(conn: Connection) -> MergeRow | None:
-            known = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED)
+            green = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED)
             reason = f"The commit was on {merge['target']} already."
-            receipt = known or verification_receipts.unverified(conn, tree, fingerprint, reason, now)
-            unseen = ": nothing verified it" if how and known is None else ""
+            receipt = green or verification_receipts.unverified(conn, tree, fingerprint, reason, now)
+            unseen = ": nothing verified it" if how and green is None else ""
             return land.end(
                 conn, self._on_settled, merge["merge_id"], MergeState.LANDED, now=now,
                 landed_sha=head, receipt_id=receipt["receipt_id"], reason=f"{merge['target']} had it already{how}{unseen}.",
@@ -341,15 +341,15 @@ class Queue:
         tip = required(merge["tip_sha"])
         tree = repo.must("rev-parse", "--verify", f"{tip}^{{tree}}")
         max_age_s = landing.control_max_age_s
-        step, seen = self._db.read(lambda conn: evidence.of_candidate(conn, own, tree, max_age_s, now))
+        step, control = self._db.read(lambda conn: evidence.of_candidate(conn, own, tree, max_age_s, now))
         candidate = _candidate(merge, basis)
-        if step is blame.Step.RETURN and seen is not None:
-            return self._end(merge, MergeState.FAILED, now, reason=evidence.against(own, seen, merge["target"], tip))
-        if step is blame.Step.TARGET_RED and seen is not None:
-            reason = f"{merge['target']} at {tip[:12]}, without this change. {seen['reason']}\nBy the {evidence.describe(seen)}"
-            return self._hold(merge, f"{TARGET_RED}: {reason}", now)
-        if step is blame.Step.RUN_AGAIN and seen is not None:
-            return self._verify(repo, replace(candidate, control=seen["receipt_id"]), landing, now)
+        if step is blame.Step.RETURN and control is not None:
+            return self._end(merge, MergeState.FAILED, now, reason=evidence.against(own, control, merge["target"], tip))
+        if step is blame.Step.TARGET_RED and control is not None:
+            failure = f"{merge['target']} at {tip[:12]}, without this change. {control['reason']}"
+            return self._hold(merge, f"{TARGET_RED}: {failure}\nBy the {evidence.describe(control)}", now)
+        if step is blame.Step.RUN_AGAIN and control is not None:
+            return self._verify(repo, replace(candidate, control=control["receipt_id"]), landing, now)
         return self._verify(repo, replace(candidate, sha=tip, tree=tree), landing, now)
 
     def _verify(self, repo: Git, subject: RunSpec, landing: Landing, now: datetime) -> _Next:

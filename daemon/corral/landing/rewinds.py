@@ -122,16 +122,18 @@ class Rewinds:
 
     def has_moved(self, repo: Git) -> bool:
         """Whether a target has moved since the last look; starts no process. From any thread."""
-        return any(kept.signature(repo, refs.branch_ref(target)) != seen for target, seen in self._seen.items())
+        return any(
+            kept.signature(repo, refs.branch_ref(target)) != signature for target, signature in self._seen.items()
+        )
 
     def look(self, repo: Git, now: datetime) -> list[datetime]:
         """Look at the targets that have moved; returns when to look again, if a look failed."""
         while self._due:
             self._seen = {**self._seen, self._due.popleft(): ()}
         due = []
-        for target, seen in self._seen.items():
+        for target, last_signature in self._seen.items():
             signature = kept.signature(repo, refs.branch_ref(target))
-            if signature == seen:
+            if signature == last_signature:
                 continue
             try:
                 self._look_at(repo, target, now)
@@ -250,8 +252,8 @@ class Rewinds:
             if merge["head_sha"] == rewind.lost_sha or merge["head_sha"] in lost:
                 continue
             tip = [f"^{rewind.tip}"] if rewind.tip else []
-            has = repo.must("rev-list", merge["head_sha"], *tip).split()
-            if not lost.isdisjoint(has):
+            commits = repo.must("rev-list", merge["head_sha"], *tip).split()
+            if not lost.isdisjoint(commits):
                 return f"It was made on what {rewind.target} lost, and waits until that is decided: {rewind.remedy}"
         return None
 

@@ -26,20 +26,20 @@ RUNNING, UNKNOWN = "running", "unknown"
 def listing(conn: Connection, project: Project, merge: MergeRow) -> list[MergeRun]:
     """The runs of a request, oldest first; the one that decided it last if that ran for another request with the same tree."""
     deciding = receipts.get(conn, merge["receipt_id"])
-    known = {row["receipt_id"]: row for row in receipts.of_merge(conn, merge["merge_id"])}
+    by_id = {row["receipt_id"]: row for row in receipts.of_merge(conn, merge["merge_id"])}
     if deciding is not None:
-        known[deciding["receipt_id"]] = deciding
+        by_id[deciding["receipt_id"]] = deciding
     logs = run_logs.files(project, merge["merge_id"])
-    by_log = {_path(project, row): row for row in known.values() if row["log"]}
+    by_log = {_path(project, row): row for row in by_id.values() if row["log"]}
     newest = max(logs, default=0)
     runs = []
     for number, log in logs.items():
         receipt = by_log.get(log)
         runs_now = receipt is None and number == newest and merge["state"] == MergeState.VERIFYING
         if receipt is not None:
-            del known[receipt["receipt_id"]]
+            del by_id[receipt["receipt_id"]]
         runs.append(_run(project, merge, number, log, receipt, RUNNING if runs_now else UNKNOWN))
-    others = sorted(known.values(), key=lambda row: row["created_at"])
+    others = sorted(by_id.values(), key=lambda row: row["created_at"])
     return runs + [_run(project, merge, None, _path(project, row), row, UNKNOWN) for row in others]
 
 

@@ -30,7 +30,7 @@ class ReturnedRequests:
             GitFailed: The repository could not be read.
         """
         returned = [row for row in db.read(outcomes.open_requests) if row["finished_at"] is not None]
-        landed, seen = [], {}
+        landed, tips = [], {}
         for row in returned:
             tip = refs.read(repo, refs.branch_ref(row["target"]))
             if tip is None:
@@ -38,6 +38,6 @@ class ReturnedRequests:
             if self._seen.get(row["merge_id"]) != tip and refs.is_ancestor(repo, row["head_sha"], tip):
                 landed.append(row)
             else:
-                seen[row["merge_id"]] = tip
-        self._seen = seen
+                tips[row["merge_id"]] = tip
+        self._seen = tips
         return landed, len(returned) > len(landed)

@@ -79,7 +79,7 @@ class RuntimeState:
             self._open[bridge] = self._open.get(bridge, 0) + 1
             self._bridges.setdefault(bridge, session_id)
             self._client_of[bridge] = client
-            self._awaited = {who: entry for who, entry in self._awaited.items() if entry[0] != client}
+            self._awaited = {other: entry for other, entry in self._awaited.items() if entry[0] != client}
 
     def bridge_closed(self, bridge: str) -> str | None:
         """A bridge's last connection closed; returns the session it served, if it is now without one."""
@@ -105,9 +105,9 @@ class RuntimeState:
     def take_missing(self, now: datetime) -> list[str]:
         """The sessions whose bridge did not connect in time; each once."""
         with self._lock:
-            missing = [who for who, (_client, until) in self._awaited.items() if until <= now]
-            for who in missing:
-                del self._awaited[who]
+            missing = [session_id for session_id, (_client, until) in self._awaited.items() if until <= now]
+            for session_id in missing:
+                del self._awaited[session_id]
             return missing
 
     def serves(self, bridge: str, session_id: str) -> None:
@@ -136,9 +136,9 @@ class RuntimeState:
                 return
             self._announced[(session_id, use_id)] = None
             self._actors[use_id] = session_id
-            for seen in (self._announced, self._actors):
-                while len(seen) > REMEMBERED:
-                    seen.popitem(last=False)
+            for memory in (self._announced, self._actors):
+                while len(memory) > REMEMBERED:
+                    memory.popitem(last=False)
 
     def actor_of(self, use_id: str) -> str | None:
         """The session or subagent whose tool call this is, if it was announced."""
@@ -175,9 +175,9 @@ class RuntimeState:
     def turn_ended(self, session_id: str) -> None:
         """The session's turn has ended: forget the commands and edits whose end no hook reported."""
         with self._lock:
-            for known in [known for known in self._shell if known[0] == session_id]:
-                del self._shell[known]
-            for key in [key for key, (who, at) in self._edits.items() if who == session_id and at is None]:
+            for call in [call for call in self._shell if call[0] == session_id]:
+                del self._shell[call]
+            for key in [key for key, (owner, at) in self._edits.items() if owner == session_id and at is None]:
                 del self._edits[key]
 
     def shell_calls(self) -> list[ShellCall]:

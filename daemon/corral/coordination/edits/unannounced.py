@@ -92,7 +92,7 @@ def claims(target: Target, changed_at: datetime | None, evidence: Evidence) -> l
     """
     edits = sorted((edit for edit in evidence.edits if edit.target == target), key=lambda edit: edit.at)
     if edits:
-        return [Claim(who, target, EDIT_TOOL) for who in dict.fromkeys(edit.session_id for edit in edits)]
+        return [Claim(session_id, target, EDIT_TOOL) for session_id in dict.fromkeys(edit.session_id for edit in edits)]
     if changed_at is None:
         return []
     owner = evidence.owners.get(target.checkout)

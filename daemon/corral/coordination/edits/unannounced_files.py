@@ -103,7 +103,7 @@ class Unannounced:
     def show(self, files: Mapping[str, Files]) -> None:
         """Set the files without an author, by checkout; once."""
         with self._lock:
-            self._files = {top: dict(some) for top, some in files.items()}
+            self._files = {top: dict(by_key) for top, by_key in files.items()}
             self.is_shown = True
 
     def keep_only(self, checkout: str, match_keys: Collection[str]) -> None:

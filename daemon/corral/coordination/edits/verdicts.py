@@ -225,8 +225,8 @@ def _restoring(changes: ShellChanges, key: LockKey, what: str) -> str:
 def _ambiguous(conn: Connection, holder: Holder, name: str, changes: ShellChanges, now: datetime) -> list[str]:
     """Report the files that one of several commands changed, without knowing which; a line, or none."""
     shared = {
-        key: who
-        for key, who in changes.shared.items()
+        key: session_ids
+        for key, session_ids in changes.shared.items()
         if changes.edited_by.get(key.match_key) is None or key.match_key in changes.gone
     }
     if not shared:
@@ -237,11 +237,11 @@ def _ambiguous(conn: Connection, holder: Holder, name: str, changes: ShellChange
     event = EventKind.CHANGE_UNATTRIBUTED({"paths": paths, "others": others, "checkout": changes.checkout})
     events.record(conn, iso(now), event, session_id=holder.session_id)
     lines = list[str]()
-    for key, who in shared.items():
+    for key, session_ids in shared.items():
         row = holder_of(conn, key, holder, changes.checkout, now)
         held = f" (held by {row['agent_name']})" if row is not None else ""
         lines.append(f"{key.file_path}{held}{_restoring(changes, key, 'what it held before')}")
-        if row is not None and row["session_id"] not in who:
+        if row is not None and row["session_id"] not in session_ids:
             text = f"{key.file_path}, which you hold, changed while shell commands of {name} and {others} ran; "
             text += "which of them did it is not known."
             text += _restoring(changes, key, "Its content before") or " Read the file again before you edit it."

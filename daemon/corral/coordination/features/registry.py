@@ -65,19 +65,19 @@ def register(conn: Connection, feature: Registration, session_id: str, now: date
     for name in ("title", "branch_name", "metadata"):
         _check_text(name, getattr(feature, name))
     registrant = sessions.get(conn, session_id)
-    known = feature_rows.get(conn, feature.feature_id)
-    goes_on = known is not None and known["status"] == FeatureStatus.ACTIVE
+    row = feature_rows.get(conn, feature.feature_id)
+    goes_on = row is not None and row["status"] == FeatureStatus.ACTIVE
     described = {
         "title": feature.title,
         "status": FeatureStatus.ACTIVE,
         "registered_by": registrant["agent_name"] if registrant else None,
         "branch": feature.branch_name,
         "data": {"merge_priority": feature.merge_priority, "metadata": feature.metadata},
-        "created_at": known["created_at"] if known and goes_on else iso(now),
+        "created_at": row["created_at"] if row and goes_on else iso(now),
         "updated_at": iso(now),
         "ended_at": None,
     }
-    if known is None:
+    if row is None:
         feature_rows.create(conn, {"feature_id": feature.feature_id, **described})
     else:
         feature_rows.change(conn, feature.feature_id, described)

@@ -22,9 +22,9 @@ async def register(actor: Actor, *, resource_claims: list[str], **about: Any) ->
     """
     services, now = actor.services, actor.services.now()
     feature = feature_registry.Registration(claims=parse(services, resource_claims), **about)
-    done = await actor.write(lambda conn, me: feature_registry.register(conn, feature, me.session_id, now))
+    row_and_action = await actor.write(lambda conn, me: feature_registry.register(conn, feature, me.session_id, now))
     services.changes.announce()
-    return done
+    return row_and_action
 
 
 async def deregister(actor: Actor, feature_id: str, status: str) -> dict[str, Any]:
@@ -40,10 +40,10 @@ async def analyze(services: Services, feature_id: str | None, claims: list[str] 
     keys = None if claims is None else parse(services, claims)
 
     def judge(conn: Connection) -> dict[str, Any]:
-        judged = feature_registry.analyze(conn, feature_id, keys)
-        met = judged["conflicts"]
+        judgement = feature_registry.analyze(conn, feature_id, keys)
+        met = judgement["conflicts"]
         fitting = page(met, size=size).rows
         left_out = len(met) - len(fitting)
-        return {**judged, "conflicts": fitting, **({"left_out": left_out} if left_out else {})}
+        return {**judgement, "conflicts": fitting, **({"left_out": left_out} if left_out else {})}
 
     return await services.store.read(judge)

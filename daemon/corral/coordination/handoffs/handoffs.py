@@ -114,14 +114,14 @@ def for_newcomer(conn: Connection, me: SessionRow) -> str | None:
     Args:
         me: The newcomer's row.
     """
-    who = me["session_id"]
-    handoff = handoff_rows.of_name(conn, me["agent_name"], besides=who)
+    session_id = me["session_id"]
+    handoff = handoff_rows.of_name(conn, me["agent_name"], besides=session_id)
     if handoff is None and me["task_id"]:
-        handoff = handoff_rows.of_task(conn, me["task_id"], besides=who)
+        handoff = handoff_rows.of_task(conn, me["task_id"], besides=session_id)
     if handoff is None:
         branch = me["branch"] or traces.branch_of(conn, me["worktree"])
-        handoff = handoff_rows.of_place(conn, me["worktree"], branch, besides=who)
-        if handoff is not None and handoff_rows.was_followed(conn, handoff, besides=who, passers=UNBRIEFED):
+        handoff = handoff_rows.of_place(conn, me["worktree"], branch, besides=session_id)
+        if handoff is not None and handoff_rows.was_followed(conn, handoff, besides=session_id, passers=UNBRIEFED):
             handoff = None
     return _brief(handoff) if handoff is not None else None
 

@@ -100,19 +100,19 @@ def parse_key(
     prefixed = _PREFIXED.match(text) is not None
     # Read the disk only where the answer matters: every edit's path comes through here.
     unclear = prefixed or not _UNCLEAR.isdisjoint(path)
-    there = unclear and exists is not None and _storable(path) and exists(path)
-    if prefixed and not there:
+    is_name = unclear and exists is not None and _storable(path) and exists(path)
+    if prefixed and not is_name:
         raise NotPermitted(
             f"{text[:80]!r} is in no known namespace.",
             cause=f"Logical keys begin with one of {', '.join(f'{name}:' for name in NAMESPACES)}.",
             remedy=f"If it is a file, write it as ./{text[:80]}",
         )
-    for spelling, cause in () if there else _MISTAKEN:
+    for spelling, cause in () if is_name else _MISTAKEN:
         if spelling.search(path):
             raise _refused(text, cause)
     slash = "/" if text.endswith(("/", "/.")) else ""
-    if there or not globs.is_pattern(path):
-        name = path if there else globs.unescape(path)
+    if is_name or not globs.is_pattern(path):
+        name = path if is_name else globs.unescape(path)
         return _in_folder(literal_key(name, fold=fold), name, is_folder if not slash else lambda _: True)
     shown = _apart_from_logical(unicodedata.normalize("NFC", path)) + slash
     return LockKey(shown, _apart_from_logical(globs.compile_pattern(path + slash, fold=fold).text), True)

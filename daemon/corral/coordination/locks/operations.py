@@ -118,13 +118,13 @@ async def force_release(services: Services, body: Force) -> Payload:
         raise NotPermitted(
             "Only a person may take a lock from an active session.", remedy="Ask the holder, or a person."
         )
-    seen = await lock_activity.signs(services, keys, body.lock_ids)
+    activities = await lock_activity.signs(services, keys, body.lock_ids)
     released = await Actor(services, body.session_id).write(
         lambda conn, me: stale_holders.force_release(
             conn,
             keys,
             body.lock_ids,
-            seen,
+            activities,
             me,
             now,
             note=body.note,
@@ -147,10 +147,10 @@ async def check(services: Services, body: Keys) -> list[Payload]:
 @router.post("/check-commit", answer=CommitChecked)
 async def check_commit(services: Services, body: Commit) -> Payload:
     """The files of a commit that other sessions hold in its checkout; ``enforcement``: as in the settings."""
-    now, who = services.now(), body.session_id or person()
+    now, session_id = services.now(), body.session_id or person()
 
     def look(conn: Connection) -> list[Payload]:
-        return commits.held_by_others(conn, body.paths, body.checkout, who, now, fold=services.fold)
+        return commits.held_by_others(conn, body.paths, body.checkout, session_id, now, fold=services.fold)
 
     policy = services.settings().locks.enforcement
     return {"enforcement": policy, "held": [] if policy == "off" else await services.store.read(look)}

@@ -197,12 +197,12 @@ async def force_release_file_reservation(
 ) -> Payload:
     """Take a reservation from an agent without a heartbeat; an active one is named to you instead (RESERVATION_ACTIVE)."""
     services, lock_ids = current.get().services, [str(file_reservation_id)]
-    seen = await lock_activity.signs(services, (), lock_ids)
+    activities = await lock_activity.signs(services, (), lock_ids)
 
     def force(conn: Connection, me: Identity, now: datetime) -> Payload:
         holder = _holder(conn, me)
         taken = stale_holders.force_release(
-            conn, (), lock_ids, seen, holder, now, note=note[:2000], notify=notify_previous
+            conn, (), lock_ids, activities, holder, now, note=note[:2000], notify=notify_previous
         )
         if taken:
             return {"released": 1, "released_at": iso(now), "reservation": _former(taken[0])}
@@ -294,5 +294,5 @@ def _holders(conn: Connection, conflicts: Sequence[Payload]) -> list[Payload]:
 
 
 def _former(row: Payload) -> Payload:
-    seen = {key.removesuffix("_at") + "_ts": at for key, at in row.items() if key.startswith("last_")}
-    return {**_granted(row), "agent": row["locked_by"], "stale_reasons": row["stale_reasons"], **seen}
+    instants = {key.removesuffix("_at") + "_ts": at for key, at in row.items() if key.startswith("last_")}
+    return {**_granted(row), "agent": row["locked_by"], "stale_reasons": row["stale_reasons"], **instants}

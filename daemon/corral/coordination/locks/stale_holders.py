@@ -124,15 +124,17 @@ def force_release(
     released = []
     for lock in others:
         activity = activities.get(lock["lock_id"])
-        judged = judge(lock, activity, now) if activity else Judgement((), ("it was taken a moment ago",))
-        if by_person and not judged.stale:
-            judged = Judgement(("a person took it",), ())
-        if not judged.stale:
-            raise _active(lock, judged)
-        released.append({**wire(lock), **_seen(lock, activity or Activity()), "stale_reasons": list(judged.reasons)})
+        judgement = judge(lock, activity, now) if activity else Judgement((), ("it was taken a moment ago",))
+        if by_person and not judgement.stale:
+            judgement = Judgement(("a person took it",), ())
+        if not judgement.stale:
+            raise _active(lock, judgement)
+        released.append(
+            {**wire(lock), **_activity_fields(lock, activity or Activity()), "stale_reasons": list(judgement.reasons)}
+        )
     lock_rows.release_these(conn, [lock["lock_id"] for lock in others])
     taker = session_rows.get(conn, by.session_id)
-    who = taker["agent_name"] if taker is not None else None
+    name = taker["agent_name"] if taker is not None else None
     for lock, facts in zip(others, released, strict=True):
         event = EventKind.LOCK_FORCE_RELEASED(
             {"path": lock["file_path"], "by": by.session_id, "note": note, "reasons": facts["stale_reasons"]}
@@ -140,27 +142,27 @@ def force_release(
         events.record(conn, iso(now), event, session_id=lock["session_id"])
         if notify:
             why = "; ".join(facts["stale_reasons"])
-            text = f"{who} released your lock on {embedded(lock['file_path'])}: {why}." + (
-                f" {who} says: {embedded(note)}" if note else ""
+            text = f"{name} released your lock on {embedded(lock['file_path'])}: {why}." + (
+                f" {name} says: {embedded(note)}" if note else ""
             )
             session_rows.notify(conn, lock["session_id"], f"{text} Acquire it again before you go on.", iso(now))
     return released
 
 
-def _active(lock: LockOfHolder, judged: Judgement) -> ReservationActive:
-    who = lock["agent_name"]
+def _active(lock: LockOfHolder, judgement: Judgement) -> ReservationActive:
+    name = lock["agent_name"]
     return ReservationActive(
-        f"{lock['file_path']} is not taken from {who}: its session is active.",
-        cause=f"Its activity: {'; '.join(judged.signs)}.",
-        remedy=f"Ask {who} by message to release it, or wait: it expires at {lock['expires_at']} at the latest. A person takes "
+        f"{lock['file_path']} is not taken from {name}: its session is active.",
+        cause=f"Its activity: {'; '.join(judgement.signs)}.",
+        remedy=f"Ask {name} by message to release it, or wait: it expires at {lock['expires_at']} at the latest. A person takes "
         f"it all the same: `{shlex.join(['corral', 'lock', 'force-release', lock['file_path'], '--yes'])}`.",
-        details={"holder": who, "session_id": lock["session_id"], "signs": list(judged.signs), "lock": wire(lock)},
+        details={"holder": name, "session_id": lock["session_id"], "signs": list(judgement.signs), "lock": wire(lock)},
     )
 
 
-def _seen(lock: LockOfHolder, activity: Activity) -> Payload:
-    seen = {"mail": activity.mail_at, "filesystem": activity.file_at, "git": activity.git_at}
-    dated = {f"last_{what}_activity_at": iso(at) if at else None for what, at in seen.items()}
+def _activity_fields(lock: LockOfHolder, activity: Activity) -> Payload:
+    instants = {"mail": activity.mail_at, "filesystem": activity.file_at, "git": activity.git_at}
+    dated = {f"last_{kind}_activity_at": iso(at) if at else None for kind, at in instants.items()}
     return {"last_agent_activity_at": lock["last_heartbeat"], **dated}
 
 

@@ -170,11 +170,11 @@ def check_ttl(ttl_s: float) -> None:
 def held(conflicts: Sequence[Payload]) -> LockHeld:
     """The refusal of a request for keys that others hold, or wait for."""
     first = conflicts[0]
-    who, what = first["holder"], first["file_path"]
+    name, what = first["holder"], first["file_path"]
     if first["waiting"]:
-        status, cause = f"is waited for by {who}, who came first", f"{who} is the next to have {what}"
+        status, cause = f"is waited for by {name}, who came first", f"{name} is the next to have {what}"
     else:
-        status, cause = f"is held by {who} until {first['expires_at']}", f"{who} works on {what}"
+        status, cause = f"is held by {name} until {first['expires_at']}", f"{name} works on {what}"
     return LockHeld(
         f"{first['requested']} {status}.", cause=cause + _doing(first), details={"conflicts": list(conflicts)}
     )
@@ -266,8 +266,8 @@ def renew(
     else:
         rows = lock_rows.listing(conn, iso(now), [holder.session_id])
     mine = [row for row in rows if row["session_id"] == holder.session_id and not row["automatic"]]
-    there = {row["match_key"] for row in mine}
-    missing = [key.file_path for key in keys if there.isdisjoint(spellings(key))]
+    held_keys = {row["match_key"] for row in mine}
+    missing = [key.file_path for key in keys if held_keys.isdisjoint(spellings(key))]
     if whole and missing:
         raise NotFound(f"You hold no reservation of {missing[0]}.", remedy="Acquire it; `corral lock list` shows all.")
     latest, renewed = after(now, MAX_TTL_S), list[RenewedLock]()

@@ -162,6 +162,6 @@ def coordinator_answers(conn: Connection, locks: Iterable[Payload]) -> Iterator[
     for row in locks:
         holder = row["session_id"]
         if holder not in kinds:
-            known = session_rows.get(conn, holder)
-            kinds[holder] = known["agent_type"] if known is not None else ""
+            session = session_rows.get(conn, holder)
+            kinds[holder] = session["agent_type"] if session is not None else ""
         yield {**row, "agent_type": kinds[holder], "locked_at": row["acquired_at"]}

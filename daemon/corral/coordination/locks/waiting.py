@@ -73,17 +73,17 @@ async def acquire(
             raise lock_table.held([row for conflicts in refused.values() for row in conflicts])
         return me.name, lock_waits.enter(conn, lock_request, holder, now) if refused else taken
 
-    name, entered = await actor.write_as(ask)
-    if not isinstance(entered, Wait):
-        return name, entered
+    name, result = await actor.write_as(ask)
+    if not isinstance(result, Wait):
+        return name, result
     gone = asyncio.ensure_future(hung_up()) if hung_up is not None else None
     try:
-        return name, await _turn(services, entered, wait_s, gone)
+        return name, await _turn(services, result, wait_s, gone)
     finally:
         if gone is not None:
             gone.cancel()
         # Not awaited: this also runs when the request was cancelled. Its storing wakes the sessions behind.
-        services.db.submit([Write(lambda conn: lock_waits.leave(conn, entered))], services.changes.announce)
+        services.db.submit([Write(lambda conn: lock_waits.leave(conn, result))], services.changes.announce)
 
 
 async def _turn(services: Services, wait: Wait, wait_s: float, gone: asyncio.Future[Any] | None) -> list[LockRow]:

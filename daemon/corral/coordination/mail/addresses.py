@@ -161,9 +161,9 @@ def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: s
         InvalidInput: The name cannot be one, or means everybody.
         Conflict: A living session has it, or it is the id of another one.
     """
-    known = name_rows.resolve(conn, name)
-    if known is not None and known["session_id"] == session_id:
-        name = known["called"]
+    session = name_rows.resolve(conn, name)
+    if session is not None and session["session_id"] == session_id:
+        name = session["called"]
     succeed(conn, name, freed(conn, name, session_id), session_id)
     row = name_rows.bind(conn, {"name": name, "session_id": session_id, "registered_at": iso(now), **about})
     events.record(conn, now, EventKind.AGENT_REGISTERED({"agent_name": name}), session_id=session_id)
@@ -238,10 +238,10 @@ def recipients(
         for row in sessions or ():
             # An agent's mailbox that no session holds waits for the next one.
             status = SessionStatus.IDLE if row["agent_type"] == agent_mailboxes.SEAT else row["status"]
-            who: Addressee = {
+            addressee: Addressee = {
                 "session_id": row["session_id"], "name": row["called"], "role": role.value, "status": status,
             }  # fmt: skip
-            addressees.setdefault(row["session_id"], who)
+            addressees.setdefault(row["session_id"], addressee)
     if unknown:
         raise _not_found(conn, unknown)
     if not addressees:
@@ -284,10 +284,10 @@ def _sessions(
 def _not_found(conn: Connection, unknown: list[str]) -> RecipientNotFound:
     living = [row["agent_name"] for row in session_rows.live(conn)]
     shown = ", ".join(repr(name[:80]) for name in unknown[:20])
-    alike = difflib.get_close_matches(unknown[0], living, 3)
+    suggestions = difflib.get_close_matches(unknown[0], living, 3)
     return RecipientNotFound(
         f"Nobody goes by {shown}; nothing was sent.",
-        remedy=(f"Did you mean {', '.join(alike)}? " if alike else "")
+        remedy=(f"Did you mean {', '.join(suggestions)}? " if suggestions else "")
         + "discover_agents, or `corral session list`, shows who is there.",
         details={"unknown": [name[:128] for name in unknown[:100]], "known": living[:50]},
     )

@@ -41,10 +41,10 @@ def make(conn: Connection, agent: str, now: datetime) -> CalledSession:
 
 def take(conn: Connection, agent: str, session_id: str, now: datetime) -> None:
     """A worker begins: move the mail that waits for its agent to its session."""
-    had = names.holders(conn, agent)
-    if not had:
+    sessions = names.holders(conn, agent)
+    if not sessions:
         make(conn, agent, now)
-    for row in had:
+    for row in sessions:
         if row["status"] == SessionStatus.DISCONNECTED:
             message_rows.move(conn, agent, row["session_id"], session_id)
 

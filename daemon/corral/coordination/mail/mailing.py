@@ -62,11 +62,12 @@ def hold(conn: Connection, session_id: str, now: datetime) -> tuple[str, list[st
     numbers, texts = _hand_over(
         conn, session_id, [row for row in urgent if row["injected_at"] is None], now, urgent=True
     )
-    known = [row for row in urgent if row["injected_at"] is not None][:KNOWN_AT_ONCE]
-    texts += [f"Still unread: urgent message {row['seq']} of {_attribute(row['sender_name'])}." for row in known]
-    message_rows.mark(conn, session_id, [*numbers, *(row["seq"] for row in known)], ("held_at",), iso(now))
+    reminders = [row for row in urgent if row["injected_at"] is not None][:KNOWN_AT_ONCE]
+    texts += [f"Still unread: urgent message {row['seq']} of {_attribute(row['sender_name'])}." for row in reminders]
+    numbers += [row["seq"] for row in reminders]
+    message_rows.mark(conn, session_id, numbers, ("held_at",), iso(now))
     texts.append("Before you stop: deal with what is urgent, or answer it. `corral message ack ID` marks it as read.")
-    return "\n".join(texts), [head(row) for row in urgent if row["seq"] in {*numbers, *(row["seq"] for row in known)}]
+    return "\n".join(texts), [head(row) for row in urgent if row["seq"] in numbers]
 
 
 def waits(conn: Connection, session_id: str) -> str | None:

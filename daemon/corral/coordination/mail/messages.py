@@ -121,16 +121,16 @@ def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetim
     _check(letter)
     author = sender.session_id if sender is not None else None
     if letter.idempotency_key is not None:
-        known = message_rows.by_key(conn, author, letter.idempotency_key)
-        if known is not None:
-            if known["digest"] != letter.digest:
+        earlier = message_rows.by_key(conn, author, letter.idempotency_key)
+        if earlier is not None:
+            if earlier["digest"] != letter.digest:
                 raise IdempotencyKeyConflict(f"The key {letter.idempotency_key!r} was used for another message.")
-            return Sent(known, message_rows.recipients(conn, known["seq"]), replayed=True)
+            return Sent(earlier, message_rows.recipients(conn, earlier["seq"]), replayed=True)
     if author is not None:
         _within_quota(conn, author, now)
     by_role = ((RecipientRole.TO, letter.to), (RecipientRole.CC, letter.cc), (RecipientRole.BCC, letter.bcc))
     addressed = [(address, role) for role, addresses in by_role for address in addresses]
-    reached = recipients(conn, author, addressed, roles, now)
+    addressees = recipients(conn, author, addressed, roles, now)
     at, message_id = iso(now), ordered_id(now)
     row, receipts = message_rows.create(
         conn,
@@ -151,7 +151,7 @@ def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetim
             "digest": letter.digest if letter.idempotency_key is not None else None,
             "created_at": at,
         },
-        [_recipient(addressee, at) for addressee in reached],
+        [_recipient(addressee, at) for addressee in addressees],
     )
     sent = Sent(row, receipts)
     bounced = [
@@ -168,8 +168,8 @@ def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetim
 
 def _recipient(addressee: Addressee, at: str) -> NewRecipient:
     gone = addressee["status"] == SessionStatus.DISCONNECTED
-    whom, name, role = addressee["session_id"], addressee["name"], addressee["role"]
-    return {"session_id": whom, "name": name, "role": role, "bounced_at": at if gone else None}
+    session_id, name, role = addressee["session_id"], addressee["name"], addressee["role"]
+    return {"session_id": session_id, "name": name, "role": role, "bounced_at": at if gone else None}
 
 
 def reply(

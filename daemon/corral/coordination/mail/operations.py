@@ -163,14 +163,18 @@ async def reply(services: Services, message_id: str, body: Answering) -> Payload
 
 
 @router.post("/{message_id}/read", answer=Read)
-async def read(services: Services, message_id: str, who: Caller) -> Payload:
+async def read(services: Services, message_id: str, caller: Caller) -> Payload:
     """Mark a message of the caller's inbox as read; the first time counts."""
-    receipt = await act(services, who, lambda conn, me, now: messages.mark_read(conn, me.session_id, message_id, now))
+    receipt = await act(
+        services, caller, lambda conn, me, now: messages.mark_read(conn, me.session_id, message_id, now)
+    )
     return {"success": True, "id": receipt["seq"], **picked(receipt, ("state", "read_at"))}
 
 
 @router.post("/{message_id}/acknowledge", answer=Acknowledged)
-async def acknowledge(services: Services, message_id: str, who: Caller) -> Payload:
+async def acknowledge(services: Services, message_id: str, caller: Caller) -> Payload:
     """Acknowledge a message of the caller's inbox, which also marks it as read; the first time counts."""
-    receipt = await act(services, who, lambda conn, me, now: messages.acknowledge(conn, me.session_id, message_id, now))
+    receipt = await act(
+        services, caller, lambda conn, me, now: messages.acknowledge(conn, me.session_id, message_id, now)
+    )
     return {"success": True, "id": receipt["seq"], **picked(receipt, ("state", "read_at", "acknowledged_at"))}

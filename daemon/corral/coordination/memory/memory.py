@@ -136,14 +136,16 @@ def recall(conn: Connection, question: Question, now: datetime) -> list[Payload]
     event_type = question.event_type.strip().lower() if question.event_type else None
     limit = memory_rows.LOOKED_AT if tags[1:] or shares is not None else question.limit
     relevant: dict[int, float] = {}
-    alike: Counter[float] = Counter()
-    for seq, seen_at, had in memory_rows.candidates(conn, seqs=shares, tags=tags, event_type=event_type, limit=limit):
-        fits = (shares[seq] if shares is not None else 1.0) * (had / len(tags) if tags else 1.0)
-        alike[fits] += 1
-        if alike[fits] > question.limit:
-            continue  # of those that fit alike the newest are the most relevant, and they came first
+    equals: Counter[float] = Counter()
+    for seq, seen_at, tag_count in memory_rows.candidates(
+        conn, seqs=shares, tags=tags, event_type=event_type, limit=limit
+    ):
+        share = (shares[seq] if shares is not None else 1.0) * (tag_count / len(tags) if tags else 1.0)
+        equals[share] += 1
+        if equals[share] > question.limit:
+            continue  # equal shares: the newest are the most relevant, and came first
         days = max(0.0, (now - parse(seen_at)).total_seconds() / 86_400)
-        relevance = fits * math.exp(-DECAY_PER_DAY * days)
+        relevance = share * math.exp(-DECAY_PER_DAY * days)
         if relevance >= question.min_relevance:
             relevant[seq] = relevance
     best = sorted(relevant, key=lambda seq: relevant[seq], reverse=True)[: question.limit]

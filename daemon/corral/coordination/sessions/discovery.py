@@ -84,7 +84,7 @@ def able(conn: Connection, rows: Iterable[SessionRow], of_team: Capabilities) ->
 
 
 def _can(row: DiscoveredSession, capability: str) -> bool:
-    return capability.strip().casefold() in (known.casefold() for known in row["capabilities"])
+    return capability.strip().casefold() in (word.casefold() for word in row["capabilities"])
 
 
 def check_capabilities(capabilities: Iterable[str]) -> tuple[str, ...]:

@@ -11,11 +11,11 @@ from corral.core.errors import NotPermitted
 
 
 @asynccontextmanager
-async def refusals(services: Services, who: str | None) -> AsyncIterator[None]:
-    """Record that a write was refused (NotPermitted), whose transaction is rolled back; ``who``: the session that asked."""
+async def refusals(services: Services, session_id: str | None) -> AsyncIterator[None]:
+    """Record that a write was refused (NotPermitted), whose transaction is rolled back; ``session_id``: who asked."""
     try:
         yield
     except NotPermitted as error:
         refusal, now = error, services.now()
-        await services.store.write(lambda conn: addresses.refused(conn, who, refusal, now))
+        await services.store.write(lambda conn: addresses.refused(conn, session_id, refusal, now))
         raise

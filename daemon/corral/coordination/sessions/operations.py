@@ -107,8 +107,8 @@ async def register(services: Services, body: Registration) -> Payload:
     )
 
     def enter(conn: Connection) -> SessionRow:
-        known = session_rows.get(conn, newcomer.session_id) if body.agent_type is None else None
-        kind = body.agent_type or (known["agent_type"] if known else newcomer.agent_type)
+        session = session_rows.get(conn, newcomer.session_id) if body.agent_type is None else None
+        kind = body.agent_type or (session["agent_type"] if session else newcomer.agent_type)
         return session_end.arrive(conn, replace(newcomer, agent_type=kind), now, services.offer_again)
 
     row = await services.store.write(enter)

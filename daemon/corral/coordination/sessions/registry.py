@@ -154,7 +154,7 @@ def _check_room(conn: Connection, arrival: Arrival) -> None:
     )
 
 
-def _name(conn: Connection, arrival: Arrival, known: SessionRow | None) -> tuple[str, list[SessionRow]]:
+def _name(conn: Connection, arrival: Arrival, session: SessionRow | None) -> tuple[str, list[SessionRow]]:
     """The name that a session gets, and the sessions that had it, all over."""
     if arrival.agent_name is not None:
         try:
@@ -162,8 +162,8 @@ def _name(conn: Connection, arrival: Arrival, known: SessionRow | None) -> tuple
         except (Conflict, InvalidInput):
             if arrival.agent_type != PERSON:  # whose name is that of the account, which nobody chose for this
                 raise
-    if known is not None:
-        return str(known["agent_name"]), []
+    if session is not None:
+        return str(session["agent_name"]), []
     return agent_name(lambda name: names.resolve(conn, name) is not None, arrival.session_id), []
 
 
@@ -210,9 +210,9 @@ def over_http(conn: Connection, name: str, now: datetime) -> SessionRow:
         Conflict: Somebody who lives and is connected has the name.
         InvalidInput: The name cannot be one, or means everybody or Corral.
     """
-    known = names.resolve(conn, name) if name else None
-    if known is not None and known["agent_type"] == BY_HTTP:
-        return alive(conn, Arrival(known["session_id"], BY_HTTP), now)
+    session = names.resolve(conn, name) if name else None
+    if session is not None and session["agent_type"] == BY_HTTP:
+        return alive(conn, Arrival(session["session_id"], BY_HTTP), now)
     return register(conn, Arrival(f"{BY_HTTP}-{new_id()}", BY_HTTP, agent_name=name or None), now)
 
 
@@ -246,16 +246,16 @@ def change(conn: Connection, session_id: str, values: Columns) -> SessionRow:
     return row
 
 
-def find(conn: Connection, who: str) -> SessionRow:
+def find(conn: Connection, address: str) -> SessionRow:
     """A session by its id, or by a name that it goes by.
 
     Raises:
         NotFound: No such session.
     """
-    called = names.resolve(conn, who)
-    row = session_rows.get(conn, called["session_id"]) if called is not None else None
+    session = names.resolve(conn, address)
+    row = session_rows.get(conn, session["session_id"]) if session is not None else None
     if row is None:
-        raise NotFound(f"There is no session {who[:80]!r}.", remedy="`corral session list` shows all.")
+        raise NotFound(f"There is no session {address[:80]!r}.", remedy="`corral session list` shows all.")
     return row
 
 

@@ -76,7 +76,7 @@ def sweep(
     output_at = {row["session_id"]: at for row in silent if (at := transcripts.written_at(row["transcript_path"]))}
     moving = (row for row in silent if row["stalled_since_at"] is None)
     resting = (row["session_id"] for row in moving if transcripts.is_at_rest(row["transcript_path"]))
-    seen = Seen(
+    observations = Seen(
         awake_since=services.runtime.awake_since(services.started_at),
         is_running=lambda pid, started: (pid, started) not in gone,
         output_at=output_at,
@@ -88,17 +88,17 @@ def sweep(
         over = liveness.judge(
             conn,
             now,
-            seen,
+            observations,
             stall_after_s=stall_after_s,
             end_after_s=end_after_s,
             cautious=cautious and not ended,
         )
-        some = [(session_id, reason) for session_id, reason in over.items() if session_id not in failed][:at_once]
-        tried[:] = [session_id for session_id, _reason in some]
-        for session_id, _reason in some:
+        batch = [(session_id, reason) for session_id, reason in over.items() if session_id not in failed][:at_once]
+        tried[:] = [session_id for session_id, _reason in batch]
+        for session_id, _reason in batch:
             if words := last_words.get(session_id):
                 session_rows.change(conn, session_id, {"last_words": words})
-        return session_end.end_all(conn, some, now, services.offer_again)
+        return session_end.end_all(conn, batch, now, services.offer_again)
 
     ended: list[EndedSession] = []
     failed: set[str] = set()  # a session whose end fails must not block the end of the others
@@ -107,7 +107,7 @@ def sweep(
     while True:
         tried.clear()
         try:
-            some = services.db.write(end_some)
+            batch = services.db.write(end_some)
         except (CorralError, ValueError, LookupError) as error:
             if not tried or isinstance(error, DatabaseUnavailable):
                 raise
@@ -116,9 +116,9 @@ def sweep(
                 log.warning("session_not_ended", session_id=tried[0], reason=str(error))
             at_once = 1
             continue
-        if not some:
+        if not batch:
             break
-        ended += some
+        ended += batch
     if ended:
         services.nudge("supervisor")
     return Cleaned(agents=len(ended), locks=sum(len(row["released"]) for row in ended))

@@ -88,8 +88,8 @@ class Waiters:
 
     def _waking_importances(self) -> list[str]:
         """The importances of messages that wake a session."""
-        least, known = self._services.settings().messages.wake, Importance.values()
-        return list(known[known.index(least) :]) if least in known else []
+        least, importances = self._services.settings().messages.wake, Importance.values()
+        return list(importances[importances.index(least) :]) if least in importances else []
 
     async def _look(self) -> None:
         """Wake the waiters for whom mail has come, and all of them when the daemon stops."""

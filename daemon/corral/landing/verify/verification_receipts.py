@@ -88,9 +88,9 @@ def of_verdict(conn: Connection, run: VerificationRun, verdict: Verdict, root: P
 
 def unverified(conn: Connection, tree: str, fingerprint: str, reason: str, now: datetime) -> ReceiptRow:
     """A receipt that proves nothing, and says why; the same one when asked again. It is never taken for a green one."""
-    known = receipts.latest(conn, tree, fingerprint, ReceiptStatus.UNVERIFIED)
-    if known is not None and known["reason"] == reason:
-        return known
+    receipt = receipts.latest(conn, tree, fingerprint, ReceiptStatus.UNVERIFIED)
+    if receipt is not None and receipt["reason"] == reason:
+        return receipt
     return receipts.add(
         conn, tree=tree, fingerprint=fingerprint, status=ReceiptStatus.UNVERIFIED, reason=reason, now=now
     )

@@ -264,10 +264,10 @@ class VerificationWorktree:
 
     def _is_replaced(self) -> bool:
         """Whether the folder that was made is not where it was, and either it or something else can be shown."""
-        known = required(self._row())["folder_id"]
-        if known is None or self._is_own_folder():
+        folder_id = required(self._row())["folder_id"]
+        if folder_id is None or self._is_own_folder():
             return False
-        return self._standing() is not None or self._moved_to(known) is not None
+        return self._standing() is not None or self._moved_to(folder_id) is not None
 
     def _standing(self) -> Path | None:
         """What stands in its place: a link on the way there, or whatever is at its path; None: nothing."""
@@ -275,9 +275,9 @@ class VerificationWorktree:
         standing = next((place for place in (path.parent.parent, path.parent, path) if place.is_symlink()), path)
         return standing if os.path.lexists(standing) else None
 
-    def _moved_to(self, known: str | None) -> Path | None:
+    def _moved_to(self, folder_id: str | None) -> Path | None:
         """Where the folder is now, if that is near: beside its place, or the same below a folder that was renamed."""
-        path, inode = self.path, (known or "").rpartition(":")[2]
+        path, inode = self.path, (folder_id or "").rpartition(":")[2]
         near = itertools.chain(
             _children(path.parent),
             (beside / path.name for beside in _children(path.parent.parent)),

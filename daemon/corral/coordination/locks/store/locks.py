@@ -238,11 +238,11 @@ def release_all(conn: Connection, session_ids: Sequence[str]) -> list[LockRow]:
 def inherit(conn: Connection, session_id: str, heir: str, checkout: str) -> None:
     """Give a session's automatic locks in a checkout to another session there, but for what that one holds already."""
     locks, theirs = file_locks.c, file_locks.alias()
-    has = select(theirs.c.lock_id).where(
+    same_key = select(theirs.c.lock_id).where(
         theirs.c.session_id == heir, theirs.c.match_key == locks.match_key, theirs.c.checkout == checkout
     )
     mine = and_(locks.session_id == session_id, locks.checkout == checkout, locks.automatic.is_(True))
-    conn.execute(update(file_locks).where(mine, ~has.exists()).values(session_id=heir))
+    conn.execute(update(file_locks).where(mine, ~same_key.exists()).values(session_id=heir))
 
 
 def shorten(conn: Connection, session_id: str, until: str) -> None:
@@ -256,8 +256,8 @@ def expire(conn: Connection, now: str) -> list[LockRow]:
     return _delete(conn, file_locks.c.expires_at <= now)
 
 
-def _delete(conn: Connection, which: ColumnElement[bool]) -> list[LockRow]:
-    return fetch_all(conn, delete(file_locks).where(which).returning(file_locks), LockRow)
+def _delete(conn: Connection, condition: ColumnElement[bool]) -> list[LockRow]:
+    return fetch_all(conn, delete(file_locks).where(condition).returning(file_locks), LockRow)
 
 
 def next_expiry(conn: Connection) -> str | None:

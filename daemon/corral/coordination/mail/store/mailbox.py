@@ -140,10 +140,10 @@ def how_many(conn: Connection, thread_id: str) -> int:
 
 def _filled(conn: Connection, named: Iterator[dict[str, Any]], kind: type[R]) -> Iterator[R]:
     """The messages that are named by their numbers, in that order, with what else is said of each, but for those gone."""
-    while some := list(islice(named, AT_ONCE)):
-        numbers = {f"number{place}": row["seq"] for place, row in enumerate(some)}
-        by_number = {row["seq"]: row for row in _numbered(len(some)).all(conn, numbers)}
-        whole: Iterator[Any] = ({**by_number[row["seq"]], **row} for row in some if row["seq"] in by_number)
+    while part := list(islice(named, AT_ONCE)):
+        numbers = {f"number{place}": row["seq"] for place, row in enumerate(part)}
+        by_number = {row["seq"]: row for row in _numbered(len(part)).all(conn, numbers)}
+        whole: Iterator[Any] = ({**by_number[row["seq"]], **row} for row in part if row["seq"] in by_number)
         yield from whole
 
 

@@ -106,8 +106,8 @@ def create(
 
 def find(conn: Connection, reference: str) -> MessageRow | None:
     """One message by its number or its id."""
-    which = _m.seq == int(reference) if _is_number(reference) else _m.message_id == reference
-    return fetch_first(conn, select(messages).where(which), MessageRow)
+    condition = _m.seq == int(reference) if _is_number(reference) else _m.message_id == reference
+    return fetch_first(conn, select(messages).where(condition), MessageRow)
 
 
 def _is_number(reference: str) -> bool:
@@ -161,17 +161,22 @@ def waited_for(
         clients: Only sessions of these client processes,
         session_ids: or these, where nobody knows the process.
     """
-    its = agent_sessions.c
-    live = its.status.in_((SessionStatus.ACTIVE, SessionStatus.IDLE))
+    sessions = agent_sessions.c
+    live = sessions.status.in_((SessionStatus.ACTIVE, SessionStatus.IDLE))
     query = (
-        select(its.session_id, its.client_pid, its.status, func.min(_m.created_at).label("since"))
-        .join(message_recipients, _r.session_id == its.session_id)
+        select(sessions.session_id, sessions.client_pid, sessions.status, func.min(_m.created_at).label("since"))
+        .join(message_recipients, _r.session_id == sessions.session_id)
         .join(messages, _m.seq == _r.seq)
-        .where(live, its.parent_session_id.is_(None), _r.injected_at.is_(None), _UNREAD)
-        .where(or_(its.client_pid.in_(clients), and_(its.client_pid.is_(None), its.session_id.in_(session_ids))))
+        .where(live, sessions.parent_session_id.is_(None), _r.injected_at.is_(None), _UNREAD)
+        .where(
+            or_(
+                sessions.client_pid.in_(clients),
+                and_(sessions.client_pid.is_(None), sessions.session_id.in_(session_ids)),
+            )
+        )
         .where(_m.importance.in_(importances))
-        .group_by(its.session_id)
-        .order_by(its.last_heartbeat.desc())
+        .group_by(sessions.session_id)
+        .order_by(sessions.last_heartbeat.desc())
     )
     return fetch_all(conn, query, AwaitedSession)
 
@@ -186,8 +191,8 @@ def kept_waiting(conn: Connection, session_ids: Sequence[str], since: str) -> li
 def mark(conn: Connection, session_id: str, numbers: Sequence[int], columns: Sequence[str], at: str) -> None:
     """Set instants of a session's receipts that are not set yet: the first one counts."""
     for column in columns:
-        which = and_(_r.session_id == session_id, _r.seq.in_(list(numbers)), _r[column].is_(None))
-        conn.execute(update(message_recipients).where(which).values({column: at}))
+        condition = and_(_r.session_id == session_id, _r.seq.in_(list(numbers)), _r[column].is_(None))
+        conn.execute(update(message_recipients).where(condition).values({column: at}))
 
 
 def put_back(conn: Connection, session_id: str, begin: str, end: str) -> None:
@@ -199,8 +204,8 @@ def put_back(conn: Connection, session_id: str, begin: str, end: str) -> None:
 
 def receipt(conn: Connection, session_id: str, number: int) -> RecipientState | None:
     """The state of a message at one recipient."""
-    which = and_(_r.session_id == session_id, _r.seq == number)
-    return fetch_first(conn, select(message_recipients, STATE).where(which), RecipientState)
+    condition = and_(_r.session_id == session_id, _r.seq == number)
+    return fetch_first(conn, select(message_recipients, STATE).where(condition), RecipientState)
 
 
 def addressed_to(conn: Connection, session_id: str, numbers: Sequence[int], asker: str | None) -> set[int]:
@@ -219,20 +224,22 @@ def addressed_to(conn: Connection, session_id: str, numbers: Sequence[int], aske
 
 def move(conn: Connection, name: str, old_session_id: str, new_session_id: str) -> None:
     """Unread mail to a name follows it to another session."""
-    has = select(_r.seq).where(_r.session_id == new_session_id)
-    which = and_(_r.session_id == old_session_id, func.lower(_r.name) == name.lower(), _UNREAD, _r.seq.not_in(has))
+    present = select(_r.seq).where(_r.session_id == new_session_id)
+    condition = and_(
+        _r.session_id == old_session_id, func.lower(_r.name) == name.lower(), _UNREAD, _r.seq.not_in(present)
+    )
     fresh = {"session_id": new_session_id, "bounced_at": None, "injected_at": None, "held_at": None}
-    conn.execute(update(message_recipients).where(which).values(fresh))
+    conn.execute(update(message_recipients).where(condition).values(fresh))
 
 
 def pass_on(conn: Connection, name: str, old_session_id: str, new_session_id: str, at: str) -> None:
     """Mail to a name that a session has not seen is left to another one; what that one has already did not arrive here."""
-    has = select(_r.seq).where(_r.session_id == new_session_id)
+    present = select(_r.seq).where(_r.session_id == new_session_id)
     unseen = and_(
         _r.session_id == old_session_id, func.lower(_r.name) == name.lower(), _r.injected_at.is_(None), _UNREAD
     )
     fresh = {"session_id": new_session_id, "bounced_at": None, "held_at": None}
-    conn.execute(update(message_recipients).where(unseen, _r.seq.not_in(has)).values(fresh))
+    conn.execute(update(message_recipients).where(unseen, _r.seq.not_in(present)).values(fresh))
     conn.execute(update(message_recipients).where(unseen, _r.bounced_at.is_(None)).values(bounced_at=at))
 
 

@@ -76,12 +76,12 @@ def candidates(conn: Connection, address: str) -> tuple[CalledSession | None, li
     living = [row for row in going_by if row["status"] != SessionStatus.DISCONNECTED]
     best = [*living, *matches["id"], *going_by]
     if best:
-        going: CalledSession | None = called(best[0], best[0]["bound"] or best[0]["agent_name"])
+        session: CalledSession | None = called(best[0], best[0]["bound"] or best[0]["agent_name"])
     else:
         folded = _BY_FOLDED_NAME.first(conn, parameters)
-        going = called(folded, folded["agent_name"]) if folded is not None else None
+        session = called(folded, folded["agent_name"]) if folded is not None else None
     workers = sorted(matches["at work"], key=lambda worker: str(worker["started_at"]), reverse=True)
-    return going, [called(worker, str(worker["agent"])) for worker in workers]
+    return session, [called(worker, str(worker["agent"])) for worker in workers]
 
 
 def called(session: NamedSession, name: str) -> CalledSession:
@@ -116,8 +116,8 @@ def bind(conn: Connection, values: Mapping[str, Any]) -> NameRow:
 
 def rebind(conn: Connection, name: str, session_id: str) -> None:
     """Let a name that was bound, if it was, mean another session."""
-    which = agent_names.c.folded == name.lower()
-    conn.execute(update(agent_names).where(which).values(session_id=session_id))
+    condition = agent_names.c.folded == name.lower()
+    conn.execute(update(agent_names).where(condition).values(session_id=session_id))
 
 
 def by_session(conn: Connection, session_ids: Sequence[str] = ()) -> dict[str, list[str]]:

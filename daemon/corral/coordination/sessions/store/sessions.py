@@ -144,8 +144,8 @@ def touch(conn: Connection, session_id: str, at: str) -> SessionTouch | None:
 def _moving(conn: Connection, row: Moving | None, at: str) -> Moving | None:
     if row is None or row["stalled_since_at"] is None:
         return row
-    which = agent_sessions.c.session_id == row["session_id"]
-    conn.execute(update(agent_sessions).where(which).values(stalled_since_at=None))
+    condition = agent_sessions.c.session_id == row["session_id"]
+    conn.execute(update(agent_sessions).where(condition).values(stalled_since_at=None))
     changed = EventKind.SESSION_CHANGED({"status": row["status"]})
     events.record(conn, at, changed, session_id=row["session_id"])
     row["stalled_since_at"] = None
@@ -155,8 +155,8 @@ def _moving(conn: Connection, row: Moving | None, at: str) -> Moving | None:
 def stall(conn: Connection, session_id: str, at: str) -> None:
     """Mark an active session as stalled; one that is so already, or is not active, stays as it is."""
     active = and_(agent_sessions.c.status == SessionStatus.ACTIVE, agent_sessions.c.stalled_since_at.is_(None))
-    which = agent_sessions.c.session_id == session_id
-    stalled = update(agent_sessions).where(which, active).values(stalled_since_at=at)
+    condition = agent_sessions.c.session_id == session_id
+    stalled = update(agent_sessions).where(condition, active).values(stalled_since_at=at)
     row = conn.execute(stalled.returning(agent_sessions.c.last_heartbeat)).first()
     if row is not None:
         event = EventKind.SESSION_STALLED({"last_heartbeat": row.last_heartbeat})
@@ -205,8 +205,8 @@ def latest(
     if statuses:
         query = query.where(_is_shown_as(statuses))
 
-    def older(at: str, who: str) -> Select[Any]:
-        return query.where(or_(its.started_at < at, and_(its.started_at == at, its.session_id < who)))
+    def older(at: str, session_id: str) -> Select[Any]:
+        return query.where(or_(its.started_at < at, and_(its.started_at == at, its.session_id < session_id)))
 
     part_query = older(*behind) if behind else query
     while part := fetch_all(conn, part_query, SessionRow):
@@ -271,6 +271,6 @@ def take_notices(conn: Connection, session_id: str, at: str) -> list[str]:
             break
         taken.append(row)
     if taken:
-        which = notices.c.notice_id.in_([row["notice_id"] for row in taken])
-        conn.execute(update(notices).where(which).values(injected_at=at))
+        condition = notices.c.notice_id.in_([row["notice_id"] for row in taken])
+        conn.execute(update(notices).where(condition).values(injected_at=at))
     return [row["text"] for row in taken]
