@@ -17,11 +17,11 @@ from corral.core.marks import of_a_session, started_by_work_of
 from corral.core.routing import TRANSPORT, Caller
 
 
-def require(callers: frozenset[Caller], what: str, project: Project, scope: Scope) -> None:
+def require(callers: frozenset[Caller], operation: str, project: Project, scope: Scope) -> None:
     """Refuse a caller that may not do an operation; reads the processes behind the connection.
 
     Args:
-        what: The operation, for the message.
+        operation: The operation, for the message.
 
     Raises:
         NotPermitted: The caller is none of them.
@@ -29,7 +29,7 @@ def require(callers: frozenset[Caller], what: str, project: Project, scope: Scop
     caller, name = caller_of(project, scope)
     if caller not in callers:
         raise NotPermitted(
-            f"{name[0].upper()}{name[1:]} may not do this: {what}",
+            f"{name[0].upper()}{name[1:]} may not do this: {operation}",
             cause="It is left to a person."
             if callers == {Caller.PERSON}
             else "It would end or replace what asks for it.",

@@ -38,8 +38,8 @@ def held_by_others(
     held = []
     for path in paths if rows else ():
         key = literal_key(path, fold=fold)
-        named = (plain[match_key] for match_key in (key.match_key, *ancestors(key.match_key)) if match_key in plain)
-        row = next(named, None) or next((row for glob, row in globs if keys_overlap(key, glob)), None)
+        holding = (plain[match_key] for match_key in (key.match_key, *ancestors(key.match_key)) if match_key in plain)
+        row = next(holding, None) or next((row for glob, row in globs if keys_overlap(key, glob)), None)
         if row is not None:
             held.append(_held_file(path, row))
     return held

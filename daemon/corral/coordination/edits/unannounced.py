@@ -101,8 +101,8 @@ def claims(target: Target, changed_at: datetime | None, evidence: Evidence) -> l
     ran = [command for command in evidence.commands if command.began <= changed_at <= command.ended]
     if evidence.unknown_commands or len({command.session_id for command in ran}) != 1:
         return []
-    mine = [command for command in ran if command.claims and command.checkout == target.checkout]
-    return [Claim(mine[0].session_id, target, SHELL_COMMAND)] if mine else []
+    claiming = [command for command in ran if command.claims and command.checkout == target.checkout]
+    return [Claim(claiming[0].session_id, target, SHELL_COMMAND)] if claiming else []
 
 
 def settle(conn: Connection, to_settle: Iterable[Claim], policy: Policy, now: datetime) -> None:

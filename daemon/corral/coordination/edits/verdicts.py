@@ -96,16 +96,16 @@ def for_task(row: HeldLock) -> str:
 
 
 def _denial(row: HeldLock, key: LockKey, now: datetime) -> str:
-    held = "" if row["file_path"] == key.file_path else f" (as part of {embedded(row['file_path'])})"
+    part = "" if row["file_path"] == key.file_path else f" (as part of {embedded(row['file_path'])})"
     kind = "is editing it" if row["automatic"] else "has reserved it"
     if row["stalled_since_at"] is not None:
         return (
-            f"{key.file_path} is held by {row['agent_name']}{held}{for_task(row)}, whose session is stalled: no sign of it since "
+            f"{key.file_path} is held by {row['agent_name']}{part}{for_task(row)}, whose session is stalled: no sign of it since "
             f"{parse(row['stalled_since_at']):%H:%M} UTC. The edit was not made. Look whether what is in the file is worth "
             f"keeping; `corral lock force-release {shlex.quote(row['file_path'])}` takes the lock from it."
         )
     return (
-        f"{key.file_path} is held by {row['agent_name']}{held}, who {kind}{for_task(row)}, {until(row, now)}. "
+        f"{key.file_path} is held by {row['agent_name']}{part}, who {kind}{for_task(row)}, {until(row, now)}. "
         "The edit was not made. Work on something else first and try again later, or leave this file out and say so in your "
         f"report; do not write it another way. `corral lock check {shlex.quote(key.file_path)}` tells when it is free."
     )
@@ -138,14 +138,14 @@ def refuse_danger(
         return Verdict()
     names = sorted({row["agent_name"] for row in others})
     files = sorted({row["file_path"] for row in others})
-    shown = ", ".join(embedded(file) for file in files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
+    more = f" and {len(files) - 5} more" if len(files) > 5 else ""
     denied = EventKind.COMMAND_DENIED(
         {"kind": danger.kind, "holders": names, "files": files[:50], "salvage_ref": salvage_ref}
     )
     events.record(conn, iso(now), denied, session_id=holder.session_id)
     saved = f" The state was saved as {salvage_ref} to be safe." if salvage_ref else ""
     return Verdict(
-        f"`{danger.kind}` would touch work of {', '.join(names)} in this checkout ({shown}). "
+        f"`{danger.kind}` would touch work of {', '.join(names)} in this checkout ({', '.join(map(embedded, files[:5]))}{more}). "
         f"The command was not run.{saved} Instead: {danger.alternative}"
     )
 
@@ -217,9 +217,9 @@ def holder_of(conn: Connection, key: LockKey, holder: Holder, checkout: str, now
     return hits[-1] if hits else None
 
 
-def _restoring(changes: ShellChanges, key: LockKey, what: str) -> str:
+def _restoring(changes: ShellChanges, key: LockKey, subject: str) -> str:
     command = changes.restore.get(key.match_key)
-    return f" {what} was saved; this brings it back: `{command}`" if command else ""
+    return f" {subject} was saved; this brings it back: `{command}`" if command else ""
 
 
 def _ambiguous(conn: Connection, holder: Holder, name: str, changes: ShellChanges, now: datetime) -> list[str]:
@@ -239,8 +239,8 @@ def _ambiguous(conn: Connection, holder: Holder, name: str, changes: ShellChange
     lines = list[str]()
     for key, session_ids in shared.items():
         row = holder_of(conn, key, holder, changes.checkout, now)
-        held = f" (held by {row['agent_name']})" if row is not None else ""
-        lines.append(f"{key.file_path}{held}{_restoring(changes, key, 'what it held before')}")
+        holder_note = f" (held by {row['agent_name']})" if row is not None else ""
+        lines.append(f"{key.file_path}{holder_note}{_restoring(changes, key, 'what it held before')}")
         if row is not None and row["session_id"] not in session_ids:
             text = f"{key.file_path}, which you hold, changed while shell commands of {name} and {others} ran; "
             text += "which of them did it is not known."

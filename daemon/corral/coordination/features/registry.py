@@ -145,15 +145,15 @@ def analyze(conn: Connection, feature_id: str | None, candidate: Sequence[LockKe
         NotFound: No such feature, and no claims given.
     """
     claimed = feature_rows.active_claims(conn)
-    mine = list(candidate) if candidate is not None else _own(conn, feature_id)
-    _check(feature_id or "candidate", mine)
+    keys = list(candidate) if candidate is not None else _own(conn, feature_id)
+    _check(feature_id or "candidate", keys)
     others = {name: [_key(row) for row in rows] for name, rows in claimed.items() if name != feature_id}
-    judgement = ClaimIndex(others).judge(mine)
-    gravest_first = sorted(judgement.meetings.items(), key=lambda met: met[1].feasibility is Feasibility.PARTIAL)
+    judgement = ClaimIndex(others).judge(keys)
+    gravest_first = sorted(judgement.meetings.items(), key=lambda item: item[1].feasibility is Feasibility.PARTIAL)
     return {
         "candidate_feature_id": feature_id,
         "feasibility": judgement.feasibility.value,
-        "total_candidate_claims": len(set(mine)),
+        "total_candidate_claims": len(set(keys)),
         "total_conflicting_claims": judgement.contended,
         "conflicts": [_conflict(name, meeting) for name, meeting in gravest_first],
     }

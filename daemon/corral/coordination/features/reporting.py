@@ -41,9 +41,9 @@ async def analyze(services: Services, feature_id: str | None, claims: list[str] 
 
     def judge(conn: Connection) -> dict[str, Any]:
         judgement = feature_registry.analyze(conn, feature_id, keys)
-        met = judgement["conflicts"]
-        fitting = page(met, size=size).rows
-        left_out = len(met) - len(fitting)
+        conflicts = judgement["conflicts"]
+        fitting = page(conflicts, size=size).rows
+        left_out = len(conflicts) - len(fitting)
         return {**judgement, "conflicts": fitting, **({"left_out": left_out} if left_out else {})}
 
     return await services.store.read(judge)

@@ -58,10 +58,10 @@ def leave(
     was_cut_off = session["end_reason"] == "process_gone" and session["last_words"]
     if not (released or deeds or was_cut_off):
         return None
-    own = handoff_rows.own(conn, session["session_id"])
-    if own is not None and own["created_at"] >= max(map(_touched, released), default=""):
+    written = handoff_rows.own(conn, session["session_id"])
+    if written is not None and written["created_at"] >= max(map(_touched, released), default=""):
         return None
-    return handoffs.store(conn, session, _account(conn, session, deeds, released, own), now, automatic=True)
+    return handoffs.store(conn, session, _account(conn, session, deeds, released, written), now, automatic=True)
 
 
 def _has_delivered(conn: Connection, session: SessionRow) -> bool:
@@ -72,10 +72,10 @@ def _has_delivered(conn: Connection, session: SessionRow) -> bool:
 def _deeds(conn: Connection, session_id: str, family: Sequence[str]) -> list[EventRow]:
     """The actions of a session and its subagents since it came, or came back."""
     rows = traces.events_of(conn, family)
-    back = [
+    resumptions = [
         at for at, row in enumerate(rows) if (row["kind"], row["session_id"]) == (EventKind.SESSION_RESUMED, session_id)
     ]
-    return [row for row in rows[back[-1] if back else 0 :] if _is_deed(row)]
+    return [row for row in rows[resumptions[-1] if resumptions else 0 :] if _is_deed(row)]
 
 
 def _is_deed(event: EventRow) -> bool:
@@ -89,7 +89,11 @@ def _touched(lock: LockRow) -> str:
 
 
 def _account(
-    conn: Connection, session: SessionRow, deeds: list[EventRow], released: Sequence[LockRow], own: HandoffRow | None
+    conn: Connection,
+    session: SessionRow,
+    deeds: list[EventRow],
+    released: Sequence[LockRow],
+    written: HandoffRow | None,
 ) -> Columns:
     own_task = {session["task_id"]} if session["task_id"] is not None else set()
     tasks = traces.tasks_of(conn, _named(deeds, "task_id") | own_task)
@@ -109,10 +113,10 @@ def _account(
             *(f"Task {row['task_id']} is {row['status']}: {row['title']}" for row in open_tasks),
             *(f"Merge request {row['merge_id']} of {row['branch']} is {row['state']}" for row in open_merges),
         ],
-        "decisions": list(own["decisions"]) if own is not None else [],
+        "decisions": list(written["decisions"]) if written is not None else [],
         "next_steps": [
             *(f"Merge request {row['merge_id']} of {row['branch']} came back: {row['reason']}" for row in came_back),
-            *(own["next_steps"] if own is not None else ()),
+            *(written["next_steps"] if written is not None else ()),
         ],
         "relevant_files": _files(deeds, released),
     }

@@ -150,5 +150,5 @@ def _brief(handoff: HandoffRow) -> str:
 
 def wire(row: HandoffRow) -> Payload:
     """A handoff as every surface shows it."""
-    about = ("handoff_id", "agent_name", "session_id", "automatic", "summary")
-    return picked(row, (*about, *LISTS, "worktree", "branch", "created_at"))
+    head = ("handoff_id", "agent_name", "session_id", "automatic", "summary")
+    return picked(row, (*head, *LISTS, "worktree", "branch", "created_at"))

@@ -80,8 +80,8 @@ def was_followed(conn: Connection, handoff: HandoffRow, *, besides: str, passers
     Args:
         passers: The ``agent_type`` of those who are given no handoff, and so do not count.
     """
-    over = select(agent_sessions.c.ended_at).where(agent_sessions.c.session_id == handoff["session_id"])
-    ended_at = conn.execute(over).scalar()
+    query = select(agent_sessions.c.ended_at).where(agent_sessions.c.session_id == handoff["session_id"])
+    ended_at = conn.execute(query).scalar()
     follower = select(agent_sessions.c.session_id).where(
         agent_sessions.c.status.in_(SessionStatus.values()),  # with the next line: only what is at the end of an index
         agent_sessions.c.last_heartbeat > ended_at,

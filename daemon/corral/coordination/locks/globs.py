@@ -45,15 +45,15 @@ class _Chars:
         return at >= 0 and self.spans[at][1] >= ord(char)
 
     def meets(self, other: _Chars) -> bool:
-        mine, theirs = 0, 0
-        while mine < len(self.spans) and theirs < len(other.spans):
-            (low, high), (floor, ceiling) = self.spans[mine], other.spans[theirs]
+        left, right = 0, 0
+        while left < len(self.spans) and right < len(other.spans):
+            (low, high), (floor, ceiling) = self.spans[left], other.spans[right]
             if max(low, floor) <= min(high, ceiling):
                 return True
             if high < ceiling:
-                mine += 1
+                left += 1
             else:
-                theirs += 1
+                right += 1
         return False
 
 
@@ -197,8 +197,8 @@ def meets_path(pattern: Pattern, path: str) -> bool:
 
 def folder(pattern: Pattern) -> str:
     """The folder that all it covers lies in: what stands before its first wildcard, normalised; empty if nothing does."""
-    named = itertools.takewhile(lambda segment: isinstance(segment, str), pattern.beginning)
-    return "/".join(segment for segment in named if isinstance(segment, str))
+    plain_segments = itertools.takewhile(lambda segment: isinstance(segment, str), pattern.beginning)
+    return "/".join(segment for segment in plain_segments if isinstance(segment, str))
 
 
 def _meet(a: Sequence[Any], b: Sequence[Any], meets: Callable[[Any, Any], bool]) -> bool:

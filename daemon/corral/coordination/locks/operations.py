@@ -69,15 +69,15 @@ async def acquire(services: Services, request: Request, body: Acquisition) -> Pa
     ttl_s = body.ttl_s if body.ttl_s is not None else services.settings().locks.ttl_s
     lock_request = LockRequest(tuple(parse(services, body.paths)), ttl_s, body.exclusive, body.reason)
     if not body.each:
-        whole = await lock_waiting.acquire(actor, lock_request, body.wait_s, partial(_hung_up, request))
-        return {"success": True, "locks": describe_locks(*whole)}
+        name_and_locks = await lock_waiting.acquire(actor, lock_request, body.wait_s, partial(_hung_up, request))
+        return {"success": True, "locks": describe_locks(*name_and_locks)}
     if body.wait_s:
         raise InvalidInput("One waits for all or nothing.", remedy="Leave out `each`, or `wait_s`.")
     now = services.now()
-    held = await actor.write_as(lambda conn, me: reserve_each(conn, lock_request, me, now))
-    if not held["conflicts"]:
-        del held["conflicts"]
-    return {"success": "conflicts" not in held, **held}
+    reservations = await actor.write_as(lambda conn, me: reserve_each(conn, lock_request, me, now))
+    if not reservations["conflicts"]:
+        del reservations["conflicts"]
+    return {"success": "conflicts" not in reservations, **reservations}
 
 
 async def _hung_up(request: Request) -> None:
@@ -164,8 +164,8 @@ async def release(services: Services, body: Release) -> Payload:
     def free(conn: Connection) -> list[str]:
         holder = speaker(conn, body.session_id, now).holder
         by = addresses.acting_for(conn, holder.session_id, body.caller or holder.session_id, person())
-        gone = lock_table.release(conn, keys, holder, now, by=by, lock_ids=body.lock_ids)
-        return [row["file_path"] for row in gone]
+        released_locks = lock_table.release(conn, keys, holder, now, by=by, lock_ids=body.lock_ids)
+        return [row["file_path"] for row in released_locks]
 
     async with refusals(services, body.caller):
         released = await services.store.write(free)

@@ -85,11 +85,11 @@ class Ahead:
         A session may renew what it holds already: the others wait for it.
         """
         for wait, keys in self._waits:
-            met = next((other for other in keys if keys_overlap(key, other)), None)
-            if met is not None and not self._has(key):
+            overlapping = next((other for other in keys if keys_overlap(key, other)), None)
+            if overlapping is not None and not self._has(key):
                 yield {
                     "requested": key.file_path,
-                    "file_path": met.file_path,
+                    "file_path": overlapping.file_path,
                     "holder": wait["agent_name"],
                     "session_id": wait["session_id"],
                     "task": wait["current_task"],
@@ -105,9 +105,9 @@ class Ahead:
 
     def _has(self, key: LockKey) -> bool:
         if self._held is None:
-            mine = lock_rows.listing(self._conn, iso(self._now), [self._session_id])
-            self._held = [stored_key(row) for row in mine if not row["automatic"]]
-        return any(key_covers(held, key) for held in self._held)
+            rows = lock_rows.listing(self._conn, iso(self._now), [self._session_id])
+            self._held = [stored_key(row) for row in rows if not row["automatic"]]
+        return any(key_covers(held_key, key) for held_key in self._held)
 
 
 def find_deadlock(first: str, blockers: Callable[[str], Sequence[Payload]]) -> list[Payload]:

@@ -280,10 +280,10 @@ def _granted(row: Mapping[str, Any]) -> Payload:
 
 
 def _holders(conn: Connection, conflicts: Sequence[Payload]) -> list[Payload]:
-    called = known_as(conn, ((row["session_id"], row["holder"]) for row in conflicts))
+    names = known_as(conn, ((row["session_id"], row["holder"]) for row in conflicts))
     return [
         {
-            "agent": called[row["session_id"]],
+            "agent": names[row["session_id"]],
             "path_pattern": row["file_path"],
             "exclusive": row["exclusive"],
             "expires_ts": row["expires_at"],

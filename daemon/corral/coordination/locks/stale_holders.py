@@ -82,12 +82,12 @@ def judge(lock: LockOfHolder, activity: Activity, now: datetime) -> Judgement:
         reasons.append(f"its session has been inactive for {_minutes(silent_s)}")
     else:
         signs.append(f"its session's last heartbeat was {_minutes(silent_s)} ago")
-    for what, at in (("mail", activity.mail_at), ("file", activity.file_at), ("git", activity.git_at)):
+    for kind, at in (("mail", activity.mail_at), ("file", activity.file_at), ("git", activity.git_at)):
         ago_s = None if at is None else (now - at).total_seconds()
         if ago_s is not None and ago_s <= stalled_s:
-            signs.append(f"{what} activity {_minutes(ago_s)} ago")
+            signs.append(f"{kind} activity {_minutes(ago_s)} ago")
         else:
-            reasons.append(f"no {what} activity in the last {_short(stalled_s)}")
+            reasons.append(f"no {kind} activity in the last {_short(stalled_s)}")
     return Judgement(tuple(reasons), tuple(signs))
 
 

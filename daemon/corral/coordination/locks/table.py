@@ -189,8 +189,8 @@ def hold(
     """
     if lock_rows.has_more_than(conn, holder.session_id, MOST_OF_A_SESSION - len(keys)):
         rows = lock_rows.named(conn, iso(now), match_keys=[key.match_key for key in keys])
-        own = {row["match_key"] for row in rows if row["session_id"] == holder.session_id}
-        keys = [key for key in keys if key.match_key in own]
+        own_keys = {row["match_key"] for row in rows if row["session_id"] == holder.session_id}
+        keys = [key for key in keys if key.match_key in own_keys]
     return _take(conn, keys, holder, now, checkout, ttl_s, True, True, None)
 
 
@@ -206,7 +206,7 @@ def _take(
     reason: str | None,
 ) -> list[LockRow]:
     """Take or renew a lock on each key; those that are new are one event."""
-    at, taken, new = iso(now), list[LockRow](), list[str]()
+    at, taken, new_paths = iso(now), list[LockRow](), list[str]()
     common: LockTerms = {
         "checkout": checkout,
         "session_id": holder.session_id,
@@ -229,10 +229,10 @@ def _take(
         row = lock_rows.upsert(conn, lock)
         taken.append(row)
         if row["lock_id"] == lock["lock_id"]:
-            new.append(key.file_path)
-    if new:
+            new_paths.append(key.file_path)
+    if new_paths:
         event = EventKind.LOCK_ACQUIRED(
-            {"paths": new, "exclusive": exclusive, "automatic": automatic, "checkout": checkout or None}
+            {"paths": new_paths, "exclusive": exclusive, "automatic": automatic, "checkout": checkout or None}
         )
         events.record(conn, at, event, session_id=holder.session_id)
     return taken

@@ -83,8 +83,8 @@ _NOTHING = dict.fromkeys(("success", "action", "file_path", "expires_at", "reaso
 
 
 def _failed(error: CorralError, file_path: str | list[str], reason: str) -> Payload:
-    named = file_path if isinstance(file_path, str) else ", ".join(file_path[:1])
-    return {**_NOTHING, **refusal(error), "file_path": named[:500], "reason": reason}
+    path = file_path if isinstance(file_path, str) else ", ".join(file_path[:1])
+    return {**_NOTHING, **refusal(error), "file_path": path[:500], "reason": reason}
 
 
 async def _keys(paths: list[str]) -> list[LockKey]:

@@ -163,8 +163,8 @@ def _refuse_deadlock(conn: Connection, wait: Wait, now: datetime) -> None:
 
     def ways(session_id: str) -> list[Payload]:
         # Read on demand: most holders wait for nothing.
-        mine = [row for row in waits if row["session_id"] == session_id]
-        return [{**blocker, "who": row["agent_name"]} for row in mine for blocker in blockers(conn, _stored(row), now)]
+        rows = [row for row in waits if row["session_id"] == session_id]
+        return [{**blocker, "who": row["agent_name"]} for row in rows for blocker in blockers(conn, _stored(row), now)]
 
     deadlock = find_deadlock(wait.holder.session_id, ways)
     members = {blocker["session_id"] for blocker in deadlock}

@@ -78,13 +78,13 @@ def identity(conn: Connection, session_id: str, name: str | None) -> Identity:
         AgentNotFound: Nobody goes by that name.
         NotPermitted: Another session does.
     """
-    own = session_rows.get(conn, session_id)
+    session = session_rows.get(conn, session_id)
     if name is None:
-        if own is None:
+        if session is None:
             raise AgentNotFound(f"There is no session {session_id}.")
-        return Identity(session_id, own["agent_name"])
-    if own is not None and own["agent"] and own["agent"].lower() == name.lower():
-        return Identity(session_id, own["agent"])
+        return Identity(session_id, session["agent_name"])
+    if session is not None and session["agent"] and session["agent"].lower() == name.lower():
+        return Identity(session_id, session["agent"])
     row = known(conn, name)
     if row["session_id"] != session_id:
         raise NotPermitted(
@@ -208,7 +208,7 @@ def freed(conn: Connection, name: str, session_id: str) -> list[SessionRow]:
     for row in before:
         if row["agent_name"].lower() == name.lower():
             numbered = (f"{name}.{number}" for number in itertools.count(1))
-            former = next(past for past in numbered if not name_rows.holders(conn, past))
+            former = next(candidate for candidate in numbered if not name_rows.holders(conn, candidate))
             session_rows.change(conn, row["session_id"], {"agent_name": former})
     return before
 
@@ -269,9 +269,9 @@ def _sessions(
         return [name_rows.called(row, row["agent_name"]) for row in others]
     if not address:
         return None
-    named = agent_mailboxes.holders(conn, address)
-    if named:
-        return named
+    holders = agent_mailboxes.holders(conn, address)
+    if holders:
+        return holders
     members = roles(address) or ()
     present = [row for name in members for row in agent_mailboxes.holders(conn, name)]
     return (
@@ -283,10 +283,10 @@ def _sessions(
 
 def _not_found(conn: Connection, unknown: list[str]) -> RecipientNotFound:
     living = [row["agent_name"] for row in session_rows.live(conn)]
-    shown = ", ".join(repr(name[:80]) for name in unknown[:20])
+    names = ", ".join(repr(name[:80]) for name in unknown[:20])
     suggestions = difflib.get_close_matches(unknown[0], living, 3)
     return RecipientNotFound(
-        f"Nobody goes by {shown}; nothing was sent.",
+        f"Nobody goes by {names}; nothing was sent.",
         remedy=(f"Did you mean {', '.join(suggestions)}? " if suggestions else "")
         + "discover_agents, or `corral session list`, shows who is there.",
         details={"unknown": [name[:128] for name in unknown[:100]], "known": living[:50]},

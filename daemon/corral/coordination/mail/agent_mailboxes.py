@@ -25,18 +25,18 @@ SEAT = "seat"
 def holders(conn: Connection, name: str) -> list[CalledSession]:
     """Whom a name means, with ``called``: the living session that goes by it and those at work for the agent that does; if
     there is none, the last session of that name, or the agent's mailbox."""
-    named, workers = names.candidates(conn, name)
-    if named is None or (workers and named["status"] == SessionStatus.DISCONNECTED):
+    session, workers = names.candidates(conn, name)
+    if session is None or (workers and session["status"] == SessionStatus.DISCONNECTED):
         return workers
-    return [named, *workers]
+    return [session, *workers]
 
 
 def make(conn: Connection, agent: str, now: datetime) -> CalledSession:
     """Make the mailbox of an agent whose name no session has."""
     at = iso(now)
-    about = {"session_id": f"{SEAT}-{new_id()}", "agent_name": agent, "agent_type": SEAT, "capabilities": []}
-    over = {"status": SessionStatus.DISCONNECTED, "ended_at": at, "end_reason": "vacant"}
-    return names.called(session_rows.create(conn, {**about, **over, "started_at": at, "last_heartbeat": at}), agent)
+    identity = {"session_id": f"{SEAT}-{new_id()}", "agent_name": agent, "agent_type": SEAT, "capabilities": []}
+    ended = {"status": SessionStatus.DISCONNECTED, "ended_at": at, "end_reason": "vacant"}
+    return names.called(session_rows.create(conn, {**identity, **ended, "started_at": at, "last_heartbeat": at}), agent)
 
 
 def take(conn: Connection, agent: str, session_id: str, now: datetime) -> None:

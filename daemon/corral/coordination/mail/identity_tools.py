@@ -83,10 +83,10 @@ async def whois(
     def find(conn: Connection) -> Payload:
         agent = profile(conn, agent_name)
         if include_recent_commits:
-            theirs = changesets.of(conn, agent["id"])["merges"]
+            merges = changesets.of(conn, agent["id"])["merges"]
             agent["recent_commits"] = [
                 {"hexsha": row["head_sha"], "summary": row["title"], "authored_ts": row["created_at"]}
-                for row in theirs[::-1][: max(0, min(commit_limit, MOST_COMMITS))]
+                for row in merges[::-1][: max(0, min(commit_limit, MOST_COMMITS))]
             ]
         return agent
 

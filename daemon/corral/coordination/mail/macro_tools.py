@@ -35,16 +35,16 @@ async def macro_start_session(
 ) -> Payload:
     """Begin: the project, your name, the files that you reserve, your mail."""
     agent = await registered(human_key, program, model, agent_name, task_description)
-    held: Payload = {"granted": [], "conflicts": []}
+    reservations: Payload = {"granted": [], "conflicts": []}
     if file_reservation_paths:
-        held = await reserve(
+        reservations = await reserve(
             "", agent["name"], file_reservation_paths, file_reservation_ttl_seconds, True, file_reservation_reason
         )
     return {
         "project": project_of(current.get().services),
         "agent": agent,
         "registration_token": None,
-        "file_reservations": held,
+        "file_reservations": reservations,
         **await _inbox(agent["name"], inbox_limit),
     }
 
@@ -98,11 +98,11 @@ async def macro_file_reservation_cycle(
     agent_name: Text = "",
 ) -> Payload:
     """Reserve paths; with auto_release give up again at once those that you did not hold before."""
-    mine = await act(project_key, agent_name, _held_by)
-    held = await reserve(project_key, agent_name, paths, ttl_seconds, exclusive, reason)
-    granted = [str(row["id"]) for row in held["granted"] if row["id"] not in mine]
+    held_before = await act(project_key, agent_name, _held_by)
+    reservations = await reserve(project_key, agent_name, paths, ttl_seconds, exclusive, reason)
+    granted = [str(row["id"]) for row in reservations["granted"] if row["id"] not in held_before]
     released = await give_back(project_key, agent_name, None, granted) if auto_release and granted else None
-    return {"file_reservations": held, "released": released}
+    return {"file_reservations": reservations, "released": released}
 
 
 def _held_by(conn: Connection, me: Identity, now: datetime) -> frozenset[str]:

@@ -117,8 +117,8 @@ def find(
         raise InvalidInput("Nothing was asked for.", remedy="Give one or more words.")
     numbers = search.matching(conn, "messages", words, 200 if session_id else limit)
     if session_id is not None:
-        theirs = messages.addressed_to(conn, session_id, numbers, asker)
-        numbers = [number for number in numbers if number in theirs]
+        addressed = messages.addressed_to(conn, session_id, numbers, asker)
+        numbers = [number for number in numbers if number in addressed]
     return mailbox_rows.numbered(conn, numbers[:limit])
 
 

@@ -41,8 +41,8 @@ def deliver(conn: Connection, session_id: str, now: datetime) -> list[str]:
 def deliver_with_heads(conn: Connection, session_id: str, now: datetime) -> tuple[list[str], list[str]]:
     """The same, and a line for a person about each message: its sender and its subject."""
     waiting = message_rows.waiting(conn, session_id)
-    taken, texts = _hand_over(conn, session_id, waiting, now, urgent=False)
-    return texts, [head(row) for row in waiting if row["seq"] in taken]
+    numbers, texts = _hand_over(conn, session_id, waiting, now, urgent=False)
+    return texts, [head(row) for row in waiting if row["seq"] in numbers]
 
 
 def head(row: WaitingMessage) -> str:
@@ -85,23 +85,23 @@ def _hand_over(
 ) -> tuple[list[int], list[str]]:
     """Hand over as much mail as fits; returns the numbers of these messages, and the texts."""
     texts: list[str] = []
-    taken: list[int] = []
+    numbers: list[int] = []
     for row in mail:
         text = shown(row)
-        if taken and sum(map(len, texts)) + len(text) > AT_ONCE:
+        if numbers and sum(map(len, texts)) + len(text) > AT_ONCE:
             break
         texts.append(text)
-        taken.append(row["seq"])
-    if not taken:
+        numbers.append(row["seq"])
+    if not numbers:
         return [], []
-    message_rows.mark(conn, session_id, taken, ("injected_at",), iso(now))
+    message_rows.mark(conn, session_id, numbers, ("injected_at",), iso(now))
     waiting = message_rows.how_many_wait(conn, session_id)[urgent]
-    return taken, [_HEAD, *texts, *([f"{waiting} more will follow."] if waiting else [])]
+    return numbers, [_HEAD, *texts, *([f"{waiting} more will follow."] if waiting else [])]
 
 
 def shown(row: WaitingMessage) -> str:
     """A message as a model is shown it, in at most ``AT_ONCE`` characters."""
-    about = {
+    facts = {
         "id": row["seq"],
         "from": row["sender_name"],
         "importance": row["importance"],
@@ -114,7 +114,7 @@ def shown(row: WaitingMessage) -> str:
     body = row["body"] if len(row["body"]) <= OF_ONE else row["body"][:OF_ONE] + _CUT
     # "<" would let a body close the mark around it, or the client's own around the whole answer.
     lines = (f"| {visible(line).replace('<', '&lt;')}" for line in body.replace("\r\n", "\n").split("\n"))
-    attributes = " ".join(f'{key}="{_attribute(value)}"' for key, value in about.items())
+    attributes = " ".join(f'{key}="{_attribute(value)}"' for key, value in facts.items())
     opened, text, closed = f"<corral-mail {attributes}>", "\n".join(lines), "</corral-mail>"
     room = AT_ONCE - len(opened) - len(closed) - 2
     if len(text) > room:  # escaping makes text longer

@@ -96,8 +96,8 @@ def remember(conn: Connection, session: SessionRow, entry: Memory, now: datetime
     digest = hashlib.sha256("\0".join((name, entry.event_type, " ".join(entry.summary.split()))).encode()).hexdigest()
     twin = memory_rows.recent_twin(conn, digest, iso(now - timedelta(seconds=SAME_FOR_S)))
     if twin is not None:
-        again = memory_rows.tell_again(conn, twin["memory_id"], _merged(twin, entry, now))
-        return _stored(conn, again, session, now), False
+        updated = memory_rows.tell_again(conn, twin["memory_id"], _merged(twin, entry, now))
+        return _stored(conn, updated, session, now), False
     values = {
         **vars(entry),
         "memory_id": new_id(),
@@ -149,8 +149,8 @@ def recall(conn: Connection, question: Question, now: datetime) -> list[Payload]
         if relevance >= question.min_relevance:
             relevant[seq] = relevance
     best = sorted(relevant, key=lambda seq: relevant[seq], reverse=True)[: question.limit]
-    whole = memory_rows.whole(conn, best)
-    return [wire({**whole[seq], "relevance": round(relevant[seq], 4)}) for seq in best]
+    memories = memory_rows.whole(conn, best)
+    return [wire({**memories[seq], "relevance": round(relevant[seq], 4)}) for seq in best]
 
 
 def wire(row: Mapping[str, Any]) -> Payload:

@@ -75,9 +75,9 @@ def cursor(row: Payload) -> str:
 def able(conn: Connection, rows: Iterable[SessionRow], of_team: Capabilities) -> Iterator[DiscoveredSession]:
     """Sessions with the ``names`` that they go by beside their own, and with what they can do: as they say themselves, and as
     the team's definition says of any of their names."""
-    called = names.by_session(conn)
+    further_names = names.by_session(conn)
     for row in rows:
-        names_of = (*called.get(row["session_id"], ()), *([row["agent"]] if row["agent"] else ()))
+        names_of = (*further_names.get(row["session_id"], ()), *([row["agent"]] if row["agent"] else ()))
         others = [name for name in names_of if name != row["agent_name"]]
         of_names = (capability for name in (row["agent_name"], *others) for capability in of_team(name))
         yield {**row, "names": others, "capabilities": list(dict.fromkeys([*row["capabilities"], *of_names]))}

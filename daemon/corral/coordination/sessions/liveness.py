@@ -67,23 +67,23 @@ def judge(
     """
     living = session_rows.watched(conn)
     asking = {_family(row) for row in living if row["waiting_for"] is not None}
-    over: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for row in living:
         session_id = row["session_id"]
         if row["client_pid"] is not None and not observations.is_running(row["client_pid"], row["client_started"]):
-            over[session_id] = "process_gone"
+            reasons[session_id] = "process_gone"
             continue
         silent_s = _silent_s(conn, row, observations, now)
         if silent_s <= stall_after_s or _may_be_silent(conn, row, observations, now, asking):
             continue
         if silent_s > end_after_s or not _has_client(row, observations):
-            over[session_id] = SILENT
+            reasons[session_id] = SILENT
         else:
             session_rows.stall(conn, session_id, iso(now))
-    silent = sum(reason == SILENT for reason in over.values())
+    silent = sum(reason == SILENT for reason in reasons.values())
     if cautious and len(living) >= LARGE_FLEET and silent * 2 > len(living):
         raise _refuse_mass_expiry(silent, len(living), end_after_s)
-    return over
+    return reasons
 
 
 def _silent_s(conn: Connection, row: SessionLife, observations: Seen, now: datetime) -> float:

@@ -82,8 +82,8 @@ def whole(conn: Connection, row: SessionRow, of_team: discovery.Capabilities) ->
 
 def _shown(row: SessionRow) -> Payload:
     """A session with the terminal in which its process runs."""
-    shown = session_registry.wire(row)
-    return {**shown, "terminal": terminal_of(shown["pid"])}
+    session = session_registry.wire(row)
+    return {**session, "terminal": terminal_of(session["pid"])}
 
 
 @router.post("/cleanup", answer=Cleaned)
@@ -141,8 +141,8 @@ def give_name(conn: Connection, session_id: str, own: str, naming: Naming, now: 
     about = naming.model_dump(include={"program", "model", "task_description"}, exclude_none=True)
     if naming.task_description:
         session_registry.change(conn, session_id, {"current_task": redact(naming.task_description)})
-    called = addresses.unused(conn, naming.name) if naming.new else naming.name or own
-    return addresses.bind(conn, session_id, called, now, **about)
+    name = addresses.unused(conn, naming.name) if naming.new else naming.name or own
+    return addresses.bind(conn, session_id, name, now, **about)
 
 
 def _registration(row: NameRow) -> RegisteredName:

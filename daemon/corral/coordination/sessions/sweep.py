@@ -69,8 +69,8 @@ def sweep(
     # Read processes and files before the write: the one writer must not wait for them.
     living = services.db.read(session_rows.watched)
     processes = {(row["client_pid"], row["client_started"]) for row in living}
-    gone = {process for process in processes if process[0] is not None and not is_running(process[0], process[1])}
-    killed = [row for row in living if (row["client_pid"], row["client_started"]) in gone]
+    dead = {process for process in processes if process[0] is not None and not is_running(process[0], process[1])}
+    killed = [row for row in living if (row["client_pid"], row["client_started"]) in dead]
     last_words = {row["session_id"]: transcripts.last_words(row["transcript_path"]) for row in killed}
     silent = [row for row in living if _is_silent(row, now, stall_after_s)]
     output_at = {row["session_id"]: at for row in silent if (at := transcripts.written_at(row["transcript_path"]))}
@@ -78,14 +78,14 @@ def sweep(
     resting = (row["session_id"] for row in moving if transcripts.is_at_rest(row["transcript_path"]))
     observations = Seen(
         awake_since=services.runtime.awake_since(services.started_at),
-        is_running=lambda pid, started: (pid, started) not in gone,
+        is_running=lambda pid, started: (pid, started) not in dead,
         output_at=output_at,
         resting=frozenset(resting),
         connected=services.runtime.connected(),
     )
 
     def end_some(conn: Connection) -> list[EndedSession]:
-        over = liveness.judge(
+        reasons = liveness.judge(
             conn,
             now,
             observations,
@@ -93,7 +93,7 @@ def sweep(
             end_after_s=end_after_s,
             cautious=cautious and not ended,
         )
-        batch = [(session_id, reason) for session_id, reason in over.items() if session_id not in failed][:at_once]
+        batch = [(session_id, reason) for session_id, reason in reasons.items() if session_id not in failed][:at_once]
         tried[:] = [session_id for session_id, _reason in batch]
         for session_id, _reason in batch:
             if words := last_words.get(session_id):

@@ -116,23 +116,23 @@ def _git(arguments: list[str]) -> bool:
     if verb == "remote":
         return rest in ([], ["-v"])
     options = [text for text in rest if text.startswith("-")]
-    listed = len(options) == len(rest) or any(text.partition("=")[0] in _LISTS_BRANCHES for text in options)
-    return verb == "branch" and listed and all(_BRANCH_OPTIONS.fullmatch(text) for text in options)
+    only_lists = len(options) == len(rest) or any(text.partition("=")[0] in _LISTS_BRANCHES for text in options)
+    return verb == "branch" and only_lists and all(_BRANCH_OPTIONS.fullmatch(text) for text in options)
 
 
 def _sed(arguments: list[str]) -> bool:
     scripts: list[str] = []
-    at, named = 0, False
+    at, has_script = 0, False
     while at < len(arguments) and arguments[at].startswith("-"):
         if arguments[at] in ("-e", "-ne"):
             scripts.append(arguments[at + 1] if at + 1 < len(arguments) else "")
-            at, named = at + 1, True
+            at, has_script = at + 1, True
         elif arguments[at] not in ("-n", "-E", "-r", "-nE", "-En", "-nr"):
             return False
         at += 1
-    scripts += [] if named else arguments[at : at + 1]
+    scripts += [] if has_script else arguments[at : at + 1]
     # An option may also stand behind the files.
-    later = arguments[at + (not named) :]
+    later = arguments[at + (not has_script) :]
     return (
         bool(scripts) and all(map(_SED_SCRIPT.fullmatch, scripts)) and not any(text.startswith("-") for text in later)
     )

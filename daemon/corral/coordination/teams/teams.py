@@ -24,8 +24,8 @@ class Teams:
     def members(self, address: str) -> list[str] | None:
         """The names of the members with a role, in the file's order, or of the member with that name; None: neither exists."""
         folded = address.strip().casefold()
-        named = self._by_name.get(folded)
-        return self._by_role.get(folded) or (None if named is None else [named.name])
+        member = self._by_name.get(folded)
+        return self._by_role.get(folded) or (None if member is None else [member.name])
 
     def capabilities(self, agent_name: str) -> list[str]:
         """An agent's capabilities by the team's definition; none for an agent outside it."""

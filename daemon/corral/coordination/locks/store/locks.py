@@ -84,8 +84,8 @@ def candidates(conn: Connection, below: str, ancestors: Sequence[str], first: st
     """
     spelled = [spelling for folder in ancestors for spelling in (folder, f"{folder}/")]  # known to be a folder, or not
     folders = {f"folder{number}": folder for number, folder in enumerate(spelled)}
-    near = {"path": below, "first": first, "below": below + "/", "beyond": below + "0", **folders}
-    return _near(len(ancestors)).all(conn, {"now": now, **near})
+    bounds = {"path": below, "first": first, "below": below + "/", "beyond": below + "0", **folders}
+    return _near(len(ancestors)).all(conn, {"now": now, **bounds})
 
 
 def by_expiry(conn: Connection, now: str) -> Iterator[HeldLock]:
@@ -149,20 +149,20 @@ def upsert(conn: Connection, values: LockRow) -> LockRow:
     """
     if _TAKE.change(conn, values):
         return values
-    old = _HAD.one(conn, {name: values[name] for name in _KEY})
-    if old["expires_at"] <= values["acquired_at"]:
-        release_these(conn, [old["lock_id"]])
+    before = _HAD.one(conn, {name: values[name] for name in _KEY})
+    if before["expires_at"] <= values["acquired_at"]:
+        release_these(conn, [before["lock_id"]])
         _TAKE.change(conn, values)
         return values
     merged = {
-        "exclusive": bool(old["exclusive"] or values["exclusive"]),
-        "automatic": bool(old["automatic"] and values["automatic"]),
-        "reason": values["reason"] or old["reason"],
-        "task_id": values["task_id"] or old["task_id"],
-        "ttl_s": max(old["ttl_s"], values["ttl_s"]) if values["automatic"] else values["ttl_s"],
-        "expires_at": max(old["expires_at"], values["expires_at"]),
+        "exclusive": bool(before["exclusive"] or values["exclusive"]),
+        "automatic": bool(before["automatic"] and values["automatic"]),
+        "reason": values["reason"] or before["reason"],
+        "task_id": values["task_id"] or before["task_id"],
+        "ttl_s": max(before["ttl_s"], values["ttl_s"]) if values["automatic"] else values["ttl_s"],
+        "expires_at": max(before["expires_at"], values["expires_at"]),
     }
-    return _RENEW.one(conn, {**merged, "which": old["lock_id"]})
+    return _RENEW.one(conn, {**merged, "which": before["lock_id"]})
 
 
 def listing(
@@ -241,14 +241,14 @@ def inherit(conn: Connection, session_id: str, heir: str, checkout: str) -> None
     same_key = select(theirs.c.lock_id).where(
         theirs.c.session_id == heir, theirs.c.match_key == locks.match_key, theirs.c.checkout == checkout
     )
-    mine = and_(locks.session_id == session_id, locks.checkout == checkout, locks.automatic.is_(True))
-    conn.execute(update(file_locks).where(mine, ~same_key.exists()).values(session_id=heir))
+    condition = and_(locks.session_id == session_id, locks.checkout == checkout, locks.automatic.is_(True))
+    conn.execute(update(file_locks).where(condition, ~same_key.exists()).values(session_id=heir))
 
 
 def shorten(conn: Connection, session_id: str, until: str) -> None:
     """Let a session's automatic locks expire no later than at an instant."""
-    mine = and_(file_locks.c.session_id == session_id, file_locks.c.automatic.is_(True))
-    conn.execute(update(file_locks).where(mine, file_locks.c.expires_at > until).values(expires_at=until))
+    condition = and_(file_locks.c.session_id == session_id, file_locks.c.automatic.is_(True))
+    conn.execute(update(file_locks).where(condition, file_locks.c.expires_at > until).values(expires_at=until))
 
 
 def expire(conn: Connection, now: str) -> list[LockRow]:
@@ -265,7 +265,7 @@ def next_expiry(conn: Connection) -> str | None:
     return conn.execute(select(func.min(file_locks.c.expires_at))).scalar()
 
 
-def reschedule(conn: Connection, moved: Callable[[str], str]) -> None:
+def reschedule(conn: Connection, new_expiry: Callable[[str], str]) -> None:
     """Give every lock another expiry, made of the one it has."""
     rows = conn.execute(select(file_locks.c.lock_id, file_locks.c.expires_at)).all()
-    prolong(conn, {row.lock_id: moved(row.expires_at) for row in rows})
+    prolong(conn, {row.lock_id: new_expiry(row.expires_at) for row in rows})

@@ -80,13 +80,13 @@ def _inbox(
 ) -> Prepared[Any]:
     of_session = "whose" in bounds
     seq = _r.seq if of_session else _m.seq  # by whose index the newest come first, read no further than is asked for
-    shown: Sequence[ColumnElement[Any]] = list(_SHOWN.values())
+    columns: Sequence[ColumnElement[Any]] = list(_SHOWN.values())
     if not of_session:  # they are sorted by the names of their recipients: no bodies among them
-        shown = (_m.seq, _SHOWN["addressed"], _r.role, STATE)
+        columns = (_m.seq, _SHOWN["addressed"], _r.role, STATE)
     elif written:
         text = json_row({name: _SHOWN[key] for name, key in written})
-        shown = (_m.seq.label("id"), _r.name.label("to"), text.label("text"))
-    query = select(*shown).join(message_recipients, _r.seq == _m.seq)
+        columns = (_m.seq.label("id"), _r.name.label("to"), text.label("text"))
+    query = select(*columns).join(message_recipients, _r.seq == _m.seq)
     query = query.order_by(seq.desc(), *(() if of_session else (_r.name,))).limit(bindparam("limit", type_=Integer))
     if of_session:
         query = query.where(_r.session_id == bindparam("whose"))
@@ -138,13 +138,13 @@ def how_many(conn: Connection, thread_id: str) -> int:
     return int(conn.execute(select(func.count()).select_from(messages).where(_m.thread_id == thread_id)).scalar_one())
 
 
-def _filled(conn: Connection, named: Iterator[dict[str, Any]], kind: type[R]) -> Iterator[R]:
+def _filled(conn: Connection, rows: Iterator[dict[str, Any]], kind: type[R]) -> Iterator[R]:
     """The messages that are named by their numbers, in that order, with what else is said of each, but for those gone."""
-    while part := list(islice(named, AT_ONCE)):
+    while part := list(islice(rows, AT_ONCE)):
         numbers = {f"number{place}": row["seq"] for place, row in enumerate(part)}
         by_number = {row["seq"]: row for row in _numbered(len(part)).all(conn, numbers)}
-        whole: Iterator[Any] = ({**by_number[row["seq"]], **row} for row in part if row["seq"] in by_number)
-        yield from whole
+        filled: Iterator[Any] = ({**by_number[row["seq"]], **row} for row in part if row["seq"] in by_number)
+        yield from filled
 
 
 @cache

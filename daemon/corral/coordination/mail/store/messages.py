@@ -97,10 +97,10 @@ def create(
         _ADDRESS.change(conn, {**recipient, "seq": number})
     if number % search.AT_ONCE == 0:
         search.learn(conn, "messages")
-    named = sorted(recipients, key=lambda recipient: str(recipient["name"]))
+    by_name = sorted(recipients, key=lambda recipient: str(recipient["name"]))
     return {"seq": number, **message}, [
         {**_AS_SENT, **recipient, "seq": number, "state": QUEUED if recipient["bounced_at"] is None else BOUNCED}
-        for recipient in sorted(named, key=lambda recipient: str(recipient["role"]), reverse=True)
+        for recipient in sorted(by_name, key=lambda recipient: str(recipient["role"]), reverse=True)
     ]
 
 
@@ -249,13 +249,13 @@ def last_between(conn: Connection, session_id: str, *, blind: bool) -> list[Corr
     Args:
         blind: Whether blind copies count.
     """
-    mine = or_(_m.sender_session_id == session_id, _r.session_id == session_id)
+    condition = or_(_m.sender_session_id == session_id, _r.session_id == session_id)
     if not blind:
-        mine = and_(mine, _r.role != RecipientRole.BCC)
+        condition = and_(condition, _r.role != RecipientRole.BCC)
     query = (
         select(_m.sender_session_id, _r.session_id, func.max(_m.created_at).label("at"))
         .join(message_recipients, _r.seq == _m.seq)
-        .where(mine, _m.sender_session_id.is_not(None))
+        .where(condition, _m.sender_session_id.is_not(None))
         .group_by(_m.sender_session_id, _r.session_id)
         .order_by(func.max(_m.created_at).desc())
     )

@@ -264,13 +264,13 @@ def notify(conn: Connection, session_id: str, text: str, at: str) -> None:
 
 def take_notices(conn: Connection, session_id: str, at: str) -> list[str]:
     """Hand over what waits for a session, oldest first, as much as fits; once."""
-    taken, room = [], NOTICES_LENGTH
+    rows, room = [], NOTICES_LENGTH
     for row in _NOTICES.all(conn, {"which": session_id}):
         room -= len(row["text"])
         if room < 0:
             break
-        taken.append(row)
-    if taken:
-        condition = notices.c.notice_id.in_([row["notice_id"] for row in taken])
+        rows.append(row)
+    if rows:
+        condition = notices.c.notice_id.in_([row["notice_id"] for row in rows])
         conn.execute(update(notices).where(condition).values(injected_at=at))
-    return [row["text"] for row in taken]
+    return [row["text"] for row in rows]
