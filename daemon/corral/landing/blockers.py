@@ -50,8 +50,8 @@ def may_be_passed(conn: Connection, merge_id: str, now: datetime) -> bool:
 
 def next_look(conn: Connection, target: str, now: datetime) -> datetime:
     """When to look at a target's held requests again: the last one's time on hold from now, within bounds."""
-    held = [row for row in merges.listing(conn, [MergeState.HELD]) if row["target"] == target]
-    since = max((parse(row["updated_at"]) for row in held), default=now)
+    rows = [row for row in merges.listing(conn, [MergeState.HELD]) if row["target"] == target]
+    since = max((parse(row["updated_at"]) for row in rows), default=now)
     return now + min(max(now - since, PATIENCE), LONGEST_WAIT)
 
 

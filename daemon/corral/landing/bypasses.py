@@ -38,13 +38,13 @@ def record(db: Store, repo: Git, target: str, before: str, tip: str, now: dateti
     Raises:
         GitFailed: The repository could not be read.
     """
-    new = repo.must("rev-list", f"--max-count={MOST_LOOKED_AT}", refs.oid(tip), f"^{refs.oid(before)}").split()
-    if not new:
+    shas = repo.must("rev-list", f"--max-count={MOST_LOOKED_AT}", refs.oid(tip), f"^{refs.oid(before)}").split()
+    if not shas:
         return
     for row in db.read(_of_tasks):
-        theirs = _commits_made_in(repo, row) if row["task_id"] is not None else set[str]()
+        made_there = _commits_made_in(repo, row) if row["task_id"] is not None else set[str]()
         # One of the warm pool has the log of earlier tasks too.
-        if commits := [sha for sha in new if sha in theirs and refs.is_ancestor(repo, row["base_sha"], sha)]:
+        if commits := [sha for sha in shas if sha in made_there and refs.is_ancestor(repo, row["base_sha"], sha)]:
             db.write(lambda conn, row=row, commits=commits: _store(conn, target, row, commits, now))  # type: ignore[misc]
 
 

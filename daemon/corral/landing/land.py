@@ -157,9 +157,9 @@ def carry_out(
                 merges.requeue(conn, merge_id, now, reason=f"{target} moved; the merge is built again on its new tip.")
             else:
                 state = MergeState.HELD
-                named = f" ({', '.join(outcome.paths[:10])})" if outcome.paths else ""
+                paths = f" ({', '.join(outcome.paths[:10])})" if outcome.paths else ""
                 checkout = str(place) if place is not None else None
-                reason = with_remedy(f"{outcome.reason}{named}", outcome.remedy)
+                reason = with_remedy(f"{outcome.reason}{paths}", outcome.remedy)
                 merges.hold(conn, merge_id, reason, now, paths=outcome.paths, checkout=checkout)
         return state
 

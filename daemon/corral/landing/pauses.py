@@ -98,8 +98,8 @@ def explained(conn: Connection, requests: list[MergeRow]) -> list[MergeRow]:
     if ordered is not None:
         reason = work_pause.described(ordered)
         return [{**row, "reason": reason} if row["state"] == MergeState.QUEUED else row for row in requests]
-    held = merges.in_state(conn, MergeState.HELD)
-    why = {row["target"]: str(row["reason"]) for row in reversed(held) if waits_for_red_target(row)}
+    rows = merges.in_state(conn, MergeState.HELD)
+    why = {row["target"]: str(row["reason"]) for row in reversed(rows) if waits_for_red_target(row)}
     why |= {target: _reason(row) for target, row in pause_rows.paused(conn).items()}
     return [
         {**row, "reason": why[row["target"]]} if row["target"] in why and row["state"] == MergeState.QUEUED else row

@@ -280,7 +280,7 @@ class Queue:
             reason = "No verification command is configured (landing.verify)."
             none = self._db.write(lambda conn: verification_receipts.unverified(conn, tree, fingerprint, reason, now))
             return self._land(repo, merge, none, now)
-        green, own = self._db.read(
+        green, receipt = self._db.read(
             lambda conn: (
                 receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED),
                 receipts.get(conn, merge["receipt_id"]),
@@ -288,9 +288,10 @@ class Queue:
         )
         if green is not None and verification_receipts.proves(green, merge):
             return self._land(repo, merge, green, now)
-        if own is None or own["status"] not in verification_receipts.NOT_GREEN or own["fingerprint"] != fingerprint:
+        has_failed = receipt is not None and receipt["status"] in verification_receipts.NOT_GREEN
+        if receipt is None or not has_failed or receipt["fingerprint"] != fingerprint:
             return self._verify(repo, _candidate(merge, basis), landing, now)
-        return self._blame(repo, merge, own, basis, landing, now)
+        return self._blame(repo, merge, receipt, basis, landing, now)
 
     def _build(self, repo: Git, merge: MergeRow, tip: str, fingerprint: str, now: datetime) -> MergeRow | _Next:
         """Build the candidate commit; create its ref before the row names it."""
@@ -335,16 +336,17 @@ class Queue:
         return _Next.AGAIN
 
     def _blame(
-        self, repo: Git, merge: MergeRow, own: ReceiptRow, basis: Basis, landing: Landing, now: datetime
+        self, repo: Git, merge: MergeRow, receipt: ReceiptRow, basis: Basis, landing: Landing, now: datetime
     ) -> _Next:
         """Decide about a candidate that is not green: verify the tip without it first, unless evidence exists."""
         tip = required(merge["tip_sha"])
         tree = repo.must("rev-parse", "--verify", f"{tip}^{{tree}}")
         max_age_s = landing.control_max_age_s
-        step, control = self._db.read(lambda conn: evidence.of_candidate(conn, own, tree, max_age_s, now))
+        step, control = self._db.read(lambda conn: evidence.of_candidate(conn, receipt, tree, max_age_s, now))
         candidate = _candidate(merge, basis)
         if step is blame.Step.RETURN and control is not None:
-            return self._end(merge, MergeState.FAILED, now, reason=evidence.against(own, control, merge["target"], tip))
+            reason = evidence.against(receipt, control, merge["target"], tip)
+            return self._end(merge, MergeState.FAILED, now, reason=reason)
         if step is blame.Step.TARGET_RED and control is not None:
             failure = f"{merge['target']} at {tip[:12]}, without this change. {control['reason']}"
             return self._hold(merge, f"{TARGET_RED}: {failure}\nBy the {evidence.describe(control)}", now)

@@ -78,8 +78,8 @@ class Rewind:
     def remedy(self) -> str:
         """The commands that bring it back, and that accept its loss."""
         target, sha = quote(self.target), self.lost_sha[:12]
-        back = f"corral merge submit {sha} --target {target}" if self.tip else f"git branch {target} {sha}"
-        return f"Bring it back: {back}. Or accept that it is gone: corral merge accept-rewind {target}"
+        command = f"corral merge submit {sha} --target {target}" if self.tip else f"git branch {target} {sha}"
+        return f"Bring it back: {command}. Or accept that it is gone: corral merge accept-rewind {target}"
 
 
 class Rewinds:
@@ -164,7 +164,7 @@ class Rewinds:
     def _settle(self, repo: Git, target: str, held: Held, at: str | None, now: datetime) -> None:
         """Bring the refs, and then the rows, in line with where a target is."""
         inside = kept.inside(repo, target, at) if at else frozenset[str]()
-        back = [aside for aside in (*held.lost, *held.kept) if aside.ref in inside]
+        returned = [aside for aside in (*held.lost, *held.kept) if aside.ref in inside]
         lost = [aside for aside in held.lost if aside.ref not in inside]
         is_rewound = bool(held.tip) and kept.tip_ref(target) not in inside
         if is_rewound and not any(refs.is_ancestor(repo, held.tip, aside.sha) for aside in lost):
@@ -177,11 +177,11 @@ class Rewinds:
         if is_rewound:
             is_rewritten = at is not None and not any(rewind.requests for rewind in rewinds)
             tip = str(at) if is_rewritten else _newest_inside(repo, rows, at)
-        for aside in back:
+        for aside in returned:
             tip = aside.sha if not tip or refs.is_ancestor(repo, tip, aside.sha) else tip
-        changes = [Change(aside.ref, "", aside.sha) for aside in back]
+        changes = [Change(aside.ref, "", aside.sha) for aside in returned]
         changes += [Change(kept.tip_ref(target), tip, held.tip)] if tip != held.tip else []
-        past = [] if is_rewound else [aside for aside in held.kept if aside not in back]
+        settled = [] if is_rewound else [aside for aside in held.kept if aside not in returned]
         for aside, rewind in zip(lost, rewinds, strict=True):
             state = kept.LOST if rewind.requests else kept.KEPT
             ref = kept.aside_ref(target, state, aside.sha, aside.at)
@@ -189,21 +189,21 @@ class Rewinds:
                 ref = aside.ref  # the ref keeps its age
             changes += [Change(ref, aside.sha, "")] if ref != aside.ref else []
             changes += [Change(aside.ref, "", aside.sha)] if aside.ref not in ("", ref) else []
-            past += [] if rewind.requests else [aside]
+            settled += [] if rewind.requests else [aside]
         if not refs.change(repo, changes, why="corral: rewound"):
             raise GitFailed(f"Something else moved the refs that hold what landed on {target}.")
         crash_point("rewinds.refs_moved")
-        self._update_requests(repo, target, [rewind for rewind in rewinds if rewind.requests], past, at, now)
+        self._update_requests(repo, target, [rewind for rewind in rewinds if rewind.requests], settled, at, now)
 
     def _update_requests(
-        self, repo: Git, target: str, rewinds: list[Rewind], past: list[Aside], at: str | None, now: datetime
+        self, repo: Git, target: str, rewinds: list[Rewind], settled: list[Aside], at: str | None, now: datetime
     ) -> None:
         """Store for each request whether its target has it, with all that follows from it, in one transaction."""
         missing = {row["merge_id"]: (row, rewind) for rewind in rewinds for row in rewind.requests}
         marked = self._db.read(lambda conn: landed.no_more_on(conn, target))
         others = [row for row in marked if row["merge_id"] not in missing]
-        gone = {key for aside in past for key in _missing(repo, aside.sha, at, others)} if others else set[str]()
-        reached = _reached(repo, [aside.sha for aside in past], at, others)
+        gone = {key for aside in settled for key in _missing(repo, aside.sha, at, others)} if others else set[str]()
+        reached = _reached(repo, [aside.sha for aside in settled], at, others)
 
         def store(conn: Connection) -> None:
             known = {row["merge_id"] for row in marked if str(row["reason"]).startswith(MISSING)}
@@ -217,10 +217,10 @@ class Rewinds:
                 self._explain(conn, row, f"{TAKEN_BACK}{target}: a person accepted at {iso(now)} that it is gone.", now)
             reason = f"what was missing since {target} was rewound is not asked for any more"
             _record(conn, EventKind.TARGET_REWIND_ACCEPTED, target, "", given_up, reason, now)
-            again = [row for row in others if row["merge_id"] not in gone and row["merge_id"] in reached]
-            for row in again:
+            restored = [row for row in others if row["merge_id"] not in gone and row["merge_id"] in reached]
+            for row in restored:
                 self._explain(conn, row, None, now)
-            _record(conn, EventKind.TARGET_RESTORED, target, at or "", again, f"{target} has it again", now)
+            _record(conn, EventKind.TARGET_RESTORED, target, at or "", restored, f"{target} has it again", now)
 
         if rewinds or others:
             self._db.write(store)
@@ -319,9 +319,9 @@ def _missing(repo: Git, lost: str, at: str | None, rows: Sequence[MergeRow]) -> 
     return missing
 
 
-def _reached(repo: Git, past: Sequence[str], at: str | None, rows: Sequence[MergeRow]) -> set[str]:
+def _reached(repo: Git, shas: Sequence[str], at: str | None, rows: Sequence[MergeRow]) -> set[str]:
     """The ids of the requests that the target contains, or a tip that a ref holds."""
-    tips = [*past, *([at] if at else [])]
+    tips = [*shas, *([at] if at else [])]
     return {
         row["merge_id"]
         for row in rows

@@ -140,7 +140,7 @@ def _run(
     heading = run_logs.heading(log) if log is not None else None
     role = (receipt["role"] if receipt else None) or (heading.role if heading else None)
     ran_for = (receipt["merge_id"] if receipt else None) or (merge["merge_id"] if number is not None else None)
-    named = str(log.relative_to(project.root)) if log is not None and log.is_relative_to(project.root) else log
+    path = str(log.relative_to(project.root)) if log is not None and log.is_relative_to(project.root) else log
     return MergeRun(
         number=number,
         merge_id=ran_for,
@@ -154,6 +154,6 @@ def _run(
         reason=receipt["reason"] if receipt else None,
         started_at=heading.started_at if heading else None,
         ended_at=receipt["created_at"] if receipt else None,
-        log=str(named) if named is not None else None,
+        log=str(path) if path is not None else None,
         is_kept=log is not None and log.is_file(),
     )

@@ -34,8 +34,8 @@ async def at_risk(services: Services) -> list[Risk]:
 @router.post("/worktrees/retire", callers=NO_WORK)
 async def retire(services: Services) -> WorktreesRetired:
     """Give every worktree back, salvaged."""
-    stayed, folders = await services.work(lambda: give_back(services))
-    return {"at_risk": stayed, "left": folders}
+    risks, folders = await services.work(lambda: give_back(services))
+    return {"at_risk": risks, "left": folders}
 
 
 def find_at_risk(services: Services) -> list[Risk]:
@@ -48,15 +48,15 @@ def find_at_risk(services: Services) -> list[Risk]:
         {"what": f"merge {row['merge_id']}", "why": f"it is {row['state']}"}
         for row in services.db.read(lambda conn: merges.listing(conn, OPEN_MERGES))
     ]
-    at_work = {row["worktree"]: row["agent_name"] for row in services.db.read(sessions.live) if row["worktree"]}
+    users = {row["worktree"]: row["agent_name"] for row in services.db.read(sessions.live) if row["worktree"]}
     for row in services.of(Worktrees).listing():
         path = Path(row["path"])
         if not os.path.lexists(path):
             continue
         if not services.of(Worktrees).is_own(row["name"]):
             why = f"it is {describe(path)}, which Corral did not make"
-        elif row["path"] in at_work:
-            why = f"{at_work[row['path']]} works in it"
+        elif row["path"] in users:
+            why = f"{users[row['path']]} works in it"
         elif changed := changes(open_checkout(path)):
             why = f"{len(changed)} uncommitted change(s)"
         else:
@@ -87,18 +87,18 @@ def give_back(services: Services) -> tuple[list[Risk], list[str]]:
         The worktrees that had to stay, and the folders that stay because something else is in them.
     """
     folders: list[str] = []
-    stayed: list[Risk] = []
+    risks: list[Risk] = []
     for row in services.of(Worktrees).listing():
         try:
             after = services.of(Worktrees).remove(row["name"], services.now())
         except CorralError as error:
-            stayed.append({"what": f"worktree {row['name']}", "why": error.message})
+            risks.append({"what": f"worktree {row['name']}", "why": error.message})
             continue
         if not after["removed"]:
-            stayed.append({"what": f"worktree {row['name']}", "why": after["note"] or "it could not be removed"})
-    tip = None if stayed else refs.read(services.git, services.settings.target())
+            risks.append({"what": f"worktree {row['name']}", "why": after["note"] or "it could not be removed"})
+    tip = None if risks else refs.read(services.git, services.settings.target())
     if tip is not None:  # the verification worktree goes too: nothing in it is anybody's work, and git forgets it
-        own = verification_worktree.VerificationWorktree(services.db, services.of(WorktreeContext).places, services.git)
-        own.retire(services.now())
-        folders = [str(folder) for folder in services.of(WorktreeContext).places.remove()]
-    return stayed, folders
+        places = services.of(WorktreeContext).places
+        verification_worktree.VerificationWorktree(services.db, places, services.git).retire(services.now())
+        folders = [str(folder) for folder in places.remove()]
+    return risks, folders

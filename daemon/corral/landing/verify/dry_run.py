@@ -156,9 +156,9 @@ def take_down(repo: Git, context: VerificationContext, now: datetime) -> None:
 
 def _lacking(main: Path, worktree: Path) -> Iterator[Missing]:
     """Files of the main checkout that neither git nor a recipe brings, small enough to be copied."""
-    listed = open_checkout(main)
+    checkout = open_checkout(main)
     for ignored, words in ((True, ("--ignored", "--directory")), (False, ())):
-        for path in listed.check("ls-files", "--others", "--exclude-standard", "-z", *words).names:
+        for path in checkout.check("ls-files", "--others", "--exclude-standard", "-z", *words).names:
             parts = PurePosixPath(path).parts
             if not _CACHES.intersection(parts) and not os.path.lexists(worktree / path) and _is_small(main / path):
                 yield Missing(path, ignored)

@@ -191,8 +191,8 @@ class Verification:
         output = self._output.decode("utf-8", "replace")
         changed = self._laid.what_changed(now)
         if changed is not None:
-            what, suspect = changed
-            return ReceiptStatus.ERROR, f"The verdict is void: `{self._command}` {what}.", suspect
+            predicate, suspect = changed
+            return ReceiptStatus.ERROR, f"The verdict is void: `{self._command}` {predicate}.", suspect
         if code in _COULD_NOT_RUN:
             reason = f"`{self._command}` could not run: {_COULD_NOT_RUN[code]} (exit code {code})."
             return ReceiptStatus.ERROR, reason, True

@@ -132,7 +132,7 @@ class VerificationWorktree:
         places = [str(place) for place in (stands, moved) if place is not None]
         fresh = self._new_row(row["base_sha"], now)
         note = f"{what}. Verification goes on in {fresh['path']}.\nLook at it, and remove what you do not need: rm -r "
-        held = {
+        values = {
             "name": f"{self.name}:{row['worktree_id'][:8]}",
             "path": str(moved if stands is None else path),
             "provision": {"left": places},
@@ -141,7 +141,7 @@ class VerificationWorktree:
         }
 
         def store(conn: Connection) -> None:
-            worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, held)
+            worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values)
             worktree_rows.create(conn, fresh)
             self._record(conn, path, moved, what, now)
 
@@ -291,9 +291,9 @@ class VerificationWorktree:
 
     def _free_place(self) -> tuple[str, Path]:
         """The first free place, and how it is named from the usual one: that, one beside it, or one beside a link on the way."""
-        usual, taken = self._usual_path(), set(self.folders())
+        usual, folders = self._usual_path(), set(self.folders())
         if (
-            usual.parent.is_symlink() and not taken
+            usual.parent.is_symlink() and not folders
         ):  # it was there before Corral: it is a person's, so do not go around it
             return usual.name, usual
         for number in itertools.count(1):
@@ -302,7 +302,7 @@ class VerificationWorktree:
             path = Path(os.path.normpath(usual.parent / place))
             above = path.parent
             is_open = not above.is_symlink() and (above.is_dir() or not above.exists())
-            if is_open and path not in taken and not os.path.lexists(path):
+            if is_open and path not in folders and not os.path.lexists(path):
                 return place, path
         raise AssertionError("unreachable")
 
@@ -316,8 +316,8 @@ class VerificationWorktree:
     def _forget(self, worktree_id: str, path: Path, now: datetime) -> None:
         if not os.path.lexists(path):  # its entry is left, which names the place where it was
             worktrees.repair(self.repo, path, None, keeps=False)
-        gone = {"state": WorktreeState.REMOVED, "removed_at": iso(now), "note": None}
-        self.db.write(lambda conn: worktree_rows.transition(conn, worktree_id, LIVE_WORKTREES, gone))
+        values = {"state": WorktreeState.REMOVED, "removed_at": iso(now), "note": None}
+        self.db.write(lambda conn: worktree_rows.transition(conn, worktree_id, LIVE_WORKTREES, values))
 
     # -- its folder
 
@@ -390,17 +390,17 @@ class LaidOut:
             if not blame.may_be_the_changes(error):
                 return f"left a worktree that could not be looked at ({error.message})", False
             return f"damaged the verification worktree ({error.message})", True
-        named = [f"{path} [{words[path]}]" if path in words else path for path in paths[:5]]
-        return (f"changed tracked files ({', '.join(named)})", True) if paths else None
+        listing = [f"{path} [{words[path]}]" if path in words else path for path in paths[:5]]
+        return (f"changed tracked files ({', '.join(listing)})", True) if paths else None
 
     def remark(self) -> str:
         """A line for the log about files that git calls changed although they are as it wrote them; empty: there are none."""
         paths = sorted(self.files.converted)
         if not paths:
             return ""
-        named = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+        listing = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
         return (
-            f"corral: git calls {named} changed as soon as it has written them, since their attributes or filters do not "
+            f"corral: git calls {listing} changed as soon as it has written them, since their attributes or filters do not "
             "round-trip. They are compared with what it wrote. To end that: git add --renormalize . && git commit\n"
         )
 
