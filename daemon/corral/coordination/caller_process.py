@@ -1,4 +1,4 @@
-"""Who asks: told by the process at the other end of a connection. What only a person may ask for, others are refused."""
+"""The caller of a request, by the process at the other end of its connection; refuses what only a person may do."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from corral.core.marks import of_a_session, started_by_work_of
 from corral.core.routing import TRANSPORT, Caller
 
 
-def require(callers: frozenset[Caller], what: str, project: Project, scope: Scope) -> None:
-    """Let only those ask for something who may; reads the processes behind the connection.
+def require(callers: frozenset[Caller], operation: str, project: Project, scope: Scope) -> None:
+    """Refuse a caller that may not do an operation; reads the processes behind the connection.
 
     Args:
-        what: The operation, for the message.
+        operation: The operation, for the message.
 
     Raises:
         NotPermitted: The caller is none of them.
     """
-    caller, who = caller_of(project, scope)
+    caller, name = caller_of(project, scope)
     if caller not in callers:
         raise NotPermitted(
-            f"{who[0].upper()}{who[1:]} may not do this: {what}",
+            f"{name[0].upper()}{name[1:]} may not do this: {operation}",
             cause="It is left to a person."
             if callers == {Caller.PERSON}
             else "It would end or replace what asks for it.",
@@ -38,16 +38,17 @@ def require(callers: frozenset[Caller], what: str, project: Project, scope: Scop
 
 
 def caller_of(project: Project, scope: Scope) -> tuple[Caller, str]:
-    """Who asks, and how to name them. Over TCP nobody is known: there the token is all that counts.
+    """The kind of the caller, and a name for a message. Over TCP the caller is unknown: there only the token counts.
 
-    A process that has ended may have been a worker: nobody can look at it any more.
+    A process that has ended counts as a worker, since nothing can prove the contrary.
     """
     pid = _peer(scope)
     if pid is not None and not psutil.pid_exists(pid):
         return Caller.WORK, "a process that has ended"
     environments = [*_environments(pid)]
-    if who := next(filter(None, (started_by_work_of(one, str(project.root)) for one in environments)), None):
-        return Caller.WORK, who
+    owners = (started_by_work_of(environment, str(project.root)) for environment in environments)
+    if owner := next(filter(None, owners), None):
+        return Caller.WORK, owner
     if environments and (mark := of_a_session(environments[0])):
         return Caller.SESSION, f"an agent session ({mark} is set)"
     return Caller.PERSON, "a person"

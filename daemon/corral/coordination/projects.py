@@ -1,4 +1,4 @@
-"""The project that this daemon serves, by the words that Agent Mail's clients have for it."""
+"""The project that this daemon serves, under the names that Agent Mail's clients use."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ PROJECT_ID = 1
 
 
 class ProjectNotFound(NotFound):
-    """Another project is meant than the one that this daemon serves."""
+    """The key names another project than the one that this daemon serves."""
 
     name = "project_not_found"
 
 
 def check_project(services: Services, key: str) -> None:
-    """Accept this project by the path of any of its checkouts, or by its slug; empty: not said.
+    """Accept a key that names this project: the path of any of its checkouts, its slug, or nothing.
 
     Raises:
         ProjectNotFound: It is not this one.

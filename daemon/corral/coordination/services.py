@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass
 class Services:
-    """What every operation may use. A part that a noun further up brings is asked for by its class (:meth:`of`).
+    """The services of every operation. Parts that higher layers add are looked up by their class (:meth:`of`).
 
     Attributes:
         db: The database, for what runs in a thread; what runs in the event loop uses ``store``.
@@ -60,11 +60,11 @@ class Services:
     offer_again: Offer
     runtime: RuntimeState = field(default_factory=RuntimeState)
     faults: dict[str, Need] = field(default_factory=dict)
-    """Conditions that need a person and are in no row, each under a key of the part that noticed it, which also removes it."""
+    """Conditions that need a person and are in no row, by a key of the part that adds and removes them."""
     stop_requested: Callable[[bool], None] = lambda _drain: None
     stopping: bool = False
     unwatched: bool = True
-    """Whether nobody looks at the sessions' processes, since there is no live session; who brings one asks for a look."""
+    """Whether the sessions' processes are not watched, since no session is live; a new session asks for a look."""
     creation_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """Worktrees that are being made, by session and name: one request at a time for each."""
     changes: Changes = field(default_factory=Changes)
@@ -105,7 +105,7 @@ class Services:
         self.nudges.now(name)
 
     def roster(self) -> Roster:
-        """The agents that a task can name at this moment: the team and the definitions; what is asked of it reads files."""
+        """The agents that a task can name now: the team and the definitions. Its methods read files."""
         return Roster(self.project, self.teams().agents)
 
     async def work(self, function: Callable[[], T]) -> T:

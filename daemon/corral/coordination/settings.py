@@ -137,24 +137,24 @@ class SettingsHolder:
         return loaded
 
     def _of_agents(self) -> list[trust.Claim]:
-        """Read again only when a definition has changed."""
+        """The claims of the agents' definitions, cached until a file changes."""
         if self._project.bare:
             return []
         files = sorted(islice((self._project.root / ".claude" / "agents").rglob("*.md"), MAX_FILES))
-        seen = []
+        signatures = []
         for file in files:
             with suppress(OSError):
                 status = file.stat()
-                seen.append((str(file), status.st_mtime_ns, status.st_size))
-        if seen != self._agents[0]:
-            self._agents = (seen, trust.of_agents(self._project))
+                signatures.append((str(file), status.st_mtime_ns, status.st_size))
+        if signatures != self._agents[0]:
+            self._agents = (signatures, trust.of_agents(self._project))
         return self._agents[1]
 
     def target(self) -> str:
         """The full ref name of the branch where work lands: ``landing.target``, else what the main checkout's HEAD names."""
-        named = self().landing.target
-        if named:
-            return refs.branch_ref(named)
+        configured = self().landing.target
+        if configured:
+            return refs.branch_ref(configured)
         return refs.default_branch(self._git) or "refs/heads/main"
 
 
@@ -162,6 +162,7 @@ def changed_settings(before: Settings, after: Settings) -> dict[str, Any]:
     """The settings that differ, by their dotted name, with their new values."""
     old, new = before.model_dump(mode="json"), after.model_dump(mode="json")
     values: dict[str, list[Any]] = {
-        one.key: [reduce(getitem, one.key.split("."), settings) for settings in (old, new)] for one in all_settings()
+        setting.key: [reduce(getitem, setting.key.split("."), settings) for settings in (old, new)]
+        for setting in all_settings()
     }
     return {key: value for key, (former, value) in values.items() if value != former}

@@ -91,11 +91,11 @@ def protected(changed: Iterable[str], landing: Landing, trees: Sequence[Tree] = 
         ConfigInvalid: ``landing.approve_paths`` holds what is no pattern.
     """
     patterns = [_pattern(text) for text in landing.approve_paths]
-    named = {path for command in landing.verify for path in _files_named(command)}
+    verified_paths = {path for command in landing.verify for path in _files_named(command)}
 
     def needs_person(names: Iterable[str] | None) -> bool:
         return names is None or any(
-            name in named or any(pattern.matches(name) for pattern in patterns) for name in names
+            name in verified_paths or any(pattern.matches(name) for pattern in patterns) for name in names
         )
 
     return [
@@ -160,18 +160,18 @@ def approve(conn: Connection, merge_id: str, head_sha: str, paths: list[str], no
             remedy=f"Look at it again: `corral merge approve {merge['merge_id'][:8]}`.",
         )
     if row is None:
-        said = f"Merge request {merge['merge_id']} is {merge['state']}: there is nothing to approve."
-        raise Conflict(said, cause="It has ended.", remedy="Nothing to do.")
+        message = f"Merge request {merge['merge_id']} is {merge['state']}: there is nothing to approve."
+        raise Conflict(message, cause="It has ended.", remedy="Nothing to do.")
     approved = EventKind.MERGE_APPROVED({"head_sha": head_sha, "paths": paths[:MOST_NAMED]})
     events.record(conn, now, approved, task_id=row["task_id"], merge_id=row["merge_id"])
     return row
 
 
 def _reason(merge: MergeRow, paths: list[str]) -> str:
-    named = ", ".join(embedded(path) for path in paths[:MOST_NAMED])
+    listing = ", ".join(embedded(path) for path in paths[:MOST_NAMED])
     more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
     command = f"corral merge approve {merge['merge_id'][:8]}"
-    what = f"it changes {named}{more}" if paths else "it changes no file"
+    what = f"it changes {listing}{more}" if paths else "it changes no file"
     return with_remedy(f"{NEEDS_APPROVAL}: {what}.", f"Look, and decide: {command}")
 
 

@@ -30,28 +30,28 @@ _NAMED_AT_ONCE = 1000
 
 
 def remain(db: Store, repo: Git, merge: MergeRow, tip_sha: str) -> bool:
-    """Whether a request is held by uncommitted work in the target's checkout that is still there: no use in trying."""
+    """Whether uncommitted work in the target's checkout still blocks a held request, so that a try would fail again."""
     receipt = db.read(lambda conn: receipts.get(conn, merge["receipt_id"]))
     if merge["state"] != MergeState.HELD or receipt is None or receipt["status"] in verification_receipts.NOT_GREEN:
         return False
     if OVERLAP not in str(merge["reason"]):
-        return False  # What it is held by may be over by now: a try finds out what is in its way, and says that.
+        return False  # The blocker may be gone: only a try shows what blocks the request now.
     if tip_sha != merge["tip_sha"] and refs.is_ancestor(repo, merge["head_sha"], tip_sha):
         return False
     return _overlap(repo, merge["target"], required(merge["tip_sha"]), required(merge["candidate_sha"]))
 
 
 def may_be_passed(conn: Connection, merge_id: str, now: datetime) -> bool:
-    """Whether the others of its line need not wait for a held request. Where its target may have moved they must."""
+    """Whether later requests may bypass a held request. They must wait where its target may have moved."""
     since = parse(merges.get(conn, merge_id)["updated_at"])
-    waits = timedelta(0) <= now - since < PATIENCE  # a clock that was set back makes nobody wait longer
+    waits = timedelta(0) <= now - since < PATIENCE  # the clock was set back: wait no longer for that
     return not waits and not intents.is_landing(conn, merge_id)
 
 
 def next_look(conn: Connection, target: str, now: datetime) -> datetime:
-    """When to look at a target's held requests again: after as long as the last of them is held already, within bounds."""
-    held = [row for row in merges.listing(conn, [MergeState.HELD]) if row["target"] == target]
-    since = max((parse(row["updated_at"]) for row in held), default=now)
+    """When to look at a target's held requests again: the last one's time on hold from now, within bounds."""
+    rows = [row for row in merges.listing(conn, [MergeState.HELD]) if row["target"] == target]
+    since = max((parse(row["updated_at"]) for row in rows), default=now)
     return now + min(max(now - since, PATIENCE), LONGEST_WAIT)
 
 
@@ -61,22 +61,22 @@ def _overlap(repo: Git, target: str, tip_sha: str, candidate_sha: str) -> bool:
     if place is None or not place.is_dir():
         return False
     checkout = open_checkout(place)
-    wanted = set(refs.changed_paths(repo, tip_sha, candidate_sha))
+    incoming = set(refs.changed_paths(repo, tip_sha, candidate_sha))
     changes = status.changes(checkout)
-    staged = {change.path for change in changes if change.code[0] not in ".?"} & wanted
+    staged = {change.path for change in changes if change.code[0] not in ".?"} & incoming
     compare = ("diff-index", "--cached", "--name-only", "--no-renames", "-z", candidate_sha)
     if staged and not staged.isdisjoint(checkout.check(*compare).names):
         return True
-    # A file that was removed is in nobody's way; a folder that is tracked is a submodule, into which git does not look.
+    # A removed file blocks nothing; a tracked folder is a submodule, into which git does not look.
     dirty = {
         change.path.rstrip("/")
         for change in changes
         if change.code == "??" or (change.code[1] not in ".D" and not (place / change.path).is_dir())
     }
-    if any(_with_parents(path) & wanted for path in dirty) or any(_with_parents(path) & dirty for path in wanted):
+    if any(_with_parents(path) & incoming for path in dirty) or any(_with_parents(path) & dirty for path in incoming):
         return True
-    present = [f":(literal){path}" for path in sorted(wanted) if os.path.lexists(place / path)][:_NAMED_AT_ONCE]
-    # A file that is there, and neither tracked nor among the changes, is ignored.
+    present = [f":(literal){path}" for path in sorted(incoming) if os.path.lexists(place / path)][:_NAMED_AT_ONCE]
+    # git ignores a file that exists, is not tracked and is no change.
     return bool(present and checkout.check("ls-files", "--others", "-z", "--", *present).stdout)
 
 

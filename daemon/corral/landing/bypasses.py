@@ -27,7 +27,7 @@ MOST_LOOKED_AT = 200
 log = logger("landing")
 
 
-def tell(db: Store, repo: Git, target: str, before: str, tip: str, now: datetime) -> None:
+def record(db: Store, repo: Git, target: str, before: str, tip: str, now: datetime) -> None:
     """Record, by task, which new commits of a target were made in a worker's worktree and did not come through the queue.
 
     Args:
@@ -38,14 +38,14 @@ def tell(db: Store, repo: Git, target: str, before: str, tip: str, now: datetime
     Raises:
         GitFailed: The repository could not be read.
     """
-    new = repo.must("rev-list", f"--max-count={MOST_LOOKED_AT}", refs.oid(tip), f"^{refs.oid(before)}").split()
-    if not new:
+    shas = repo.must("rev-list", f"--max-count={MOST_LOOKED_AT}", refs.oid(tip), f"^{refs.oid(before)}").split()
+    if not shas:
         return
     for row in db.read(_of_tasks):
-        theirs = _made_in(repo, row) if row["task_id"] is not None else set[str]()
+        made_there = _commits_made_in(repo, row) if row["task_id"] is not None else set[str]()
         # One of the warm pool has the log of earlier tasks too.
-        if made := [sha for sha in new if sha in theirs and refs.is_ancestor(repo, row["base_sha"], sha)]:
-            db.write(lambda conn, row=row, made=made: _record(conn, target, row, made, now))  # type: ignore[misc]
+        if commits := [sha for sha in shas if sha in made_there and refs.is_ancestor(repo, row["base_sha"], sha)]:
+            db.write(lambda conn, row=row, commits=commits: _store(conn, target, row, commits, now))  # type: ignore[misc]
 
 
 def _of_tasks(conn: Connection) -> list[WorktreeRow]:
@@ -53,24 +53,24 @@ def _of_tasks(conn: Connection) -> list[WorktreeRow]:
     return worktree_rows.listing(conn, states=states, purposes=(WorktreePurpose.TASK,))
 
 
-def _made_in(repo: Git, row: WorktreeRow) -> set[str]:
+def _commits_made_in(repo: Git, row: WorktreeRow) -> set[str]:
     """The commits that were made in a worktree; what was only merged or checked out there was made by others."""
     folder = real_place(Path(row["path"]))
-    admin = next((one for one in listing.admin_dirs(repo) if real_place(listing.folder_of(one)) == folder), None)
+    admin = next((path for path in listing.admin_dirs(repo) if real_place(listing.folder_of(path)) == folder), None)
     return {step.sha for step in head_log.steps(Git(admin)) if step.is_made} if admin is not None else set()
 
 
-def _record(conn: Connection, target: str, row: WorktreeRow, made: list[str], now: datetime) -> None:
+def _store(conn: Connection, target: str, row: WorktreeRow, commits: list[str], now: datetime) -> None:
     task_id = str(row["task_id"])
     last = events.newest_of(conn, EventKind.TARGET_BYPASSED)
-    told = payload(last, EventKind.TARGET_BYPASSED) if last is not None and last["task_id"] == task_id else None
-    if told is not None and set(made[:20]) <= set(told["commits"]):
-        return  # told before the daemon was started again
+    recorded = payload(last, EventKind.TARGET_BYPASSED) if last is not None and last["task_id"] == task_id else None
+    if recorded is not None and set(commits[:20]) <= set(recorded["commits"]):
+        return  # recorded before the daemon was started again
     title = one_line(lists.titles(conn, [task_id]).get(task_id, row["name"]))
-    number = f"{len(made)} commits" if len(made) > 1 else f"commit {made[0][:12]}"
+    number = f"{len(commits)} commits" if len(commits) > 1 else f"commit {commits[0][:12]}"
     reason = (
         f"it has {number} from the worktree of task {task_id[:8]} ({title!r}), past the queue: nothing verified that"
     )
-    log.warning("target_bypassed", target=target, task_id=task_id, commits=made[:20], reason=reason)
-    event = EventKind.TARGET_BYPASSED({"target": target, "commits": made[:20], "reason": reason})
+    log.warning("target_bypassed", target=target, task_id=task_id, commits=commits[:20], reason=reason)
+    event = EventKind.TARGET_BYPASSED({"target": target, "commits": commits[:20], "reason": reason})
     events.record(conn, now, event, task_id=task_id)

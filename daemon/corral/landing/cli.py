@@ -170,16 +170,16 @@ def accept_rewind(
 ) -> None:
     """Accept that a branch was rewound and lacks what had landed on it; what waits for that goes on."""
     refuse_agents("Accepting that landed work is gone", f"corral merge accept-rewind {target}")
-    found = [row for row in client().request("GET", "/rewinds") if row["target"] == target]
+    lost = [row for row in client().request("GET", "/rewinds") if row["target"] == target]
     if not as_json:
-        for row in found:
+        for row in lost:
             echo(one_line(row["what"]))
             for request in row["requests"]:
                 echo(f"  {request['merge_id'][:8]}  {one_line(request['title'])}")
             echo(paint(f"Its commits stay on a ref of Corral's: {row['lost_sha']}", "dim"))
-    if found and not yes and not confirm("Accept that this is gone? Tasks that wait for it then start.", default=False):
+    if lost and not yes and not confirm("Accept that this is gone? Tasks that wait for it then start.", default=False):
         raise Exit(1)
-    body = {"target": target, "lost": [row["lost_sha"] for row in found] or ["none"]}
+    body = {"target": target, "lost": [row["lost_sha"] for row in lost] or ["none"]}
     answer = client().request("POST", "/rewinds/accept", body)
     report(answer, f"Accepted: {target} stays as it is.", as_json=as_json)
 

@@ -1,7 +1,7 @@
-"""The durable step that moves a target, and what is tidied after it.
+"""The durable step that moves a target, and the cleanup after it.
 
 An intent is stored, the target moves, the outcome is stored and the intent removed. Killed anywhere between, the same
-:func:`carry_out` concludes it at the next start: git's step is idempotent, and the intent says exactly what was meant.
+:func:`carry_out` concludes it at the next start: git's step is idempotent, and the intent names the exact commits.
 A remaining ref of a request (``refs/corral/mq/<merge_id>``) says that it still has to be tidied.
 """
 
@@ -40,7 +40,7 @@ NOT_RECOVERED_AGAIN = timedelta(seconds=30)
 """Between two tries to clear a checkout of what a killed landing left in it, where nothing is to land."""
 
 LONGEST_UNREST = timedelta(seconds=30)
-"""For so long a landing waits for a checkout in which git is used all the time."""
+"""How long a landing waits for a checkout in which git runs all the time."""
 
 log = logger("landing")
 
@@ -48,7 +48,7 @@ log = logger("landing")
 def end(
     conn: Connection, on_settled: OnSettled, merge_id: str, state: MergeState, *, now: datetime, **values: Any
 ) -> MergeRow | None:
-    """End an open request and tell; None if it had ended already."""
+    """End an open request and call ``on_settled``; None if it had ended already."""
     row = merges.finish(conn, merge_id, state, now=now, **values)
     if row is not None:
         on_settled(conn, row, now)
@@ -114,7 +114,7 @@ def carry_out(
     now: datetime,
     quiet_since: datetime | None = None,
 ) -> MergeState:
-    """Do what an intent says, or find that it was done or cannot be, and store the outcome. Safe to run twice.
+    """Carry out an intent, unless it was done before or cannot be done, and store the outcome. Safe to run twice.
 
     Args:
         quiet_since: See :func:`corral.git.land.landing.land`.
@@ -128,7 +128,7 @@ def carry_out(
             failed = "has moved, and no ref could be made that keeps what landed"
             kept.advance(repo, target, new_sha, intent["old_sha"], now)
     except (CorralError, OSError) as error:
-        # Whether the target moved is not known: the intent stays, and a later step finds out.
+        # The target may have moved: the intent stays, and a later step checks.
         reason = f"{target} {failed}: {blame.describe(error)}"
 
         def give_up(conn: Connection) -> None:
@@ -157,10 +157,10 @@ def carry_out(
                 merges.requeue(conn, merge_id, now, reason=f"{target} moved; the merge is built again on its new tip.")
             else:
                 state = MergeState.HELD
-                named = f" ({', '.join(outcome.paths[:10])})" if outcome.paths else ""
-                there = str(place) if place is not None else None
-                reason = with_remedy(f"{outcome.reason}{named}", outcome.remedy)
-                merges.hold(conn, merge_id, reason, now, paths=outcome.paths, checkout=there)
+                paths = f" ({', '.join(outcome.paths[:10])})" if outcome.paths else ""
+                checkout = str(place) if place is not None else None
+                reason = with_remedy(f"{outcome.reason}{paths}", outcome.remedy)
+                merges.hold(conn, merge_id, reason, now, paths=outcome.paths, checkout=checkout)
         return state
 
     state = db.write(store)
@@ -184,19 +184,19 @@ def resume(db: Store, repo: Git, *, on_settled: OnSettled, now: datetime) -> set
 
 
 def verify_landed(repo: Git, now: datetime) -> tuple[list[datetime], dict[str, str]]:
-    """Look, a moment after a landing, whether a git that did not know of it has undone it in the user's checkout.
+    """Check, shortly after a landing, whether another git process has undone it in the user's checkout.
 
-    A lock that was left there by a look which was killed is given up first.
+    Release first the lock that a killed check left there.
 
     Returns:
-        When to look again; and by folder, why the lock of an earlier look could not be given up.
+        When to check again; and by folder, why the lock of an earlier check could not be released.
     """
     due: list[datetime] = []
     stuck: dict[str, str] = {}
     try:
         failed = forward.recover(repo)
         checkouts = landing.to_verify(repo)
-    except (CorralError, OSError) as error:  # a look back must not keep anything from landing
+    except (CorralError, OSError) as error:  # this check must never block a landing
         log.warning("landings_not_verified", reason=blame.describe(error))
         return [now + AGAIN], stuck
     for checkout, why in failed:
@@ -209,16 +209,16 @@ def verify_landed(repo: Git, now: datetime) -> tuple[list[datetime], dict[str, s
             due.append(at)
             continue
         try:
-            found = landed.verify(checkout)
+            outcome = landed.verify(checkout)
         except (CorralError, OSError) as error:
             log.warning("landing_not_verified", checkout=str(checkout.work_tree), reason=blame.describe(error))
             continue
-        if found is None:
+        if outcome is None:
             due.append(now + AGAIN)
-        elif found.repaired:
-            log.warning("landing_put_right", checkout=str(checkout.work_tree), paths=found.repaired)
-        elif found.differ:
-            log.warning("landing_differs", checkout=str(checkout.work_tree), paths=found.differ)
+        elif outcome.repaired:
+            log.warning("landing_put_right", checkout=str(checkout.work_tree), paths=outcome.repaired)
+        elif outcome.differ:
+            log.warning("landing_differs", checkout=str(checkout.work_tree), paths=outcome.differ)
     return due, stuck
 
 
@@ -229,23 +229,23 @@ class Tidy(Enum):
     STAYS = auto()
     """A landed branch, because a worktree or an open request has it: sweep again when that may be gone."""
     FAILED = auto()
-    """Something that git could not change, as a rule for a lock that a killed one left: sweep again soon."""
+    """git could not change something, mostly because a killed git left a lock: sweep again soon."""
 
 
 def sweep(db: Store, repo: Git, *, orphans: bool) -> Tidy:
-    """Let go of every request that has ended. Nobody has to wait for this: what git refuses is logged and stays.
+    """Remove the refs of every request that has ended. Never blocks: what git refuses is logged and stays.
 
     Args:
         orphans: Also of refs whose request was never stored. Only while nobody submits.
     """
-    left = Tidy.DONE
+    worst = Tidy.DONE
     try:
         for ref in refs.listing(repo, HELD_REFS):
-            left = max(left, _sweep_one(db, repo, ref, orphans=orphans), key=list(Tidy).index)
-    except GitFailed as error:  # the others would wait for the same lock, a second each
+            worst = max(worst, _sweep_one(db, repo, ref, orphans=orphans), key=list(Tidy).index)
+    except GitFailed as error:  # each further ref would wait a second for the same lock
         log.warning("not_tidied", reason=blame.describe(error))
         return Tidy.FAILED
-    return left
+    return worst
 
 
 def _sweep_one(db: Store, repo: Git, ref: refs.Ref, *, orphans: bool) -> Tidy:
@@ -268,7 +268,7 @@ def _swept(db: Store, repo: Git, ref: refs.Ref, *, orphans: bool) -> bool:
     if merge is not None and merge["state"] not in OPEN_MERGES:
         _let_go(repo, merge, ref.sha)
     elif merge is None and orphans and refs.holder(repo, ref.sha, besides=ref.name) is not None:
-        candidates.release(repo, merge_id)  # what nothing else holds may be work of a database that was lost
+        candidates.release(repo, merge_id)  # commits that no other ref holds may be work from a lost database
     return True
 
 
@@ -278,7 +278,7 @@ def _retire_branch(db: Store, repo: Git, merge: MergeRow) -> bool:
     if db.read(lambda conn: merges.is_own_branch(conn, branch)):
         full = refs.branch_ref(branch)
         if refs.read(repo, full) == landed_head_sha:
-            if db.read(lambda conn: merges.is_open_branch(conn, branch)):  # it is to land elsewhere too
+            if db.read(lambda conn: merges.is_open_branch(conn, branch)):  # another request is to land it elsewhere
                 return False
             if worktree_list.checkout_of(repo, full) is not None or _has_folder(db, branch):
                 return False

@@ -63,9 +63,9 @@ async def listing(
 
 
 @router.post("", status=201, answer=Submitted)
-async def submit(services: Services, wanted: Submission) -> Payload:
+async def submit(services: Services, body: Submission) -> Payload:
     """Put a branch into the queue; ``merge_id`` is null if the target has everything of it already."""
-    return await app_merges.submit(services, **wanted.model_dump())
+    return await app_merges.submit(services, **body.model_dump())
 
 
 @router.get("/{merge_id}", answer=MergeDetail)
@@ -91,31 +91,31 @@ async def retry(services: Services, merge_id: str, how: Again | None = None) -> 
 @router.get("/{merge_id}/approval")
 async def review(services: Services, merge_id: str) -> Review:
     """The part of a request that needs a person's approval: the paths, and how they would change."""
-    seen = await services.work(lambda: _reviewed(services, merge_id))
+    reviewed = await services.work(lambda: _reviewed(services, merge_id))
     return {
-        "merge_id": seen.merge_id,
-        "head_sha": seen.head_sha,
-        "paths": seen.paths,
-        "diff": seen.diff,
-        "truncated": seen.truncated,
+        "merge_id": reviewed.merge_id,
+        "head_sha": reviewed.head_sha,
+        "paths": reviewed.paths,
+        "diff": reviewed.diff,
+        "truncated": reviewed.truncated,
     }
 
 
 @router.post("/{merge_id}/approve", answer=MergeSummary, callers=PERSON)
-async def approve(services: Services, merge_id: str, given: Approval) -> Payload:
+async def approve(services: Services, merge_id: str, body: Approval) -> Payload:
     """Approve, as a person, what a request changes; holds for exactly the head that was seen."""
-    if given.session_id is not None or given.task_id is not None:
+    if body.session_id is not None or body.task_id is not None:
         raise NotPermitted(
             "Only a person approves a merge.",
-            cause=f"The request comes from {'a worker' if given.task_id else 'an agent session'}.",
+            cause=f"The request comes from {'a worker' if body.task_id else 'an agent session'}.",
             remedy=f"In a terminal of your own: corral merge approve {merge_id[:8]}",
         )
-    seen = await services.work(lambda: _reviewed(services, merge_id))
+    reviewed = await services.work(lambda: _reviewed(services, merge_id))
     now = services.now()
     row = await services.store.write(
-        lambda conn: approval.approve(conn, seen.merge_id, given.head_sha, seen.paths, now)
+        lambda conn: approval.approve(conn, reviewed.merge_id, body.head_sha, reviewed.paths, now)
     )
-    if CONFIG_IN_TREE in seen.paths:
+    if CONFIG_IN_TREE in reviewed.paths:
         await services.work(lambda: _trust_settings(services, row))
     services.nudge("landing")
     return merge_shapes.summary(row)

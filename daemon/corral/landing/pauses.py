@@ -58,26 +58,26 @@ def record_death(conn: Connection, merge: MergeRow, now: datetime) -> None:
 
 
 def record_verdict(conn: Connection, target: str, now: datetime) -> None:
-    """A request of the target was judged, so whatever kept the others from it is over: they need not wait any longer."""
+    """A request of the target got a verdict: end the waits that earlier faults caused for the others."""
     if pause_rows.clear(conn, target):
         merges.end_waits(conn, target)
         events.record(conn, now, EventKind.TARGET_RESUMED({"target": target}))
 
 
 def current(conn: Connection) -> dict[str, TargetPauseRow]:
-    """The paused targets by name; what is remembered of targets that have no open request is forgotten."""
+    """The paused targets by name; forgets the targets that have no open request."""
     for target in pause_rows.idle(conn):
         pause_rows.clear(conn, target)
     return pause_rows.paused(conn)
 
 
 def are_too_long(conn: Connection, now: datetime) -> bool:
-    """Whether something waits for longer than any fault makes it wait: the clock was set back."""
+    """Whether a wait is longer than any fault causes: the clock was set back."""
     return max(merges.latest_wait(conn) or "", pause_rows.latest_look(conn) or "") > after(now, LONGEST_WAIT_S)
 
 
 def shorten(conn: Connection, now: datetime) -> None:
-    """Let nothing wait for longer than a fault makes it wait."""
+    """Shorten every wait to at most what a fault causes."""
     latest = after(now, LONGEST_WAIT_S)
     merges.bound_waits(conn, latest)
     pause_rows.bound_looks(conn, latest)
@@ -91,21 +91,21 @@ def is_waiting(conn: Connection, merge: MergeRow) -> bool:
 
 
 def explained(conn: Connection, requests: list[MergeRow]) -> list[MergeRow]:
-    """The same requests, with the reason of the pause, or the red target, for those that wait for nothing else."""
+    """The same requests; those that only wait for a pause or a red target get that as their reason."""
     if all(row["state"] != MergeState.QUEUED for row in requests):
         return requests
     ordered = work_pause.current(conn)
     if ordered is not None:
-        told = work_pause.described(ordered)
-        return [{**row, "reason": told} if row["state"] == MergeState.QUEUED else row for row in requests]
-    held = merges.in_state(conn, MergeState.HELD)
-    why = {row["target"]: str(row["reason"]) for row in reversed(held) if waits_for_red_target(row)}
-    why |= {target: _said(row) for target, row in pause_rows.paused(conn).items()}
+        reason = work_pause.described(ordered)
+        return [{**row, "reason": reason} if row["state"] == MergeState.QUEUED else row for row in requests]
+    rows = merges.in_state(conn, MergeState.HELD)
+    why = {row["target"]: str(row["reason"]) for row in reversed(rows) if waits_for_red_target(row)}
+    why |= {target: _reason(row) for target, row in pause_rows.paused(conn).items()}
     return [
         {**row, "reason": why[row["target"]]} if row["target"] in why and row["state"] == MergeState.QUEUED else row
         for row in requests
     ]
 
 
-def _said(pause: TargetPauseRow) -> str:
+def _reason(pause: TargetPauseRow) -> str:
     return f"{pause['target']} is paused and looked at again at {pause['look_at']}: {pause['reason']}"

@@ -64,9 +64,9 @@ class _Next(Enum):
     RUNNING = auto()
     """A verification runs; there is one slot."""
     BLOCKED = auto()
-    """The line waits for a way that is free, or for a green target."""
+    """The target's queue is blocked, until the blocker is gone or the target is green."""
     PASSED = auto()
-    """It waits for a way that is free; the others do not."""
+    """The request is blocked; later requests bypass it."""
 
 
 class Queue:
@@ -114,7 +114,7 @@ class Queue:
         self._tidy_at: datetime | None = None
 
     def recover(self, now: datetime) -> None:
-        """Finish or undo what an earlier life left: processes, intents, half-verified requests, refs of ended ones."""
+        """Finish or undo what a dead daemon left: processes, intents, half-verified requests, refs of ended ones."""
         repo = self._open()
         self._slot.end_left(repo)
         land.resume(self._db, repo, on_settled=self._on_settled, now=now)
@@ -168,7 +168,7 @@ class Queue:
             if target in paused and now < (look_at := parse(paused[target]["look_at"])):
                 due.append(look_at)
                 continue
-            outcome = self._advance_line(repo, target, now, paused=target in paused)
+            outcome = self._advance_queue(repo, target, now, paused=target in paused)
             if outcome is _Next.AGAIN:
                 self._untidy = True
                 self._tidy(repo, now)
@@ -184,9 +184,9 @@ class Queue:
         return min(due, default=None)
 
     def _settle_returned(self, repo: Git, now: datetime) -> list[datetime]:
-        """Requests that came back have landed once their target has their commits; when to look again, if any are left."""
-        found, others = self._returned.landed(self._db, repo)
-        for row in found:
+        """Mark returned requests as landed once their target has their commits; returns when to look again, if any remain."""
+        landed, others = self._returned.landed(self._db, repo)
+        for row in landed:
             merge_id, head = row["merge_id"], row["head_sha"]
             reopened = self._db.write(lambda conn, i=merge_id, h=head: merges.reopen(conn, i, h, now))  # type: ignore[misc]
             if reopened is not None:
@@ -198,19 +198,19 @@ class Queue:
         return [now + LOOK_AGAIN] if others else []
 
     def _tidy(self, repo: Git, now: datetime) -> list[datetime]:
-        """Let go of what has ended; when to try again, if git could not: it waits for locks, and nobody waits for it."""
+        """Remove what ended requests left; returns when to try again, if git met a lock."""
         if self._untidy and (self._tidy_at is None or not now < self._tidy_at <= now + TIDY_AGAIN):
-            left = land.sweep(self._db, repo, orphans=False)
-            self._untidy = left is not Tidy.DONE
-            self._tidy_at = now + TIDY_AGAIN if left is Tidy.FAILED else None
+            outcome = land.sweep(self._db, repo, orphans=False)
+            self._untidy = outcome is not Tidy.DONE
+            self._tidy_at = now + TIDY_AGAIN if outcome is Tidy.FAILED else None
         return [self._tidy_at] if self._tidy_at else []
 
-    # -- a line: the open requests of one target ------------------------------------------------------------------
+    # -- the queue of one target ----------------------------------------------------------------------------------
 
-    def _advance_line(self, repo: Git, target: str, now: datetime, *, paused: bool) -> _Next | None:
+    def _advance_queue(self, repo: Git, target: str, now: datetime, *, paused: bool) -> _Next | None:
         blocked_by: MergeRow | None = None
         passed: set[str] = set()
-        if paused:  # by tries: one that always meets a fault does not keep the others waiting
+        if paused:  # fewest tries first: a request that always meets a fault must not block the others
             requests = sorted(self._db.read(lambda conn: merges.open_of(conn, target)), key=lambda row: row["tries"])
         else:
             requests = self._db.read(lambda conn: merges.eligible(conn, target, now))
@@ -227,8 +227,8 @@ class Queue:
                 self._hold(merge, f"{error.message} {error.cause}", now)
                 return _Next.BLOCKED
             except (CorralError, OSError) as error:
-                said = blame.describe(error)
-                self._db.write(lambda conn: pauses.record_fault(conn, merge, said, now))  # noqa: B023 - run before the loop goes on
+                reason = blame.describe(error)
+                self._db.write(lambda conn: pauses.record_fault(conn, merge, reason, now))  # noqa: B023 - run before the loop goes on
                 return _Next.AGAIN
             if outcome is _Next.PASSED:
                 passed.add(merge["branch"])
@@ -256,7 +256,7 @@ class Queue:
         try:
             if blockers.remain(self._db, repo, merge, tip):
                 return self._stand_aside(merge, now)
-        except NotAProject as error:  # the checkout that has the target is broken: the request is held by that
+        except NotAProject as error:  # the target's checkout is broken and blocks the request
             self._hold(merge, f"{merge['target']} cannot be moved: {blame.describe(error)}", now)
             return self._stand_aside(merge, now)
         if undecided := self.rewinds.holds(repo, merge):
@@ -277,10 +277,10 @@ class Queue:
             return _Next.PASSED
         tree = required(merge["candidate_tree"])
         if not landing.verify:
-            said = "No verification command is configured (landing.verify)."
-            none = self._db.write(lambda conn: verification_receipts.unverified(conn, tree, fingerprint, said, now))
+            reason = "No verification command is configured (landing.verify)."
+            none = self._db.write(lambda conn: verification_receipts.unverified(conn, tree, fingerprint, reason, now))
             return self._land(repo, merge, none, now)
-        green, own = self._db.read(
+        green, receipt = self._db.read(
             lambda conn: (
                 receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED),
                 receipts.get(conn, merge["receipt_id"]),
@@ -288,12 +288,13 @@ class Queue:
         )
         if green is not None and verification_receipts.proves(green, merge):
             return self._land(repo, merge, green, now)
-        if own is None or own["status"] not in verification_receipts.NOT_GREEN or own["fingerprint"] != fingerprint:
+        has_failed = receipt is not None and receipt["status"] in verification_receipts.NOT_GREEN
+        if receipt is None or not has_failed or receipt["fingerprint"] != fingerprint:
             return self._verify(repo, _candidate(merge, basis), landing, now)
-        return self._blame(repo, merge, own, basis, landing, now)
+        return self._blame(repo, merge, receipt, basis, landing, now)
 
     def _build(self, repo: Git, merge: MergeRow, tip: str, fingerprint: str, now: datetime) -> MergeRow | _Next:
-        """Make the commit that would land, and have it referenced before it is mentioned."""
+        """Build the candidate commit; create its ref before the row names it."""
         merge_id = merge["merge_id"]
         submitter = self._db.read(lambda conn: merges.submitter(conn, merge["task_id"]))
         identity = effective(repo, Identity(*submitter) if submitter else None)
@@ -305,27 +306,27 @@ class Queue:
             return self._already_there(repo, merge, fingerprint, now)
         if isinstance(built, candidates.Conflicted):
             conflicts = [{"path": item.path, "kind": item.kind} for item in built.paths]
-            named = ", ".join(f"{item['path']} ({item['kind']})" for item in conflicts)
-            reason = f"{merge['branch']} conflicts with {merge['target']} at {tip[:12]}: {named}"
+            paths = ", ".join(f"{item['path']} ({item['kind']})" for item in conflicts)
+            reason = f"{merge['branch']} conflicts with {merge['target']} at {tip[:12]}: {paths}"
             return self._end(merge, MergeState.CONFLICT, now, reason=reason, conflicts=conflicts)
         crash_point("queue.candidate_built")
         candidates.hold(repo, merge_id, built.sha)
         crash_point("queue.candidate_held")
-        made = {"candidate_sha": built.sha, "candidate_tree": built.tree, "tip_sha": tip}
-        row = self._db.write(lambda conn: merges.built(conn, merge_id, **made, now=now))
+        candidate = {"candidate_sha": built.sha, "candidate_tree": built.tree, "tip_sha": tip}
+        row = self._db.write(lambda conn: merges.built(conn, merge_id, **candidate, now=now))
         crash_point("queue.candidate_stored")
         return row if row is not None else _Next.AGAIN
 
     def _already_there(self, repo: Git, merge: MergeRow, fingerprint: str, now: datetime) -> _Next:
-        """The target has the head already: landed, and nothing new to prove."""
-        head, how = merge["head_sha"], self.rewinds.found(repo, merge, now)
+        """The target has the head already: the request has landed, and nothing is verified."""
+        head, how = merge["head_sha"], self.rewinds.adopt(repo, merge, now)
         tree = repo.must("rev-parse", "--verify", f"{head}^{{tree}}")
 
         def store(conn: Connection) -> MergeRow | None:
-            known = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED)
-            said = f"The commit was on {merge['target']} already."
-            receipt = known or verification_receipts.unverified(conn, tree, fingerprint, said, now)
-            unseen = ": nothing verified it" if how and known is None else ""
+            green = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED)
+            reason = f"The commit was on {merge['target']} already."
+            receipt = green or verification_receipts.unverified(conn, tree, fingerprint, reason, now)
+            unseen = ": nothing verified it" if how and green is None else ""
             return land.end(
                 conn, self._on_settled, merge["merge_id"], MergeState.LANDED, now=now,
                 landed_sha=head, receipt_id=receipt["receipt_id"], reason=f"{merge['target']} had it already{how}{unseen}.",
@@ -335,23 +336,22 @@ class Queue:
         return _Next.AGAIN
 
     def _blame(
-        self, repo: Git, merge: MergeRow, own: ReceiptRow, basis: Basis, landing: Landing, now: datetime
+        self, repo: Git, merge: MergeRow, receipt: ReceiptRow, basis: Basis, landing: Landing, now: datetime
     ) -> _Next:
-        """The merged tree is not green. Whether the request is to blame is for the tip without it to say."""
+        """Decide about a candidate that is not green: verify the tip without it first, unless evidence exists."""
         tip = required(merge["tip_sha"])
         tree = repo.must("rev-parse", "--verify", f"{tip}^{{tree}}")
         max_age_s = landing.control_max_age_s
-        step, seen = self._db.read(lambda conn: evidence.of_candidate(conn, own, tree, max_age_s, now))
+        step, control = self._db.read(lambda conn: evidence.of_candidate(conn, receipt, tree, max_age_s, now))
         candidate = _candidate(merge, basis)
-        if step is blame.Step.RETURN and seen is not None:
-            return self._end(merge, MergeState.FAILED, now, reason=evidence.against(own, seen, merge["target"], tip))
-        if step is blame.Step.TARGET_RED and seen is not None:
-            said = (
-                f"{merge['target']} at {tip[:12]}, without this change. {seen['reason']}\nBy the {evidence.told(seen)}"
-            )
-            return self._hold(merge, f"{TARGET_RED}: {said}", now)
-        if step is blame.Step.RUN_AGAIN and seen is not None:
-            return self._verify(repo, replace(candidate, control=seen["receipt_id"]), landing, now)
+        if step is blame.Step.RETURN and control is not None:
+            reason = evidence.against(receipt, control, merge["target"], tip)
+            return self._end(merge, MergeState.FAILED, now, reason=reason)
+        if step is blame.Step.TARGET_RED and control is not None:
+            failure = f"{merge['target']} at {tip[:12]}, without this change. {control['reason']}"
+            return self._hold(merge, f"{TARGET_RED}: {failure}\nBy the {evidence.describe(control)}", now)
+        if step is blame.Step.RUN_AGAIN and control is not None:
+            return self._verify(repo, replace(candidate, control=control["receipt_id"]), landing, now)
         return self._verify(repo, replace(candidate, sha=tip, tree=tree), landing, now)
 
     def _verify(self, repo: Git, subject: RunSpec, landing: Landing, now: datetime) -> _Next:
@@ -380,7 +380,7 @@ class Queue:
         return _Next.AGAIN
 
     def _requeue_verifying(self, now: datetime, *, died: bool = False) -> None:
-        """Send requests back whose verification is over without an outcome; ``died``: with the daemon, and not in a stop."""
+        """Queue again the requests whose verification ended without an outcome; ``died``: because the daemon died."""
 
         def requeue(conn: Connection) -> None:
             landing = {merge_id for intent in intents.listing(conn) for merge_id in intent["merge_ids"]}

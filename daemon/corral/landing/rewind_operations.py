@@ -20,18 +20,18 @@ async def listing(services: Services) -> list[LostTip]:
 
 
 @router.post("/accept", callers=PERSON)
-async def accept(services: Services, given: Acceptance) -> RewindAccepted:
+async def accept(services: Services, body: Acceptance) -> RewindAccepted:
     """Accept, as a person, that a target lost what had landed on it; holds for exactly what was seen."""
-    if given.session_id is not None or given.task_id is not None:
+    if body.session_id is not None or body.task_id is not None:
         raise NotPermitted(
             "Only a person accepts that landed work is gone.",
-            cause=f"The request comes from {'a worker' if given.task_id else 'an agent session'}.",
-            remedy=f"In a terminal of your own: corral merge accept-rewind {given.target}",
+            cause=f"The request comes from {'a worker' if body.task_id else 'an agent session'}.",
+            remedy=f"In a terminal of your own: corral merge accept-rewind {body.target}",
         )
     now, rewinds = services.now(), services.of(Queue).rewinds
-    found = await services.work(lambda: rewinds.accept(services.git, given.target, given.lost, now))
+    rewinds_accepted = await services.work(lambda: rewinds.accept(services.git, body.target, body.lost, now))
     services.nudge("landing")
-    return {"target": given.target, "accepted": [_wire(rewind) for rewind in found]}
+    return {"target": body.target, "accepted": [_wire(rewind) for rewind in rewinds_accepted]}
 
 
 def _wire(rewind: Rewind) -> LostTip:

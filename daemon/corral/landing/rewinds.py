@@ -36,7 +36,7 @@ from corral.work.merges.wire import MISSING, TAKEN_BACK
 from corral.work.tasks.store import tasks as task_rows
 
 AGAIN = timedelta(seconds=5)
-"""Until a target that could not be looked at is looked at again."""
+"""Until the next look at a target after a look failed."""
 MOST_NAMED = 5
 """Requests that a sentence names."""
 
@@ -78,12 +78,12 @@ class Rewind:
     def remedy(self) -> str:
         """The commands that bring it back, and that accept its loss."""
         target, sha = quote(self.target), self.lost_sha[:12]
-        back = f"corral merge submit {sha} --target {target}" if self.tip else f"git branch {target} {sha}"
-        return f"Bring it back: {back}. Or accept that it is gone: corral merge accept-rewind {target}"
+        command = f"corral merge submit {sha} --target {target}" if self.tip else f"git branch {target} {sha}"
+        return f"Bring it back: {command}. Or accept that it is gone: corral merge accept-rewind {target}"
 
 
 class Rewinds:
-    """Looks at the targets on which something landed; for the queue's step alone, but for what says otherwise.
+    """Watches the targets on which something landed. Only the queue's step may call it, unless a method says otherwise.
 
     Attributes:
         open: The rewinds that a person has to decide about, by target; may be read from any thread.
@@ -93,13 +93,13 @@ class Rewinds:
         self._db = db
         self._on_settled = on_settled
         self._nudge = nudge
-        self._asked = deque[str]()
+        self._due = deque[str]()
         self._seen: dict[str, tuple[object, ...]] = {}
         self._tips: dict[str, str | None] = {}
         self.open: dict[str, tuple[Rewind, ...]] = {}
 
     def recover(self, repo: Git, days: int | None, now: datetime) -> None:
-        """Know the targets again, and look at each of them. Work that landed before there were such refs gets its own.
+        """Load the targets at a start, and look at each. Work that landed before these refs existed gets its ref.
 
         Args:
             days: For how long what landed is kept; None: for ever.
@@ -118,20 +118,22 @@ class Rewinds:
 
     def remember(self, target: str) -> None:
         """Look at this target with the next step, and from now on whenever it moves. From any thread."""
-        self._asked.append(target)
+        self._due.append(target)
 
     def has_moved(self, repo: Git) -> bool:
         """Whether a target has moved since the last look; starts no process. From any thread."""
-        return any(kept.signature(repo, refs.branch_ref(target)) != seen for target, seen in self._seen.items())
+        return any(
+            kept.signature(repo, refs.branch_ref(target)) != signature for target, signature in self._seen.items()
+        )
 
     def look(self, repo: Git, now: datetime) -> list[datetime]:
-        """Look at the targets that have moved; when to look again, if one could not be looked at."""
-        while self._asked:
-            self._seen = {**self._seen, self._asked.popleft(): ()}
+        """Look at the targets that have moved; returns when to look again, if a look failed."""
+        while self._due:
+            self._seen = {**self._seen, self._due.popleft(): ()}
         due = []
-        for target, seen in self._seen.items():
+        for target, last_signature in self._seen.items():
             signature = kept.signature(repo, refs.branch_ref(target))
-            if signature == seen:
+            if signature == last_signature:
                 continue
             try:
                 self._look_at(repo, target, now)
@@ -157,17 +159,17 @@ class Rewinds:
             self._nudge()  # tasks that waited for it start now
         before, self._tips[target] = self._tips.get(target) or held.tip, tip
         if tip is not None and before and tip not in (before, held.tip):
-            bypasses.tell(self._db, repo, target, before, tip, now)
+            bypasses.record(self._db, repo, target, before, tip, now)
 
     def _settle(self, repo: Git, target: str, held: Held, at: str | None, now: datetime) -> None:
         """Bring the refs, and then the rows, in line with where a target is."""
         inside = kept.inside(repo, target, at) if at else frozenset[str]()
-        back = [aside for aside in (*held.lost, *held.kept) if aside.ref in inside]
+        returned = [aside for aside in (*held.lost, *held.kept) if aside.ref in inside]
         lost = [aside for aside in held.lost if aside.ref not in inside]
         is_rewound = bool(held.tip) and kept.tip_ref(target) not in inside
         if is_rewound and not any(refs.is_ancestor(repo, held.tip, aside.sha) for aside in lost):
             lost.append(Aside("", held.tip, now))
-        if is_rewound:  # it may have lost, too, what it had under other commits
+        if is_rewound:  # it may also have lost work that it had under other commits
             lost += [replace(aside, at=now) for aside in held.kept if aside.ref not in inside]
         rows = self._db.read(lambda conn: landed.on(conn, target)) if lost else []
         rewinds = _each_once([_rewind(repo, target, aside, at, rows) for aside in lost])
@@ -175,33 +177,33 @@ class Rewinds:
         if is_rewound:
             is_rewritten = at is not None and not any(rewind.requests for rewind in rewinds)
             tip = str(at) if is_rewritten else _newest_inside(repo, rows, at)
-        for aside in back:
+        for aside in returned:
             tip = aside.sha if not tip or refs.is_ancestor(repo, tip, aside.sha) else tip
-        changes = [Change(aside.ref, "", aside.sha) for aside in back]
+        changes = [Change(aside.ref, "", aside.sha) for aside in returned]
         changes += [Change(kept.tip_ref(target), tip, held.tip)] if tip != held.tip else []
-        past = [] if is_rewound else [aside for aside in held.kept if aside not in back]
+        settled = [] if is_rewound else [aside for aside in held.kept if aside not in returned]
         for aside, rewind in zip(lost, rewinds, strict=True):
             state = kept.LOST if rewind.requests else kept.KEPT
             ref = kept.aside_ref(target, state, aside.sha, aside.at)
             if not rewind.requests and f"/{kept.KEPT}/" in aside.ref:
-                ref = aside.ref  # it stays as it was, and is no younger
+                ref = aside.ref  # the ref keeps its age
             changes += [Change(ref, aside.sha, "")] if ref != aside.ref else []
             changes += [Change(aside.ref, "", aside.sha)] if aside.ref not in ("", ref) else []
-            past += [] if rewind.requests else [aside]
+            settled += [] if rewind.requests else [aside]
         if not refs.change(repo, changes, why="corral: rewound"):
             raise GitFailed(f"Something else moved the refs that hold what landed on {target}.")
         crash_point("rewinds.refs_moved")
-        self._tell(repo, target, [rewind for rewind in rewinds if rewind.requests], past, at, now)
+        self._update_requests(repo, target, [rewind for rewind in rewinds if rewind.requests], settled, at, now)
 
-    def _tell(
-        self, repo: Git, target: str, rewinds: list[Rewind], past: list[Aside], at: str | None, now: datetime
+    def _update_requests(
+        self, repo: Git, target: str, rewinds: list[Rewind], settled: list[Aside], at: str | None, now: datetime
     ) -> None:
-        """Say of each request whether its target has it, with all that follows from it, in one transaction."""
+        """Store for each request whether its target has it, with all that follows from it, in one transaction."""
         missing = {row["merge_id"]: (row, rewind) for rewind in rewinds for row in rewind.requests}
         marked = self._db.read(lambda conn: landed.no_more_on(conn, target))
         others = [row for row in marked if row["merge_id"] not in missing]
-        gone = {key for aside in past for key in _missing(repo, aside.sha, at, others)} if others else set[str]()
-        reached = _reached(repo, [aside.sha for aside in past], at, others)
+        gone = {key for aside in settled for key in _missing(repo, aside.sha, at, others)} if others else set[str]()
+        reached = _reached(repo, [aside.sha for aside in settled], at, others)
 
         def store(conn: Connection) -> None:
             known = {row["merge_id"] for row in marked if str(row["reason"]).startswith(MISSING)}
@@ -213,12 +215,12 @@ class Rewinds:
             given_up = [row for row in others if row["merge_id"] in gone and row["merge_id"] in known]
             for row in given_up:
                 self._explain(conn, row, f"{TAKEN_BACK}{target}: a person accepted at {iso(now)} that it is gone.", now)
-            said = f"what was missing since {target} was rewound is not asked for any more"
-            _record(conn, EventKind.TARGET_REWIND_ACCEPTED, target, "", given_up, said, now)
-            again = [row for row in others if row["merge_id"] not in gone and row["merge_id"] in reached]
-            for row in again:
+            reason = f"what was missing since {target} was rewound is not asked for any more"
+            _record(conn, EventKind.TARGET_REWIND_ACCEPTED, target, "", given_up, reason, now)
+            restored = [row for row in others if row["merge_id"] not in gone and row["merge_id"] in reached]
+            for row in restored:
                 self._explain(conn, row, None, now)
-            _record(conn, EventKind.TARGET_RESTORED, target, at or "", again, f"{target} has it again", now)
+            _record(conn, EventKind.TARGET_RESTORED, target, at or "", restored, f"{target} has it again", now)
 
         if rewinds or others:
             self._db.write(store)
@@ -230,8 +232,8 @@ class Rewinds:
         if (changed := landed.explain(conn, row["merge_id"], reason, now)) is not None:
             self._on_settled(conn, changed, now)
 
-    def found(self, repo: Git, merge: MergeRow, now: datetime) -> str:
-        """Hold what a request finds on its target, as what lands is held; says how it came there, if not by the queue."""
+    def adopt(self, repo: Git, merge: MergeRow, now: datetime) -> str:
+        """Keep a ref on what the target has already, as on what lands; returns how it came there, if not by the queue."""
         target, head = merge["target"], merge["head_sha"]
         before, tip = refs.read(repo, kept.tip_ref(target)), refs.read(repo, refs.branch_ref(target))
         self.remember(target)
@@ -241,7 +243,7 @@ class Rewinds:
         return ", from the worktree of its task, past the queue" if merge["task_id"] is not None else ", past the queue"
 
     def holds(self, repo: Git, merge: MergeRow) -> str | None:
-        """Why a request must not land now: it would bring back what its target lost, before a person has decided.
+        """Why a request must not land now: it would restore what its target lost, before a person has decided.
 
         The request of a lost tip itself is that person's decision.
         """
@@ -250,8 +252,8 @@ class Rewinds:
             if merge["head_sha"] == rewind.lost_sha or merge["head_sha"] in lost:
                 continue
             tip = [f"^{rewind.tip}"] if rewind.tip else []
-            has = repo.must("rev-list", merge["head_sha"], *tip).split()
-            if not lost.isdisjoint(has):
+            commits = repo.must("rev-list", merge["head_sha"], *tip).split()
+            if not lost.isdisjoint(commits):
                 return f"It was made on what {rewind.target} lost, and waits until that is decided: {rewind.remedy}"
         return None
 
@@ -267,15 +269,15 @@ class Rewinds:
             Conflict: It lost something else meanwhile.
             GitFailed: Git refused.
         """
-        found = self.open.get(target, ())
-        if not found:
+        rewinds = self.open.get(target, ())
+        if not rewinds:
             raise NotFound(
                 f"{target[:200]} lacks nothing that landed on it.",
                 remedy="`corral status` shows what needs you."
                 if not self.open
                 else f"These do: {', '.join(self.open)}.",
             )
-        if {rewind.lost_sha for rewind in found} != set(lost):
+        if {rewind.lost_sha for rewind in rewinds} != set(lost):
             raise Conflict(
                 f"{target} lost something else meanwhile.", remedy=f"Look again: corral merge accept-rewind {target}"
             )
@@ -287,7 +289,7 @@ class Rewinds:
         if not refs.change(repo, changes, why="corral: accepted"):
             raise Conflict(f"{target} is being looked at just now.", remedy="Try it again.")
         self.remember(target)
-        return list(found)
+        return list(rewinds)
 
 
 def _rewind(repo: Git, target: str, aside: Aside, at: str | None, rows: Sequence[MergeRow]) -> Rewind:
@@ -297,29 +299,29 @@ def _rewind(repo: Git, target: str, aside: Aside, at: str | None, rows: Sequence
 
 
 def _each_once(rewinds: list[Rewind]) -> list[Rewind]:
-    """The same, where one that lacks only what another one lacks too asks for nothing."""
+    """The same rewinds; one whose missing requests are all missing in another one too names none."""
     lacking = [{row["merge_id"] for row in rewind.requests} for rewind in rewinds]
-    found = []
+    unique = []
     for number, rewind in enumerate(rewinds):
         others = [ids for other, ids in enumerate(lacking) if (len(ids), other) > (len(lacking[number]), number)]
-        found.append(replace(rewind, requests=()) if any(lacking[number] <= ids for ids in others) else rewind)
-    return found
+        unique.append(replace(rewind, requests=()) if any(lacking[number] <= ids for ids in others) else rewind)
+    return unique
 
 
 def _missing(repo: Git, lost: str, at: str | None, rows: Sequence[MergeRow]) -> set[str]:
     """The ids of those requests that a lost tip has and its target has not, neither as commits nor as their content."""
-    reach, seen, found = kept.reach(repo, lost, at), set[str](), set[str]()
+    reach, seen, missing = kept.reach(repo, lost, at), set[str](), set[str]()
     for row in rows:
         own = reach.only(row["head_sha"], seen)
         if own and row["landed_sha"] in reach.parents and reach.is_missing(own):
-            found.add(row["merge_id"])
+            missing.add(row["merge_id"])
         reach.only(str(row["landed_sha"]), seen)
-    return found
+    return missing
 
 
-def _reached(repo: Git, past: Sequence[str], at: str | None, rows: Sequence[MergeRow]) -> set[str]:
-    """The ids of those requests of which it can be told: the target contains them, or a tip that is held does."""
-    tips = [*past, *([at] if at else [])]
+def _reached(repo: Git, shas: Sequence[str], at: str | None, rows: Sequence[MergeRow]) -> set[str]:
+    """The ids of the requests that the target contains, or a tip that a ref holds."""
+    tips = [*shas, *([at] if at else [])]
     return {
         row["merge_id"]
         for row in rows

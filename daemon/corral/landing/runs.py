@@ -26,20 +26,20 @@ RUNNING, UNKNOWN = "running", "unknown"
 def listing(conn: Connection, project: Project, merge: MergeRow) -> list[MergeRun]:
     """The runs of a request, oldest first; the one that decided it last if that ran for another request with the same tree."""
     deciding = receipts.get(conn, merge["receipt_id"])
-    known = {row["receipt_id"]: row for row in receipts.of_merge(conn, merge["merge_id"])}
+    by_id = {row["receipt_id"]: row for row in receipts.of_merge(conn, merge["merge_id"])}
     if deciding is not None:
-        known[deciding["receipt_id"]] = deciding
+        by_id[deciding["receipt_id"]] = deciding
     logs = run_logs.files(project, merge["merge_id"])
-    by_log = {_path(project, row): row for row in known.values() if row["log"]}
+    by_log = {_path(project, row): row for row in by_id.values() if row["log"]}
     newest = max(logs, default=0)
     runs = []
     for number, log in logs.items():
         receipt = by_log.get(log)
         runs_now = receipt is None and number == newest and merge["state"] == MergeState.VERIFYING
         if receipt is not None:
-            del known[receipt["receipt_id"]]
+            del by_id[receipt["receipt_id"]]
         runs.append(_run(project, merge, number, log, receipt, RUNNING if runs_now else UNKNOWN))
-    others = sorted(known.values(), key=lambda row: row["created_at"])
+    others = sorted(by_id.values(), key=lambda row: row["created_at"])
     return runs + [_run(project, merge, None, _path(project, row), row, UNKNOWN) for row in others]
 
 
@@ -59,19 +59,19 @@ def chosen(conn: Connection, project: Project, merge: MergeRow, named: str | Non
     """
     runs = listing(conn, project, merge)
     if named is None:
-        ways = (lambda one: one.status == RUNNING, lambda one: one.decided, lambda one: one.number is not None)
-        return next((one for way in ways for one in reversed(runs) if way(one)), None)
+        ways = (lambda run: run.status == RUNNING, lambda run: run.decided, lambda run: run.number is not None)
+        return next((run for way in ways for run in reversed(runs) if way(run)), None)
     if named in ReceiptRole.values():
-        found = [one for one in runs if one.role == named]
+        matching = [run for run in runs if run.role == named]
     elif named.isdecimal() and len(named) < 10:
-        found = [one for one in runs if one.number == int(named)]
+        matching = [run for run in runs if run.number == int(named)]
     else:
         raise InvalidInput(f"{named[:40]!r} is no run.", remedy="Give the number of a run, or: candidate, control.")
-    if not found:
+    if not matching:
         short = merge["merge_id"][:8]
         what = f"no {named} run" if named in ReceiptRole.values() else f"no run {named}"
         raise NotFound(f"Merge request {short} has {what}.", remedy=f"`corral merge runs {short}` lists its runs.")
-    return found[-1]
+    return matching[-1]
 
 
 def find(db: Store, project: Project, merge_id: str, named: str | None = None) -> MergeRun | None:
@@ -100,7 +100,7 @@ class Shown:
 
 
 def show(db: Store, project: Project, merge_id: str, named: str | None = None) -> Shown:
-    """As :func:`find`, for a log that is followed."""
+    """Like :func:`find`, for a client that follows the log."""
 
     def read(conn: Connection) -> Shown:
         merge = of_tasks.named(conn, merge_id)
@@ -113,20 +113,20 @@ def show(db: Store, project: Project, merge_id: str, named: str | None = None) -
 def _following(conn: Connection, project: Project, merge: MergeRow, shown: MergeRun, is_open: bool) -> MergeRun | None:
     if shown.number is None:
         return None
-    later = [one for one in listing(conn, project, merge) if one.number is None or one.number > shown.number]
-    return next((one for one in later if one.decided or (is_open and one.number is not None)), None)
+    later = [run for run in listing(conn, project, merge) if run.number is None or run.number > shown.number]
+    return next((run for run in later if run.decided or (is_open and run.number is not None)), None)
 
 
 def log_of(project: Project, run: MergeRun) -> Path | None:
-    """The log of a run; None: it has none, or has it no more."""
+    """The log of a run; None: it has none, or the log is gone."""
     path = project.root / run.log if run.log else None
     return path if path is not None and path.is_file() else None
 
 
 def begins_at(log: Path) -> int:
-    """The offset of what the commands printed: behind the first line, which :mod:`corral.core.run_heading` repeats."""
-    found = run_logs.heading(log)
-    return found.length if found is not None else 0
+    """The offset of the commands' output, behind the heading, which :mod:`corral.core.run_heading` repeats."""
+    heading = run_logs.heading(log)
+    return heading.length if heading is not None else 0
 
 
 def _path(project: Project, receipt: ReceiptRow) -> Path | None:
@@ -137,23 +137,23 @@ def _path(project: Project, receipt: ReceiptRow) -> Path | None:
 def _run(
     project: Project, merge: MergeRow, number: int | None, log: Path | None, receipt: ReceiptRow | None, status: str
 ) -> MergeRun:
-    found = run_logs.heading(log) if log is not None else None
-    role = (receipt["role"] if receipt else None) or (found.role if found else None)
+    heading = run_logs.heading(log) if log is not None else None
+    role = (receipt["role"] if receipt else None) or (heading.role if heading else None)
     ran_for = (receipt["merge_id"] if receipt else None) or (merge["merge_id"] if number is not None else None)
-    named = str(log.relative_to(project.root)) if log is not None and log.is_relative_to(project.root) else log
+    path = str(log.relative_to(project.root)) if log is not None and log.is_relative_to(project.root) else log
     return MergeRun(
         number=number,
         merge_id=ran_for,
         is_own=ran_for == merge["merge_id"],
         decided=receipt is not None and receipt["receipt_id"] == merge["receipt_id"],
         role=role or UNKNOWN,
-        commit_sha=(receipt["commit_sha"] if receipt else None) or (found.commit_sha if found else None),
+        commit_sha=(receipt["commit_sha"] if receipt else None) or (heading.commit_sha if heading else None),
         commands=receipt["commands"] if receipt else [],
         status=receipt["status"] if receipt else status,
         exit_code=receipt["exit_code"] if receipt else None,
         reason=receipt["reason"] if receipt else None,
-        started_at=found.started_at if found else None,
+        started_at=heading.started_at if heading else None,
         ended_at=receipt["created_at"] if receipt else None,
-        log=str(named) if named is not None else None,
+        log=str(path) if path is not None else None,
         is_kept=log is not None and log.is_file(),
     )

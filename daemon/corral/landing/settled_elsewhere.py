@@ -1,4 +1,4 @@
-"""Requests that came back, and whose commits have reached their target by another way since: they have landed."""
+"""Returned requests whose commits have reached their target in another way since: they have landed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from corral.store.rows.merges import MergeRow
 from corral.work.tasks.store import outcomes
 
 LOOK_AGAIN = timedelta(seconds=60)
-"""Between two looks at the targets of requests that came back: a person's merge or pull tells nobody."""
+"""Between two looks at the targets of returned requests: nothing announces a person's merge or pull."""
 
 
 class ReturnedRequests:
-    """Looks at each of them again only when its target has moved; for the queue's step alone."""
+    """The returned requests. Checks one again only when its target has moved; only the queue's step may call it."""
 
     def __init__(self) -> None:
         self._seen: dict[str, str] = {}
@@ -30,14 +30,14 @@ class ReturnedRequests:
             GitFailed: The repository could not be read.
         """
         returned = [row for row in db.read(outcomes.open_requests) if row["finished_at"] is not None]
-        found, seen = [], {}
+        landed, tips = [], {}
         for row in returned:
             tip = refs.read(repo, refs.branch_ref(row["target"]))
             if tip is None:
                 continue
             if self._seen.get(row["merge_id"]) != tip and refs.is_ancestor(repo, row["head_sha"], tip):
-                found.append(row)
+                landed.append(row)
             else:
-                seen[row["merge_id"]] = tip
-        self._seen = seen
-        return found, len(returned) > len(found)
+                tips[row["merge_id"]] = tip
+        self._seen = tips
+        return landed, len(returned) > len(landed)

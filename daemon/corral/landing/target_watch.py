@@ -1,4 +1,4 @@
-"""Notices within a second that a target was moved by somebody else than Corral."""
+"""Notices within a second that something other than Corral moved a target."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ async def request_merge(branch: str | None = None, target: str | None = None, ta
     call = current.get()
     services = call.services
     me, worktree = await call.write(_session_and_worktree)
-    chosen, uncommitted = (branch, []) if branch else await services.work(lambda: _checked_out(worktree))
-    answer = {"success": True, **await app_merges.submit(services, chosen, target, session_id=me, task_id=task_id)}
+    source, uncommitted = (branch, []) if branch else await services.work(lambda: _checked_out(worktree))
+    answer = {"success": True, **await app_merges.submit(services, source, target, session_id=me, task_id=task_id)}
     if answer["merge_id"] is None:
-        answer["message"] = f"{answer['target']} has everything of {chosen} already: there is nothing to merge."
+        answer["message"] = f"{answer['target']} has everything of {source} already: there is nothing to merge."
     if uncommitted:
         answer["uncommitted"] = uncommitted[:20]
         answer["warning"] = "Uncommitted changes do not land: commit them, then request the merge again."

@@ -1,4 +1,4 @@
-"""Before everything of Corral's is taken away: what would be lost, and giving back every worktree."""
+"""Uninstall: list the work that would be lost, and give back every worktree."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ async def at_risk(services: Services) -> list[Risk]:
 @router.post("/worktrees/retire", callers=NO_WORK)
 async def retire(services: Services) -> WorktreesRetired:
     """Give every worktree back, salvaged."""
-    stayed, left = await services.work(lambda: give_back(services))
-    return {"at_risk": stayed, "left": left}
+    risks, folders = await services.work(lambda: give_back(services))
+    return {"at_risk": risks, "left": folders}
 
 
 def find_at_risk(services: Services) -> list[Risk]:
@@ -48,15 +48,15 @@ def find_at_risk(services: Services) -> list[Risk]:
         {"what": f"merge {row['merge_id']}", "why": f"it is {row['state']}"}
         for row in services.db.read(lambda conn: merges.listing(conn, OPEN_MERGES))
     ]
-    at_work = {row["worktree"]: row["agent_name"] for row in services.db.read(sessions.live) if row["worktree"]}
+    users = {row["worktree"]: row["agent_name"] for row in services.db.read(sessions.live) if row["worktree"]}
     for row in services.of(Worktrees).listing():
         path = Path(row["path"])
         if not os.path.lexists(path):
             continue
         if not services.of(Worktrees).is_own(row["name"]):
             why = f"it is {describe(path)}, which Corral did not make"
-        elif row["path"] in at_work:
-            why = f"{at_work[row['path']]} works in it"
+        elif row["path"] in users:
+            why = f"{users[row['path']]} works in it"
         elif changed := changes(open_checkout(path)):
             why = f"{len(changed)} uncommitted change(s)"
         else:
@@ -72,10 +72,10 @@ def _unknown_folders(services: Services) -> list[Risk]:
     if not root.is_relative_to(home) or root.is_symlink() or not root.is_dir():
         return []
     names = {Path(row["path"]).name for row in services.db.read(worktrees.listing)}
-    found = (path for path in sorted(root.iterdir()) if path.name not in names and not path.is_symlink())
+    unknown = (path for path in sorted(root.iterdir()) if path.name not in names and not path.is_symlink())
     return [
         {"what": f"folder {path}", "why": f"it is {describe(path)}, which Corral did not make"}
-        for path in found
+        for path in unknown
         if not path.is_dir() or any(path.iterdir())
     ]
 
@@ -86,19 +86,19 @@ def give_back(services: Services) -> tuple[list[Risk], list[str]]:
     Returns:
         The worktrees that had to stay, and the folders that stay because something else is in them.
     """
-    left: list[str] = []
-    stayed: list[Risk] = []
+    folders: list[str] = []
+    risks: list[Risk] = []
     for row in services.of(Worktrees).listing():
         try:
             after = services.of(Worktrees).remove(row["name"], services.now())
         except CorralError as error:
-            stayed.append({"what": f"worktree {row['name']}", "why": error.message})
+            risks.append({"what": f"worktree {row['name']}", "why": error.message})
             continue
         if not after["removed"]:
-            stayed.append({"what": f"worktree {row['name']}", "why": after["note"] or "it could not be removed"})
-    tip = None if stayed else refs.read(services.git, services.settings.target())
+            risks.append({"what": f"worktree {row['name']}", "why": after["note"] or "it could not be removed"})
+    tip = None if risks else refs.read(services.git, services.settings.target())
     if tip is not None:  # the verification worktree goes too: nothing in it is anybody's work, and git forgets it
-        own = verification_worktree.VerificationWorktree(services.db, services.of(WorktreeContext).places, services.git)
-        own.retire(services.now())
-        left = [str(folder) for folder in services.of(WorktreeContext).places.remove()]
-    return stayed, left
+        places = services.of(WorktreeContext).places
+        verification_worktree.VerificationWorktree(services.db, places, services.git).retire(services.now())
+        folders = [str(folder) for folder in places.remove()]
+    return risks, folders

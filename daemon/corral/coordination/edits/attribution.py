@@ -17,7 +17,7 @@ from corral.git.checkouts.status import Seen, differences
 
 @dataclass(frozen=True)
 class Look:
-    """How a checkout looked at some time between two instants."""
+    """The state of a checkout, read between two instants."""
 
     started: datetime
     finished: datetime
@@ -66,7 +66,7 @@ class Changed:
 
 
 def changed(call: ShellCall, checkout: str, others: Iterable[ShellCall]) -> Changed:
-    """Tell what a command changed in a checkout from what it may have changed.
+    """Split the changes in a checkout into those that a command made and those that it may have made.
 
     Args:
         call: It is over, and has looked at the checkout before and after.
@@ -79,14 +79,14 @@ def changed(call: ShellCall, checkout: str, others: Iterable[ShellCall]) -> Chan
     between = [look for look in looks if first.started < look.started < last.started]
     timeline = [first, *sorted(between, key=lambda look: look.started), last]
     own, shared = set[str](), dict[str, set[str]]()
-    for one, next_one in pairwise(timeline):
-        rivals = {each.actor for each in calls if _ran_between(each, one.started, next_one.finished)} - {call.actor}
-        found = differences(one.seen, next_one.seen) if len(timeline) > 2 else total
+    for earlier, later in pairwise(timeline):
+        rivals = {each.actor for each in calls if _ran_between(each, earlier.started, later.finished)} - {call.actor}
+        paths = differences(earlier.seen, later.seen) if len(timeline) > 2 else total
         if rivals:
-            for path in found:
+            for path in paths:
                 shared.setdefault(path, set()).update(rivals)
         else:
-            own.update(found)
+            own.update(paths)
     mine = tuple(path for path in total if path in own)
     return Changed(mine, {path: frozenset(shared[path]) for path in total if path in shared and path not in own})
 

@@ -35,14 +35,14 @@ def held_by_others(
     rows = lock_rows.others_in_checkout(conn, checkout, _family(conn, session_id), iso(now))
     plain = {row["match_key"]: row for row in rows if not row["is_pattern"]}
     globs = [(stored_key(row), row) for row in rows if row["is_pattern"]]
-    found = []
+    held = []
     for path in paths if rows else ():
         key = literal_key(path, fold=fold)
-        named = (plain[one] for one in (key.match_key, *ancestors(key.match_key)) if one in plain)
-        row = next(named, None) or next((row for glob, row in globs if keys_overlap(key, glob)), None)
+        holding = (plain[match_key] for match_key in (key.match_key, *ancestors(key.match_key)) if match_key in plain)
+        row = next(holding, None) or next((row for glob, row in globs if keys_overlap(key, glob)), None)
         if row is not None:
-            found.append(_told(path, row))
-    return found
+            held.append(_held_file(path, row))
+    return held
 
 
 def _family(conn: Connection, session_id: str) -> list[str]:
@@ -51,7 +51,7 @@ def _family(conn: Connection, session_id: str) -> list[str]:
     return [*session_rows.family(conn, parent or session_id), session_id]
 
 
-def _told(path: str, row: HeldLock) -> Payload:
+def _held_file(path: str, row: HeldLock) -> Payload:
     return {
         "path": path,
         "held_by": row["agent_name"],

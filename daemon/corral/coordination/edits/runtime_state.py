@@ -42,7 +42,7 @@ class RuntimeState:
     # -- the machine
 
     def looks(self, now: datetime, jump_s: float = JUMP_S) -> float:
-        """Somebody looks whether sessions live; the seconds that the clock jumped since the last look, 0 where it did not.
+        """Note a look at the sessions' processes; returns the seconds that the clock jumped since the last look, else 0.
 
         A jump is a machine that slept, or a clock that was set: silence before it does not count.
 
@@ -58,7 +58,7 @@ class RuntimeState:
             return passed_s
 
     def rests(self) -> None:
-        """Nobody looks any more until somebody lives: the time until then is no jump."""
+        """Note that the looks pause until a session lives: the time until then is no jump."""
         with self._lock:
             self._looked_at = None
 
@@ -79,7 +79,7 @@ class RuntimeState:
             self._open[bridge] = self._open.get(bridge, 0) + 1
             self._bridges.setdefault(bridge, session_id)
             self._client_of[bridge] = client
-            self._awaited = {who: one for who, one in self._awaited.items() if one[0] != client}
+            self._awaited = {other: entry for other, entry in self._awaited.items() if entry[0] != client}
 
     def bridge_closed(self, bridge: str) -> str | None:
         """A bridge's last connection closed; returns the session it served, if it is now without one."""
@@ -105,9 +105,9 @@ class RuntimeState:
     def take_missing(self, now: datetime) -> list[str]:
         """The sessions whose bridge did not connect in time; each once."""
         with self._lock:
-            missing = [who for who, (_client, until) in self._awaited.items() if until <= now]
-            for who in missing:
-                del self._awaited[who]
+            missing = [session_id for session_id, (_client, until) in self._awaited.items() if until <= now]
+            for session_id in missing:
+                del self._awaited[session_id]
             return missing
 
     def serves(self, bridge: str, session_id: str) -> None:
@@ -128,17 +128,17 @@ class RuntimeState:
     # -- tool calls
 
     def announced(self, session_id: str, use_id: str) -> None:
-        """A tool call was asked about before it ran: whichever way that came, the session is guarded."""
+        """A hook asked about a tool call before it ran, so the session is guarded."""
         with self._lock:
             self._known.add(session_id)
             self._awaited.pop(session_id, None)
-            if not use_id:  # nobody can be known by that
+            if not use_id:  # an empty id identifies nothing
                 return
             self._announced[(session_id, use_id)] = None
             self._actors[use_id] = session_id
-            for seen in (self._announced, self._actors):
-                while len(seen) > REMEMBERED:
-                    seen.popitem(last=False)
+            for memory in (self._announced, self._actors):
+                while len(memory) > REMEMBERED:
+                    memory.popitem(last=False)
 
     def actor_of(self, use_id: str) -> str | None:
         """The session or subagent whose tool call this is, if it was announced."""
@@ -146,7 +146,7 @@ class RuntimeState:
             return self._actors.get(use_id)
 
     def came_unannounced(self, session_id: str, use_id: str) -> bool:
-        """Whether a tool call ran without having been asked about, although the session's calls usually are."""
+        """Whether a tool call ran although no hook asked about it, in a session whose hooks usually ask."""
         with self._lock:
             unknown = (session_id, use_id) not in self._announced
             first = session_id not in self._known
@@ -173,11 +173,11 @@ class RuntimeState:
             return call
 
     def turn_ended(self, session_id: str) -> None:
-        """No command of a session runs in the foreground any more, and no edit: those whose end was not told are over."""
+        """The session's turn has ended: forget the commands and edits whose end no hook reported."""
         with self._lock:
-            for known in [known for known in self._shell if known[0] == session_id]:
-                del self._shell[known]
-            for key in [key for key, (who, at) in self._edits.items() if who == session_id and at is None]:
+            for call in [call for call in self._shell if call[0] == session_id]:
+                del self._shell[call]
+            for key in [key for key, (owner, at) in self._edits.items() if owner == session_id and at is None]:
                 del self._edits[key]
 
     def shell_calls(self) -> list[ShellCall]:
@@ -186,32 +186,32 @@ class RuntimeState:
             return [*self._shell.values(), *self._shell_ended]
 
     def _forget_ended(self) -> None:
-        """Forget the commands that were over before each of those began whose changes are still to be told."""
-        told = [call for call in self._shell_ended if call.after]
+        """Forget the ended commands that overlap none of those whose changes are not attributed yet."""
+        looked = [call for call in self._shell_ended if call.after]
         waiting = [*self._shell.values(), *(call for call in self._shell_ended if not call.after)]
         oldest = min((look.started for call in waiting for look in call.before.values()), default=None)
-        over = {id(call) for call in told if oldest is None or (call.ended and call.ended < oldest)}
+        over = {id(call) for call in looked if oldest is None or (call.ended and call.ended < oldest)}
         self._shell_ended = [call for call in self._shell_ended if id(call) not in over][-REMEMBERED // 16 :]
 
-    def keep(self, checkout: str, kept: Kept, signatures: dict[str, Signature]) -> None:
+    def keep(self, checkout: str, copies: Kept, signatures: dict[str, Signature]) -> None:
         """Remember which copies of files in a checkout were made last, and of which state."""
         with self._lock:
-            self._kept[checkout] = kept, signatures
+            self._kept[checkout] = copies, signatures
 
     def kept(self, checkout: str) -> tuple[Kept, dict[str, Signature]] | None:
-        """What :meth:`keep` was told last."""
+        """The last copies and signatures that :meth:`keep` stored."""
         with self._lock:
             return self._kept.get(checkout)
 
     def need(self, ref: str) -> None:
-        """A command changed what the copies on this ref are of."""
+        """Mark the copies on this ref as needed: a command changed the files that they hold."""
         with self._lock:
             self._needed[ref] = None
             while len(self._needed) > REMEMBERED:
                 self._needed.popitem(last=False)
 
     def is_needed(self, ref: str) -> bool:
-        """Whether :meth:`need` was told of it."""
+        """Whether :meth:`need` was called for it."""
         with self._lock:
             return ref in self._needed
 

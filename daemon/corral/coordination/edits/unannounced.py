@@ -1,4 +1,4 @@
-"""Whose the files are that changed while nobody could be asked: somebody's only with evidence, else nobody's.
+"""The authors of files that changed while no daemon ran: a session with evidence, else nobody.
 
 Evidence is, in this order: the session's own transcript tells of an edit of that very file; the worktree was made for that
 session alone; the file changed while a shell command of that session ran in the checkout, and no other session's.
@@ -76,7 +76,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Claim:
-    """A session that wrote a file, and how that is known."""
+    """A session that wrote a file, and the evidence for it."""
 
     session_id: str
     target: Target
@@ -90,24 +90,24 @@ def claims(target: Target, changed_at: datetime | None, evidence: Evidence) -> l
         target: A file that differs from HEAD.
         changed_at: When it was last written; None if it is there no more.
     """
-    found = sorted((edit for edit in evidence.edits if edit.target == target), key=lambda edit: edit.at)
-    if found:
-        return [Claim(who, target, EDIT_TOOL) for who in dict.fromkeys(edit.session_id for edit in found)]
+    edits = sorted((edit for edit in evidence.edits if edit.target == target), key=lambda edit: edit.at)
+    if edits:
+        return [Claim(session_id, target, EDIT_TOOL) for session_id in dict.fromkeys(edit.session_id for edit in edits)]
     if changed_at is None:
         return []
     owner = evidence.owners.get(target.checkout)
     if owner is not None and evidence.silent_since[owner] <= changed_at:
         return [Claim(owner, target, OWN_WORKTREE)]
-    ran = [one for one in evidence.commands if one.began <= changed_at <= one.ended]
-    if evidence.unknown_commands or len({one.session_id for one in ran}) != 1:
+    ran = [command for command in evidence.commands if command.began <= changed_at <= command.ended]
+    if evidence.unknown_commands or len({command.session_id for command in ran}) != 1:
         return []
-    mine = [one for one in ran if one.claims and one.checkout == target.checkout]
-    return [Claim(mine[0].session_id, target, SHELL_COMMAND)] if mine else []
+    claiming = [command for command in ran if command.claims and command.checkout == target.checkout]
+    return [Claim(claiming[0].session_id, target, SHELL_COMMAND)] if claiming else []
 
 
-def settle(conn: Connection, found: Iterable[Claim], policy: Policy, now: datetime) -> None:
-    """Give each session the lock that its edit would have had; where another one holds it meanwhile, tell both."""
-    for claim in found:
+def settle(conn: Connection, to_settle: Iterable[Claim], policy: Policy, now: datetime) -> None:
+    """Give each session the lock that its edit would have taken; where another session holds it, notify both."""
+    for claim in to_settle:
         row = session_rows.get(conn, claim.session_id)
         if row is None or row["status"] == SessionStatus.DISCONNECTED:
             continue

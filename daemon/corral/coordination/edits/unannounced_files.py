@@ -13,7 +13,7 @@ from corral.git.checkouts.status import Signature
 Files = Mapping[str, tuple[str, Signature]]
 """match_key to the path of a file, and how it was when it was looked at."""
 MOST_LOOKS = 5
-"""At what one session did, after it was heard again."""
+"""Looks at a session's changes after its first sign."""
 
 
 class Unannounced:
@@ -48,7 +48,7 @@ class Unannounced:
     # -- sessions
 
     def note_session(self, session_id: str, at: datetime) -> bool:
-        """A session is heard; whether what it did before that is still to be looked at."""
+        """Note a sign of a session; returns whether its earlier changes are still to be examined."""
         if session_id not in self._looks_left:
             return False
         with self._lock:
@@ -57,7 +57,7 @@ class Unannounced:
             return self._due
 
     def heard_at(self, session_id: str) -> datetime | None:
-        """When a session was first heard again."""
+        """When a session first gave a sign again."""
         with self._lock:
             return self._heard.get(session_id)
 
@@ -68,12 +68,12 @@ class Unannounced:
             return frozenset(self._heard.keys() & self._looks_left.keys()) if due else None
 
     def put_back(self) -> None:
-        """A look failed: there is another one."""
+        """A look failed: it is due again."""
         with self._lock:
             self._due = True
 
     def look_again(self, session_id: str) -> None:
-        """Something that a session did is not over: with its next event there is another look."""
+        """A change of a session is not over: look again with its next event."""
         with self._lock:
             self._again.add(session_id)
 
@@ -86,40 +86,40 @@ class Unannounced:
                     del self._looks_left[session_id]
             self._again.clear()
 
-    # -- what was found
+    # -- files
 
     def is_news(self, claim: Claim) -> bool:
         """Whether a claim was not settled before."""
         with self._lock:
             return (claim.session_id, claim.target) not in self._seen
 
-    def settled(self, found: Iterable[Claim]) -> None:
-        """These claims have been settled; such a file is somebody's."""
+    def settled(self, claims: Iterable[Claim]) -> None:
+        """Note that these claims are settled; their files have an author."""
         with self._lock:
-            for claim in found:
+            for claim in claims:
                 self._seen.add((claim.session_id, claim.target))
                 self._files.get(claim.target.checkout, {}).pop(claim.target.key.match_key, None)
 
     def show(self, files: Mapping[str, Files]) -> None:
-        """By checkout, the files that nobody announced; once."""
+        """Set the files without an author, by checkout; once."""
         with self._lock:
-            self._files = {top: dict(some) for top, some in files.items()}
+            self._files = {top: dict(by_key) for top, by_key in files.items()}
             self.is_shown = True
 
     def keep_only(self, checkout: str, match_keys: Collection[str]) -> None:
         """Forget the other files of a checkout."""
         with self._lock:
-            kept = {key: file for key, file in self._files.pop(checkout, {}).items() if key in match_keys}
-            if kept:
-                self._files[checkout] = kept
+            files = {key: file for key, file in self._files.pop(checkout, {}).items() if key in match_keys}
+            if files:
+                self._files[checkout] = files
 
     def files(self) -> dict[str, dict[str, tuple[str, Signature]]]:
-        """By checkout, what is left of the files that nobody announced."""
+        """By checkout, the files that still have no author."""
         with self._lock:
             return {top: dict(files) for top, files in self._files.items()}
 
     def path_of(self, target: Target) -> str | None:
-        """The path of a file that nobody announced; None if somebody did."""
+        """The path of a file without an author; None if it has one."""
         with self._lock:
             file = self._files.get(target.checkout, {}).get(target.key.match_key)
             return file[0] if file is not None else None

@@ -46,7 +46,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether an edit may go on, and what the model is told."""
+    """Whether an edit may go on, and the text for the model."""
 
     denial: str | None = None
     remarks: tuple[str, ...] = ()
@@ -60,14 +60,14 @@ def before_edit(conn: Connection, holder: Holder, target: Target, policy: Policy
     """
     if policy.enforcement == "off":
         return Verdict()
-    found = lock_table.overlapping(conn, target.key, holder, now)
-    blocking = [row for row in found if _blocks(row, target.checkout)]
+    rows = lock_table.overlapping(conn, target.key, holder, now)
+    blocking = [row for row in rows if _blocks(row, target.checkout)]
     if blocking and policy.enforcement == "enforce":
         row = blocking[-1]
-        told = conflict(row, target.key, now)
-        events.record(conn, iso(now), EventKind.EDIT_DENIED(told), session_id=holder.session_id)
+        blocker = conflict(row, target.key, now)
+        events.record(conn, iso(now), EventKind.EDIT_DENIED(blocker), session_id=holder.session_id)
         return Verdict(denial=_denial(row, target.key, now) + _idle(conn, row))
-    remarks = [_remark(row, target, now) for row in found[-3:]]
+    remarks = [_remark(row, target, now) for row in rows[-3:]]
     if not lock_table.hold(conn, [target.key], holder, target.checkout, now, ttl_s=policy.ttl_s):
         remarks.append(
             f"Corral did not lock {embedded(target.key.file_path)} for you: you hold {lock_table.MOST_OF_A_SESSION} locks "
@@ -96,16 +96,16 @@ def for_task(row: HeldLock) -> str:
 
 
 def _denial(row: HeldLock, key: LockKey, now: datetime) -> str:
-    held = "" if row["file_path"] == key.file_path else f" (as part of {embedded(row['file_path'])})"
+    part = "" if row["file_path"] == key.file_path else f" (as part of {embedded(row['file_path'])})"
     kind = "is editing it" if row["automatic"] else "has reserved it"
     if row["stalled_since_at"] is not None:
         return (
-            f"{key.file_path} is held by {row['agent_name']}{held}{for_task(row)}, whose session is stalled: no sign of it since "
+            f"{key.file_path} is held by {row['agent_name']}{part}{for_task(row)}, whose session is stalled: no sign of it since "
             f"{parse(row['stalled_since_at']):%H:%M} UTC. The edit was not made. Look whether what is in the file is worth "
             f"keeping; `corral lock force-release {shlex.quote(row['file_path'])}` takes the lock from it."
         )
     return (
-        f"{key.file_path} is held by {row['agent_name']}{held}, who {kind}{for_task(row)}, {until(row, now)}. "
+        f"{key.file_path} is held by {row['agent_name']}{part}, who {kind}{for_task(row)}, {until(row, now)}. "
         "The edit was not made. Work on something else first and try again later, or leave this file out and say so in your "
         f"report; do not write it another way. `corral lock check {shlex.quote(key.file_path)}` tells when it is free."
     )
@@ -138,14 +138,14 @@ def refuse_danger(
         return Verdict()
     names = sorted({row["agent_name"] for row in others})
     files = sorted({row["file_path"] for row in others})
-    shown = ", ".join(embedded(file) for file in files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
+    more = f" and {len(files) - 5} more" if len(files) > 5 else ""
     denied = EventKind.COMMAND_DENIED(
         {"kind": danger.kind, "holders": names, "files": files[:50], "salvage_ref": salvage_ref}
     )
     events.record(conn, iso(now), denied, session_id=holder.session_id)
     saved = f" The state was saved as {salvage_ref} to be safe." if salvage_ref else ""
     return Verdict(
-        f"`{danger.kind}` would touch work of {', '.join(names)} in this checkout ({shown}). "
+        f"`{danger.kind}` would touch work of {', '.join(names)} in this checkout ({', '.join(map(embedded, files[:5]))}{more}). "
         f"The command was not run.{saved} Instead: {danger.alternative}"
     )
 
@@ -204,9 +204,9 @@ def after_shell(
             "Undo your change to that file unless you are certain, and leave the file to its holder."
             + _restoring(changes, key, "Its content before")
         )
-        told = f"{name} {did} {key.file_path} by a shell command while you hold it."
-        told += _restoring(changes, key, "Its content before") or " Read the file again before you edit it."
-        session_rows.notify(conn, row["session_id"], told, iso(now))
+        notice = f"{name} {did} {key.file_path} by a shell command while you hold it."
+        notice += _restoring(changes, key, "Its content before") or " Read the file again before you edit it."
+        session_rows.notify(conn, row["session_id"], notice, iso(now))
     lock_table.hold(conn, free, holder, changes.checkout, now, ttl_s=policy.ttl_s)
     return [*remarks, *_ambiguous(conn, holder, name, changes, now)]
 
@@ -217,16 +217,16 @@ def holder_of(conn: Connection, key: LockKey, holder: Holder, checkout: str, now
     return hits[-1] if hits else None
 
 
-def _restoring(changes: ShellChanges, key: LockKey, what: str) -> str:
+def _restoring(changes: ShellChanges, key: LockKey, subject: str) -> str:
     command = changes.restore.get(key.match_key)
-    return f" {what} was saved; this brings it back: `{command}`" if command else ""
+    return f" {subject} was saved; this brings it back: `{command}`" if command else ""
 
 
 def _ambiguous(conn: Connection, holder: Holder, name: str, changes: ShellChanges, now: datetime) -> list[str]:
-    """Tell that files changed under several commands, of which nobody can say which one it was; a line, or none."""
+    """Report the files that one of several commands changed, without knowing which; a line, or none."""
     shared = {
-        key: who
-        for key, who in changes.shared.items()
+        key: session_ids
+        for key, session_ids in changes.shared.items()
         if changes.edited_by.get(key.match_key) is None or key.match_key in changes.gone
     }
     if not shared:
@@ -236,18 +236,18 @@ def _ambiguous(conn: Connection, holder: Holder, name: str, changes: ShellChange
     paths = [key.file_path for key in shared][:50]
     event = EventKind.CHANGE_UNATTRIBUTED({"paths": paths, "others": others, "checkout": changes.checkout})
     events.record(conn, iso(now), event, session_id=holder.session_id)
-    told = list[str]()
-    for key, who in shared.items():
+    lines = list[str]()
+    for key, session_ids in shared.items():
         row = holder_of(conn, key, holder, changes.checkout, now)
-        held = f" (held by {row['agent_name']})" if row is not None else ""
-        told.append(f"{key.file_path}{held}{_restoring(changes, key, 'what it held before')}")
-        if row is not None and row["session_id"] not in who:
+        holder_note = f" (held by {row['agent_name']})" if row is not None else ""
+        lines.append(f"{key.file_path}{holder_note}{_restoring(changes, key, 'what it held before')}")
+        if row is not None and row["session_id"] not in session_ids:
             text = f"{key.file_path}, which you hold, changed while shell commands of {name} and {others} ran; "
             text += "which of them did it is not known."
             text += _restoring(changes, key, "Its content before") or " Read the file again before you edit it."
             session_rows.notify(conn, row["session_id"], text, iso(now))
-    more = f"; and {len(told) - 5} more" if len(told) > 5 else ""
+    more = f"; and {len(lines) - 5} more" if len(lines) > 5 else ""
     return [
-        f"These files changed while your shell command and one of {others} ran: {'; '.join(told[:5])}{more}. Which of you did "
+        f"These files changed while your shell command and one of {others} ran: {'; '.join(lines[:5])}{more}. Which of you did "
         "it is not known, and nobody was given a lock. If it was not you, leave them alone."
     ]

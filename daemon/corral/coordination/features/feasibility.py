@@ -80,7 +80,7 @@ class ClaimIndex:
             self.add(name, keys)
 
     def add(self, name: str, keys: Sequence[LockKey]) -> None:
-        """Add the claims of one more, who must not be there yet."""
+        """Add the claims of another line of work, which must be new."""
         unique = dict.fromkeys(keys)
         self._sizes[name] = len(unique)
         self._known.clear()
@@ -102,17 +102,19 @@ class ClaimIndex:
             of: How many it has, where those that nothing is near of were left out.
             without: Those that it goes beside whatever they claim.
         """
-        mine = tuple(dict.fromkeys(claims))
-        met: dict[str, list[Pair]] = {}
-        for key in mine:
+        keys = tuple(dict.fromkeys(claims))
+        pairs_by_name: dict[str, list[Pair]] = {}
+        for key in keys:
             for name, theirs in self._hits(key):
                 if name not in without:
-                    met.setdefault(name, []).append((key, theirs))
-        if not met:
+                    pairs_by_name.setdefault(name, []).append((key, theirs))
+        if not pairs_by_name:
             return _CLEAR
-        size = max(of, len(mine))
-        meetings = {name: Meeting(_weigh(pairs, size, self._sizes[name]), tuple(pairs)) for name, pairs in met.items()}
-        contended = len({key for pairs in met.values() for key, _ in pairs})
+        size = max(of, len(keys))
+        meetings = {
+            name: Meeting(_weigh(pairs, size, self._sizes[name]), tuple(pairs)) for name, pairs in pairs_by_name.items()
+        }
+        contended = len({key for pairs in pairs_by_name.values() for key, _ in pairs})
         grave = 2 * contended > size or any(m.feasibility is Feasibility.SEQUENTIAL for m in meetings.values())
         return Judgement(Feasibility.SEQUENTIAL if grave else Feasibility.PARTIAL, meetings, contended)
 
@@ -120,17 +122,17 @@ class ClaimIndex:
         if key not in self._known:
             place = _fixed_part(key.match_key)
             # Two keys can only meet where the fixed part of one is, or is above, that of the other.
-            near = [
+            candidates = [
                 *self._within.get(place, ()),
-                *(taken for above in _above(place) for taken in self._at.get(above, ())),
+                *(claim for above in _above(place) for claim in self._at.get(above, ())),
             ]
-            self._known[key] = [taken for taken in near if keys_overlap(key, taken[1])]
+            self._known[key] = [claim for claim in candidates if keys_overlap(key, claim[1])]
         return self._known[key]
 
 
-def _weigh(pairs: Sequence[Pair], mine: int, theirs: int) -> Feasibility:
+def _weigh(pairs: Sequence[Pair], size: int, other_size: int) -> Feasibility:
     sole = any(_ONE_AT_A_TIME.match(key.match_key) for pair in pairs for key in pair)
-    most = 2 * len({key for key, _ in pairs}) > mine or 2 * len({key for _, key in pairs}) > theirs
+    most = 2 * len({key for key, _ in pairs}) > size or 2 * len({key for _, key in pairs}) > other_size
     return Feasibility.SEQUENTIAL if sole or most else Feasibility.PARTIAL
 
 

@@ -38,32 +38,32 @@ async def listing(
     after: Annotated[str | None, Field(max_length=MAX_ID, description="The id of the last one known.")] = None,
 ) -> Response:
     """The active features, oldest first."""
-    found = await services.store.read(
+    features = await services.store.read(
         lambda conn: page(following(feature_registry.active(conn), "feature_id", after), limit)
     )
-    return answer(request, found, lambda row: {"after": row["feature_id"]})
+    return answer(request, features, lambda row: {"after": row["feature_id"]})
 
 
 @router.post("", status=201, answer=Registered)
-async def register(services: Services, said: FeatureRegistration) -> Payload:
+async def register(services: Services, body: FeatureRegistration) -> Payload:
     """Register a feature; one that is active gets these claims in place of its own."""
-    actor = Actor(services, said.session_id)
-    row, action = await app_features.register(actor, **said.model_dump(exclude={"session_id"}))
+    actor = Actor(services, body.session_id)
+    row, action = await app_features.register(actor, **body.model_dump(exclude={"session_id"}))
     return {"success": True, "action": action, **row}
 
 
 @router.post("/deregister", answer=Deregistered)
-async def deregister(services: Services, said: Deregistration) -> Payload:
+async def deregister(services: Services, body: Deregistration) -> Payload:
     """End a feature: its claims count no more. To do it twice is no error."""
-    row = await app_features.deregister(Actor(services, said.session_id), said.feature_id, said.status)
+    row = await app_features.deregister(Actor(services, body.session_id), body.feature_id, body.status)
     return {"success": True, **row}
 
 
 @router.post("/analyze", audited=False, answer=Judgement)
-async def analyze(services: Services, asked: Question) -> Payload:
+async def analyze(services: Services, body: Question) -> Payload:
     """How well it goes beside the active features, and what overlaps."""
-    said = asked.claims if asked.claims is not None else asked.candidate_claims
-    return await app_features.analyze(services, asked.feature_id or asked.candidate_feature_id, said, BYTES)
+    claims = body.claims if body.claims is not None else body.candidate_claims
+    return await app_features.analyze(services, body.feature_id or body.candidate_feature_id, claims, BYTES)
 
 
 @router.get("/{feature_id:path}", answer=Feature)

@@ -29,7 +29,7 @@ from corral.store.rows.records import FeatureClaimRow, FeatureRow, NewFeatureCla
 
 MAX_TEXT_BYTES = 20_000
 MOST_PAIRS = 50
-"""Overlaps with one feature that are told, of those that there are."""
+"""Overlaps with one feature that an answer names."""
 
 
 @dataclass(frozen=True)
@@ -65,19 +65,19 @@ def register(conn: Connection, feature: Registration, session_id: str, now: date
     for name in ("title", "branch_name", "metadata"):
         _check_text(name, getattr(feature, name))
     registrant = sessions.get(conn, session_id)
-    known = feature_rows.get(conn, feature.feature_id)
-    goes_on = known is not None and known["status"] == FeatureStatus.ACTIVE
+    row = feature_rows.get(conn, feature.feature_id)
+    goes_on = row is not None and row["status"] == FeatureStatus.ACTIVE
     described = {
         "title": feature.title,
         "status": FeatureStatus.ACTIVE,
         "registered_by": registrant["agent_name"] if registrant else None,
         "branch": feature.branch_name,
         "data": {"merge_priority": feature.merge_priority, "metadata": feature.metadata},
-        "created_at": known["created_at"] if known and goes_on else iso(now),
+        "created_at": row["created_at"] if row and goes_on else iso(now),
         "updated_at": iso(now),
         "ended_at": None,
     }
-    if known is None:
+    if row is None:
         feature_rows.create(conn, {"feature_id": feature.feature_id, **described})
     else:
         feature_rows.change(conn, feature.feature_id, described)
@@ -145,15 +145,15 @@ def analyze(conn: Connection, feature_id: str | None, candidate: Sequence[LockKe
         NotFound: No such feature, and no claims given.
     """
     claimed = feature_rows.active_claims(conn)
-    mine = list(candidate) if candidate is not None else _own(conn, feature_id)
-    _check(feature_id or "candidate", mine)
-    others = {name: [_key(row) for row in found] for name, found in claimed.items() if name != feature_id}
-    judgement = ClaimIndex(others).judge(mine)
-    gravest_first = sorted(judgement.meetings.items(), key=lambda met: met[1].feasibility is Feasibility.PARTIAL)
+    keys = list(candidate) if candidate is not None else _own(conn, feature_id)
+    _check(feature_id or "candidate", keys)
+    others = {name: [_key(row) for row in rows] for name, rows in claimed.items() if name != feature_id}
+    judgement = ClaimIndex(others).judge(keys)
+    gravest_first = sorted(judgement.meetings.items(), key=lambda item: item[1].feasibility is Feasibility.PARTIAL)
     return {
         "candidate_feature_id": feature_id,
         "feasibility": judgement.feasibility.value,
-        "total_candidate_claims": len(set(mine)),
+        "total_candidate_claims": len(set(keys)),
         "total_conflicting_claims": judgement.contended,
         "conflicts": [_conflict(name, meeting) for name, meeting in gravest_first],
     }
@@ -211,7 +211,7 @@ def _check(feature_id: str, claims: Sequence[LockKey]) -> None:
 
 
 def _check_text(name: str, value: Any) -> None:
-    """Refuse what could not be stored, or not be told again as JSON."""
+    """Refuse text that the database or JSON cannot hold."""
     try:
         size = len(json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
     except ValueError as error:

@@ -22,9 +22,9 @@ async def register(actor: Actor, *, resource_claims: list[str], **about: Any) ->
     """
     services, now = actor.services, actor.services.now()
     feature = feature_registry.Registration(claims=parse(services, resource_claims), **about)
-    done = await actor.write(lambda conn, me: feature_registry.register(conn, feature, me.session_id, now))
+    row_and_action = await actor.write(lambda conn, me: feature_registry.register(conn, feature, me.session_id, now))
     services.changes.announce()
-    return done
+    return row_and_action
 
 
 async def deregister(actor: Actor, feature_id: str, status: str) -> dict[str, Any]:
@@ -36,13 +36,14 @@ async def deregister(actor: Actor, feature_id: str, status: str) -> dict[str, An
 
 
 async def analyze(services: Services, feature_id: str | None, claims: list[str] | None, size: int) -> dict[str, Any]:
-    """The judgement, with as many of the features that are met as fit into so many bytes, and how many more there are."""
+    """The judgement, with as many conflicting features as fit into so many bytes, and the number of the rest."""
     keys = None if claims is None else parse(services, claims)
 
     def judge(conn: Connection) -> dict[str, Any]:
-        judged = feature_registry.analyze(conn, feature_id, keys)
-        met = judged["conflicts"]
-        told = page(met, size=size).rows
-        return {**judged, "conflicts": told, **({"left_out": len(met) - len(told)} if len(met) > len(told) else {})}
+        judgement = feature_registry.analyze(conn, feature_id, keys)
+        conflicts = judgement["conflicts"]
+        fitting = page(conflicts, size=size).rows
+        left_out = len(conflicts) - len(fitting)
+        return {**judgement, "conflicts": fitting, **({"left_out": left_out} if left_out else {})}
 
     return await services.store.read(judge)

@@ -64,7 +64,7 @@ def active_claims(conn: Connection) -> dict[str, list[FeatureClaimRow]]:
         .where(_ACTIVE)
         .order_by(features.c.created_at, feature_claims.c.feature_id, feature_claims.c.claim)
     )
-    found: dict[str, list[FeatureClaimRow]] = {}
+    claims: dict[str, list[FeatureClaimRow]] = {}
     for row in fetch_each(conn, query, FeatureClaimRow):
-        found.setdefault(row["feature_id"], []).append(row)
-    return found
+        claims.setdefault(row["feature_id"], []).append(row)
+    return claims

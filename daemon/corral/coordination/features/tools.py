@@ -51,8 +51,10 @@ async def get_feature(feature_id: str) -> Payload:
 @told
 async def list_active_features() -> Payload:
     """Every feature whose claims count."""
-    found = await current.get().services.store.read(lambda conn: page(feature_registry.active(conn), size=SHOWN_BYTES))
-    return {"success": True, "features": found.rows, **({"left_out": "The younger ones."} if found.more else {})}
+    features = await current.get().services.store.read(
+        lambda conn: page(feature_registry.active(conn), size=SHOWN_BYTES)
+    )
+    return {"success": True, "features": features.rows, **({"left_out": "The younger ones."} if features.more else {})}
 
 
 @told
@@ -60,5 +62,5 @@ async def analyze_feature_conflicts(
     feature_id: str | None = None, candidate_feature_id: str | None = None, candidate_claims: list[str] | None = None
 ) -> Payload:
     """Can it go beside the active features? FULL: yes; PARTIAL: it meets some at the merge; SEQUENTIAL: only after them."""
-    services, asked = current.get().services, feature_id or candidate_feature_id
-    return {"success": True, **await app_features.analyze(services, asked, candidate_claims, SHOWN_BYTES)}
+    services, feature = current.get().services, feature_id or candidate_feature_id
+    return {"success": True, **await app_features.analyze(services, feature, candidate_claims, SHOWN_BYTES)}

@@ -45,7 +45,7 @@ _ENDS = {
 def leave(
     conn: Connection, session: SessionRow, family: Sequence[str], released: Sequence[LockRow], now: datetime
 ) -> HandoffRow | None:
-    """Write the handoff of a session that has just ended; None where there is nothing to say, or it has said it itself.
+    """Write the handoff of a session that has just ended; None where nothing is to hand over, or it wrote one itself.
 
     Args:
         session: Its row.
@@ -54,14 +54,14 @@ def leave(
     """
     if session["agent_type"] in SPEECHLESS or session["parent_session_id"] or _has_delivered(conn, session):
         return None
-    done = _deeds(conn, session["session_id"], family)
+    deeds = _deeds(conn, session["session_id"], family)
     was_cut_off = session["end_reason"] == "process_gone" and session["last_words"]
-    if not (released or done or was_cut_off):
+    if not (released or deeds or was_cut_off):
         return None
-    own = handoff_rows.own(conn, session["session_id"])
-    if own is not None and own["created_at"] >= max(map(_touched, released), default=""):
+    written = handoff_rows.own(conn, session["session_id"])
+    if written is not None and written["created_at"] >= max(map(_touched, released), default=""):
         return None
-    return handoffs.store(conn, session, _account(conn, session, done, released, own), now, automatic=True)
+    return handoffs.store(conn, session, _account(conn, session, deeds, released, written), now, automatic=True)
 
 
 def _has_delivered(conn: Connection, session: SessionRow) -> bool:
@@ -71,11 +71,11 @@ def _has_delivered(conn: Connection, session: SessionRow) -> bool:
 
 def _deeds(conn: Connection, session_id: str, family: Sequence[str]) -> list[EventRow]:
     """The actions of a session and its subagents since it came, or came back."""
-    seen = traces.events_of(conn, family)
-    back = [
-        at for at, row in enumerate(seen) if (row["kind"], row["session_id"]) == (EventKind.SESSION_RESUMED, session_id)
+    rows = traces.events_of(conn, family)
+    resumptions = [
+        at for at, row in enumerate(rows) if (row["kind"], row["session_id"]) == (EventKind.SESSION_RESUMED, session_id)
     ]
-    return [row for row in seen[back[-1] if back else 0 :] if _is_deed(row)]
+    return [row for row in rows[resumptions[-1] if resumptions else 0 :] if _is_deed(row)]
 
 
 def _is_deed(event: EventRow) -> bool:
@@ -89,11 +89,15 @@ def _touched(lock: LockRow) -> str:
 
 
 def _account(
-    conn: Connection, session: SessionRow, done: list[EventRow], released: Sequence[LockRow], own: HandoffRow | None
+    conn: Connection,
+    session: SessionRow,
+    deeds: list[EventRow],
+    released: Sequence[LockRow],
+    written: HandoffRow | None,
 ) -> Columns:
     own_task = {session["task_id"]} if session["task_id"] is not None else set()
-    tasks = traces.tasks_of(conn, _named(done, "task_id") | own_task)
-    merges = traces.merges_of(conn, _named(done, "merge_id"))
+    tasks = traces.tasks_of(conn, _named(deeds, "task_id") | own_task)
+    merges = traces.merges_of(conn, _named(deeds, "merge_id"))
     landed = [row for row in merges if row["state"] == MergeState.LANDED]
     open_merges = [row for row in merges if row["state"] in OPEN_MERGES]
     came_back = [row for row in merges if row["state"] in (MergeState.CONFLICT, MergeState.FAILED)]
@@ -103,43 +107,43 @@ def _account(
         "completed_work": [
             *(f"Task completed: {row['title']}" for row in tasks if row["status"] == TaskStatus.COMPLETED),
             *(f"Landed on {row['target']}: {row['title']} ({required(row['landed_sha'])[:12]})" for row in landed),
-            *_commits(done),
+            *_commits(deeds),
         ],
         "in_progress": [
             *(f"Task {row['task_id']} is {row['status']}: {row['title']}" for row in open_tasks),
             *(f"Merge request {row['merge_id']} of {row['branch']} is {row['state']}" for row in open_merges),
         ],
-        "decisions": list(own["decisions"]) if own is not None else [],
+        "decisions": list(written["decisions"]) if written is not None else [],
         "next_steps": [
             *(f"Merge request {row['merge_id']} of {row['branch']} came back: {row['reason']}" for row in came_back),
-            *(own["next_steps"] if own is not None else ()),
+            *(written["next_steps"] if written is not None else ()),
         ],
-        "relevant_files": _files(done, released),
+        "relevant_files": _files(deeds, released),
     }
 
 
-def _named(done: list[EventRow], column: Literal["task_id", "merge_id"]) -> set[str]:
-    return {named for row in done if (named := row[column]) is not None}
+def _named(deeds: list[EventRow], column: Literal["task_id", "merge_id"]) -> set[str]:
+    return {value for row in deeds if (value := row[column]) is not None}
 
 
 def _summary(conn: Connection, session: SessionRow) -> str:
     ended = _ENDS.get(session["end_reason"] or "", f"ended ({session['end_reason']})")
     at_work = f" at work on: {session['current_task']}" if session["current_task"] else ""
-    said = (session["last_words"] or "").strip()
-    words = f"\nIts last words: {said[:WORDS]}" if said else ""
+    last_words = (session["last_words"] or "").strip()
+    words = f"\nIts last words: {last_words[:WORDS]}" if last_words else ""
     return f"{traces.called(conn, session)} {ended}{at_work}{words}"
 
 
-def _commits(done: list[EventRow]) -> Iterator[str]:
-    for row in done:
-        made = payload(row, EventKind.SESSION_COMMITTED)
-        for commit in made["commits"] if made is not None else ():
+def _commits(deeds: list[EventRow]) -> Iterator[str]:
+    for row in deeds:
+        committed = payload(row, EventKind.SESSION_COMMITTED)
+        for commit in committed["commits"] if committed is not None else ():
             yield f"Committed {commit['sha'][:12]}: {commit['subject']}"
 
 
-def _files(done: list[EventRow], released: Sequence[LockRow]) -> list[str]:
+def _files(deeds: list[EventRow], released: Sequence[LockRow]) -> list[str]:
     """The paths locked at the end, then those locked before, the latest first; each once."""
-    paths = [*(row["file_path"] for row in released), *(path for row in reversed(done) for path in _freed(row))]
+    paths = [*(row["file_path"] for row in released), *(path for row in reversed(deeds) for path in _freed(row))]
     return list(dict.fromkeys(path for path in paths if _is_file(path)))[:200]
 
 

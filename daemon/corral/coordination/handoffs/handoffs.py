@@ -27,7 +27,7 @@ from corral.store.rows.records import HandoffRow
 from corral.store.rows.sessions import SessionRow
 
 Lines = str | Sequence[str] | None
-"""A list as it is told: items, or text with one on each line."""
+"""A list as callers pass it: items, or text with one on each line."""
 
 ListName = Literal["completed_work", "in_progress", "decisions", "next_steps", "relevant_files"]
 LISTS = ("completed_work", "in_progress", "decisions", "next_steps", "relevant_files")
@@ -41,15 +41,15 @@ BRIEF = 700
 """Characters of it in a newcomer's briefing."""
 
 
-def lines(told: Lines) -> list[str]:
+def lines(value: Lines) -> list[str]:
     """The items of a list; a line's own mark (``- ``, ``* ``) is taken off, empty ones are left out."""
-    items = told.splitlines() if isinstance(told, str) else told or ()
+    items = value.splitlines() if isinstance(value, str) else value or ()
     plain = (item.strip().removeprefix("- ").removeprefix("* ") for item in items)
     return [item for item in plain if item]
 
 
 def write(conn: Connection, session_id: str, summary: str, lists: Mapping[str, Lines], now: datetime) -> HandoffRow:
-    """Store what a session says to the next one.
+    """Store the handoff of a session.
 
     Args:
         lists: By the names in :data:`LISTS`; one that is missing is empty.
@@ -58,8 +58,8 @@ def write(conn: Connection, session_id: str, summary: str, lists: Mapping[str, L
         InvalidInput: No summary, or too much text.
         NotFound: No such session.
     """
-    said = {name: lines(lists.get(name)) for name in LISTS}
-    size = len(summary) + sum(len(item) for items in said.values() for item in items)
+    entries = {name: lines(lists.get(name)) for name in LISTS}
+    size = len(summary) + sum(len(item) for items in entries.values() for item in items)
     if not summary.strip():
         raise InvalidInput("A handoff needs a summary.", remedy="Say in a few sentences where the work stands.")
     if size > LIMIT:
@@ -71,15 +71,15 @@ def write(conn: Connection, session_id: str, summary: str, lists: Mapping[str, L
     row = session_rows.get(conn, session_id)
     if row is None:
         raise NotFound(f"There is no session {session_id}.", remedy="`corral session list` shows all.")
-    return store(conn, row, {"summary": summary.strip(), **said}, now, automatic=False)
+    return store(conn, row, {"summary": summary.strip(), **entries}, now, automatic=False)
 
 
-def store(conn: Connection, session: SessionRow, said: Columns, now: datetime, *, automatic: bool) -> HandoffRow:
-    """Write a handoff in a session's name, with where it was at work."""
-    made = handoff_rows.create(
+def store(conn: Connection, session: SessionRow, values: Columns, now: datetime, *, automatic: bool) -> HandoffRow:
+    """Store a handoff under a session's name, with its worktree and branch."""
+    handoff = handoff_rows.create(
         conn,
         {
-            **said,
+            **values,
             "handoff_id": new_id(),
             "session_id": session["session_id"],
             "agent_name": traces.called(conn, session),
@@ -89,9 +89,9 @@ def store(conn: Connection, session: SessionRow, said: Columns, now: datetime, *
             "created_at": iso(now),
         },
     )
-    written = EventKind.HANDOFF_WRITTEN({"handoff_id": made["handoff_id"], "automatic": automatic})
+    written = EventKind.HANDOFF_WRITTEN({"handoff_id": handoff["handoff_id"], "automatic": automatic})
     events.record(conn, iso(now), written, session_id=session["session_id"])
-    return made
+    return handoff
 
 
 def recent(conn: Connection, agent_name: str | None, limit: int) -> list[Payload]:
@@ -114,16 +114,16 @@ def for_newcomer(conn: Connection, me: SessionRow) -> str | None:
     Args:
         me: The newcomer's row.
     """
-    who = me["session_id"]
-    found = handoff_rows.of_name(conn, me["agent_name"], besides=who)
-    if found is None and me["task_id"]:
-        found = handoff_rows.of_task(conn, me["task_id"], besides=who)
-    if found is None:
+    session_id = me["session_id"]
+    handoff = handoff_rows.of_name(conn, me["agent_name"], besides=session_id)
+    if handoff is None and me["task_id"]:
+        handoff = handoff_rows.of_task(conn, me["task_id"], besides=session_id)
+    if handoff is None:
         branch = me["branch"] or traces.branch_of(conn, me["worktree"])
-        found = handoff_rows.of_place(conn, me["worktree"], branch, besides=who)
-        if found is not None and handoff_rows.was_followed(conn, found, besides=who, passers=UNBRIEFED):
-            found = None
-    return _brief(found) if found is not None else None
+        handoff = handoff_rows.of_place(conn, me["worktree"], branch, besides=session_id)
+        if handoff is not None and handoff_rows.was_followed(conn, handoff, besides=session_id, passers=UNBRIEFED):
+            handoff = None
+    return _brief(handoff) if handoff is not None else None
 
 
 _BRIEFLY: tuple[tuple[str, ListName], ...] = (
@@ -135,10 +135,10 @@ _BRIEFLY: tuple[tuple[str, ListName], ...] = (
 
 
 def _brief(handoff: HandoffRow) -> str:
-    """Quoted line by line: what somebody wrote is never taken for what Corral says."""
-    said = [handoff["summary"]]
-    said += [f"{label}: {'; '.join(handoff[name])}" for label, name in _BRIEFLY if handoff[name]]
-    quoted = "\n".join(f"> {line}" for line in visible("\n".join(said)).replace("<", "&lt;").splitlines())
+    """A handoff for the briefing, quoted line by line, so that no reader takes it for Corral's words."""
+    parts = [handoff["summary"]]
+    parts += [f"{label}: {'; '.join(handoff[name])}" for label, name in _BRIEFLY if handoff[name]]
+    quoted = "\n".join(f"> {line}" for line in visible("\n".join(parts)).replace("<", "&lt;").splitlines())
     if len(quoted) > BRIEF:
         quoted = quoted[: BRIEF - 1] + "…"
     when = handoff["created_at"][:16].replace("T", " ")
@@ -150,5 +150,5 @@ def _brief(handoff: HandoffRow) -> str:
 
 def wire(row: HandoffRow) -> Payload:
     """A handoff as every surface shows it."""
-    about = ("handoff_id", "agent_name", "session_id", "automatic", "summary")
-    return picked(row, (*about, *LISTS, "worktree", "branch", "created_at"))
+    head = ("handoff_id", "agent_name", "session_id", "automatic", "summary")
+    return picked(row, (*head, *LISTS, "worktree", "branch", "created_at"))

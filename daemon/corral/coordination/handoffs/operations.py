@@ -27,8 +27,8 @@ async def listing(
     limit: Annotated[int, Field(ge=1, le=handoffs.MAX_SHOWN)] = 20,
 ) -> Response:
     """The newest handoffs, of one agent or of everybody; of long ones as many as fit."""
-    found = await services.store.read(lambda conn: page(handoffs.recent(conn, agent_name, limit)))
-    return named("handoffs", found)
+    recent = await services.store.read(lambda conn: page(handoffs.recent(conn, agent_name, limit)))
+    return named("handoffs", recent)
 
 
 @router.get("/{handoff_id}", answer=Handoff)
@@ -38,11 +38,11 @@ async def detail(services: Services, handoff_id: str) -> Payload:
 
 
 @router.post("", status=201)
-async def write(services: Services, said: NewHandoff) -> Written:
+async def write(services: Services, body: NewHandoff) -> Written:
     """Leave a handoff."""
-    now, lists = services.now(), said.model_dump(include=set(handoffs.LISTS))
-    row = await Actor(services, said.session_id).write(
-        lambda conn, me: handoffs.write(conn, me.session_id, said.summary, lists, now)
+    now, lists = services.now(), body.model_dump(include=set(handoffs.LISTS))
+    row = await Actor(services, body.session_id).write(
+        lambda conn, me: handoffs.write(conn, me.session_id, body.summary, lists, now)
     )
     services.changes.announce()
     return {"success": True, "handoff_id": row["handoff_id"]}

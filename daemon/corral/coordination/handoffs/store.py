@@ -17,7 +17,7 @@ from corral.store.schema_coordination import agent_names, handoffs
 _h = handoffs.c
 _LISTS = (_h.completed_work, _h.in_progress, _h.decisions, _h.next_steps, _h.relevant_files)
 _HAS_CONTENT = or_(_h.automatic.is_(False), *(cast(column, Text) != "[]" for column in _LISTS))
-"""Somebody wrote it, or Corral did with more in it than that a session was there."""
+"""A session wrote it, or Corral did and it names more than the session itself."""
 
 
 def create(conn: Connection, values: Mapping[str, Any]) -> HandoffRow:
@@ -33,12 +33,12 @@ def get(conn: Connection, handoff_id: str) -> HandoffRow:
         InvalidInput: The beginning fits several.
     """
     query = select(handoffs).where(_h.handoff_id.startswith(handoff_id, autoescape=True)).limit(2)
-    found = fetch_all(conn, query, HandoffRow) if handoff_id else []
-    if not found:
+    rows = fetch_all(conn, query, HandoffRow) if handoff_id else []
+    if not rows:
         raise NotFound(f"There is no handoff {handoff_id[:80]!r}.", remedy="`corral handoff list` shows them all.")
-    if len(found) > 1:
+    if len(rows) > 1:
         raise InvalidInput(f"Several handoffs begin with {handoff_id[:80]!r}.", remedy="Give more of the id.")
-    return found[0]
+    return rows[0]
 
 
 def listing(conn: Connection, agent_name: str | None, limit: int) -> list[HandoffRow]:
@@ -80,8 +80,8 @@ def was_followed(conn: Connection, handoff: HandoffRow, *, besides: str, passers
     Args:
         passers: The ``agent_type`` of those who are given no handoff, and so do not count.
     """
-    over = select(agent_sessions.c.ended_at).where(agent_sessions.c.session_id == handoff["session_id"])
-    ended_at = conn.execute(over).scalar()
+    query = select(agent_sessions.c.ended_at).where(agent_sessions.c.session_id == handoff["session_id"])
+    ended_at = conn.execute(query).scalar()
     follower = select(agent_sessions.c.session_id).where(
         agent_sessions.c.status.in_(SessionStatus.values()),  # with the next line: only what is at the end of an index
         agent_sessions.c.last_heartbeat > ended_at,

@@ -35,5 +35,5 @@ async def write_handoff(
 async def read_handoff(agent_name: str | None = None, limit: int = 1) -> Payload:
     """Handoffs, newest first: an agent's, or everybody's."""
     services = current.get().services
-    found = await services.store.read(lambda conn: page(handoffs.recent(conn, agent_name, limit), size=SHOWN_BYTES))
-    return {"handoffs": found.rows, **({"left_out": "The older ones; ask for fewer."} if found.cut else {})}
+    recent = await services.store.read(lambda conn: page(handoffs.recent(conn, agent_name, limit), size=SHOWN_BYTES))
+    return {"handoffs": recent.rows, **({"left_out": "The older ones; ask for fewer."} if recent.cut else {})}

@@ -25,15 +25,15 @@ from corral.store.rows.sessions import LockOfHolder
 
 
 async def signs(services: Services, keys: Sequence[LockKey], lock_ids: Sequence[str]) -> dict[str, Activity]:
-    """By ``lock_id``, what is seen of the holders of the locks on the keys and with the ids."""
-    now, match_keys = services.now(), [one for key in keys for one in spellings(key)]
+    """By ``lock_id``, the activity of the holders of the locks on the keys and with the ids."""
+    now, match_keys = services.now(), [spelling for key in keys for spelling in spellings(key)]
 
     def held(conn: Connection) -> list[tuple[LockOfHolder, str | None]]:
-        found = lock_rows.named(conn, iso(now), match_keys=match_keys, lock_ids=lock_ids)
-        return [(lock, last_mail_at(conn, lock["session_id"])) for lock in found]
+        locks = lock_rows.named(conn, iso(now), match_keys=match_keys, lock_ids=lock_ids)
+        return [(lock, last_mail_at(conn, lock["session_id"])) for lock in locks]
 
-    found = await services.store.read(held)
-    return await services.work(lambda: {lock["lock_id"]: _look(services, lock, mail, now) for lock, mail in found})
+    rows = await services.store.read(held)
+    return await services.work(lambda: {lock["lock_id"]: _look(services, lock, mail, now) for lock, mail in rows})
 
 
 def _look(services: Services, lock: LockOfHolder, mail: str | None, now: datetime) -> Activity:
@@ -59,4 +59,4 @@ def _written(services: Services, top: Path, specs: Sequence[str]) -> datetime | 
     try:
         return activity.last_written_at(open_checkout(checkout.top), specs)
     except GitFailed:
-        return services.now()  # nobody can say that nothing happens there
+        return services.now()  # nothing proves that the holder is inactive there

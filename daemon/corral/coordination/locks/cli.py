@@ -51,9 +51,9 @@ def check(paths: Paths, as_json: Annotated[bool, json_of("coordination.locks.api
         emit(rows)
     else:
         for row in rows:
-            for found in row["conflicts"]:
-                why = f" ({found['reason']})" if found["reason"] else ""
-                echo(one_line(f"{row['file_path']}: held by {found['holder']} until {_until(found)} UTC{why}"))
+            for conflict in row["conflicts"]:
+                why = f" ({conflict['reason']})" if conflict["reason"] else ""
+                echo(one_line(f"{row['file_path']}: held by {conflict['holder']} until {_until(conflict)} UTC{why}"))
             if not row["locked"]:
                 echo(f"{row['file_path']}: free")
     if any(row["locked"] for row in rows):
@@ -89,8 +89,8 @@ def acquire(
     else:
         for row in answer["locks"]:
             echo(one_line(f"{row['file_path']}: locked by {row['locked_by']} until {_until(row)} UTC"))
-        for found in answer.get("conflicts", ()):
-            echo(one_line(f"{found['requested']}: held by {found['holder']} until {_until(found)} UTC"))
+        for conflict in answer.get("conflicts", ()):
+            echo(one_line(f"{conflict['requested']}: held by {conflict['holder']} until {_until(conflict)} UTC"))
     if not answer["success"]:
         raise Exit(HELD)
 

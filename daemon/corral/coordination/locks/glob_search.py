@@ -50,9 +50,9 @@ def _expression(segment: Segment, names: Iterator[str]) -> str:
     first, *middle = chunks
     last = middle.pop() if middle else None
     # A group within a look-ahead is not tried another way: what it found first is where the next chunk begins.
-    found = [_once(f"[^/\\0]*?{chunk}", names) for chunk in middle]
+    groups = [_once(f"[^/\\0]*?{chunk}", names) for chunk in middle]
     ending = [] if last is None else [f"[^/\\0]*{last}" if last else _once("[^/\\0]*", names)]
-    return "".join((first, *found, *ending))
+    return "".join((first, *groups, *ending))
 
 
 def _once(expression: str, names: Iterator[str]) -> str:

@@ -45,15 +45,15 @@ class _Chars:
         return at >= 0 and self.spans[at][1] >= ord(char)
 
     def meets(self, other: _Chars) -> bool:
-        mine, theirs = 0, 0
-        while mine < len(self.spans) and theirs < len(other.spans):
-            (low, high), (floor, ceiling) = self.spans[mine], other.spans[theirs]
+        left, right = 0, 0
+        while left < len(self.spans) and right < len(other.spans):
+            (low, high), (floor, ceiling) = self.spans[left], other.spans[right]
             if max(low, floor) <= min(high, ceiling):
                 return True
             if high < ceiling:
-                mine += 1
+                left += 1
             else:
-                theirs += 1
+                right += 1
         return False
 
 
@@ -197,8 +197,8 @@ def meets_path(pattern: Pattern, path: str) -> bool:
 
 def folder(pattern: Pattern) -> str:
     """The folder that all it covers lies in: what stands before its first wildcard, normalised; empty if nothing does."""
-    named = itertools.takewhile(lambda segment: isinstance(segment, str), pattern.beginning)
-    return "/".join(segment for segment in named if isinstance(segment, str))
+    plain_segments = itertools.takewhile(lambda segment: isinstance(segment, str), pattern.beginning)
+    return "/".join(segment for segment in plain_segments if isinstance(segment, str))
 
 
 def _meet(a: Sequence[Any], b: Sequence[Any], meets: Callable[[Any, Any], bool]) -> bool:
@@ -333,12 +333,12 @@ def _cased() -> tuple[int, ...]:
 def _folds(spans: _Spans) -> _Spans:
     """The folded characters of the spans, where folding gives one character."""
     cased = _cased()
-    found = [
+    folded = [
         chr(point).casefold()
         for low, high in spans
         for point in cased[bisect_left(cased, low) : bisect_right(cased, high)]
     ]
-    return [(ord(char), ord(char)) for char in set(found) if len(char) == 1]
+    return [(ord(char), ord(char)) for char in set(folded) if len(char) == 1]
 
 
 def _refused(text: str, cause: str) -> InvalidInput:

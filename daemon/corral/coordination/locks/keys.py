@@ -84,11 +84,11 @@ def parse_key(
         InvalidInput: Not a usable path, glob or logical key; the cause says why.
         NotPermitted: A namespace that is not known.
     """
-    if len(text) <= MAX_PATH_BYTES and _ORDINARY.fullmatch(text):  # most are: nothing in it has to be looked at
+    if len(text) <= MAX_PATH_BYTES and _ORDINARY.fullmatch(text):  # most paths are: nothing in them needs a check
         return _in_folder(LockKey(text, text.lower() if fold else text, False), text, is_folder)
     if not text.strip():
         raise _refused(text, "It is empty.")
-    if len(text) > MAX_PATH_BYTES:  # first, since what follows looks at each character
+    if len(text) > MAX_PATH_BYTES:  # first, since the next checks read each character
         raise _refused(text, f"It is longer than {MAX_PATH_BYTES} bytes.")
     if any(_is_control(char) for char in text):
         raise _refused(text, "It holds a control character, a line break, or a character that cannot be stored.")
@@ -98,28 +98,28 @@ def parse_key(
         return LockKey(key, key, False)
     path = _relative(text)
     prefixed = _PREFIXED.match(text) is not None
-    # The disk is asked only where the answer matters: every edit's path comes through here.
+    # Read the disk only where the answer matters: every edit's path comes through here.
     unclear = prefixed or not _UNCLEAR.isdisjoint(path)
-    there = unclear and exists is not None and _storable(path) and exists(path)
-    if prefixed and not there:
+    is_name = unclear and exists is not None and _storable(path) and exists(path)
+    if prefixed and not is_name:
         raise NotPermitted(
             f"{text[:80]!r} is in no known namespace.",
             cause=f"Logical keys begin with one of {', '.join(f'{name}:' for name in NAMESPACES)}.",
             remedy=f"If it is a file, write it as ./{text[:80]}",
         )
-    for spelling, cause in () if there else _MISTAKEN:
+    for spelling, cause in () if is_name else _MISTAKEN:
         if spelling.search(path):
             raise _refused(text, cause)
     slash = "/" if text.endswith(("/", "/.")) else ""
-    if there or not globs.is_pattern(path):
-        name = path if there else globs.unescape(path)
+    if is_name or not globs.is_pattern(path):
+        name = path if is_name else globs.unescape(path)
         return _in_folder(literal_key(name, fold=fold), name, is_folder if not slash else lambda _: True)
     shown = _apart_from_logical(unicodedata.normalize("NFC", path)) + slash
     return LockKey(shown, _apart_from_logical(globs.compile_pattern(path + slash, fold=fold).text), True)
 
 
 def _in_folder(key: LockKey, path: str, is_folder: Callable[[str], bool] | None) -> LockKey:
-    """The same key, or that of the folder that it is."""
+    """The key, or the folder's key where the path is a folder."""
     if is_folder is None or not is_folder(path):
         return key
     return LockKey(f"{key.file_path}/", f"{key.match_key}/", False)
@@ -155,7 +155,7 @@ def relative_target(path: Path, checkout: Path) -> str | None:
     try:
         target, top = (Path(os.path.realpath(place)) for place in (checkout / path, checkout))
     except ValueError:
-        return None  # a NUL byte: no file can be meant
+        return None  # a NUL byte: no file has such a name
     return target.relative_to(top).as_posix() if target != top and target.is_relative_to(top) else None
 
 
@@ -180,7 +180,7 @@ def keys_overlap(a: LockKey, b: LockKey) -> bool:
 
 
 def key_covers(a: LockKey, b: LockKey) -> bool:
-    """Whether all that ``b`` covers is covered by ``a``; of two different globs that is not said."""
+    """Whether ``a`` covers all that ``b`` covers; False for two different globs."""
     if a.match_key == b.match_key:
         return True
     if b.is_pattern or _is_logical(b.match_key):
@@ -228,14 +228,14 @@ class PathIndex:
         self._higher: dict[int, set[int]] = {}
 
     def met(self, pattern: LockKey) -> Iterator[str]:
-        """Which of them overlap a glob, in their order, each once."""
+        """The keys that overlap a glob, in their order, each once."""
         compiled = _pattern(pattern)
         finder = glob_search.finder(compiled, _APART)
         places = self._places(*glob_search.needed(compiled))
-        found = finder.finditer(self.text) if places is None else (finder.match(self.text, place) for place in places)
+        matches = finder.finditer(self.text) if places is None else (finder.match(self.text, place) for place in places)
         may_meet = glob_search.may_meet(compiled)
         seen = set()
-        for bare in (match[1] for match in found if match):
+        for bare in (match[1] for match in matches if match):
             for key in (bare, f"{bare}/"):
                 if key not in self._keys or key in seen or not (key is not bare or may_meet(_path_of(key))):
                     continue
@@ -244,7 +244,7 @@ class PathIndex:
                     yield key
 
     def _places(self, depth: int, literal: str) -> list[int] | None:
-        """Where those are that hold a text or have fewer segments, if they are few: looking at each costs more than at all."""
+        """The places of the keys that hold a text or have fewer segments; None where a search of all is cheaper."""
         if not literal:
             return None
         places = set(self._above(depth))
@@ -255,7 +255,7 @@ class PathIndex:
         return sorted(places) if len(places) <= self._few else None
 
     def _above(self, depth: int) -> set[int]:
-        """Where those are that have fewer segments than that."""
+        """The places of the keys that have fewer segments than that."""
         if depth not in self._higher:
             high = re.finditer(f"\0(?=[^\0]){_APART}(?!(?:[^/\0]*/){{{depth - 1}}})", self.text)
             self._higher[depth] = {match.start() for match in high}

@@ -30,7 +30,7 @@ from corral.coordination.locks.api import (
     Renewal,
     Renewed,
 )
-from corral.coordination.locks.reserving import parse, reserve_each, told
+from corral.coordination.locks.reserving import describe_locks, parse, reserve_each
 from corral.coordination.locks.table import Holder
 from corral.coordination.locks.waits import LockRequest
 from corral.coordination.mail import addresses
@@ -58,26 +58,26 @@ async def listing(
 ) -> Response:
     """The live locks, the oldest first."""
     now = services.now()
-    found = await services.store.read(lambda conn: page(lock_table.listing(conn, now, after=after, limit=limit), limit))
-    return answer(request, found, lambda row: {"after": lock_table.cursor(row)})
+    locks = await services.store.read(lambda conn: page(lock_table.listing(conn, now, after=after, limit=limit), limit))
+    return answer(request, locks, lambda row: {"after": lock_table.cursor(row)})
 
 
 @router.post("/acquire", status=201, answer=Acquired)
-async def acquire(services: Services, request: Request, wanted: Acquisition) -> Payload:
+async def acquire(services: Services, request: Request, body: Acquisition) -> Payload:
     """Reserve all the keys or none of them, or each that is free; with ``wait_s`` when it is one's turn."""
-    actor = Actor(services, wanted.session_id)
-    ttl_s = wanted.ttl_s if wanted.ttl_s is not None else services.settings().locks.ttl_s
-    lock_request = LockRequest(tuple(parse(services, wanted.paths)), ttl_s, wanted.exclusive, wanted.reason)
-    if not wanted.each:
-        whole = await lock_waiting.acquire(actor, lock_request, wanted.wait_s, partial(_hung_up, request))
-        return {"success": True, "locks": told(*whole)}
-    if wanted.wait_s:
+    actor = Actor(services, body.session_id)
+    ttl_s = body.ttl_s if body.ttl_s is not None else services.settings().locks.ttl_s
+    lock_request = LockRequest(tuple(parse(services, body.paths)), ttl_s, body.exclusive, body.reason)
+    if not body.each:
+        name_and_locks = await lock_waiting.acquire(actor, lock_request, body.wait_s, partial(_hung_up, request))
+        return {"success": True, "locks": describe_locks(*name_and_locks)}
+    if body.wait_s:
         raise InvalidInput("One waits for all or nothing.", remedy="Leave out `each`, or `wait_s`.")
     now = services.now()
-    held = await actor.write_as(lambda conn, me: reserve_each(conn, lock_request, me, now))
-    if not held["conflicts"]:
-        del held["conflicts"]
-    return {"success": "conflicts" not in held, **held}
+    reservations = await actor.write_as(lambda conn, me: reserve_each(conn, lock_request, me, now))
+    if not reservations["conflicts"]:
+        del reservations["conflicts"]
+    return {"success": "conflicts" not in reservations, **reservations}
 
 
 async def _hung_up(request: Request) -> None:
@@ -86,19 +86,20 @@ async def _hung_up(request: Request) -> None:
 
 
 @router.post("/renew", answer=Renewed)
-async def renew(services: Services, wanted: Renewal) -> Payload:
+async def renew(services: Services, body: Renewal) -> Payload:
     """Let reservations last ``extend_s`` longer, all or none; each is told with ``old_expires_at``."""
-    now, keys = services.now(), parse(services, wanted.paths)
+    now, keys = services.now(), parse(services, body.paths)
 
     def extend(conn: Connection, me: Speaker) -> tuple[str, list[RenewedLock]]:
         return me.name, lock_table.renew(
-            conn, me.holder, now, extend_s=wanted.extend_s, keys=keys, lock_ids=wanted.lock_ids, whole=True
+            conn, me.holder, now, extend_s=body.extend_s, keys=keys, lock_ids=body.lock_ids, whole=True
         )
 
-    name, renewed = await Actor(services, wanted.session_id).write_as(extend)
+    name, renewed = await Actor(services, body.session_id).write_as(extend)
     shown = renewed[:MOST]
     locks = [
-        {**lock, "old_expires_at": row["old_expires_at"]} for lock, row in zip(told(name, shown), shown, strict=True)
+        {**lock, "old_expires_at": row["old_expires_at"]}
+        for lock, row in zip(describe_locks(name, shown), shown, strict=True)
     ]
     return {
         "success": True,
@@ -108,27 +109,27 @@ async def renew(services: Services, wanted: Renewal) -> Payload:
 
 
 @router.post("/force-release", answer=Forced)
-async def force_release(services: Services, wanted: Force) -> Payload:
+async def force_release(services: Services, body: Force) -> Payload:
     """Take locks from holders who are gone: no heartbeat for 30 minutes, no mail, file or commit for 15."""
-    if not wanted.paths and not wanted.lock_ids:
+    if not body.paths and not body.lock_ids:
         raise InvalidInput("Say what to release.", remedy="Name paths or ids of locks.")
-    now, keys = services.now(), parse(services, wanted.paths)
-    if wanted.certain and wanted.session_id not in (None, person()):
+    now, keys = services.now(), parse(services, body.paths)
+    if body.certain and body.session_id not in (None, person()):
         raise NotPermitted(
             "Only a person may take a lock from an active session.", remedy="Ask the holder, or a person."
         )
-    seen = await lock_activity.signs(services, keys, wanted.lock_ids)
-    released = await Actor(services, wanted.session_id).write(
+    activities = await lock_activity.signs(services, keys, body.lock_ids)
+    released = await Actor(services, body.session_id).write(
         lambda conn, me: stale_holders.force_release(
             conn,
             keys,
-            wanted.lock_ids,
-            seen,
+            body.lock_ids,
+            activities,
             me,
             now,
-            note=wanted.note,
-            notify=wanted.notify,
-            by_person=wanted.certain,
+            note=body.note,
+            notify=body.notify,
+            by_person=body.certain,
         )
     )
     services.changes.announce()
@@ -136,37 +137,37 @@ async def force_release(services: Services, wanted: Force) -> Payload:
 
 
 @router.post("/check", audited=False, answer=list[Checked])
-async def check(services: Services, asked: Keys) -> list[Payload]:
+async def check(services: Services, body: Keys) -> list[Payload]:
     """For each key: whether an edit of it would be free, and who holds what overlaps it."""
-    now, keys = services.now(), parse(services, asked.paths)
-    me = Holder(session_id=asked.session_id or person())
+    now, keys = services.now(), parse(services, body.paths)
+    me = Holder(session_id=body.session_id or person())
     return await services.store.read_inline(lambda conn: lock_table.standing(conn, keys, me, now))
 
 
 @router.post("/check-commit", answer=CommitChecked)
-async def check_commit(services: Services, asked: Commit) -> Payload:
+async def check_commit(services: Services, body: Commit) -> Payload:
     """The files of a commit that other sessions hold in its checkout; ``enforcement``: as in the settings."""
-    now, who = services.now(), asked.session_id or person()
+    now, session_id = services.now(), body.session_id or person()
 
     def look(conn: Connection) -> list[Payload]:
-        return commits.held_by_others(conn, asked.paths, asked.checkout, who, now, fold=services.fold)
+        return commits.held_by_others(conn, body.paths, body.checkout, session_id, now, fold=services.fold)
 
     policy = services.settings().locks.enforcement
     return {"enforcement": policy, "held": [] if policy == "off" else await services.store.read(look)}
 
 
 @router.post("/release", answer=Released)
-async def release(services: Services, given: Release) -> Payload:
+async def release(services: Services, body: Release) -> Payload:
     """Give up a session's locks, those named or all. Another session is refused, a person put on record."""
-    now, keys = services.now(), parse(services, given.paths)
+    now, keys = services.now(), parse(services, body.paths)
 
     def free(conn: Connection) -> list[str]:
-        holder = speaker(conn, given.session_id, now).holder
-        by = addresses.acting_for(conn, holder.session_id, given.caller or holder.session_id, person())
-        gone = lock_table.release(conn, keys, holder, now, by=by, lock_ids=given.lock_ids)
-        return [row["file_path"] for row in gone]
+        holder = speaker(conn, body.session_id, now).holder
+        by = addresses.acting_for(conn, holder.session_id, body.caller or holder.session_id, person())
+        released_locks = lock_table.release(conn, keys, holder, now, by=by, lock_ids=body.lock_ids)
+        return [row["file_path"] for row in released_locks]
 
-    async with refusals(services, given.caller):
+    async with refusals(services, body.caller):
         released = await services.store.write(free)
     services.changes.announce()
     return {"success": True, "released": released}

@@ -57,18 +57,20 @@ class Overlaps:
             InvalidInput: There are too many locks for globs that may be anywhere.
         """
         below = reach(key)
-        near: Iterable[HeldLock]
+        candidates: Iterable[HeldLock]
         if meets_all(key):
-            near = lock_rows.by_expiry(self._conn, self._now)
+            candidates = lock_rows.by_expiry(self._conn, self._now)
         elif below:
-            near = lock_rows.candidates(self._conn, below, ancestors(below), first_character(below), now=self._now)
+            candidates = lock_rows.candidates(
+                self._conn, below, ancestors(below), first_character(below), now=self._now
+            )
         else:
-            near = [*self._globs, *self._on_paths(key, most)]
-        others = (row for row in near if row["session_id"] not in self._mine)
+            candidates = [*self._globs, *self._on_paths(key, most)]
+        others = (row for row in candidates if row["session_id"] not in self._mine)
         counting = (row for row in others if row["exclusive"] or not self._exclusive_only)
-        met = (row for row in counting if keys_overlap(key, stored_key(row)))
-        found = islice(met, most) if meets_all(key) else met
-        return sorted(found, key=lambda row: (row["expires_at"], row["lock_id"]))[:most]
+        overlapping = (row for row in counting if keys_overlap(key, stored_key(row)))
+        rows = islice(overlapping, most) if meets_all(key) else overlapping
+        return sorted(rows, key=lambda row: (row["expires_at"], row["lock_id"]))[:most]
 
     @cached_property
     def _globs(self) -> list[HeldLock]:
@@ -86,5 +88,5 @@ class Overlaps:
                 cause=f"It may mean anything, anywhere, and {self._plain.count} paths are locked.",
                 remedy="Begin it with a folder, or name fewer such globs at once.",
             )
-        met = list(islice(self._plain.met(key), most))
-        return lock_rows.named(self._conn, self._now, match_keys=met) if met else []
+        match_keys = list(islice(self._plain.met(key), most))
+        return lock_rows.named(self._conn, self._now, match_keys=match_keys) if match_keys else []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def conflict(row: HeldLock, key: LockKey, now: datetime) -> LockConflict:
-    """One overlap as the caller is told of it; ``waiting``: it is not held but waited for."""
+    """An overlap as answers show it; ``waiting``: another session waits for the key, and does not hold it."""
     return {
         "requested": key.file_path,
         "file_path": row["file_path"],
@@ -48,7 +48,7 @@ def _left_s(expires_at: str, now: datetime) -> int:
 
 
 class Ahead:
-    """Those who wait and came first, for one request: the queue is read once, what the session holds only if it matters.
+    """The sessions that wait and came before a request. Reads the queue once, and the session's own locks only if needed.
 
     Args:
         kin: Those in whose way the session does not stand, nor they in its.
@@ -80,16 +80,16 @@ class Ahead:
         ]
 
     def of(self, key: LockKey) -> Iterator[LockConflict]:
-        """Those who wait for something that overlaps the key; ``file_path`` is what they want.
+        """The sessions that wait for a key that overlaps this one; ``file_path`` is the key that they wait for.
 
-        A session may take again what it has already: the others wait for it.
+        A session may renew what it holds already: the others wait for it.
         """
-        for wait, wanted in self._waits:
-            met = next((other for other in wanted if keys_overlap(key, other)), None)
-            if met is not None and not self._has(key):
+        for wait, keys in self._waits:
+            overlapping = next((other for other in keys if keys_overlap(key, other)), None)
+            if overlapping is not None and not self._has(key):
                 yield {
                     "requested": key.file_path,
-                    "file_path": met.file_path,
+                    "file_path": overlapping.file_path,
                     "holder": wait["agent_name"],
                     "session_id": wait["session_id"],
                     "task": wait["current_task"],
@@ -105,13 +105,13 @@ class Ahead:
 
     def _has(self, key: LockKey) -> bool:
         if self._held is None:
-            mine = lock_rows.listing(self._conn, iso(self._now), [self._session_id])
-            self._held = [stored_key(row) for row in mine if not row["automatic"]]
-        return any(key_covers(held, key) for held in self._held)
+            rows = lock_rows.listing(self._conn, iso(self._now), [self._session_id])
+            self._held = [stored_key(row) for row in rows if not row["automatic"]]
+        return any(key_covers(held_key, key) for held_key in self._held)
 
 
 def find_deadlock(first: str, blockers: Callable[[str], Sequence[Payload]]) -> list[Payload]:
-    """The obstacles by which a session waits for itself, one for each session on the way round; empty if it does not.
+    """The blockers by which a session waits for itself, one for each session in the cycle; empty if there is no deadlock.
 
     Args:
         blockers: Those of a session (``session_id``: their owner); asked once for each session.

@@ -59,17 +59,17 @@ async def file_reservation_paths(
     idempotency_key: Text = "",
 ) -> Payload:
     """Reserve paths and globs before you edit them. Conflicting ones are not granted: see `conflicts`, with the holders."""
-    wanted = (project_key, agent_name, paths, ttl_seconds, exclusive, reason)
+    arguments = (project_key, agent_name, paths, ttl_seconds, exclusive, reason)
     if not idempotency_key:
-        return await reserve(*wanted)
+        return await reserve(*arguments)
     call = current.get()
     me = await act(project_key, agent_name, lambda _conn, me, _now: me.session_id)
-    before = call.replays.find(me, idempotency_key, wanted[2:], call.services.now())
+    before = call.replays.find(me, idempotency_key, arguments[2:], call.services.now())
     if before is not None:
         return {**before, "idempotent_replay": True}
-    made = await reserve(*wanted)
-    call.replays.keep(me, idempotency_key, wanted[2:], made, call.services.now())
-    return made
+    answer = await reserve(*arguments)
+    call.replays.keep(me, idempotency_key, arguments[2:], answer, call.services.now())
+    return answer
 
 
 async def reserve(
@@ -102,14 +102,14 @@ async def _read(paths: Iterable[str | int]) -> tuple[dict[str, LockKey], list[Pa
     services = current.get().services
 
     def read() -> tuple[dict[str, LockKey], list[Payload]]:
-        found = {path: inside(services.project, path) for path in map(str, paths)}
+        names = {path: inside(services.project, path) for path in map(str, paths)}
         try:
-            return dict(zip(found, parse(services, list(found.values())), strict=True)), []
+            return dict(zip(names, parse(services, list(names.values())), strict=True)), []
         except (InvalidInput, NotPermitted):
-            if not 1 < len(found) <= MAX_KEYS:
+            if not 1 < len(names) <= MAX_KEYS:
                 raise
-        wrong = [(path, error) for path, name in found.items() if (error := _refusal(services, name)) is not None]
-        good = {path: name for path, name in found.items() if path not in dict(wrong)}
+        wrong = [(path, error) for path, name in names.items() if (error := _refusal(services, name)) is not None]
+        good = {path: name for path, name in names.items() if path not in dict(wrong)}
         if not good:
             raise wrong[0][1]
         keys = dict(zip(good, parse(services, list(good.values())), strict=True))
@@ -174,7 +174,7 @@ async def renew_file_reservations(
             conn, _holder(conn, me), now, extend_s=extend_seconds, keys=list(keys.values()), lock_ids=lock_ids
         ),
     )
-    told = [
+    shown = [
         {
             "id": row["lock_id"],
             "path_pattern": row["file_path"],
@@ -183,8 +183,8 @@ async def renew_file_reservations(
         }
         for row in renewed[:MOST_CHECKED]
     ]
-    more = {"left_out": len(renewed) - len(told)} if len(renewed) > len(told) else {}
-    return {"renewed": len(renewed), "file_reservations": told, **more}
+    more = {"left_out": len(renewed) - len(shown)} if len(renewed) > len(shown) else {}
+    return {"renewed": len(renewed), "file_reservations": shown, **more}
 
 
 @raised
@@ -197,12 +197,12 @@ async def force_release_file_reservation(
 ) -> Payload:
     """Take a reservation from an agent without a heartbeat; an active one is named to you instead (RESERVATION_ACTIVE)."""
     services, lock_ids = current.get().services, [str(file_reservation_id)]
-    seen = await lock_activity.signs(services, (), lock_ids)
+    activities = await lock_activity.signs(services, (), lock_ids)
 
     def force(conn: Connection, me: Identity, now: datetime) -> Payload:
         holder = _holder(conn, me)
         taken = stale_holders.force_release(
-            conn, (), lock_ids, seen, holder, now, note=note[:2000], notify=notify_previous
+            conn, (), lock_ids, activities, holder, now, note=note[:2000], notify=notify_previous
         )
         if taken:
             return {"released": 1, "released_at": iso(now), "reservation": _former(taken[0])}
@@ -226,18 +226,18 @@ async def check_file_reservation_conflicts(paths: Texts, project_key: Text = "",
     me = await act(project_key, agent_name, lambda conn, me, _now: _holder(conn, me))
 
     def look(conn: Connection) -> Payload:
-        found = lock_table.blockers(conn, list(keys.values()), me, now, exclusive=True)
+        blocking = lock_table.blockers(conn, list(keys.values()), me, now, exclusive=True)
         nobody = Holder("")
         touched = {
             row["lock_id"]: row for key in keys.values() for row in lock_table.overlapping(conn, key, nobody, now)
         }
-        conflicts = [*_conflicts(conn, keys, found), *wrong]
-        held = {(row["session_id"], row["file_path"]) for rows_of_key in found.values() for row in rows_of_key}
+        conflicts = [*_conflicts(conn, keys, blocking), *wrong]
+        held = {(row["session_id"], row["file_path"]) for rows_of_key in blocking.values() for row in rows_of_key}
         return {
             "conflict_free": not conflicts,
             "conflicts": conflicts,
             "own_active": [_granted(row) for row in touched.values() if row["session_id"] == me.session_id],
-            "clear_paths": [path for path, key in keys.items() if key not in found],
+            "clear_paths": [path for path, key in keys.items() if key not in blocking],
             "checked_paths": list(paths),
             "total_conflicting_reservations": len(held),
             "output_truncated": False,
@@ -259,14 +259,14 @@ def _holder(conn: Connection, me: Identity) -> Holder:
     return Holder(me.session_id, task_id=row["task_id"], kin=(parent,) if parent else ())
 
 
-def _named(given: Sequence[str | int] | None, empty: type[InvalidInput]) -> list[str]:
-    if given is not None and not given:
+def _named(values: Sequence[str | int] | None, empty: type[InvalidInput]) -> list[str]:
+    if values is not None and not values:
         raise empty("An empty list names nothing.")
-    if given is not None and len(given) > MAX_KEYS:
+    if values is not None and len(values) > MAX_KEYS:
         raise InvalidInput(
-            f"{len(given)} in one call are too many.", remedy=f"Name at most {MAX_KEYS}, or leave it out."
+            f"{len(values)} in one call are too many.", remedy=f"Name at most {MAX_KEYS}, or leave it out."
         )
-    return [str(one) for one in given or ()]
+    return [str(value) for value in values or ()]
 
 
 def _granted(row: Mapping[str, Any]) -> Payload:
@@ -280,10 +280,10 @@ def _granted(row: Mapping[str, Any]) -> Payload:
 
 
 def _holders(conn: Connection, conflicts: Sequence[Payload]) -> list[Payload]:
-    called = known_as(conn, ((row["session_id"], row["holder"]) for row in conflicts))
+    names = known_as(conn, ((row["session_id"], row["holder"]) for row in conflicts))
     return [
         {
-            "agent": called[row["session_id"]],
+            "agent": names[row["session_id"]],
             "path_pattern": row["file_path"],
             "exclusive": row["exclusive"],
             "expires_ts": row["expires_at"],
@@ -294,5 +294,5 @@ def _holders(conn: Connection, conflicts: Sequence[Payload]) -> list[Payload]:
 
 
 def _former(row: Payload) -> Payload:
-    seen = {key.removesuffix("_at") + "_ts": at for key, at in row.items() if key.startswith("last_")}
-    return {**_granted(row), "agent": row["locked_by"], "stale_reasons": row["stale_reasons"], **seen}
+    instants = {key.removesuffix("_at") + "_ts": at for key, at in row.items() if key.startswith("last_")}
+    return {**_granted(row), "agent": row["locked_by"], "stale_reasons": row["stale_reasons"], **instants}

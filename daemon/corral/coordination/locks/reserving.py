@@ -28,10 +28,10 @@ def inside(project: Project, path: str) -> str:
     """A path relative to the worktree of this project that it lies in; as it is where it lies in none. Touches the disk."""
     if not path.startswith("/") or "\0" in path:
         return path
-    named = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow a symlink out of the checkout
-    checkout = find_checkout(named.parent)
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow a symlink out of the checkout
+    checkout = find_checkout(absolute.parent)
     ours = checkout is not None and checkout.common_dir == project.common_dir
-    return str(named.relative_to(checkout.top)) if ours and checkout else path
+    return str(absolute.relative_to(checkout.top)) if ours and checkout else path
 
 
 def parse(services: Services, paths: Sequence[str]) -> list[LockKey]:
@@ -58,14 +58,23 @@ def parse(services: Services, paths: Sequence[str]) -> list[LockKey]:
     return keys
 
 
-def told(name: str, rows: Sequence[LockRow]) -> list[Payload]:
-    """The locks that a session of this name got, as it is told of them."""
+def describe_locks(name: str, rows: Sequence[LockRow]) -> list[Payload]:
+    """The locks of a session of this name, as answers show them."""
     return [lock_table.wire({**row, "agent_name": name}) for row in rows]
 
 
-def reserve_each(conn: Connection, wanted: LockRequest, me: Speaker, now: datetime) -> dict[str, list[Payload]]:
+def reserve_each(conn: Connection, lock_request: LockRequest, me: Speaker, now: datetime) -> dict[str, list[Payload]]:
     """Reserve each of the keys that is free: ``{locks, conflicts}``."""
     taken, refused = lock_table.acquire_each(
-        conn, wanted.keys, me.holder, now, ttl_s=wanted.ttl_s, exclusive=wanted.exclusive, reason=wanted.reason
+        conn,
+        lock_request.keys,
+        me.holder,
+        now,
+        ttl_s=lock_request.ttl_s,
+        exclusive=lock_request.exclusive,
+        reason=lock_request.reason,
     )
-    return {"locks": told(me.name, taken), "conflicts": [row for found in refused.values() for row in found]}
+    return {
+        "locks": describe_locks(me.name, taken),
+        "conflicts": [row for conflicts in refused.values() for row in conflicts],
+    }

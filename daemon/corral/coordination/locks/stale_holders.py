@@ -23,9 +23,9 @@ from corral.store import events
 from corral.store.rows.sessions import LockOfHolder
 
 INACTIVE_S = 1800.0
-"""After so long without a heartbeat a session may be thought gone."""
+"""A session without a heartbeat for so long may be stale."""
 QUIET_S = 900.0
-"""Mail, file and git activity that is more recent than this says that somebody works on it all the same."""
+"""More recent mail, file or git activity shows that the holder is active all the same."""
 
 
 class ReservationActive(LockHeld):
@@ -52,7 +52,7 @@ class Activity:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Why a holder is thought gone, or what says that it is not; ``stale`` if nothing does."""
+    """The reasons why a holder counts as stale, and the signs that it is active; ``stale`` without such a sign."""
 
     reasons: tuple[str, ...]
     signs: tuple[str, ...]
@@ -82,12 +82,12 @@ def judge(lock: LockOfHolder, activity: Activity, now: datetime) -> Judgement:
         reasons.append(f"its session has been inactive for {_minutes(silent_s)}")
     else:
         signs.append(f"its session's last heartbeat was {_minutes(silent_s)} ago")
-    for what, at in (("mail", activity.mail_at), ("file", activity.file_at), ("git", activity.git_at)):
+    for kind, at in (("mail", activity.mail_at), ("file", activity.file_at), ("git", activity.git_at)):
         ago_s = None if at is None else (now - at).total_seconds()
         if ago_s is not None and ago_s <= stalled_s:
-            signs.append(f"{what} activity {_minutes(ago_s)} ago")
+            signs.append(f"{kind} activity {_minutes(ago_s)} ago")
         else:
-            reasons.append(f"no {what} activity in the last {_short(stalled_s)}")
+            reasons.append(f"no {kind} activity in the last {_short(stalled_s)}")
     return Judgement(tuple(reasons), tuple(signs))
 
 
@@ -117,50 +117,52 @@ def force_release(
     Raises:
         ReservationActive: A holder is active; ``details`` says which, and by what activity.
     """
-    found = lock_rows.named(
-        conn, iso(now), match_keys=[one for key in keys for one in spellings(key)], lock_ids=lock_ids
+    locks = lock_rows.named(
+        conn, iso(now), match_keys=[spelling for key in keys for spelling in spellings(key)], lock_ids=lock_ids
     )
-    others = [row for row in found if row["session_id"] != by.session_id]
-    told = []
+    others = [row for row in locks if row["session_id"] != by.session_id]
+    released = []
     for lock in others:
         activity = activities.get(lock["lock_id"])
-        judged = judge(lock, activity, now) if activity else Judgement((), ("it was taken a moment ago",))
-        if by_person and not judged.stale:
-            judged = Judgement(("a person took it",), ())
-        if not judged.stale:
-            raise _active(lock, judged)
-        told.append({**wire(lock), **_seen(lock, activity or Activity()), "stale_reasons": list(judged.reasons)})
+        judgement = judge(lock, activity, now) if activity else Judgement((), ("it was taken a moment ago",))
+        if by_person and not judgement.stale:
+            judgement = Judgement(("a person took it",), ())
+        if not judgement.stale:
+            raise _active(lock, judgement)
+        released.append(
+            {**wire(lock), **_activity_fields(lock, activity or Activity()), "stale_reasons": list(judgement.reasons)}
+        )
     lock_rows.release_these(conn, [lock["lock_id"] for lock in others])
     taker = session_rows.get(conn, by.session_id)
-    who = taker["agent_name"] if taker is not None else None
-    for lock, facts in zip(others, told, strict=True):
+    name = taker["agent_name"] if taker is not None else None
+    for lock, facts in zip(others, released, strict=True):
         event = EventKind.LOCK_FORCE_RELEASED(
             {"path": lock["file_path"], "by": by.session_id, "note": note, "reasons": facts["stale_reasons"]}
         )
         events.record(conn, iso(now), event, session_id=lock["session_id"])
         if notify:
             why = "; ".join(facts["stale_reasons"])
-            text = f"{who} released your lock on {embedded(lock['file_path'])}: {why}." + (
-                f" {who} says: {embedded(note)}" if note else ""
+            text = f"{name} released your lock on {embedded(lock['file_path'])}: {why}." + (
+                f" {name} says: {embedded(note)}" if note else ""
             )
             session_rows.notify(conn, lock["session_id"], f"{text} Acquire it again before you go on.", iso(now))
-    return told
+    return released
 
 
-def _active(lock: LockOfHolder, judged: Judgement) -> ReservationActive:
-    who = lock["agent_name"]
+def _active(lock: LockOfHolder, judgement: Judgement) -> ReservationActive:
+    name = lock["agent_name"]
     return ReservationActive(
-        f"{lock['file_path']} is not taken from {who}: its session is active.",
-        cause=f"Its activity: {'; '.join(judged.signs)}.",
-        remedy=f"Ask {who} by message to release it, or wait: it expires at {lock['expires_at']} at the latest. A person takes "
+        f"{lock['file_path']} is not taken from {name}: its session is active.",
+        cause=f"Its activity: {'; '.join(judgement.signs)}.",
+        remedy=f"Ask {name} by message to release it, or wait: it expires at {lock['expires_at']} at the latest. A person takes "
         f"it all the same: `{shlex.join(['corral', 'lock', 'force-release', lock['file_path'], '--yes'])}`.",
-        details={"holder": who, "session_id": lock["session_id"], "signs": list(judged.signs), "lock": wire(lock)},
+        details={"holder": name, "session_id": lock["session_id"], "signs": list(judgement.signs), "lock": wire(lock)},
     )
 
 
-def _seen(lock: LockOfHolder, activity: Activity) -> Payload:
-    seen = {"mail": activity.mail_at, "filesystem": activity.file_at, "git": activity.git_at}
-    dated = {f"last_{what}_activity_at": iso(at) if at else None for what, at in seen.items()}
+def _activity_fields(lock: LockOfHolder, activity: Activity) -> Payload:
+    instants = {"mail": activity.mail_at, "filesystem": activity.file_at, "git": activity.git_at}
+    dated = {f"last_{kind}_activity_at": iso(at) if at else None for kind, at in instants.items()}
     return {"last_agent_activity_at": lock["last_heartbeat"], **dated}
 
 

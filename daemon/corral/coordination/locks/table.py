@@ -34,9 +34,9 @@ EVERYWHERE = ""
 """The checkout of a reservation."""
 
 MOST_TOLD = 50
-"""Of those that stand in the way of one key."""
+"""Blockers that an answer names for one key."""
 MOST_IN_ALL = 200
-"""Of those that stand in the way of all the keys of a request; of each key one is told beyond that."""
+"""Blockers that an answer names for all the keys of a request; beyond that it names one for each key."""
 MOST_GLOBS = 1000
 """Of all sessions together."""
 MOST_OF_A_SESSION = 1000
@@ -63,7 +63,7 @@ def overlapping(conn: Connection, key: LockKey, holder: Holder, now: datetime) -
 
 
 def meeting(conn: Connection, keys: Sequence[LockKey], now: datetime) -> Iterator[Payload]:
-    """The live locks that overlap any of the keys, as they are shown, each once, and as many as are asked for."""
+    """The live locks that overlap any of the keys, as answers show them, each once; an iterator that reads on demand."""
     overlaps, seen = Overlaps(conn, (), now), set[str]()
     for key in keys:
         for row in overlaps.of(key, MOST_IN_ALL):
@@ -74,14 +74,14 @@ def meeting(conn: Connection, keys: Sequence[LockKey], now: datetime) -> Iterato
 
 def standing(conn: Connection, keys: Sequence[LockKey], holder: Holder, now: datetime) -> list[Payload]:
     """For each key, whether an edit of it would be free, and who holds what overlaps it; ``left_out`` where that is cut."""
-    overlaps, room, told = Overlaps(conn, holder.family, now), MOST_IN_ALL, []
+    overlaps, room, answers = Overlaps(conn, holder.family, now), MOST_IN_ALL, []
     for key in keys:
         most = max(1, min(MOST_TOLD, room))
-        found: list[Payload] = [{**conflict(row, key, now)} for row in overlaps.of(key, most + 1)]
-        cut = {"left_out": True} if len(found) > most else {}
-        told.append({"file_path": key.file_path, "locked": bool(found), "conflicts": found[:most], **cut})
-        room -= len(found)
-    return told
+        conflicts: list[Payload] = [{**conflict(row, key, now)} for row in overlaps.of(key, most + 1)]
+        cut = {"left_out": True} if len(conflicts) > most else {}
+        answers.append({"file_path": key.file_path, "locked": bool(conflicts), "conflicts": conflicts[:most], **cut})
+        room -= len(conflicts)
+    return answers
 
 
 def blockers(
@@ -101,16 +101,16 @@ def blockers(
     """
     ahead = Ahead(conn, holder.session_id, holder.kin, now, exclusive=exclusive, before=before)
     overlaps = Overlaps(conn, holder.family, now, exclusive_only=not exclusive)
-    found: dict[LockKey, list[Payload]] = {}
+    blocking: dict[LockKey, list[Payload]] = {}
     room = MOST_IN_ALL
     for key in dict.fromkeys(keys):
         most = max(1, min(MOST_TOLD, room))
-        told: list[Payload] = [{**conflict(row, key, now)} for row in overlaps.of(key, most)]
-        told += [{**row} for row in islice(ahead.of(key), most)]
-        if told:
-            found[key] = told
-            room -= len(told)
-    return found
+        rows: list[Payload] = [{**conflict(row, key, now)} for row in overlaps.of(key, most)]
+        rows += [{**row} for row in islice(ahead.of(key), most)]
+        if rows:
+            blocking[key] = rows
+            room -= len(rows)
+    return blocking
 
 
 def acquire_each(
@@ -162,7 +162,7 @@ def acquire_each(
 
 
 def check_ttl(ttl_s: float) -> None:
-    """Refuse a time to live that is none (InvalidInput)."""
+    """Refuse an impossible time to live (InvalidInput)."""
     if not 1 <= ttl_s <= MAX_TTL_S:
         raise InvalidInput(f"A time to live of {ttl_s:g} s is not possible.", remedy="Use 1 s to 30 days.")
 
@@ -170,13 +170,13 @@ def check_ttl(ttl_s: float) -> None:
 def held(conflicts: Sequence[Payload]) -> LockHeld:
     """The refusal of a request for keys that others hold, or wait for."""
     first = conflicts[0]
-    who, what = first["holder"], first["file_path"]
+    name, what = first["holder"], first["file_path"]
     if first["waiting"]:
-        said, cause = f"is waited for by {who}, who came first", f"{who} is the next to have {what}"
+        status, cause = f"is waited for by {name}, who came first", f"{name} is the next to have {what}"
     else:
-        said, cause = f"is held by {who} until {first['expires_at']}", f"{who} works on {what}"
+        status, cause = f"is held by {name} until {first['expires_at']}", f"{name} works on {what}"
     return LockHeld(
-        f"{first['requested']} {said}.", cause=cause + _doing(first), details={"conflicts": list(conflicts)}
+        f"{first['requested']} {status}.", cause=cause + _doing(first), details={"conflicts": list(conflicts)}
     )
 
 
@@ -188,9 +188,9 @@ def hold(
     A session that holds too many gets no more of them, and its edits go on: the files are reported, and not locked.
     """
     if lock_rows.has_more_than(conn, holder.session_id, MOST_OF_A_SESSION - len(keys)):
-        found = lock_rows.named(conn, iso(now), match_keys=[key.match_key for key in keys])
-        own = {row["match_key"] for row in found if row["session_id"] == holder.session_id}
-        keys = [key for key in keys if key.match_key in own]
+        rows = lock_rows.named(conn, iso(now), match_keys=[key.match_key for key in keys])
+        own_keys = {row["match_key"] for row in rows if row["session_id"] == holder.session_id}
+        keys = [key for key in keys if key.match_key in own_keys]
     return _take(conn, keys, holder, now, checkout, ttl_s, True, True, None)
 
 
@@ -206,7 +206,7 @@ def _take(
     reason: str | None,
 ) -> list[LockRow]:
     """Take or renew a lock on each key; those that are new are one event."""
-    at, taken, new = iso(now), list[LockRow](), list[str]()
+    at, taken, new_paths = iso(now), list[LockRow](), list[str]()
     common: LockTerms = {
         "checkout": checkout,
         "session_id": holder.session_id,
@@ -219,20 +219,20 @@ def _take(
         "expires_at": after(now, ttl_s),
     }
     for key in keys:
-        wanted: LockRow = {
+        lock: LockRow = {
             **common,
             "lock_id": ordered_id(now),
             "file_path": key.file_path,
             "match_key": key.match_key,
             "is_pattern": key.is_pattern,
         }
-        row = lock_rows.upsert(conn, wanted)
+        row = lock_rows.upsert(conn, lock)
         taken.append(row)
-        if row["lock_id"] == wanted["lock_id"]:
-            new.append(key.file_path)
-    if new:
+        if row["lock_id"] == lock["lock_id"]:
+            new_paths.append(key.file_path)
+    if new_paths:
         event = EventKind.LOCK_ACQUIRED(
-            {"paths": new, "exclusive": exclusive, "automatic": automatic, "checkout": checkout or None}
+            {"paths": new_paths, "exclusive": exclusive, "automatic": automatic, "checkout": checkout or None}
         )
         events.record(conn, at, event, session_id=holder.session_id)
     return taken
@@ -258,16 +258,16 @@ def renew(
         The locks as they are now, each with ``old_expires_at``.
     """
     check_ttl(extend_s)
-    found: Sequence[HeldLock]
+    rows: Sequence[HeldLock]
     if keys or lock_ids:
-        found = lock_rows.named(
-            conn, iso(now), match_keys=[one for key in keys for one in spellings(key)], lock_ids=lock_ids
+        rows = lock_rows.named(
+            conn, iso(now), match_keys=[spelling for key in keys for spelling in spellings(key)], lock_ids=lock_ids
         )
     else:
-        found = lock_rows.listing(conn, iso(now), [holder.session_id])
-    mine = [row for row in found if row["session_id"] == holder.session_id and not row["automatic"]]
-    there = {row["match_key"] for row in mine}
-    missing = [key.file_path for key in keys if there.isdisjoint(spellings(key))]
+        rows = lock_rows.listing(conn, iso(now), [holder.session_id])
+    mine = [row for row in rows if row["session_id"] == holder.session_id and not row["automatic"]]
+    held_keys = {row["match_key"] for row in mine}
+    missing = [key.file_path for key in keys if held_keys.isdisjoint(spellings(key))]
     if whole and missing:
         raise NotFound(f"You hold no reservation of {missing[0]}.", remedy="Acquire it; `corral lock list` shows all.")
     latest, renewed = after(now, MAX_TTL_S), list[RenewedLock]()
@@ -294,7 +294,9 @@ def release(
     """
     if keys or lock_ids:
         released = (
-            lock_rows.release(conn, holder.session_id, [one for key in keys for one in spellings(key)]) if keys else []
+            lock_rows.release(conn, holder.session_id, [spelling for key in keys for spelling in spellings(key)])
+            if keys
+            else []
         )
         named = lock_rows.named(conn, iso(now), lock_ids=lock_ids) if lock_ids else []
         mine = [row["lock_id"] for row in named if row["session_id"] == holder.session_id]
@@ -302,10 +304,10 @@ def release(
     else:
         released = lock_rows.release_all(conn, [holder.session_id])
     if released:
-        told: LockReleased = {"paths": [row["file_path"] for row in released]}
+        data: LockReleased = {"paths": [row["file_path"] for row in released]}
         if by:
-            told["by"] = by
-        events.record(conn, iso(now), EventKind.LOCK_RELEASED(told), session_id=holder.session_id)
+            data["by"] = by
+        events.record(conn, iso(now), EventKind.LOCK_RELEASED(data), session_id=holder.session_id)
     return released
 
 
@@ -323,8 +325,8 @@ def expire(conn: Connection, now: datetime) -> datetime | None:
     return parse(upcoming) if upcoming else None
 
 
-def _doing(found: Payload) -> str:
-    return f" ({found['task'] or found['reason']})." if found["task"] or found["reason"] else "."
+def _doing(row: Payload) -> str:
+    return f" ({row['task'] or row['reason']})." if row["task"] or row["reason"] else "."
 
 
 def cursor(row: Payload) -> str:

@@ -62,7 +62,7 @@ async def acquire_lock(
     services.nudge("sessions")
     row = rows[0]
     action = "acquired" if row["acquired_at"] >= began else "refreshed"
-    several = {} if len(rows) == 1 else {"file_paths": [one["file_path"] for one in rows]}
+    several = {} if len(rows) == 1 else {"file_paths": [lock["file_path"] for lock in rows]}
     return {
         **_NOTHING, "success": True, "action": action, "file_path": row["file_path"], "expires_at": row["expires_at"],
         **several,
@@ -83,8 +83,8 @@ _NOTHING = dict.fromkeys(("success", "action", "file_path", "expires_at", "reaso
 
 
 def _failed(error: CorralError, file_path: str | list[str], reason: str) -> Payload:
-    named = file_path if isinstance(file_path, str) else ", ".join(file_path[:1])
-    return {**_NOTHING, **refusal(error), "file_path": named[:500], "reason": reason}
+    path = file_path if isinstance(file_path, str) else ", ".join(file_path[:1])
+    return {**_NOTHING, **refusal(error), "file_path": path[:500], "reason": reason}
 
 
 async def _keys(paths: list[str]) -> list[LockKey]:
@@ -142,26 +142,26 @@ async def check_locks(file_paths: list[str] | None = None, after: str | None = N
     keys = None if file_paths is None else await _keys(file_paths)
 
     def look(conn: Connection) -> Page:
-        found = (
+        rows = (
             lock_table.listing(conn, now, after=after, limit=MOST)
             if keys is None
             else lock_table.meeting(conn, keys, now)
         )
-        return page(coordinator_answers(conn, found), size=SHOWN_BYTES)
+        return page(coordinator_answers(conn, rows), size=SHOWN_BYTES)
 
-    found = await services.store.read(look)
-    if not found.more:
-        return listed(found.rows)
-    how = "ask for fewer paths" if keys else f"check_locks with after={lock_table.cursor(found.last)!r} goes on"
-    return listed(found.rows, how)
+    locks = await services.store.read(look)
+    if not locks.more:
+        return listed(locks.rows)
+    how = "ask for fewer paths" if keys else f"check_locks with after={lock_table.cursor(locks.last)!r} goes on"
+    return listed(locks.rows, how)
 
 
-def coordinator_answers(conn: Connection, found: Iterable[Payload]) -> Iterator[Payload]:
+def coordinator_answers(conn: Connection, locks: Iterable[Payload]) -> Iterator[Payload]:
     """Locks with the fields of the coordinator's that they do not have by themselves."""
     kinds: dict[str, str] = {}
-    for row in found:
+    for row in locks:
         holder = row["session_id"]
         if holder not in kinds:
-            known = session_rows.get(conn, holder)
-            kinds[holder] = known["agent_type"] if known is not None else ""
+            session = session_rows.get(conn, holder)
+            kinds[holder] = session["agent_type"] if session is not None else ""
         yield {**row, "agent_type": kinds[holder], "locked_at": row["acquired_at"]}

@@ -1,4 +1,4 @@
-"""A request that waits for its turn: woken by what changes, ended by its limit, its session's end or its connection's.
+"""A request that waits for its turn: changes wake it; its limit, or the end of its session or connection, ends it.
 
 Nothing is polled. A waiting request looks again when something was stored, when the first lock in its way expires, and when
 the heartbeat of its session and of its place in the queue is due.
@@ -29,7 +29,7 @@ MAX_AWAITED = 100
 """Paths that one waits for at once."""
 SIGN_OF_LIFE_S = lock_waits.PLACE_S / 3
 _MARGIN_S = 0.005
-"""Beyond the instant at which a lock expires, which is written in milliseconds."""
+"""Wait so much longer than the expiry of a lock, which is stored in milliseconds."""
 
 
 async def acquire(
@@ -70,58 +70,58 @@ async def acquire(
             whole=True,
         )
         if refused and not wait_s:
-            raise lock_table.held([row for found in refused.values() for row in found])
+            raise lock_table.held([row for conflicts in refused.values() for row in conflicts])
         return me.name, lock_waits.enter(conn, lock_request, holder, now) if refused else taken
 
-    name, entered = await actor.write_as(ask)
-    if not isinstance(entered, Wait):
-        return name, entered
-    left = asyncio.ensure_future(hung_up()) if hung_up is not None else None
+    name, result = await actor.write_as(ask)
+    if not isinstance(result, Wait):
+        return name, result
+    gone = asyncio.ensure_future(hung_up()) if hung_up is not None else None
     try:
-        return name, await _turn(services, entered, wait_s, left)
+        return name, await _turn(services, result, wait_s, gone)
     finally:
-        if left is not None:
-            left.cancel()
-        # Not awaited: this runs also when the request was cancelled. Those behind are woken when it is stored.
-        services.db.submit([Write(lambda conn: lock_waits.leave(conn, entered))], services.changes.announce)
+        if gone is not None:
+            gone.cancel()
+        # Not awaited: this also runs when the request was cancelled. Its storing wakes the sessions behind.
+        services.db.submit([Write(lambda conn: lock_waits.leave(conn, result))], services.changes.announce)
 
 
 async def _turn(services: Services, wait: Wait, wait_s: float, gone: asyncio.Future[Any] | None) -> list[LockRow]:
     deadline = time.monotonic() + wait_s
     alive_until = time.monotonic() + SIGN_OF_LIFE_S
     while True:
-        # It listens before it looks, so that no change falls between the two.
+        # Listen before the look, so that no change falls between the two.
         change = asyncio.create_task(services.changes.next(SIGN_OF_LIFE_S))
         try:
             now = services.now()
-            found = await services.store.read(partial(lock_waits.blockers, wait=wait, now=now))
+            blocking = await services.store.read(partial(lock_waits.blockers, wait=wait, now=now))
             if services.stopping:
                 raise DaemonUnreachable(
                     "The daemon stops.", remedy="Ask again: the next command starts it, and the queue goes on."
                 )
             if gone is not None and gone.done():
                 raise Conflict("Nobody waits for the answer any more.", cause="The connection was closed.")
-            if not found and (taken := await services.store.write(partial(lock_waits.take, wait=wait, now=now))):
+            if not blocking and (taken := await services.store.write(partial(lock_waits.take, wait=wait, now=now))):
                 return taken
-            left = deadline - time.monotonic()
-            if found and left <= 0:
-                raise _too_long(found, wait_s)
+            remaining = deadline - time.monotonic()
+            if blocking and remaining <= 0:
+                raise _too_long(blocking, wait_s)
             if time.monotonic() >= alive_until:
                 alive_until = time.monotonic() + SIGN_OF_LIFE_S
                 await services.store.write(partial(lock_waits.stay, wait=wait, now=now))
-            expiry = lock_waits.next_expiry(found)
-            until = (expiry - now).total_seconds() + _MARGIN_S if expiry else left
+            expiry = lock_waits.next_expiry(blocking)
+            until = (expiry - now).total_seconds() + _MARGIN_S if expiry else remaining
             await asyncio.wait(
                 {change} if gone is None else {change, gone},
-                timeout=max(0.0, min(left, until, alive_until - time.monotonic())),
+                timeout=max(0.0, min(remaining, until, alive_until - time.monotonic())),
                 return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
             change.cancel()
 
 
-def _too_long(found: list[Payload], wait_s: float) -> LockHeld:
-    refused = lock_table.held(found)
+def _too_long(blocking: list[Payload], wait_s: float) -> LockHeld:
+    refused = lock_table.held(blocking)
     return LockHeld(
         f"{refused.message[:-1]}, and was not free within {wait_s:g} s.", cause=refused.cause, details=refused.details
     )

@@ -28,9 +28,9 @@ from corral.store import events
 from corral.store.rows.sessions import LockRow, WaitingSession
 
 PLACE_S = 60.0
-"""How long a place in the queue is kept without a word: those of a daemon that was killed are soon in nobody's way."""
+"""How long a place in the queue lasts without a heartbeat: places of a killed daemon soon block nobody."""
 FORGOTTEN_S = 3600.0
-"""Beyond that it is not even a place of somebody whose machine slept."""
+"""After so long a place is removed, even if the machine slept."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Wait:
 
 
 def enter(conn: Connection, lock_request: LockRequest, holder: Holder, now: datetime) -> Wait:
-    """Join the queue; those who hold what is waited for are told, once. The place is kept by :func:`stay`.
+    """Join the queue, and notify the holders once. :func:`stay` keeps the place.
 
     Raises:
         LockHeld: The session would wait for itself, by way of others; ``details['circle']`` names them.
@@ -82,36 +82,36 @@ def enter(conn: Connection, lock_request: LockRequest, holder: Holder, now: date
         },
     )
     wait = Wait(row["wait_id"], row["seq"], holder, lock_request)
-    in_the_way = blockers(conn, wait, now)
-    _refuse_circle(conn, wait, now)
+    blocking = blockers(conn, wait, now)
+    _refuse_deadlock(conn, wait, now)
     asker = session_rows.get(conn, holder.session_id)
     name = asker["agent_name"] if asker is not None else None
     paths = [key.file_path for key in lock_request.keys]
     events.record(conn, iso(now), EventKind.LOCK_AWAITED({"paths": paths}), session_id=holder.session_id)
-    for told in {found["session_id"]: found for found in in_the_way if not found["waiting"]}.values():
+    for conflict in {conflict["session_id"]: conflict for conflict in blocking if not conflict["waiting"]}.values():
         what = f" ({embedded(lock_request.reason)})" if lock_request.reason else ""
-        wanted, held = embedded(told["requested"]), embedded(told["file_path"])
-        text = f"{name} waits for {wanted}{what}, which you hold. Release {held} when you can."
-        session_rows.notify(conn, told["session_id"], text, iso(now))
+        requested, held = embedded(conflict["requested"]), embedded(conflict["file_path"])
+        text = f"{name} waits for {requested}{what}, which you hold. Release {held} when you can."
+        session_rows.notify(conn, conflict["session_id"], text, iso(now))
     return wait
 
 
 def blockers(conn: Connection, wait: Wait, now: datetime) -> list[Payload]:
-    """The blockers of a session that waits, as :func:`corral.coordination.locks.table.conflict` tells it."""
+    """The blockers of a session that waits, as :func:`corral.coordination.locks.queue.conflict` shows them."""
     lock_request = wait.lock_request
-    found = lock_table.blockers(
+    by_key = lock_table.blockers(
         conn, lock_request.keys, wait.holder, now, exclusive=lock_request.exclusive, before=wait.seq
     )
-    return [row for of_key in found.values() for row in of_key]
+    return [row for of_key in by_key.values() for row in of_key]
 
 
-def next_expiry(found: Sequence[Payload]) -> datetime | None:
-    """When the first of the locks that stand in the way expires."""
-    return min((parse(row["expires_at"]) for row in found if not row["waiting"]), default=None)
+def next_expiry(blocking: Sequence[Payload]) -> datetime | None:
+    """When the first of the blocking locks expires."""
+    return min((parse(row["expires_at"]) for row in blocking if not row["waiting"]), default=None)
 
 
 def take(conn: Connection, wait: Wait, now: datetime) -> list[LockRow] | None:
-    """Give all that was waited for, and end the wait, if nothing stands in the way; None otherwise.
+    """Take all the keys of the wait, and end it, if nothing blocks them; None otherwise.
 
     Raises:
         Conflict: The session has ended.
@@ -140,11 +140,11 @@ def stay(conn: Connection, wait: Wait, now: datetime) -> None:
 
     Raises:
         Conflict: The session has ended.
-        LockHeld: An edit closed a circle since; see :func:`enter`.
+        LockHeld: An edit completed a deadlock since; see :func:`enter`.
     """
     _alive(conn, wait, now)
     lock_wait_rows.prolong(conn, wait.wait_id, after(now, PLACE_S))
-    _refuse_circle(conn, wait, now)
+    _refuse_deadlock(conn, wait, now)
 
 
 def _alive(conn: Connection, wait: Wait, now: datetime) -> None:
@@ -153,30 +153,33 @@ def _alive(conn: Connection, wait: Wait, now: datetime) -> None:
 
 
 def leave(conn: Connection, wait: Wait) -> None:
-    """Wait no more; no harm where the wait is over already."""
+    """End the wait; idempotent."""
     lock_wait_rows.leave(conn, wait.wait_id)
 
 
-def _refuse_circle(conn: Connection, wait: Wait, now: datetime) -> None:
-    """Raise LockHeld where sessions wait for each other and this one is the last who came."""
+def _refuse_deadlock(conn: Connection, wait: Wait, now: datetime) -> None:
+    """Raise LockHeld in a deadlock, if this session was the last of it to begin waiting."""
     waits = lock_wait_rows.waiting(conn, iso(now))
 
     def ways(session_id: str) -> list[Payload]:
-        # Only of whom a way leads to: as a rule those who hold something wait for nothing.
-        mine = [row for row in waits if row["session_id"] == session_id]
-        return [{**one, "who": row["agent_name"]} for row in mine for one in blockers(conn, _stored(row), now)]
+        # Read on demand: most holders wait for nothing.
+        rows = [row for row in waits if row["session_id"] == session_id]
+        return [{**blocker, "who": row["agent_name"]} for row in rows for blocker in blockers(conn, _stored(row), now)]
 
-    around = find_deadlock(wait.holder.session_id, ways)
-    members = {one["session_id"] for one in around}
-    if not around or any(row["seq"] > wait.seq and row["session_id"] in members for row in waits):
+    deadlock = find_deadlock(wait.holder.session_id, ways)
+    members = {blocker["session_id"] for blocker in deadlock}
+    if not deadlock or any(row["seq"] > wait.seq and row["session_id"] in members for row in waits):
         return
-    hops = [{"agent_name": one["who"], "waits_for": one["requested"], "held_by": one["holder"]} for one in around]
-    said = ", ".join(f"{hop['agent_name']} waits for {hop['waits_for']} of {hop['held_by']}" for hop in hops)
+    hops = [
+        {"agent_name": blocker["who"], "waits_for": blocker["requested"], "held_by": blocker["holder"]}
+        for blocker in deadlock
+    ]
+    chain = ", ".join(f"{hop['agent_name']} waits for {hop['waits_for']} of {hop['held_by']}" for hop in hops)
     raise LockHeld(
         f"Waiting for {hops[0]['waits_for']} would never end.",
-        cause=f"{said}.",
+        cause=f"{chain}.",
         remedy=f"Release what {hops[-1]['agent_name']} waits for, then ask again; or ask for all of it at once.",
-        details={"conflicts": around, "circle": hops},
+        details={"conflicts": deadlock, "circle": hops},
     )
 
 

@@ -1,4 +1,4 @@
-"""Addresses: whom a name means, which names a session may use, and how it gets another one."""
+"""Addresses: the sessions that a name stands for, the names that a session may use, and further names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def no_roles(_role: str) -> Sequence[str] | None:
 
 
 class RecipientNotFound(NotFound):
-    """A recipient does not exist; nothing was sent. ``details['unknown']`` names each."""
+    """A recipient does not exist, and nothing was sent. ``details['unknown']`` names each."""
 
     name = "recipient_not_found"
 
@@ -78,13 +78,13 @@ def identity(conn: Connection, session_id: str, name: str | None) -> Identity:
         AgentNotFound: Nobody goes by that name.
         NotPermitted: Another session does.
     """
-    own = session_rows.get(conn, session_id)
+    session = session_rows.get(conn, session_id)
     if name is None:
-        if own is None:
+        if session is None:
             raise AgentNotFound(f"There is no session {session_id}.")
-        return Identity(session_id, own["agent_name"])
-    if own is not None and own["agent"] and own["agent"].lower() == name.lower():
-        return Identity(session_id, own["agent"])
+        return Identity(session_id, session["agent_name"])
+    if session is not None and session["agent"] and session["agent"].lower() == name.lower():
+        return Identity(session_id, session["agent"])
     row = known(conn, name)
     if row["session_id"] != session_id:
         raise NotPermitted(
@@ -144,7 +144,7 @@ def check_name(name: str) -> str:
 
 
 def unused(conn: Connection, wish: str | None) -> str:
-    """The name that is wished for if nobody has it, else one that is found."""
+    """The requested name if it is free, else a generated one."""
     if wish and name_rows.resolve(conn, wish) is None:
         return wish
     return agent_name(lambda name: name_rows.resolve(conn, name) is not None, new_id())
@@ -161,9 +161,9 @@ def bind(conn: Connection, session_id: str, name: str, now: datetime, **about: s
         InvalidInput: The name cannot be one, or means everybody.
         Conflict: A living session has it, or it is the id of another one.
     """
-    known = name_rows.resolve(conn, name)
-    if known is not None and known["session_id"] == session_id:
-        name = known["called"]
+    session = name_rows.resolve(conn, name)
+    if session is not None and session["session_id"] == session_id:
+        name = session["called"]
     succeed(conn, name, freed(conn, name, session_id), session_id)
     row = name_rows.bind(conn, {"name": name, "session_id": session_id, "registered_at": iso(now), **about})
     events.record(conn, now, EventKind.AGENT_REGISTERED({"agent_name": name}), session_id=session_id)
@@ -208,7 +208,7 @@ def freed(conn: Connection, name: str, session_id: str) -> list[SessionRow]:
     for row in before:
         if row["agent_name"].lower() == name.lower():
             numbered = (f"{name}.{number}" for number in itertools.count(1))
-            former = next(past for past in numbered if not name_rows.holders(conn, past))
+            former = next(candidate for candidate in numbered if not name_rows.holders(conn, candidate))
             session_rows.change(conn, row["session_id"], {"agent_name": former})
     return before
 
@@ -216,43 +216,45 @@ def freed(conn: Connection, name: str, session_id: str) -> list[SessionRow]:
 def recipients(
     conn: Connection,
     sender_session_id: str | None,
-    wanted: Sequence[tuple[str, RecipientRole]],
+    addressed: Sequence[tuple[str, RecipientRole]],
     roles: Roles,
     now: datetime,
 ) -> list[Addressee]:
     """The sessions that a message goes to, each once, under its first role.
 
     Args:
-        wanted: Agent names in any case, session ids, members and roles of the team, ``all``; each with how it is addressed.
+        addressed: Agent names in any case, session ids, members and roles of the team, ``all``; each with how it is addressed.
 
     Raises:
         InvalidInput: There is nobody at all.
         RecipientNotFound: An address means nobody.
     """
-    found: dict[str, Addressee] = {}
+    addressees: dict[str, Addressee] = {}
     unknown: list[str] = []
-    for address, role in wanted:
-        meant = _sessions(conn, sender_session_id, address.strip(), roles, now)
-        if meant is None:
+    for address, role in addressed:
+        sessions = _sessions(conn, sender_session_id, address.strip(), roles, now)
+        if sessions is None:
             unknown.append(address)
-        for row in meant or ():
+        for row in sessions or ():
             # An agent's mailbox that no session holds waits for the next one.
             status = SessionStatus.IDLE if row["agent_type"] == agent_mailboxes.SEAT else row["status"]
-            who: Addressee = {
+            addressee: Addressee = {
                 "session_id": row["session_id"], "name": row["called"], "role": role.value, "status": status,
             }  # fmt: skip
-            found.setdefault(row["session_id"], who)
+            addressees.setdefault(row["session_id"], addressee)
     if unknown:
         raise _not_found(conn, unknown)
-    if not found:
+    if not addressees:
         raise InvalidInput(
             "The message has no recipient.",
-            cause="No other session is active." if wanted else "to, cc and bcc are empty.",
+            cause="No other session is active." if addressed else "to, cc and bcc are empty.",
             remedy="Name at least one agent; discover_agents, or `corral session list`, shows who is there.",
         )
-    if len(found) > MOST_RECIPIENTS:
-        raise InvalidInput(f"{len(found)} recipients are too many.", remedy=f"At most {MOST_RECIPIENTS} are possible.")
-    return list(found.values())
+    if len(addressees) > MOST_RECIPIENTS:
+        raise InvalidInput(
+            f"{len(addressees)} recipients are too many.", remedy=f"At most {MOST_RECIPIENTS} are possible."
+        )
+    return list(addressees.values())
 
 
 def _sessions(
@@ -267,9 +269,9 @@ def _sessions(
         return [name_rows.called(row, row["agent_name"]) for row in others]
     if not address:
         return None
-    named = agent_mailboxes.holders(conn, address)
-    if named:
-        return named
+    holders = agent_mailboxes.holders(conn, address)
+    if holders:
+        return holders
     members = roles(address) or ()
     present = [row for name in members for row in agent_mailboxes.holders(conn, name)]
     return (
@@ -281,11 +283,11 @@ def _sessions(
 
 def _not_found(conn: Connection, unknown: list[str]) -> RecipientNotFound:
     living = [row["agent_name"] for row in session_rows.live(conn)]
-    shown = ", ".join(repr(name[:80]) for name in unknown[:20])
-    alike = difflib.get_close_matches(unknown[0], living, 3)
+    names = ", ".join(repr(name[:80]) for name in unknown[:20])
+    suggestions = difflib.get_close_matches(unknown[0], living, 3)
     return RecipientNotFound(
-        f"Nobody goes by {shown}; nothing was sent.",
-        remedy=(f"Did you mean {', '.join(alike)}? " if alike else "")
+        f"Nobody goes by {names}; nothing was sent.",
+        remedy=(f"Did you mean {', '.join(suggestions)}? " if suggestions else "")
         + "discover_agents, or `corral session list`, shows who is there.",
         details={"unknown": [name[:128] for name in unknown[:100]], "known": living[:50]},
     )

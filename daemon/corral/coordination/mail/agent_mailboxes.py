@@ -1,7 +1,7 @@
 """Agents' mailboxes: mail to an agent reaches the worker that does its tasks, and waits for the next one while there is none.
 
 A worker has a session and a name of its own with each attempt, and several may be at work for one agent. So mail to the agent
-goes to each of them, and where there is none to a session that nobody is: the agent's seat.
+goes to each of them, and where there is none to the agent's mailbox: a session that no process has.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from corral.core.states import SessionStatus
 from corral.store.rows.sessions import CalledSession
 
 SEAT = "seat"
-"""The ``agent_type`` of the session that nobody is."""
+"""The ``agent_type`` of an agent's mailbox: a session that no process has."""
 
 
 def holders(conn: Connection, name: str) -> list[CalledSession]:
     """Whom a name means, with ``called``: the living session that goes by it and those at work for the agent that does; if
     there is none, the last session of that name, or the agent's mailbox."""
-    named, workers = names.meant(conn, name)
-    if named is None or (workers and named["status"] == SessionStatus.DISCONNECTED):
+    session, workers = names.candidates(conn, name)
+    if session is None or (workers and session["status"] == SessionStatus.DISCONNECTED):
         return workers
-    return [named, *workers]
+    return [session, *workers]
 
 
 def make(conn: Connection, agent: str, now: datetime) -> CalledSession:
-    """The seat of an agent whose name nobody has."""
+    """Make the mailbox of an agent whose name no session has."""
     at = iso(now)
-    about = {"session_id": f"{SEAT}-{new_id()}", "agent_name": agent, "agent_type": SEAT, "capabilities": []}
-    over = {"status": SessionStatus.DISCONNECTED, "ended_at": at, "end_reason": "vacant"}
-    return names.called(session_rows.create(conn, {**about, **over, "started_at": at, "last_heartbeat": at}), agent)
+    identity = {"session_id": f"{SEAT}-{new_id()}", "agent_name": agent, "agent_type": SEAT, "capabilities": []}
+    ended = {"status": SessionStatus.DISCONNECTED, "ended_at": at, "end_reason": "vacant"}
+    return names.called(session_rows.create(conn, {**identity, **ended, "started_at": at, "last_heartbeat": at}), agent)
 
 
 def take(conn: Connection, agent: str, session_id: str, now: datetime) -> None:
-    """A worker begins: what waits for its agent is its own."""
-    had = names.holders(conn, agent)
-    if not had:
+    """A worker begins: move the mail that waits for its agent to its session."""
+    sessions = names.holders(conn, agent)
+    if not sessions:
         make(conn, agent, now)
-    for row in had:
+    for row in sessions:
         if row["status"] == SessionStatus.DISCONNECTED:
             message_rows.move(conn, agent, row["session_id"], session_id)
 
 
 def leave(conn: Connection, session_id: str, now: datetime) -> None:
-    """A worker ended: unseen mail to its agent goes to the session that has the agent's name now."""
+    """A worker ended: pass its agent's unseen mail on to the session that has the agent's name now."""
     row = session_rows.get(conn, session_id)
     if row is None or row["agent"] is None:
         return

@@ -84,13 +84,13 @@ def _letter(
         "to": to,
         "cc": cc or [],
         "bcc": bcc or [],
-        "body": _said(text),
+        "body": _read_body(text),
         "attachments": attach or [],
         "idempotency_key": key or str(uuid.uuid4()),  # the client repeats the call when an answer is lost
     }
 
 
-def _said(text: str | None) -> str:
+def _read_body(text: str | None) -> str:
     if text not in (None, "-"):
         return str(text)
     if sys.stdin.isatty():
@@ -103,7 +103,7 @@ def _send(path: str, letter: dict[str, Any], as_json: bool) -> None:
     if as_json:
         emit(answer)
         return
-    names = ", ".join(one["name"] for one in answer["recipients"])
+    names = ", ".join(recipient["name"] for recipient in answer["recipients"])
     echo(f"sent {answer['id']} to {one_line(names)}")
     if answer["bounced"]:
         echo(f"offline, delivered when they return: {one_line(', '.join(answer['bounced']))}")
@@ -256,7 +256,7 @@ def _show(row: Row) -> None:
     marks += ["acknowledge"] if row["ack_required"] else []
     echo(paint(f"{row['id']}  {one_line(row['subject'])}" + (f"  [{', '.join(marks)}]" if marks else ""), "bold"))
     echo(f"  {one_line(row['from'])}, {_instant(row)} UTC, thread {row['thread_id']}")
-    echo("  to " + ", ".join(f"{one_line(one['name'])} ({state(one['state'])})" for one in to))
+    echo("  to " + ", ".join(f"{one_line(recipient['name'])} ({state(recipient['state'])})" for recipient in to))
     if row["attachments"]:
         echo(f"  with {one_line(', '.join(row['attachments']))}")
     for line in visible(row["body"]).split("\n"):

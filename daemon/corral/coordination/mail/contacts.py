@@ -20,9 +20,9 @@ from corral.core.states import SessionStatus
 Policy = Literal["open", "auto", "contacts_only", "block_all"]
 POLICIES: tuple[str, ...] = get_args(Policy)
 REQUEST_S = 7 * 24 * 3600
-"""How long a request holds where it is not said, seconds."""
+"""Default lifetime of a contact request, seconds."""
 CONTACT_S = 30 * 24 * 3600
-"""How long a contact does."""
+"""Default lifetime of a contact, seconds."""
 
 
 def request(conn: Connection, me: Identity, to: str, now: datetime, ttl_s: float = REQUEST_S) -> Payload:

@@ -29,12 +29,12 @@ MOST_COMMITS = 100
 async def health_check() -> Payload:
     """Whether the server is there, and where."""
     services = current.get().services
-    said = json.loads(services.project.daemon_json.read_text(encoding="utf-8"))
+    record = json.loads(services.project.daemon_json.read_text(encoding="utf-8"))
     return {
         "status": "ok",
         "environment": "local",
         "http_host": "127.0.0.1",
-        "http_port": said["port"],
+        "http_port": record["port"],
         "database_url": f"sqlite:///{services.project.database}",
     }
 
@@ -81,14 +81,14 @@ async def whois(
     """The agent with a name: program, task, last heartbeat, what it submitted for landing."""
 
     def find(conn: Connection) -> Payload:
-        found = profile(conn, agent_name)
+        agent = profile(conn, agent_name)
         if include_recent_commits:
-            theirs = changesets.of(conn, found["id"])["merges"]
-            found["recent_commits"] = [
+            merges = changesets.of(conn, agent["id"])["merges"]
+            agent["recent_commits"] = [
                 {"hexsha": row["head_sha"], "summary": row["title"], "authored_ts": row["created_at"]}
-                for row in theirs[::-1][: max(0, min(commit_limit, MOST_COMMITS))]
+                for row in merges[::-1][: max(0, min(commit_limit, MOST_COMMITS))]
             ]
-        return found
+        return agent
 
     return await look(project_key, find)
 
@@ -141,11 +141,11 @@ async def list_contacts(
     """With whom you have exchanged mail, the latest first."""
 
     def known(conn: Connection, me: Identity, now: datetime) -> Page:
-        found = contacts.listing(conn, me.session_id)
-        return page(({**_ts(one), "reason": "", "expires_ts": None} for one in found), size=SHOWN_BYTES)
+        rows = contacts.listing(conn, me.session_id)
+        return page(({**_ts(row), "reason": "", "expires_ts": None} for row in rows), size=SHOWN_BYTES)
 
-    found = await act(project_key, agent_name, known)
-    return listed(found.rows, "GET /api/v1/contacts tells the rest" if found.cut else None)
+    known_contacts = await act(project_key, agent_name, known)
+    return listed(known_contacts.rows, "GET /api/v1/contacts tells the rest" if known_contacts.cut else None)
 
 
 def _ts(row: Payload) -> Payload:

@@ -35,16 +35,16 @@ async def macro_start_session(
 ) -> Payload:
     """Begin: the project, your name, the files that you reserve, your mail."""
     agent = await registered(human_key, program, model, agent_name, task_description)
-    held: Payload = {"granted": [], "conflicts": []}
+    reservations: Payload = {"granted": [], "conflicts": []}
     if file_reservation_paths:
-        held = await reserve(
+        reservations = await reserve(
             "", agent["name"], file_reservation_paths, file_reservation_ttl_seconds, True, file_reservation_reason
         )
     return {
         "project": project_of(current.get().services),
         "agent": agent,
         "registration_token": None,
-        "file_reservations": held,
+        "file_reservations": reservations,
         **await _inbox(agent["name"], inbox_limit),
     }
 
@@ -81,10 +81,10 @@ async def macro_prepare_thread(
 
 
 def _thread(conn: Connection, thread_id: str, examples: int) -> Payload:
-    meant = mailbox.thread_of(conn, thread_id) or thread_id
-    last = (entry(row, bodies=True) for row in mailbox_rows.thread(conn, meant, limit=examples))
-    told = {**threads.summary(conn, meant), "examples": page(last, size=SHOWN_BYTES).rows[::-1]}
-    return {"thread_id": meant, **told}
+    thread_id = mailbox.thread_of(conn, thread_id) or thread_id
+    last = (entry(row, bodies=True) for row in mailbox_rows.thread(conn, thread_id, limit=examples))
+    shown = page(last, size=SHOWN_BYTES).rows[::-1]
+    return {"thread_id": thread_id, **threads.summary(conn, thread_id), "examples": shown}
 
 
 @raised
@@ -98,11 +98,11 @@ async def macro_file_reservation_cycle(
     agent_name: Text = "",
 ) -> Payload:
     """Reserve paths; with auto_release give up again at once those that you did not hold before."""
-    mine = await act(project_key, agent_name, _held_by)
-    held = await reserve(project_key, agent_name, paths, ttl_seconds, exclusive, reason)
-    granted = [str(row["id"]) for row in held["granted"] if row["id"] not in mine]
+    held_before = await act(project_key, agent_name, _held_by)
+    reservations = await reserve(project_key, agent_name, paths, ttl_seconds, exclusive, reason)
+    granted = [str(row["id"]) for row in reservations["granted"] if row["id"] not in held_before]
     released = await give_back(project_key, agent_name, None, granted) if auto_release and granted else None
-    return {"file_reservations": held, "released": released}
+    return {"file_reservations": reservations, "released": released}
 
 
 def _held_by(conn: Connection, me: Identity, now: datetime) -> frozenset[str]:
@@ -113,6 +113,6 @@ async def _inbox(name: str, limit: int, *, bodies: bool = False) -> Payload:
     def fetch(conn: Connection, me: Identity, now: datetime) -> Page:
         return shown(conn, me.session_id, mailbox.inbox(conn, me.session_id, limit=limit), now, bodies=bodies)
 
-    found = await act("", name, fetch)
-    more = {"inbox_left_out": f"fetch_inbox with before={found.last['id']} tells what is older."} if found.cut else {}
-    return {"inbox": found.rows, **more}
+    mail = await act("", name, fetch)
+    more = {"inbox_left_out": f"fetch_inbox with before={mail.last['id']} tells what is older."} if mail.cut else {}
+    return {"inbox": mail.rows, **more}

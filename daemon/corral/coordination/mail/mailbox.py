@@ -92,10 +92,10 @@ def thread(
     Raises:
         NotFound: No such thread.
     """
-    meant = thread_of(conn, thread_id)
-    if meant is None:
+    resolved_id = thread_of(conn, thread_id)
+    if resolved_id is None:
         raise NotFound(f"There is no thread {thread_id[:128]!r}.", remedy=_FOUND)
-    return mailbox_rows.thread(conn, meant, before=before, limit=limit)
+    return mailbox_rows.thread(conn, resolved_id, before=before, limit=limit)
 
 
 def thread_of(conn: Connection, reference: str) -> str | None:
@@ -115,11 +115,11 @@ def find(
     _check_limit(limit, 200)
     if not words.strip():
         raise InvalidInput("Nothing was asked for.", remedy="Give one or more words.")
-    found = search.matching(conn, "messages", words, 200 if session_id else limit)
+    numbers = search.matching(conn, "messages", words, 200 if session_id else limit)
     if session_id is not None:
-        theirs = messages.addressed_to(conn, session_id, found, asker)
-        found = [number for number in found if number in theirs]
-    return mailbox_rows.numbered(conn, found[:limit])
+        addressed = messages.addressed_to(conn, session_id, numbers, asker)
+        numbers = [number for number in numbers if number in addressed]
+    return mailbox_rows.numbered(conn, numbers[:limit])
 
 
 def _instant(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Mail on its way to a reader: what a model is told with a hook's answer, and what a message looks like on the wire.
+"""Mail on its way to a reader: its text in the answer to a hook, and its shape on the wire.
 
 A message's text is shown as data: between marks that no text can forge, every line of it begun with a bar, without control
 characters. A message enters a session's context once, and holds its Stop once at most.
@@ -41,8 +41,8 @@ def deliver(conn: Connection, session_id: str, now: datetime) -> list[str]:
 def deliver_with_heads(conn: Connection, session_id: str, now: datetime) -> tuple[list[str], list[str]]:
     """The same, and a line for a person about each message: its sender and its subject."""
     waiting = message_rows.waiting(conn, session_id)
-    taken, texts = _told(conn, session_id, waiting, now, urgent=False)
-    return texts, [head(row) for row in waiting if row["seq"] in taken]
+    numbers, texts = _hand_over(conn, session_id, waiting, now, urgent=False)
+    return texts, [head(row) for row in waiting if row["seq"] in numbers]
 
 
 def head(row: WaitingMessage) -> str:
@@ -59,16 +59,19 @@ def hold(conn: Connection, session_id: str, now: datetime) -> tuple[str, list[st
     urgent = message_rows.holding(conn, session_id)
     if not urgent:
         return None
-    told, texts = _told(conn, session_id, [row for row in urgent if row["injected_at"] is None], now, urgent=True)
-    known = [row for row in urgent if row["injected_at"] is not None][:KNOWN_AT_ONCE]
-    texts += [f"Still unread: urgent message {row['seq']} of {_attribute(row['sender_name'])}." for row in known]
-    message_rows.mark(conn, session_id, [*told, *(row["seq"] for row in known)], ("held_at",), iso(now))
+    numbers, texts = _hand_over(
+        conn, session_id, [row for row in urgent if row["injected_at"] is None], now, urgent=True
+    )
+    reminders = [row for row in urgent if row["injected_at"] is not None][:KNOWN_AT_ONCE]
+    texts += [f"Still unread: urgent message {row['seq']} of {_attribute(row['sender_name'])}." for row in reminders]
+    numbers += [row["seq"] for row in reminders]
+    message_rows.mark(conn, session_id, numbers, ("held_at",), iso(now))
     texts.append("Before you stop: deal with what is urgent, or answer it. `corral message ack ID` marks it as read.")
-    return "\n".join(texts), [head(row) for row in urgent if row["seq"] in {*told, *(row["seq"] for row in known)}]
+    return "\n".join(texts), [head(row) for row in urgent if row["seq"] in numbers]
 
 
 def waits(conn: Connection, session_id: str) -> str | None:
-    """How much mail waits for a session, in a line."""
+    """A line that says how much mail waits for a session; None: none does."""
     waiting, urgent = message_rows.how_many_wait(conn, session_id)
     if not waiting:
         return None
@@ -77,28 +80,28 @@ def waits(conn: Connection, session_id: str) -> str | None:
     return f"{waiting} unread {several} for you{marked}; they come with your next prompt or tool call."
 
 
-def _told(
+def _hand_over(
     conn: Connection, session_id: str, mail: Sequence[WaitingMessage], now: datetime, *, urgent: bool
 ) -> tuple[list[int], list[str]]:
-    """Hand over what fits of some mail: the numbers of it, and the texts."""
+    """Hand over as much mail as fits; returns the numbers of these messages, and the texts."""
     texts: list[str] = []
-    taken: list[int] = []
+    numbers: list[int] = []
     for row in mail:
         text = shown(row)
-        if taken and sum(map(len, texts)) + len(text) > AT_ONCE:
+        if numbers and sum(map(len, texts)) + len(text) > AT_ONCE:
             break
         texts.append(text)
-        taken.append(row["seq"])
-    if not taken:
+        numbers.append(row["seq"])
+    if not numbers:
         return [], []
-    message_rows.mark(conn, session_id, taken, ("injected_at",), iso(now))
-    left = message_rows.how_many_wait(conn, session_id)[urgent]
-    return taken, [_HEAD, *texts, *([f"{left} more will follow."] if left else [])]
+    message_rows.mark(conn, session_id, numbers, ("injected_at",), iso(now))
+    waiting = message_rows.how_many_wait(conn, session_id)[urgent]
+    return numbers, [_HEAD, *texts, *([f"{waiting} more will follow."] if waiting else [])]
 
 
 def shown(row: WaitingMessage) -> str:
     """A message as a model is shown it, in at most ``AT_ONCE`` characters."""
-    about = {
+    facts = {
         "id": row["seq"],
         "from": row["sender_name"],
         "importance": row["importance"],
@@ -111,10 +114,10 @@ def shown(row: WaitingMessage) -> str:
     body = row["body"] if len(row["body"]) <= OF_ONE else row["body"][:OF_ONE] + _CUT
     # "<" would let a body close the mark around it, or the client's own around the whole answer.
     lines = (f"| {visible(line).replace('<', '&lt;')}" for line in body.replace("\r\n", "\n").split("\n"))
-    attributes = " ".join(f'{key}="{_attribute(value)}"' for key, value in about.items())
+    attributes = " ".join(f'{key}="{_attribute(value)}"' for key, value in facts.items())
     opened, text, closed = f"<corral-mail {attributes}>", "\n".join(lines), "</corral-mail>"
     room = AT_ONCE - len(opened) - len(closed) - 2
-    if len(text) > room:  # what is escaped grows
+    if len(text) > room:  # escaping makes text longer
         text = text[: room - len(_CUT)].rstrip("\n") + _CUT
     return f"{opened}\n{text}\n{closed}"
 
@@ -153,12 +156,12 @@ def receipts(recipients: Sequence[RecipientState], *, hidden: bool = False) -> l
     """
     return [
         {
-            "name": one["name"],
-            "session_id": one["session_id"],
-            "role": one["role"],
-            "state": one["state"],
-            **{key: one[key] for key in ("injected_at", "read_at", "acknowledged_at", "bounced_at")},
+            "name": recipient["name"],
+            "session_id": recipient["session_id"],
+            "role": recipient["role"],
+            "state": recipient["state"],
+            **{key: recipient[key] for key in ("injected_at", "read_at", "acknowledged_at", "bounced_at")},
         }
-        for one in recipients
-        if hidden or one["role"] != RecipientRole.BCC
+        for recipient in recipients
+        if hidden or recipient["role"] != RecipientRole.BCC
     ]

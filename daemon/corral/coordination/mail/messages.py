@@ -103,7 +103,7 @@ class Sent:
     @property
     def bounced(self) -> list[str]:
         """The names of the recipients that are gone."""
-        return [one["name"] for one in self.recipients if one["bounced_at"] is not None]
+        return [recipient["name"] for recipient in self.recipients if recipient["bounced_at"] is not None]
 
 
 def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetime, *, roles: Roles = no_roles) -> Sent:
@@ -121,16 +121,16 @@ def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetim
     _check(letter)
     author = sender.session_id if sender is not None else None
     if letter.idempotency_key is not None:
-        known = message_rows.by_key(conn, author, letter.idempotency_key)
-        if known is not None:
-            if known["digest"] != letter.digest:
+        earlier = message_rows.by_key(conn, author, letter.idempotency_key)
+        if earlier is not None:
+            if earlier["digest"] != letter.digest:
                 raise IdempotencyKeyConflict(f"The key {letter.idempotency_key!r} was used for another message.")
-            return Sent(known, message_rows.recipients(conn, known["seq"]), replayed=True)
+            return Sent(earlier, message_rows.recipients(conn, earlier["seq"]), replayed=True)
     if author is not None:
         _within_quota(conn, author, now)
-    addressed = ((RecipientRole.TO, letter.to), (RecipientRole.CC, letter.cc), (RecipientRole.BCC, letter.bcc))
-    wanted = [(address, role) for role, addresses in addressed for address in addresses]
-    reached = recipients(conn, author, wanted, roles, now)
+    by_role = ((RecipientRole.TO, letter.to), (RecipientRole.CC, letter.cc), (RecipientRole.BCC, letter.bcc))
+    addressed = [(address, role) for role, addresses in by_role for address in addresses]
+    addressees = recipients(conn, author, addressed, roles, now)
     at, message_id = iso(now), ordered_id(now)
     row, receipts = message_rows.create(
         conn,
@@ -151,21 +151,25 @@ def send(conn: Connection, sender: Identity | None, letter: Letter, now: datetim
             "digest": letter.digest if letter.idempotency_key is not None else None,
             "created_at": at,
         },
-        [_recipient(one, at) for one in reached],
+        [_recipient(addressee, at) for addressee in addressees],
     )
     sent = Sent(row, receipts)
-    bounced = [one["name"] for one in sent.recipients if one["bounced_at"] and one["role"] != RecipientRole.BCC]
-    told = EventKind.MESSAGE_SENT(
+    bounced = [
+        recipient["name"]
+        for recipient in sent.recipients
+        if recipient["bounced_at"] and recipient["role"] != RecipientRole.BCC
+    ]
+    event = EventKind.MESSAGE_SENT(
         {"message_id": message_id, "seq": row["seq"], "thread_id": row["thread_id"], "bounced": bounced}
     )
-    events.record(conn, at, told, session_id=author)
+    events.record(conn, at, event, session_id=author)
     return sent
 
 
-def _recipient(found: Addressee, at: str) -> NewRecipient:
-    gone = found["status"] == SessionStatus.DISCONNECTED
-    whom, name, role = found["session_id"], found["name"], found["role"]
-    return {"session_id": whom, "name": name, "role": role, "bounced_at": at if gone else None}
+def _recipient(addressee: Addressee, at: str) -> NewRecipient:
+    gone = addressee["status"] == SessionStatus.DISCONNECTED
+    session_id, name, role = addressee["session_id"], addressee["name"], addressee["role"]
+    return {"session_id": session_id, "name": name, "role": role, "bounced_at": at if gone else None}
 
 
 def reply(

@@ -53,60 +53,60 @@ def _sent(sent: messages.Sent) -> Payload:
 
 
 @router.post("", status=201, answer=Sent)
-async def send(services: Services, given: Sending) -> Payload:
+async def send(services: Services, body: Sending) -> Payload:
     """Send a message to everybody it names, or to nobody."""
     letter = Letter(
-        subject=given.subject,
-        importance=given.importance.value,
-        ack_required=given.ack_required,
-        thread_id=given.thread_id,
-        **_common(given),
+        subject=body.subject,
+        importance=body.importance.value,
+        ack_required=body.ack_required,
+        thread_id=body.thread_id,
+        **_common(body),
     )
     roles = services.teams().members
-    return _sent(await act(services, given, lambda conn, me, now: messages.send(conn, me, letter, now, roles=roles)))
+    return _sent(await act(services, body, lambda conn, me, now: messages.send(conn, me, letter, now, roles=roles)))
 
 
-def _common(given: Answering) -> Payload:
+def _common(body: Answering) -> Payload:
     return {
-        "body": given.body,
-        "to": tuple(given.to),
-        "cc": tuple(given.cc),
-        "bcc": tuple(given.bcc),
-        "attachments": tuple(given.attachments),
-        "idempotency_key": given.idempotency_key,
+        "body": body.body,
+        "to": tuple(body.to),
+        "cc": tuple(body.cc),
+        "bcc": tuple(body.bcc),
+        "attachments": tuple(body.attachments),
+        "idempotency_key": body.idempotency_key,
     }
 
 
 @router.get("", answer=list[InboxMessage])
-async def inbox(services: Services, request: Request, asked: Inbox) -> Response:
+async def inbox(services: Services, request: Request, query: Inbox) -> Response:
     """An inbox, the newest first; reading it changes nothing."""
 
     def fetch(conn: Connection) -> Page:
-        whose = addresses.known(conn, asked.agent)["session_id"] if asked.agent else asked.session_id or person()
-        found = mailbox.inbox(
+        whose = addresses.known(conn, query.agent)["session_id"] if query.agent else query.session_id or person()
+        mail = mailbox.inbox(
             conn,
-            None if asked.everyone else whose,
-            blind=not asked.agent,
-            urgent_only=asked.urgent_only,
-            unread_only=asked.unread_only,
-            overdue_at=instants.after(services.now(), -mailing.ACK_WITHIN_S) if asked.ack_overdue_only else None,
-            since_ts=asked.since_ts,
-            after=asked.after,
-            before=None if asked.before is None else (asked.before, asked.before_to),
-            limit=asked.limit,
-            written=None if asked.everyone else mailing.ADDRESSED,
+            None if query.everyone else whose,
+            blind=not query.agent,
+            urgent_only=query.urgent_only,
+            unread_only=query.unread_only,
+            overdue_at=instants.after(services.now(), -mailing.ACK_WITHIN_S) if query.ack_overdue_only else None,
+            since_ts=query.since_ts,
+            after=query.after,
+            before=None if query.before is None else (query.before, query.before_to),
+            limit=query.limit,
+            written=None if query.everyone else mailing.ADDRESSED,
         )
-        if asked.everyone:
-            return page(map(mailing.wire, found), asked.limit)
-        return page(map(dict, found), asked.limit, text=lambda row: row["text"].encode())
+        if query.everyone:
+            return page(map(mailing.wire, mail), query.limit)
+        return page(map(dict, mail), query.limit, text=lambda row: row["text"].encode())
 
-    deadline = time.monotonic() + asked.wait_s
+    deadline = time.monotonic() + query.wait_s
     while True:
-        found = await services.store.read_inline(fetch)
-        left = deadline - time.monotonic()
-        if found.rows or left <= 0 or services.stopping:
-            return answer(request, found, lambda row: {"before": row["id"], "before_to": row["to"]})
-        await services.changes.next(left)
+        mail = await services.store.read_inline(fetch)
+        remaining_s = deadline - time.monotonic()
+        if mail.rows or remaining_s <= 0 or services.stopping:
+            return answer(request, mail, lambda row: {"before": row["id"], "before_to": row["to"]})
+        await services.changes.next(remaining_s)
 
 
 @router.get("/search", answer=list[Message])
@@ -120,8 +120,8 @@ async def search(
 
     def find(conn: Connection) -> Page:
         whose = addresses.known(conn, agent)["session_id"] if agent else None
-        found = mailbox.find(conn, q, session_id=whose, limit=limit)
-        return page(map(mailing.wire, found), limit)
+        rows = mailbox.find(conn, q, session_id=whose, limit=limit)
+        return page(map(mailing.wire, rows), limit)
 
     return Response(listed((await services.store.search("messages", find)).texts), media_type="application/json")
 
@@ -137,8 +137,8 @@ async def thread(
     """The last messages of a thread, the oldest first, each with its receipts."""
 
     def look(conn: Connection) -> Page:
-        found = mailbox.thread(conn, thread_id, before=before, limit=limit)
-        return page((_detail(conn, row) for row in found), limit)
+        rows = mailbox.thread(conn, thread_id, before=before, limit=limit)
+        return page((_detail(conn, row) for row in rows), limit)
 
     return answer(request, await services.store.read(look), lambda row: {"before": row["id"]}, backwards=True)
 
@@ -154,23 +154,27 @@ def _detail(conn: Connection, row: MessageRow) -> Payload:
 
 
 @router.post("/{message_id}/reply", status=201, answer=Sent)
-async def reply(services: Services, message_id: str, given: Answering) -> Payload:
+async def reply(services: Services, message_id: str, body: Answering) -> Payload:
     """Answer a message, in its thread and with its importance."""
-    letter, roles = Letter(subject="Re:", **_common(given)), services.teams().members
+    letter, roles = Letter(subject="Re:", **_common(body)), services.teams().members
     return _sent(
-        await act(services, given, lambda conn, me, now: messages.reply(conn, me, message_id, letter, now, roles=roles))
+        await act(services, body, lambda conn, me, now: messages.reply(conn, me, message_id, letter, now, roles=roles))
     )
 
 
 @router.post("/{message_id}/read", answer=Read)
-async def read(services: Services, message_id: str, who: Caller) -> Payload:
+async def read(services: Services, message_id: str, caller: Caller) -> Payload:
     """Mark a message of the caller's inbox as read; the first time counts."""
-    receipt = await act(services, who, lambda conn, me, now: messages.mark_read(conn, me.session_id, message_id, now))
+    receipt = await act(
+        services, caller, lambda conn, me, now: messages.mark_read(conn, me.session_id, message_id, now)
+    )
     return {"success": True, "id": receipt["seq"], **picked(receipt, ("state", "read_at"))}
 
 
 @router.post("/{message_id}/acknowledge", answer=Acknowledged)
-async def acknowledge(services: Services, message_id: str, who: Caller) -> Payload:
+async def acknowledge(services: Services, message_id: str, caller: Caller) -> Payload:
     """Acknowledge a message of the caller's inbox, which also marks it as read; the first time counts."""
-    receipt = await act(services, who, lambda conn, me, now: messages.acknowledge(conn, me.session_id, message_id, now))
+    receipt = await act(
+        services, caller, lambda conn, me, now: messages.acknowledge(conn, me.session_id, message_id, now)
+    )
     return {"success": True, "id": receipt["seq"], **picked(receipt, ("state", "read_at", "acknowledged_at"))}

@@ -16,10 +16,10 @@ MOST_POINTS = 50
 def summary(conn: Connection, thread_id: str) -> Payload:
     """Summarize a thread: ``{summary: {participants, key_points, action_items}, total_messages}``; all empty where there is
     no such thread yet."""
-    found = mailbox.headings(conn, thread_id)
-    said = {
-        "participants": list(dict.fromkeys(row["sender_name"] for row in found)),
-        "key_points": list(dict.fromkeys(row["subject"] for row in found))[-MOST_POINTS:],
-        "action_items": [row["subject"] for row in found if row["ack_required"]][-MOST_POINTS:],
+    headings = mailbox.headings(conn, thread_id)
+    parts = {
+        "participants": list(dict.fromkeys(row["sender_name"] for row in headings)),
+        "key_points": list(dict.fromkeys(row["subject"] for row in headings))[-MOST_POINTS:],
+        "action_items": [row["subject"] for row in headings if row["ack_required"]][-MOST_POINTS:],
     }
-    return {"summary": said, "total_messages": mailbox.how_many(conn, thread_id)}
+    return {"summary": parts, "total_messages": mailbox.how_many(conn, thread_id)}

@@ -99,7 +99,7 @@ async def fetch_inbox(
     you say otherwise."""
 
     def fetch(conn: Connection, me: Identity, now: datetime) -> Page:
-        found = mailbox.inbox(
+        mail = mailbox.inbox(
             conn,
             me.session_id,
             urgent_only=urgent_only,
@@ -109,28 +109,28 @@ async def fetch_inbox(
             before=None if before is None else (before, LAST),
             limit=limit,
         )
-        told = shown(conn, me.session_id, found, now, bodies=include_bodies)
-        for row in told.rows if mark_read else ():
+        entries = shown(conn, me.session_id, mail, now, bodies=include_bodies)
+        for row in entries.rows if mark_read else ():
             messages.mark_read(conn, me.session_id, row["id"], now)
-        return told
+        return entries
 
-    found = await act(project_key, agent_name, fetch)
-    return listed(found.rows, f"before={found.last['id']} tells what is older" if found.cut else None)
+    inbox = await act(project_key, agent_name, fetch)
+    return listed(inbox.rows, f"before={inbox.last['id']} tells what is older" if inbox.cut else None)
 
 
 def shown(conn: Connection, session_id: str, mail: Iterable[Mapping[str, Any]], now: datetime, *, bodies: bool) -> Page:
     """As much of a session's mail as a model is told at once; what it is told whole has entered its context."""
     numbers: list[int] = []
 
-    def told() -> Iterator[Payload]:
+    def entries() -> Iterator[Payload]:
         for row in mail:
             numbers.append(row["seq"])
             yield entry(row, bodies=bodies)
 
-    found = page(told(), size=SHOWN_BYTES)
+    fitting = page(entries(), size=SHOWN_BYTES)
     if bodies:
-        message_rows.mark(conn, session_id, numbers[: len(found.rows)], ("injected_at",), iso(now))
-    return found
+        message_rows.mark(conn, session_id, numbers[: len(fitting.rows)], ("injected_at",), iso(now))
+    return fitting
 
 
 @raised
@@ -175,9 +175,9 @@ async def search_messages(
     call = current.get()
 
     def find(conn: Connection) -> list[Payload]:
-        meant = known(conn, agent_name) if agent_name else None
-        session_id = meant["session_id"] if meant else None
-        asker = session_id if meant and is_agent_of(call.connection, meant) else call.actor
+        agent = known(conn, agent_name) if agent_name else None
+        session_id = agent["session_id"] if agent else None
+        asker = session_id if agent and is_agent_of(call.connection, agent) else call.actor
         return [
             {key: value for key, value in entry(row).items() if key in _FOUND}
             for row in mailbox.find(conn, query, session_id=session_id, asker=asker, limit=limit)
@@ -212,7 +212,10 @@ def entry(row: Mapping[str, Any], *, bodies: bool = False) -> Payload:
 def payload(message: Mapping[str, Any], recipients: Sequence[Mapping[str, Any]]) -> Payload:
     """A message as Agent Mail tells its sender of it."""
     services = current.get().services
-    by_role = {role.value: [one["name"] for one in recipients if one["role"] == role.value] for role in RecipientRole}
+    by_role = {
+        role.value: [recipient["name"] for recipient in recipients if recipient["role"] == role.value]
+        for role in RecipientRole
+    }
     return {
         "id": message["seq"],
         "thread_id": message["thread_id"],
@@ -230,9 +233,9 @@ def payload(message: Mapping[str, Any], recipients: Sequence[Mapping[str, Any]])
 
 def _delivered(sent: Sent) -> Payload:
     """The answer to a sender; beyond Agent Mail's: recipients that are gone (``bounced``), and a replay."""
-    told = payload(sent.message, sent.recipients)
+    message = payload(sent.message, sent.recipients)
     return {
-        "deliveries": [{"project": told["project"], "payload": told}],
+        "deliveries": [{"project": message["project"], "payload": message}],
         "count": 1,
         **({"bounced": sent.bounced} if sent.bounced else {}),
         **({"idempotent_replay": True} if sent.replayed else {}),

@@ -4,9 +4,9 @@ How relevant a memory is, from 0 to 1::
 
     relevance = words × tags × e^(−0.1 · days)
 
-``words``: the share of the query's words that occur in summary or lessons (1 without a query); ``tags``: the share of the tags
-asked for that it has (1 if none were); ``days`` since it was last told. Without any of the words, or any of the tags, it is not
-found.
+``words``: the share of the query's words that occur in summary or lessons (1 without a query); ``tags``: the share of the
+query's tags that it has (1 without tags); ``days`` since it was last recorded. A memory without any of the words, or any of
+the tags, does not match.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from corral.store.rows.records import MemoryRow
 from corral.store.rows.sessions import SessionRow
 
 SAME_FOR_S = 3600.0
-"""A lesson repeated by its agent within this time is the same memory, recorded once more."""
+"""A lesson that its agent repeats within this time is the same memory, recorded once more."""
 DECAY_PER_DAY = 0.1
 LIMIT = 32_000
 """Characters of a whole memory."""
@@ -79,7 +79,7 @@ class Question:
     min_relevance: float = 0.0
 
 
-def remember(conn: Connection, session: SessionRow, told: Memory, now: datetime) -> tuple[MemoryRow, bool]:
+def remember(conn: Connection, session: SessionRow, entry: Memory, now: datetime) -> tuple[MemoryRow, bool]:
     """Keep a memory. The same summary of the same kind from the same agent within an hour is one memory: ``times`` counts.
 
     Args:
@@ -91,15 +91,15 @@ def remember(conn: Connection, session: SessionRow, told: Memory, now: datetime)
     Raises:
         InvalidInput: No summary, too much of something, or details that are no JSON.
     """
-    told = _checked(told)
+    entry = _checked(entry)
     name = traces.called(conn, session)
-    digest = hashlib.sha256("\0".join((name, told.event_type, " ".join(told.summary.split()))).encode()).hexdigest()
+    digest = hashlib.sha256("\0".join((name, entry.event_type, " ".join(entry.summary.split()))).encode()).hexdigest()
     twin = memory_rows.recent_twin(conn, digest, iso(now - timedelta(seconds=SAME_FOR_S)))
     if twin is not None:
-        again = memory_rows.tell_again(conn, twin["memory_id"], _merged(twin, told, now))
-        return _stored(conn, again, session, now), False
+        updated = memory_rows.tell_again(conn, twin["memory_id"], _merged(twin, entry, now))
+        return _stored(conn, updated, session, now), False
     values = {
-        **vars(told),
+        **vars(entry),
         "memory_id": new_id(),
         "session_id": session["session_id"],
         "agent_name": name,
@@ -120,35 +120,37 @@ def _stored(conn: Connection, row: MemoryRow, session: SessionRow, now: datetime
     return row
 
 
-def recall(conn: Connection, asked: Question, now: datetime) -> list[Payload]:
+def recall(conn: Connection, question: Question, now: datetime) -> list[Payload]:
     """Memories by their relevance, the most relevant first, the newest first among equals.
 
     Raises:
         InvalidInput: An impossible limit or threshold.
     """
-    if not 1 <= asked.limit <= MAX_SHOWN or not 0 <= asked.min_relevance <= 1:
+    if not 1 <= question.limit <= MAX_SHOWN or not 0 <= question.min_relevance <= 1:
         raise InvalidInput(
-            f"A limit of {asked.limit} and a relevance of {asked.min_relevance:g} are not possible together.",
+            f"A limit of {question.limit} and a relevance of {question.min_relevance:g} are not possible together.",
             remedy=f"The limit is 1 to {MAX_SHOWN}, the relevance 0 to 1.",
         )
-    tags = _plain_tags(asked.tags)
-    shares = _shares(conn, asked.query) if asked.query.strip() else None
-    event_type = asked.event_type.strip().lower() if asked.event_type else None
-    limit = memory_rows.LOOKED_AT if tags[1:] or shares is not None else asked.limit
+    tags = _plain_tags(question.tags)
+    shares = _shares(conn, question.query) if question.query.strip() else None
+    event_type = question.event_type.strip().lower() if question.event_type else None
+    limit = memory_rows.LOOKED_AT if tags[1:] or shares is not None else question.limit
     relevant: dict[int, float] = {}
-    alike: Counter[float] = Counter()
-    for seq, seen_at, had in memory_rows.candidates(conn, seqs=shares, tags=tags, event_type=event_type, limit=limit):
-        fits = (shares[seq] if shares is not None else 1.0) * (had / len(tags) if tags else 1.0)
-        alike[fits] += 1
-        if alike[fits] > asked.limit:
-            continue  # of those that fit alike the newest are the most relevant, and they came first
+    equals: Counter[float] = Counter()
+    for seq, seen_at, tag_count in memory_rows.candidates(
+        conn, seqs=shares, tags=tags, event_type=event_type, limit=limit
+    ):
+        share = (shares[seq] if shares is not None else 1.0) * (tag_count / len(tags) if tags else 1.0)
+        equals[share] += 1
+        if equals[share] > question.limit:
+            continue  # equal shares: the newest are the most relevant, and came first
         days = max(0.0, (now - parse(seen_at)).total_seconds() / 86_400)
-        relevance = fits * math.exp(-DECAY_PER_DAY * days)
-        if relevance >= asked.min_relevance:
+        relevance = share * math.exp(-DECAY_PER_DAY * days)
+        if relevance >= question.min_relevance:
             relevant[seq] = relevance
-    best = sorted(relevant, key=lambda seq: relevant[seq], reverse=True)[: asked.limit]
-    whole = memory_rows.whole(conn, best)
-    return [wire({**whole[seq], "relevance": round(relevant[seq], 4)}) for seq in best]
+    best = sorted(relevant, key=lambda seq: relevant[seq], reverse=True)[: question.limit]
+    memories = memory_rows.whole(conn, best)
+    return [wire({**memories[seq], "relevance": round(relevant[seq], 4)}) for seq in best]
 
 
 def wire(row: Mapping[str, Any]) -> Payload:
@@ -163,20 +165,20 @@ def wire(row: Mapping[str, Any]) -> Payload:
 def _shares(conn: Connection, query: str) -> dict[int, float]:
     """By ``seq``: the share of the query's words that occur in a memory."""
     words = sorted(dict.fromkeys(_WORD.findall(query.lower())), key=len, reverse=True)[:MAX_WORDS]
-    found = Counter(seq for word in words for seq in memory_rows.with_words(conn, word))
+    counts = Counter(seq for word in words for seq in memory_rows.with_words(conn, word))
     # A memory with all of them may be older than the newest with one.
     for seq in memory_rows.with_words(conn, " ".join(words)) if words[1:] else ():
-        found[seq] = len(words)
-    best = heapq.nlargest(memory_rows.LOOKED_AT, ((count, seq) for seq, count in found.items()))
+        counts[seq] = len(words)
+    best = heapq.nlargest(memory_rows.LOOKED_AT, ((count, seq) for seq, count in counts.items()))
     return {seq: count / len(words) for count, seq in best}
 
 
-def _merged(twin: MemoryRow, told: Memory, now: datetime) -> Columns:
+def _merged(twin: MemoryRow, entry: Memory, now: datetime) -> Columns:
     return {
-        "details": told.details if told.details is not None else twin["details"],
-        "outcome": told.outcome or twin["outcome"],
-        "lessons": _latest(twin["lessons"], told.lessons, MAX_LESSONS, LIMIT),
-        "tags": _latest(twin["tags"], told.tags, MAX_TAGS, MAX_TAGS * MAX_TAG),
+        "details": entry.details if entry.details is not None else twin["details"],
+        "outcome": entry.outcome or twin["outcome"],
+        "lessons": _latest(twin["lessons"], entry.lessons, MAX_LESSONS, LIMIT),
+        "tags": _latest(twin["tags"], entry.tags, MAX_TAGS, MAX_TAGS * MAX_TAG),
         "times": twin["times"] + 1,
         "seen_at": iso(now),
     }
@@ -184,34 +186,34 @@ def _merged(twin: MemoryRow, told: Memory, now: datetime) -> Columns:
 
 def _latest(before: Sequence[str], now: Sequence[str], most: int, characters: int) -> list[str]:
     """The lessons, each once, the last ones if not all are kept."""
-    kept: list[str] = []
-    for text in reversed(dict.fromkeys([*(one for one in before if one not in now), *now])):
+    latest: list[str] = []
+    for text in reversed(dict.fromkeys([*(text for text in before if text not in now), *now])):
         characters -= len(text)
-        if len(kept) == most or characters < 0:
+        if len(latest) == most or characters < 0:
             break
-        kept.append(text)
-    return kept[::-1]
+        latest.append(text)
+    return latest[::-1]
 
 
-def _checked(told: Memory) -> Memory:
-    kind = told.event_type.strip().lower()
-    if not told.summary.strip():
+def _checked(entry: Memory) -> Memory:
+    kind = entry.event_type.strip().lower()
+    if not entry.summary.strip():
         raise InvalidInput("A memory needs a summary.", remedy="Say in a sentence what is worth knowing.")
     if not _TYPE.fullmatch(kind):
         raise InvalidInput(
-            f"{told.event_type[:80]!r} cannot be the type of a memory.",
+            f"{entry.event_type[:80]!r} cannot be the type of a memory.",
             cause="A type is one word of at most 32 letters, digits, dots, dashes and underscores.",
             remedy="Use `discovery`, `decision` or `error`, for example.",
         )
-    lessons = [lesson.strip() for lesson in told.lessons if lesson.strip()]
-    size = len(told.summary) + len(told.outcome or "") + sum(map(len, lessons)) + len(_as_json(told.details))
+    lessons = [lesson.strip() for lesson in entry.lessons if lesson.strip()]
+    size = len(entry.summary) + len(entry.outcome or "") + sum(map(len, lessons)) + len(_as_json(entry.details))
     if size > LIMIT:
         raise InvalidInput(
             f"A memory has at most {LIMIT} characters; this one has {size}.",
             cause="Later sessions have to read it.",
             remedy="Keep what was learnt, and name files for the rest.",
         )
-    return Memory(told.summary.strip(), kind, told.details, told.outcome, lessons, _plain_tags(told.tags))
+    return Memory(entry.summary.strip(), kind, entry.details, entry.outcome, lessons, _plain_tags(entry.tags))
 
 
 def _as_json(details: Any) -> str:

@@ -23,10 +23,10 @@ router = Routes("memory", "/memory", callers=EVERYONE)
 
 
 @router.post("", status=201, answer=Remembered)
-async def remember(services: Services, said: NewMemory) -> Payload:
+async def remember(services: Services, body: NewMemory) -> Payload:
     """Keep something; what was told within the hour is kept once."""
-    told = memory.Memory(**said.model_dump(exclude={"session_id"}))
-    return await app_memory.remember(Actor(services, said.session_id), told)
+    entry = memory.Memory(**body.model_dump(exclude={"session_id"}))
+    return await app_memory.remember(Actor(services, body.session_id), entry)
 
 
 @router.get("", answer=Memories)
@@ -39,6 +39,6 @@ async def recall(
     min_relevance: Annotated[float, Field(ge=0, le=1)] = 0,
 ) -> Response:
     """Memories, the most relevant first; without a query and tags, the newest. Of long ones as many as fit."""
-    now, asked = services.now(), Question(query, tag, event_type, limit, min_relevance)
-    found = await services.store.read(lambda conn: page(memory.recall(conn, asked, now)))
-    return named("memories", found)
+    now, question = services.now(), Question(query, tag, event_type, limit, min_relevance)
+    memories = await services.store.read(lambda conn: page(memory.recall(conn, question, now)))
+    return named("memories", memories)

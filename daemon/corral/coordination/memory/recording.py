@@ -1,4 +1,4 @@
-"""Memory: what one session keeps for those that come later."""
+"""Memory: facts that a session records for later ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from corral.core.payload import Payload
 
 
 async def remember(actor: Actor, it: memory.Memory) -> Payload:
-    """Keep something; ``action`` is ``created``, or ``deduplicated`` where it was told within the hour."""
+    """Record a memory; ``action`` is ``created``, or ``deduplicated`` if it was recorded within the hour."""
     now = actor.services.now()
 
     def keep(conn: Connection, me: Holder) -> Payload:

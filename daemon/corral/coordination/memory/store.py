@@ -1,4 +1,4 @@
-"""SQL for memories: what agents found out, kept for all of the project."""
+"""SQL for memories: facts that agents recorded, shared by the whole project."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def create(conn: Connection, values: Mapping[str, Any]) -> MemoryRow:
 
 
 def recent_twin(conn: Connection, digest: str, since: str) -> MemoryRow | None:
-    """A memory that says the same and was told at or after an instant."""
+    """A memory with the same digest that was recorded at or after an instant."""
     query = select(memories).where(_m.digest == digest, _m.seen_at >= since).order_by(_m.seen_at.desc()).limit(1)
     return fetch_first(conn, query, MemoryRow)
 
 
 def tell_again(conn: Connection, memory_id: str, values: Mapping[str, Any]) -> MemoryRow:
-    """Change a memory that was told once more."""
+    """Update a memory that was recorded again."""
     query = update(memories).where(_m.memory_id == memory_id).values(**_searchable(values)).returning(memories)
     row = fetch_one(conn, query, MemoryRow)
     conn.execute(delete(memory_tags).where(_t.seq == row["seq"]))
@@ -44,7 +44,7 @@ def tell_again(conn: Connection, memory_id: str, values: Mapping[str, Any]) -> M
 def candidates(
     conn: Connection, *, seqs: Collection[int] | None, tags: Sequence[str], event_type: str | None, limit: int
 ) -> list[tuple[int, str, int]]:
-    """The relevance of memories: ``seq``, ``seen_at``, and how many of the tags each has; the latest told first.
+    """The relevance of memories: ``seq``, ``seen_at``, and how many of the tags each has; the latest recorded first.
 
     Args:
         seqs: Only these; None: all.
@@ -65,8 +65,8 @@ def candidates(
             query = query.where(its.seq.in_(seqs))
     if event_type is not None:
         query = query.where(_m.event_type == event_type)
-    found = conn.execute(query.order_by(its.seen_at.desc(), its.seq.desc()).limit(limit))
-    return [(int(row[0]), str(row[1]), int(row[2])) for row in found]
+    rows = conn.execute(query.order_by(its.seen_at.desc(), its.seq.desc()).limit(limit))
+    return [(int(row[0]), str(row[1]), int(row[2])) for row in rows]
 
 
 def _newest_with(tag: str) -> Select[tuple[int, str]]:
@@ -76,8 +76,8 @@ def _newest_with(tag: str) -> Select[tuple[int, str]]:
 
 def whole(conn: Connection, seqs: Collection[int]) -> dict[int, MemoryRow]:
     """Memories by their ``seq``."""
-    found = fetch_each(conn, select(memories).where(_m.seq.in_(seqs)), MemoryRow)
-    return {row["seq"]: row for row in found}
+    rows = fetch_each(conn, select(memories).where(_m.seq.in_(seqs)), MemoryRow)
+    return {row["seq"]: row for row in rows}
 
 
 def with_words(conn: Connection, words: str) -> list[int]:

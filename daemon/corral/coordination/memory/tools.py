@@ -22,8 +22,8 @@ async def remember(
     tags: list[str] | None = None,
 ) -> Payload:
     """Keep for all later sessions what was found out, decided or went wrong."""
-    it = Memory(summary, event_type, details, outcome, lessons or (), tags or ())
-    return await app_memory.remember(current.get(), it)
+    entry = Memory(summary, event_type, details, outcome, lessons or (), tags or ())
+    return await app_memory.remember(current.get(), entry)
 
 
 @told
@@ -36,6 +36,6 @@ async def recall(
 ) -> Payload:
     """Lessons of earlier sessions, by words, tags and age; look before you start."""
     services = current.get().services
-    asked, now = Question(query or "", tags or (), event_type, limit, min_relevance), services.now()
-    found = await services.store.read(lambda conn: page(memory.recall(conn, asked, now), size=SHOWN_BYTES))
-    return {"memories": found.rows, **({"left_out": "The less relevant; ask for less."} if found.cut else {})}
+    question, now = Question(query or "", tags or (), event_type, limit, min_relevance), services.now()
+    memories = await services.store.read(lambda conn: page(memory.recall(conn, question, now), size=SHOWN_BYTES))
+    return {"memories": memories.rows, **({"left_out": "The less relevant; ask for less."} if memories.cut else {})}

@@ -39,15 +39,15 @@ class Speaker:
 
 
 def speaker(conn: Connection, session_id: str | None, now: datetime) -> Speaker:
-    """Find, or register, the session that a request acts for: the person's own where none is named."""
-    who = session_id or person()
-    row = session_rows.touch(conn, who, iso(now))
+    """Find, or register, the session that a request acts for: the person's own where the request names none."""
+    acting_id = session_id or person()
+    row = session_rows.touch(conn, acting_id, iso(now))
     arrived = row is None
     if row is None:
-        kind, named = ("claude", None) if session_id else (PERSON, user_name())
-        row = session_registry.register(conn, Arrival(session_id=who, agent_type=kind, agent_name=named), now)
+        kind, name = ("claude", None) if session_id else (PERSON, user_name())
+        row = session_registry.register(conn, Arrival(session_id=acting_id, agent_type=kind, agent_name=name), now)
     kin = (row["parent_session_id"],) if row["parent_session_id"] else ()
-    return Speaker(Holder(session_id=who, task_id=row["task_id"], kin=kin), row["agent_name"], arrived)
+    return Speaker(Holder(session_id=acting_id, task_id=row["task_id"], kin=kin), row["agent_name"], arrived)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Actor:
             arrived = me.arrived
             return operation(conn, me)
 
-        done = await self.services.store.write(run)
+        result = await self.services.store.write(run)
         if arrived:  # from now on the job looks at it regularly
             self.services.nudge("sessions")
-        return done
+        return result

@@ -41,11 +41,10 @@ def briefing(
         handoff: The handoff of an earlier session (:func:`corral.coordination.handoffs.handoffs.for_newcomer`).
     """
     first = [f"You are {me['agent_name']} in a repository that several sessions share through Corral."]
-    told = list(notices)
-    room = LIMIT - len("\n".join([*first, *told, "", _RULES])) - 1
+    room = LIMIT - len("\n".join([*first, *notices, "", _RULES])) - 1
     # Waiting notices are told once and never again; a handoff can still be read.
     first += [_cut(handoff, room)] if handoff and room >= LEAST_OF_HANDOFF else []
-    first += told
+    first += notices
     lines = []
     if behind:
         lines.append(

@@ -18,16 +18,16 @@ from corral.coordination.sessions.impersonation import refusals
 T = TypeVar("T")
 
 
-async def act(services: Services, who: Caller, operation: Callable[[Connection, Identity, datetime], T]) -> T:
+async def act(services: Services, caller: Caller, operation: Callable[[Connection, Identity, datetime], T]) -> T:
     """Run a write as the session that acts, registered if it is new; another's name is refused and put on record."""
     now = services.now()
 
     def run(conn: Connection, me: Speaker) -> T:
         own = Identity(me.holder.session_id, me.name)
-        meant = addresses.identity(conn, own.session_id, who.name) if who.name is not None else own
-        return operation(conn, meant, now)
+        identity = addresses.identity(conn, own.session_id, caller.name) if caller.name is not None else own
+        return operation(conn, identity, now)
 
-    async with refusals(services, who.session_id):
-        done = await Actor(services, who.session_id).write_as(run)
+    async with refusals(services, caller.session_id):
+        result = await Actor(services, caller.session_id).write_as(run)
     services.changes.announce()
-    return done
+    return result

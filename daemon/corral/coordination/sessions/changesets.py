@@ -25,10 +25,10 @@ def of(conn: Connection, session_id: str) -> Changesets:
 
     The commits are those of its shell commands; what it submitted has more (the merge requests name base and head).
     """
-    seen = traces.events_of(conn, sessions.family(conn, session_id))
-    made = [data for row in seen if (data := payload(row, EventKind.SESSION_COMMITTED)) is not None]
-    queued = (row["merge_id"] for row in seen if row["kind"] == EventKind.MERGE_QUEUED)
+    rows = traces.events_of(conn, sessions.family(conn, session_id))
+    committed = [data for row in rows if (data := payload(row, EventKind.SESSION_COMMITTED)) is not None]
+    queued = (row["merge_id"] for row in rows if row["kind"] == EventKind.MERGE_QUEUED)
     return {
-        "commits": [{**commit, "branch": data["branch"]} for data in made for commit in data["commits"]],
+        "commits": [{**commit, "branch": data["branch"]} for data in committed for commit in data["commits"]],
         "merges": traces.merges_of(conn, set(map(required, queued))),
     }

@@ -70,7 +70,7 @@ def show(
     about = {
         "id": row["session_id"],
         "also": ", ".join(row["names"]),
-        "runs": ", ".join(_runs(one) for one in row["registered"] if one["program"]),
+        "runs": ", ".join(_runs(registration) for registration in row["registered"] if registration["program"]),
         "type": row["agent_type"],
         "task": row["current_task"],
         "can": ", ".join(row["capabilities"]),
@@ -139,9 +139,9 @@ def name(
 ) -> None:
     """Give a session a further name that mail can address, or update the details of a name."""
     speaker = client()
-    found = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"]
+    full_id = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"]
     about = {"name": called, "new": new, "program": program, "model": model, "task_description": task}
-    answer = speaker.request("POST", f"/sessions/{segment(found)}/names", about)
+    answer = speaker.request("POST", f"/sessions/{segment(full_id)}/names", about)
     report(answer, f"{answer['session_id']} has the name {paint(one_line(answer['name']), 'bold')}", as_json=as_json)
 
 
@@ -157,8 +157,10 @@ def end(
     mine, speaker = session_id(), client()
     if session is None and mine is None:
         raise InvalidInput("No session named.", remedy="Name a session; `corral session list` shows all.")
-    found = speaker.request("GET", f"/sessions/{segment(session)}")["session_id"] if session is not None else str(mine)
-    answer = speaker.request("POST", f"/sessions/{segment(found)}/end", {"caller": mine})
+    full_id = (
+        speaker.request("GET", f"/sessions/{segment(session)}")["session_id"] if session is not None else str(mine)
+    )
+    answer = speaker.request("POST", f"/sessions/{segment(full_id)}/end", {"caller": mine})
     report(answer, f"{answer['session_id']} {'has ended' if answer['ended'] else 'had ended before'}.", as_json=as_json)
 
 

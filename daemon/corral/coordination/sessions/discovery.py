@@ -38,8 +38,8 @@ def discover(
         raise InvalidInput(
             f"There is no status {status[:80]!r}.", remedy=f"It is one of {', '.join(ShownStatus.values())}."
         )
-    found = session_rows.listing(conn, [status]) if status else session_rows.live(conn)
-    return [row for row in able(conn, found, of_team) if not capability or _can(row, capability)]
+    rows = session_rows.listing(conn, [status]) if status else session_rows.live(conn)
+    return [row for row in able(conn, rows, of_team) if not capability or _can(row, capability)]
 
 
 def everyone(
@@ -63,8 +63,8 @@ def everyone(
         raise InvalidInput(
             f"{after[:80]!r} is an invalid cursor.", remedy="Follow the `Link` header of the answer before."
         )
-    found = able(conn, session_rows.latest(conn, statuses, (began, session_id) if comma else None), of_team)
-    return (row for row in found if not capability or _can(row, capability))
+    rows = able(conn, session_rows.latest(conn, statuses, (began, session_id) if comma else None), of_team)
+    return (row for row in rows if not capability or _can(row, capability))
 
 
 def cursor(row: Payload) -> str:
@@ -72,29 +72,29 @@ def cursor(row: Payload) -> str:
     return f"{row['started_at']},{row['session_id']}"
 
 
-def able(conn: Connection, found: Iterable[SessionRow], of_team: Capabilities) -> Iterator[DiscoveredSession]:
+def able(conn: Connection, rows: Iterable[SessionRow], of_team: Capabilities) -> Iterator[DiscoveredSession]:
     """Sessions with the ``names`` that they go by beside their own, and with what they can do: as they say themselves, and as
     the team's definition says of any of their names."""
-    called = names.by_session(conn)
-    for row in found:
-        names_of = (*called.get(row["session_id"], ()), *([row["agent"]] if row["agent"] else ()))
+    further_names = names.by_session(conn)
+    for row in rows:
+        names_of = (*further_names.get(row["session_id"], ()), *([row["agent"]] if row["agent"] else ()))
         others = [name for name in names_of if name != row["agent_name"]]
-        of_names = (one for name in (row["agent_name"], *others) for one in of_team(name))
+        of_names = (capability for name in (row["agent_name"], *others) for capability in of_team(name))
         yield {**row, "names": others, "capabilities": list(dict.fromkeys([*row["capabilities"], *of_names]))}
 
 
 def _can(row: DiscoveredSession, capability: str) -> bool:
-    return capability.strip().casefold() in (known.casefold() for known in row["capabilities"])
+    return capability.strip().casefold() in (word.casefold() for word in row["capabilities"])
 
 
-def check_capabilities(told: Iterable[str]) -> tuple[str, ...]:
+def check_capabilities(capabilities: Iterable[str]) -> tuple[str, ...]:
     """Capabilities without blanks around them, each once.
 
     Raises:
         InvalidInput: Too many, or one that is empty or longer than 64 characters.
     """
-    plain = tuple(dict.fromkeys(one.strip() for one in told))
-    if len(plain) > MAX_CAPABILITIES or any(not 0 < len(one) <= 64 for one in plain):
+    plain = tuple(dict.fromkeys(capability.strip() for capability in capabilities))
+    if len(plain) > MAX_CAPABILITIES or any(not 0 < len(capability) <= 64 for capability in plain):
         raise InvalidInput(
             "The capabilities cannot be stored.",
             cause=f"They are words of 1 to 64 characters, {MAX_CAPABILITIES} at most.",

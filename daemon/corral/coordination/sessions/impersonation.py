@@ -1,4 +1,4 @@
-"""A session speaks for itself only: who tries to act for another is refused, and that it tried is on record."""
+"""A session acts for itself only: an attempt to act for another is refused and recorded."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from corral.core.errors import NotPermitted
 
 
 @asynccontextmanager
-async def refusals(services: Services, who: str | None) -> AsyncIterator[None]:
-    """Put on record that a write was refused (NotPermitted), of which nothing else stays; ``who``: the session that asked."""
+async def refusals(services: Services, session_id: str | None) -> AsyncIterator[None]:
+    """Record that a write was refused (NotPermitted), whose transaction is rolled back; ``session_id``: who asked."""
     try:
         yield
     except NotPermitted as error:
-        kept, now = error, services.now()
-        await services.store.write(lambda conn: addresses.refused(conn, who, kept, now))
+        refusal, now = error, services.now()
+        await services.store.write(lambda conn: addresses.refused(conn, session_id, refusal, now))
         raise

@@ -44,7 +44,13 @@ class Seen:
 
 
 def judge(
-    conn: Connection, now: datetime, seen: Seen, *, stall_after_s: float, end_after_s: float, cautious: bool = False
+    conn: Connection,
+    now: datetime,
+    observations: Seen,
+    *,
+    stall_after_s: float,
+    end_after_s: float,
+    cautious: bool = False,
 ) -> dict[str, str]:
     """Find the sessions that are over; mark those that stall, and those that rest although no hook said so.
 
@@ -61,33 +67,33 @@ def judge(
     """
     living = session_rows.watched(conn)
     asking = {_family(row) for row in living if row["waiting_for"] is not None}
-    over: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for row in living:
         session_id = row["session_id"]
-        if row["client_pid"] is not None and not seen.is_running(row["client_pid"], row["client_started"]):
-            over[session_id] = "process_gone"
+        if row["client_pid"] is not None and not observations.is_running(row["client_pid"], row["client_started"]):
+            reasons[session_id] = "process_gone"
             continue
-        silent_s = _silent_s(conn, row, seen, now)
-        if silent_s <= stall_after_s or _may_be_silent(conn, row, seen, now, asking):
+        silent_s = _silent_s(conn, row, observations, now)
+        if silent_s <= stall_after_s or _may_be_silent(conn, row, observations, now, asking):
             continue
-        if silent_s > end_after_s or not _has_client(row, seen):
-            over[session_id] = SILENT
+        if silent_s > end_after_s or not _has_client(row, observations):
+            reasons[session_id] = SILENT
         else:
             session_rows.stall(conn, session_id, iso(now))
-    silent = sum(reason == SILENT for reason in over.values())
+    silent = sum(reason == SILENT for reason in reasons.values())
     if cautious and len(living) >= LARGE_FLEET and silent * 2 > len(living):
         raise _refuse_mass_expiry(silent, len(living), end_after_s)
-    return over
+    return reasons
 
 
-def _silent_s(conn: Connection, row: SessionLife, seen: Seen, now: datetime) -> float:
+def _silent_s(conn: Connection, row: SessionLife, observations: Seen, now: datetime) -> float:
     """Seconds without a sign; output is one, and recorded."""
     sign = parse(row["last_heartbeat"])
-    output = seen.output_at.get(row["session_id"])
+    output = observations.output_at.get(row["session_id"])
     if output is not None and sign < output <= now:
         session_rows.beat(conn, row["session_id"], iso(output))
         sign = output
-    return (now - max(sign, seen.awake_since)).total_seconds()
+    return (now - max(sign, observations.awake_since)).total_seconds()
 
 
 def _family(row: SessionLife) -> str:
@@ -95,20 +101,20 @@ def _family(row: SessionLife) -> str:
     return str(row["parent_session_id"] or row["session_id"])
 
 
-def _may_be_silent(conn: Connection, row: SessionLife, seen: Seen, now: datetime, asking: Set[str]) -> bool:
+def _may_be_silent(conn: Connection, row: SessionLife, observations: Seen, now: datetime, asking: Set[str]) -> bool:
     session_id = row["session_id"]
     if row["agent_type"] == PERSON:  # a person's reservations live by their own time to live
         return bool(lock_rows.listing(conn, iso(now), [session_id]))
-    if not _has_client(row, seen):
+    if not _has_client(row, observations):
         return False
-    if row["status"] == SessionStatus.ACTIVE and session_id in seen.resting:
+    if row["status"] == SessionStatus.ACTIVE and session_id in observations.resting:
         session_rows.change(conn, session_id, {"status": SessionStatus.IDLE, "stalled_since_at": None})
         return True
     return row["status"] == SessionStatus.IDLE or _family(row) in asking
 
 
-def _has_client(row: SessionLife, seen: Seen) -> bool:
-    return row["client_pid"] is not None or row["session_id"] in seen.connected
+def _has_client(row: SessionLife, observations: Seen) -> bool:
+    return row["client_pid"] is not None or row["session_id"] in observations.connected
 
 
 def _refuse_mass_expiry(silent: int, living: int, stale_after_s: float) -> Conflict:

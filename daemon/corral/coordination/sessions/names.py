@@ -48,7 +48,7 @@ def agent_name(taken: Callable[[str], bool], seed: str) -> str:
 
 
 def _pair(index: int) -> str:
-    # The noun moves with each step, the adjective with each round: neighbours do not look alike.
+    # The noun changes with each try, the adjective with each round: names in sequence do not look alike.
     row, column = divmod(index % (len(ADJECTIVES) * len(NOUNS)), len(NOUNS))
     return ADJECTIVES[(row + column) % len(ADJECTIVES)] + NOUNS[column]
 

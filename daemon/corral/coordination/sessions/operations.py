@@ -67,8 +67,8 @@ async def listing(
     of_team = services.teams().capabilities
 
     def look(conn: Connection) -> Page:
-        found = discovery.everyone(conn, capability, [str(one) for one in status], of_team, after=after)
-        return page(({**_shown(row), "names": row["names"]} for row in found), limit)
+        rows = discovery.everyone(conn, capability, [str(value) for value in status], of_team, after=after)
+        return page(({**_shown(row), "names": row["names"]} for row in rows), limit)
 
     return answer(request, await services.store.read(look), lambda row: {"after": discovery.cursor(row)})
 
@@ -76,39 +76,39 @@ async def listing(
 def whole(conn: Connection, row: SessionRow, of_team: discovery.Capabilities) -> Payload:
     """A session with the names that it goes by, and as what it registered them."""
     (able,) = discovery.able(conn, [row], of_team)
-    registered = [_registration(one) for one in names.of_session(conn, row["session_id"])]
+    registered = [_registration(name) for name in names.of_session(conn, row["session_id"])]
     return {**_shown(able), "names": able["names"], "registered": registered}
 
 
 def _shown(row: SessionRow) -> Payload:
     """A session with the terminal in which its process runs."""
-    shown = session_registry.wire(row)
-    return {**shown, "terminal": terminal_of(shown["pid"])}
+    session = session_registry.wire(row)
+    return {**session, "terminal": terminal_of(session["pid"])}
 
 
 @router.post("/cleanup", answer=Cleaned)
-async def cleanup(services: Services, asked: Cleanup | None = None) -> Payload:
+async def cleanup(services: Services, body: Cleanup | None = None) -> Payload:
     """Give up the sessions whose process is gone or that were silent too long: what they hold comes free."""
-    return await session_sweep.clean_up(services, asked.stale_threshold_minutes if asked else DEFAULT_THRESHOLD_MINUTES)
+    return await session_sweep.clean_up(services, body.stale_threshold_minutes if body else DEFAULT_THRESHOLD_MINUTES)
 
 
 @router.post("", status=201, answer=RegisteredSession)
-async def register(services: Services, said: Registration) -> Payload:
+async def register(services: Services, body: Registration) -> Payload:
     """Register a session, or update the one with that id."""
     now = services.now()
     newcomer = Arrival(
-        session_id=said.session_id or new_id(),
-        agent_name=said.agent_name,
-        capabilities=discovery.check_capabilities(said.capabilities),
-        current_task=said.current_task and redact(said.current_task),
-        client_pid=said.client_pid,
-        client_started=started_at(said.client_pid) if said.client_pid else None,
-        cwd=said.cwd,
+        session_id=body.session_id or new_id(),
+        agent_name=body.agent_name,
+        capabilities=discovery.check_capabilities(body.capabilities),
+        current_task=body.current_task and redact(body.current_task),
+        client_pid=body.client_pid,
+        client_started=started_at(body.client_pid) if body.client_pid else None,
+        cwd=body.cwd,
     )
 
     def enter(conn: Connection) -> SessionRow:
-        known = session_rows.get(conn, newcomer.session_id) if said.agent_type is None else None
-        kind = said.agent_type or (known["agent_type"] if known else newcomer.agent_type)
+        session = session_rows.get(conn, newcomer.session_id) if body.agent_type is None else None
+        kind = body.agent_type or (session["agent_type"] if session else newcomer.agent_type)
         return session_end.arrive(conn, replace(newcomer, agent_type=kind), now, services.offer_again)
 
     row = await services.store.write(enter)
@@ -119,7 +119,7 @@ async def register(services: Services, said: Registration) -> Payload:
 
 
 @router.post("/{session_id}/names", status=201)
-async def go_by(services: Services, session_id: SessionId, said: Naming) -> GoesBy:
+async def go_by(services: Services, session_id: SessionId, body: Naming) -> GoesBy:
     """Register a session under a further name, or with what it is under one; unread mail to the name comes with it."""
     now = services.now()
 
@@ -129,20 +129,20 @@ async def go_by(services: Services, session_id: SessionId, said: Naming) -> Goes
             raise NotFound(
                 f"There is no live session {session_id[:80]!r}.", remedy="`corral session register` makes one."
             )
-        return give_name(conn, session_id, row["agent_name"], said, now)
+        return give_name(conn, session_id, row["agent_name"], body, now)
 
     bound = await services.store.write(bind)
     services.changes.announce()
     return {"success": True, "session_id": session_id, **_registration(bound)}
 
 
-def give_name(conn: Connection, session_id: str, own: str, said: Naming, now: datetime) -> NameRow:
+def give_name(conn: Connection, session_id: str, own: str, naming: Naming, now: datetime) -> NameRow:
     """Give a session a name, or say what it is under one that it has; without one, under its ``own``."""
-    about = said.model_dump(include={"program", "model", "task_description"}, exclude_none=True)
-    if said.task_description:
-        session_registry.change(conn, session_id, {"current_task": redact(said.task_description)})
-    called = addresses.unused(conn, said.name) if said.new else said.name or own
-    return addresses.bind(conn, session_id, called, now, **about)
+    about = naming.model_dump(include={"program", "model", "task_description"}, exclude_none=True)
+    if naming.task_description:
+        session_registry.change(conn, session_id, {"current_task": redact(naming.task_description)})
+    name = addresses.unused(conn, naming.name) if naming.new else naming.name or own
+    return addresses.bind(conn, session_id, name, now, **about)
 
 
 def _registration(row: NameRow) -> RegisteredName:
@@ -169,10 +169,10 @@ async def heartbeat(services: Services, session_id: SessionId) -> Alive:
 
 
 @router.post("/{session_id}/end")
-async def end(services: Services, session_id: SessionId, asked: End | None = None) -> Ended:
+async def end(services: Services, session_id: SessionId, body: End | None = None) -> Ended:
     """End a session: what it holds comes free. Another session is refused, a person put on record."""
     now = services.now()
-    caller = (asked.caller if asked else None) or person()
+    caller = (body.caller if body else None) or person()
 
     def over(conn: Connection) -> EndedSession | None:
         by = addresses.acting_for(conn, session_id, caller, person())

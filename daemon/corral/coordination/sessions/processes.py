@@ -28,7 +28,7 @@ def is_running(pid: int, started: float | None) -> bool:
 def terminal_of(pid: int | None) -> str | None:
     """The terminal that a process runs in, such as ``pts/3``; None without one, or where that cannot be known."""
     try:
-        named = psutil.Process(pid).terminal() if pid is not None else None
+        device = psutil.Process(pid).terminal() if pid is not None else None
     except psutil.Error:
         return None
-    return named.removeprefix("/dev/") if named else None
+    return device.removeprefix("/dev/") if device else None

@@ -106,19 +106,19 @@ def register(conn: Connection, arrival: Arrival, now: datetime) -> SessionRow:
     if known is None:
         _check_room(conn, arrival)
     name, before = _name(conn, arrival, known)
-    said = {
+    details = {
         key: value
         for key, value in vars(arrival).items()
         if value not in (None, (), "") and key not in ("session_id", "agent_name")
     }
-    if "capabilities" in said:
-        said["capabilities"] = list(arrival.capabilities)
+    if "capabilities" in details:
+        details["capabilities"] = list(arrival.capabilities)
     alive = {"status": SessionStatus.ACTIVE, "last_heartbeat": at, "stalled_since_at": None}
     alive |= {"ended_at": None, "end_reason": None}
     if known is not None:
         is_back = known["status"] == SessionStatus.DISCONNECTED
         anew = {"waiting_for": None, **({"last_words": None} if is_back else {})}
-        row = session_rows.change(conn, arrival.session_id, {**said, **alive, **anew, "agent_name": name})
+        row = session_rows.change(conn, arrival.session_id, {**details, **alive, **anew, "agent_name": name})
         assert row is not None
         _inherit(conn, name, before, arrival.session_id)
         if is_back:
@@ -128,7 +128,7 @@ def register(conn: Connection, arrival: Arrival, now: datetime) -> SessionRow:
         conn,
         {
             "capabilities": [],
-            **said,
+            **details,
             **alive,
             "session_id": arrival.session_id,
             "agent_name": name,
@@ -154,7 +154,7 @@ def _check_room(conn: Connection, arrival: Arrival) -> None:
     )
 
 
-def _name(conn: Connection, arrival: Arrival, known: SessionRow | None) -> tuple[str, list[SessionRow]]:
+def _name(conn: Connection, arrival: Arrival, session: SessionRow | None) -> tuple[str, list[SessionRow]]:
     """The name that a session gets, and the sessions that had it, all over."""
     if arrival.agent_name is not None:
         try:
@@ -162,8 +162,8 @@ def _name(conn: Connection, arrival: Arrival, known: SessionRow | None) -> tuple
         except (Conflict, InvalidInput):
             if arrival.agent_type != PERSON:  # whose name is that of the account, which nobody chose for this
                 raise
-    if known is not None:
-        return str(known["agent_name"]), []
+    if session is not None:
+        return str(session["agent_name"]), []
     return agent_name(lambda name: names.resolve(conn, name) is not None, arrival.session_id), []
 
 
@@ -210,9 +210,9 @@ def over_http(conn: Connection, name: str, now: datetime) -> SessionRow:
         Conflict: Somebody who lives and is connected has the name.
         InvalidInput: The name cannot be one, or means everybody or Corral.
     """
-    known = names.resolve(conn, name) if name else None
-    if known is not None and known["agent_type"] == BY_HTTP:
-        return alive(conn, Arrival(known["session_id"], BY_HTTP), now)
+    session = names.resolve(conn, name) if name else None
+    if session is not None and session["agent_type"] == BY_HTTP:
+        return alive(conn, Arrival(session["session_id"], BY_HTTP), now)
     return register(conn, Arrival(f"{BY_HTTP}-{new_id()}", BY_HTTP, agent_name=name or None), now)
 
 
@@ -246,16 +246,16 @@ def change(conn: Connection, session_id: str, values: Columns) -> SessionRow:
     return row
 
 
-def find(conn: Connection, who: str) -> SessionRow:
+def find(conn: Connection, address: str) -> SessionRow:
     """A session by its id, or by a name that it goes by.
 
     Raises:
         NotFound: No such session.
     """
-    meant = names.resolve(conn, who)
-    row = session_rows.get(conn, meant["session_id"]) if meant is not None else None
+    session = names.resolve(conn, address)
+    row = session_rows.get(conn, session["session_id"]) if session is not None else None
     if row is None:
-        raise NotFound(f"There is no session {who[:80]!r}.", remedy="`corral session list` shows all.")
+        raise NotFound(f"There is no session {address[:80]!r}.", remedy="`corral session list` shows all.")
     return row
 
 
@@ -281,11 +281,11 @@ def end(conn: Connection, session_id: str, reason: str, now: datetime, *, by: st
         events.record(conn, at, EventKind.SESSION_ENDED({"reason": reason, "released": []}), session_id=child)
     locks = lock_rows.release_all(conn, family)
     released = [lock["file_path"] for lock in locks]
-    told: SessionEnded = {"reason": reason, "released": released}
+    data: SessionEnded = {"reason": reason, "released": released}
     if by:
-        told["by"] = by
+        data["by"] = by
     automatic_handoffs.leave(conn, row, family, locks, now)
-    events.record(conn, at, EventKind.SESSION_ENDED(told), session_id=session_id)
+    events.record(conn, at, EventKind.SESSION_ENDED(data), session_id=session_id)
     return {**row, "released": released}
 
 

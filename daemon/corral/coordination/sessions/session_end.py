@@ -36,7 +36,7 @@ def end(
     Returns:
         Its row, with the paths that came free as ``released``; None if it had ended before.
     """
-    # First the tasks: what it leaves says of each how it stands.
+    # First the tasks: the handoff names the state of each.
     offer(conn, session_id, reason, now)
     crash_point("session.tasks_returned")
     row = session_registry.end(conn, session_id, reason, now, by=by)
@@ -48,7 +48,7 @@ def end(
 def end_attempt(conn: Connection, session_id: str, status: str, now: datetime, offer: Offer) -> EndedSession | None:
     """End the session of a worker, for what became of its attempt.
 
-    Where its work is lost, so is what it was told: what of that it has not read waits again for its agent, or goes back.
+    Unless the attempt was completed or cancelled, messages and notices that were delivered to it wait again.
     """
     if status not in (TaskStatus.COMPLETED, TaskStatus.CANCELLED):
         message_rows.put_back(conn, session_id, "", iso(now))

@@ -31,7 +31,7 @@ log = logger("sessions")
 
 
 async def clean_up(services: Services, minutes: float) -> Payload:
-    """End who was silent for so many minutes; says how many, and how many locks came free."""
+    """End the sessions that were silent for so many minutes; returns how many, and how many locks came free."""
     if not 1 <= minutes <= MAX_THRESHOLD_MINUTES:
         raise InvalidInput(f"A threshold of {minutes:g} minutes is not possible.", remedy="Use 1 minute to a week.")
     cleaned = await services.work(lambda: end_silent(services, minutes * 60))
@@ -39,7 +39,7 @@ async def clean_up(services: Services, minutes: float) -> Payload:
 
 
 def end_silent(services: Services, stale_after_s: float) -> Cleaned:
-    """Give up, now, the sessions that were silent so long; blocks on the database.
+    """End the sessions that were silent so long, at once; blocks on the database.
 
     Raises:
         Conflict: More than half of a large fleet would go; nothing was done.
@@ -66,48 +66,48 @@ def sweep(
         end_after_s: Silence after which it ends.
         cautious: Refuse where more than half of a large fleet would go.
     """
-    # Looked up before the write: the one writer waits for nobody's processes, nor for their files.
+    # Read processes and files before the write: the one writer must not wait for them.
     living = services.db.read(session_rows.watched)
     processes = {(row["client_pid"], row["client_started"]) for row in living}
-    gone = {process for process in processes if process[0] is not None and not is_running(process[0], process[1])}
-    killed = [row for row in living if (row["client_pid"], row["client_started"]) in gone]
-    said = {row["session_id"]: transcripts.last_words(row["transcript_path"]) for row in killed}
+    dead = {process for process in processes if process[0] is not None and not is_running(process[0], process[1])}
+    killed = [row for row in living if (row["client_pid"], row["client_started"]) in dead]
+    last_words = {row["session_id"]: transcripts.last_words(row["transcript_path"]) for row in killed}
     silent = [row for row in living if _is_silent(row, now, stall_after_s)]
     output_at = {row["session_id"]: at for row in silent if (at := transcripts.written_at(row["transcript_path"]))}
     moving = (row for row in silent if row["stalled_since_at"] is None)
     resting = (row["session_id"] for row in moving if transcripts.is_at_rest(row["transcript_path"]))
-    seen = Seen(
+    observations = Seen(
         awake_since=services.runtime.awake_since(services.started_at),
-        is_running=lambda pid, started: (pid, started) not in gone,
+        is_running=lambda pid, started: (pid, started) not in dead,
         output_at=output_at,
         resting=frozenset(resting),
         connected=services.runtime.connected(),
     )
 
     def end_some(conn: Connection) -> list[EndedSession]:
-        over = liveness.judge(
+        reasons = liveness.judge(
             conn,
             now,
-            seen,
+            observations,
             stall_after_s=stall_after_s,
             end_after_s=end_after_s,
             cautious=cautious and not ended,
         )
-        some = [(session_id, reason) for session_id, reason in over.items() if session_id not in failed][:at_once]
-        tried[:] = [session_id for session_id, _reason in some]
-        for session_id, _reason in some:
-            if words := said.get(session_id):
+        batch = [(session_id, reason) for session_id, reason in reasons.items() if session_id not in failed][:at_once]
+        tried[:] = [session_id for session_id, _reason in batch]
+        for session_id, _reason in batch:
+            if words := last_words.get(session_id):
                 session_rows.change(conn, session_id, {"last_words": words})
-        return session_end.end_all(conn, some, now, services.offer_again)
+        return session_end.end_all(conn, batch, now, services.offer_again)
 
     ended: list[EndedSession] = []
-    failed: set[str] = set()  # one whose end fails must not keep the others from theirs
+    failed: set[str] = set()  # a session whose end fails must not block the end of the others
     tried: list[str] = []
     at_once = AT_ONCE
     while True:
         tried.clear()
         try:
-            some = services.db.write(end_some)
+            batch = services.db.write(end_some)
         except (CorralError, ValueError, LookupError) as error:
             if not tried or isinstance(error, DatabaseUnavailable):
                 raise
@@ -116,14 +116,14 @@ def sweep(
                 log.warning("session_not_ended", session_id=tried[0], reason=str(error))
             at_once = 1
             continue
-        if not some:
+        if not batch:
             break
-        ended += some
+        ended += batch
     if ended:
         services.nudge("supervisor")
     return Cleaned(agents=len(ended), locks=sum(len(row["released"]) for row in ended))
 
 
 def _is_silent(row: SessionLife, now: datetime, stall_after_s: float) -> bool:
-    """Whether hooks and tool calls say so little of a session that its client's own output is to be asked."""
+    """Whether a session gave no sign for so long that its client's transcript has to be read."""
     return bool(row["status"] == SessionStatus.ACTIVE and row["last_heartbeat"] < after(now, -stall_after_s))

@@ -70,9 +70,9 @@ async def discover_agents(capability: str | None = None, status: str | None = No
     services = current.get().services
 
     def look(conn: Connection) -> Page:
-        found = discovery.discover(conn, capability, status, services.teams().capabilities)
-        shown = ({**session_registry.wire(row), "names": row["names"]} for row in found)
-        return page(({name: agent[name] for name in _SHOWN} for agent in shown), size=SHOWN_BYTES)
+        rows = discovery.discover(conn, capability, status, services.teams().capabilities)
+        sessions = ({**session_registry.wire(row), "names": row["names"]} for row in rows)
+        return page(({name: agent[name] for name in _SHOWN} for agent in sessions), size=SHOWN_BYTES)
 
     agents = await services.store.read(look)
     more = {"left_out": "Others; ask for a capability or a status, or by whois for one."} if agents.more else {}

@@ -1,4 +1,4 @@
-"""The last words of a session, as its client's transcript has them: those of one that is killed are told by no hook.
+"""The last words of a session, from its client's transcript: no hook reports them when the session is killed.
 
 A transcript is a file of JSON lines. Unexpected content is skipped: it is another program's file.
 """
@@ -15,13 +15,13 @@ from typing import Any
 from corral.core.instants import UTC
 
 TAIL_BYTES = 256 * 1024
-"""Of the file's end that are read."""
+"""Bytes read from the end of the file."""
 INTERRUPTED = "[Request interrupted by user"
 """How the entry begins that a client writes when its person breaks a turn off; no hook tells of that."""
 HELD = "Stop hook feedback"
 """How the entry begins that a client writes when a Stop hook holds the session: the model goes on."""
 WORDS = 4000
-"""Characters that are kept, the last ones."""
+"""Characters kept of the last words, counted from the end."""
 
 
 def last_words(path: str | None) -> str | None:
@@ -31,8 +31,8 @@ def last_words(path: str | None) -> str | None:
         path: As the client's hooks name it; None or relative: there is none.
     """
     for line in reversed(_tail(path).splitlines()):
-        if said := _said(line):
-            return said[-WORDS:]
+        if words := _text_of(line):
+            return words[-WORDS:]
     return None
 
 
@@ -45,7 +45,7 @@ def written_at(path: str | None) -> datetime | None:
 
 
 def is_at_rest(path: str | None) -> bool:
-    """Whether the last that a transcript tells of is the end of a turn: the model's, its person's, or an error of the API."""
+    """Whether a transcript's last entry ends a turn: of the model or the person, or with an error of the API."""
     for line in reversed(_tail(path).splitlines()):
         if (ends := _ends_turn(line)) is not None:
             return ends
@@ -70,18 +70,18 @@ def _ends_turn(line: bytes) -> bool | None:
 
 
 def _tail(path: str | None) -> bytes:
-    """The end of a file; empty where there is none. A relative path is that of another folder than ours."""
+    """The end of a file; empty where there is none. A relative path is refused: it is relative to another folder."""
     try:
         if path is None or not Path(path).is_absolute() or not stat.S_ISREG(Path(path).stat().st_mode):
-            return b""  # to open a pipe waits for its writer
+            return b""  # opening a pipe would wait for its writer
         with Path(path).open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
             return file.read(TAIL_BYTES)
-    except (OSError, ValueError):  # ValueError: a path that none can be
+    except (OSError, ValueError):  # ValueError: an impossible path
         return b""
 
 
-def _said(line: bytes) -> str:
+def _text_of(line: bytes) -> str:
     try:
         entry: Any = json.loads(line)
         message = entry["message"] if entry["type"] == "assistant" and not entry.get("isSidechain") else {}

@@ -71,9 +71,11 @@ class Waiters:
             self._looking = asyncio.create_task(self._look())
         try:
             while not gone.done() and not self._services.stopping and self._waiters.get(client) is me:
-                now, wanted = self._services.now(), self._wanted()
-                if told := await self._services.store.write(partial(_hand_over, waiter=me, wanted=wanted, now=now)):
-                    return told
+                now, importances = self._services.now(), self._waking_importances()
+                if texts := await self._services.store.write(
+                    partial(_hand_over, waiter=me, importances=importances, now=now)
+                ):
+                    return texts
                 await me.stirred.wait()
                 me.stirred.clear()
             return []
@@ -84,13 +86,13 @@ class Waiters:
                 self._looking.cancel()
                 self._looking = None
 
-    def _wanted(self) -> list[str]:
-        """The importances that wake."""
-        least, known = self._services.settings().messages.wake, Importance.values()
-        return list(known[known.index(least) :]) if least in known else []
+    def _waking_importances(self) -> list[str]:
+        """The importances of messages that wake a session."""
+        least, importances = self._services.settings().messages.wake, Importance.values()
+        return list(importances[importances.index(least) :]) if least in importances else []
 
     async def _look(self) -> None:
-        """Stir those for whom mail has come, and all of them when the daemon stops."""
+        """Wake the waiters for whom mail has come, and all of them when the daemon stops."""
         while not self._services.stopping:
             change = asyncio.create_task(self._services.changes.next(AWHILE_S))
             try:
@@ -104,17 +106,17 @@ class Waiters:
 
     async def _stir(self) -> float | None:
         """Look once; returns after how many seconds to look again even if nothing changes."""
-        waiting, wanted, now = list(self._waiters.values()), self._wanted(), self._services.now()
-        clients, session_ids = [one.client for one in waiting], [one.session_id for one in waiting]
+        waiting, importances, now = list(self._waiters.values()), self._waking_importances(), self._services.now()
+        clients, session_ids = [waiter.client for waiter in waiting], [waiter.session_id for waiter in waiting]
         try:
-            found = await self._services.store.read(
-                lambda conn: message_rows.waited_for(conn, clients, session_ids, wanted)
+            rows = await self._services.store.read(
+                lambda conn: message_rows.waited_for(conn, clients, session_ids, importances)
             )
-        except CorralError as error:  # nobody is to lose its place because one query failed
+        except CorralError as error:  # a failed query must not end the waits
             log.warning("not_looked", reason=error.message)
             return PAUSE_S
-        delays = {row["session_id"]: _delay_s(row, now) for row in found}
-        due = {row[key] for row in found for key in ("session_id", "client_pid") if not delays[row["session_id"]]}
+        delays = {row["session_id"]: _delay_s(row, now) for row in rows}
+        due = {row[key] for row in rows for key in ("session_id", "client_pid") if not delays[row["session_id"]]}
         for waiter in waiting:
             if {waiter.client, waiter.session_id} & due:
                 waiter.stirred.set()
@@ -132,9 +134,9 @@ def _delay_s(row: AwaitedSession, now: datetime) -> float:
     return max(0.0, PATIENCE_S - (now - parse(row["since"])).total_seconds())
 
 
-def _hand_over(conn: Connection, waiter: _Waiter, wanted: Sequence[str], now: datetime) -> list[str]:
-    """Mark the mail as told and the session as at work, in one transaction: what woke it once does not wake it again."""
-    for row in message_rows.waited_for(conn, [waiter.client], [waiter.session_id], wanted):
+def _hand_over(conn: Connection, waiter: _Waiter, importances: Sequence[str], now: datetime) -> list[str]:
+    """Deliver the mail and mark the session as active, in one transaction, so that it wakes the session only once."""
+    for row in message_rows.waited_for(conn, [waiter.client], [waiter.session_id], importances):
         if not _delay_s(row, now):
             if row["status"] == SessionStatus.IDLE:
                 session_rows.change(conn, row["session_id"], {"status": SessionStatus.ACTIVE, "waiting_for": None})

@@ -187,12 +187,12 @@ def _scripts(call: Call, stdin: str) -> Iterator[str]:
     elif call.name == "trap" and arguments:
         yield arguments[0].text
     elif call.name in _SHELLS:
-        at, wanted = 0, False
+        at, takes_command = 0, False
         while at < len(arguments) and arguments[at].text[:1] in ("-", "+"):
             option = arguments[at].text
-            wanted |= "c" in option and not option.startswith("--")
+            takes_command |= "c" in option and not option.startswith("--")
             at += 2 if _SHELL_OPTION_WITH_VALUE.fullmatch(option) else 1
-        if wanted and at < len(arguments):
+        if takes_command and at < len(arguments):
             yield arguments[at].text
         elif at >= len(arguments):
             yield stdin

@@ -1,6 +1,6 @@
-"""The danger of a Bash command line to a checkout that several sessions share, told from its text.
+"""The danger of a Bash command line to a checkout that several sessions share, judged by its text.
 
-This protects colleagues from each other's habits, not from malice: whatever a command really did is found afterwards by
+This protects sessions from each other's habits, not from malice: the real changes of a command are found afterwards by
 comparing the checkout. Text inside quotes, comments and here-documents is data, unless a shell is made to run it.
 """
 
@@ -171,27 +171,27 @@ def _kind(call: Call, is_folder: Callable[[str], bool]) -> str | None:
 def _split(words: Sequence[Word], verb: str, is_folder: Callable[[str], bool]) -> _Arguments:
     valued = _OPTIONS_WITH_VALUE.get(verb, "").split()
     attached = _OPTIONAL_VALUE.get(verb, "").split()
-    found = _Arguments(is_folder)
+    arguments = _Arguments(is_folder)
     skip = False
     for at, word in enumerate(words):
         text = word.text
         if skip:
             skip = False
         elif text == "--":
-            found.paths = list(words[at + 1 :])
+            arguments.paths = list(words[at + 1 :])
             break
         elif text.startswith("--"):
-            found.options.append(text.partition("=")[0])
+            arguments.options.append(text.partition("=")[0])
             skip = text in valued
         elif text.startswith("-") and len(text) > 1:
             for place, letter in enumerate(text[1:], 2):
-                found.options.append(f"-{letter}")
+                arguments.options.append(f"-{letter}")
                 if f"-{letter}" in valued or f"-{letter}" in attached:
                     skip = f"-{letter}" in valued and place == len(text)
                     break
         else:
-            found.values.append(word)
-    return found
+            arguments.values.append(word)
+    return arguments
 
 
 def _looks_like_folder(path: str) -> bool:
@@ -210,80 +210,82 @@ def _is_several(word: Word, is_folder: Callable[[str], bool]) -> bool:
     return not word.expands and is_folder(word.text)
 
 
-def _stash(found: _Arguments) -> str | None:
+def _stash(arguments: _Arguments) -> str | None:
     harmless = ("list", "show", "create", "store", "export")
-    return None if found.values and found.values[0].text in harmless else "git stash"
+    return None if arguments.values and arguments.values[0].text in harmless else "git stash"
 
 
-def _reset(found: _Arguments) -> str | None:
-    return "git reset --hard" if found.has("--hard", "--merge", "--keep") else None
+def _reset(arguments: _Arguments) -> str | None:
+    return "git reset --hard" if arguments.has("--hard", "--merge", "--keep") else None
 
 
-def _checkout(found: _Arguments) -> str | None:
-    if found.has("-b", "-B", "--orphan", "--detach", "-d", "-t", "--track"):
+def _checkout(arguments: _Arguments) -> str | None:
+    if arguments.has("-b", "-B", "--orphan", "--detach", "-d", "-t", "--track"):
         return "git switch"
-    if found.has("-f", "--force"):
+    if arguments.has("-f", "--force"):
         return "git restore ."
-    paths = found.paths
-    if paths is None and (len(found.values) > 1 or found.has("--ours", "--theirs")):
+    paths = arguments.paths
+    if paths is None and (len(arguments.values) > 1 or arguments.has("--ours", "--theirs")):
         # The first may be a commit; `.` and the like cannot.
-        paths = [word for at, word in enumerate(found.values) if at or _is_everything(word)]
-    if paths is not None and (paths or not found.values):
-        return "git restore ." if not paths or found.are_several(paths) else None
-    if not found.values:
-        return None if found.options else "git restore ."
-    only = found.values[0]
+        paths = [word for at, word in enumerate(arguments.values) if at or _is_everything(word)]
+    if paths is not None and (paths or not arguments.values):
+        return "git restore ." if not paths or arguments.are_several(paths) else None
+    if not arguments.values:
+        return None if arguments.options else "git restore ."
+    only = arguments.values[0]
     if _is_everything(only) or only.text.endswith("/") or "*" in only.text:
         return "git restore ."
     # `git checkout NAME`: a file has an extension, a branch rarely has one that begins with a letter.
     extension = only.text.rsplit("/", 1)[-1].rpartition(".")[2]
-    is_file = found.paths is None and "." in only.text and extension[:1].isalpha()
+    is_file = arguments.paths is None and "." in only.text and extension[:1].isalpha()
     return None if is_file or only.text.startswith("./") else "git switch"
 
 
-def _restore(found: _Arguments) -> str | None:
-    return None if found.is_own else "git restore ."
+def _restore(arguments: _Arguments) -> str | None:
+    return None if arguments.is_own else "git restore ."
 
 
-def _clean(found: _Arguments) -> str | None:
-    harmless = not found.has("-f", "--force") or found.has("-n", "--dry-run")
-    return None if harmless or found.is_own else "git clean -f"
+def _clean(arguments: _Arguments) -> str | None:
+    harmless = not arguments.has("-f", "--force") or arguments.has("-n", "--dry-run")
+    return None if harmless or arguments.is_own else "git clean -f"
 
 
-def _rm(found: _Arguments) -> str | None:
-    return None if found.has("-n", "--dry-run") or found.is_own else "git rm"
+def _rm(arguments: _Arguments) -> str | None:
+    return None if arguments.has("-n", "--dry-run") or arguments.is_own else "git rm"
 
 
-def _read_tree(found: _Arguments) -> str | None:
-    harmless = found.has("-n", "--dry-run", "--index-output") or not found.has("--reset", "-u")
+def _read_tree(arguments: _Arguments) -> str | None:
+    harmless = arguments.has("-n", "--dry-run", "--index-output") or not arguments.has("--reset", "-u")
     return None if harmless else "git read-tree --reset"
 
 
-def _checkout_index(found: _Arguments) -> str | None:
-    several = found.has("-a", "--all", "--stdin") or found.are_several(found.named)
-    return "git restore ." if found.has("-f", "--force") and not found.has("--prefix", "--temp") and several else None
+def _checkout_index(arguments: _Arguments) -> str | None:
+    several = arguments.has("-a", "--all", "--stdin") or arguments.are_several(arguments.named)
+    overwrites = arguments.has("-f", "--force") and not arguments.has("--prefix", "--temp")
+    return "git restore ." if overwrites and several else None
 
 
-def _add(found: _Arguments) -> str | None:
-    if found.has("-n", "--dry-run"):
+def _add(arguments: _Arguments) -> str | None:
+    if arguments.has("-n", "--dry-run"):
         return None
-    sweeps = not found.options or found.has("-A", "--all", "-u", "--update", "--no-ignore-removal")
-    everything = sweeps and not found.named
-    return "git add -A" if everything or any(_is_everything(word) for word in found.named) else None
+    sweeps = not arguments.options or arguments.has("-A", "--all", "-u", "--update", "--no-ignore-removal")
+    everything = sweeps and not arguments.named
+    return "git add -A" if everything or any(_is_everything(word) for word in arguments.named) else None
 
 
-def _commit(found: _Arguments) -> str | None:
-    if found.has("--dry-run"):
+def _commit(arguments: _Arguments) -> str | None:
+    if arguments.has("--dry-run"):
         return None
-    return "git commit -a" if found.has("-a", "--all") or any(_is_everything(word) for word in found.named) else None
+    everything = arguments.has("-a", "--all") or any(_is_everything(word) for word in arguments.named)
+    return "git commit -a" if everything else None
 
 
-def _switch(found: _Arguments) -> str | None:
-    return "git switch" if found.options or found.values else None
+def _switch(arguments: _Arguments) -> str | None:
+    return "git switch" if arguments.options or arguments.values else None
 
 
 def _moves(kind: str, *harmless: str) -> Callable[[_Arguments], str | None]:
-    return lambda found: None if found.has(*harmless) else kind
+    return lambda arguments: None if arguments.has(*harmless) else kind
 
 
 _JUDGES: dict[str, Callable[[_Arguments], str | None]] = {

@@ -345,8 +345,8 @@ class _Reader:
         return False
 
     def _find(self, char: str, start: int | None = None) -> int:
-        found = self.text.find(char, self.at if start is None else start)
-        return found if found >= 0 else len(self.text)
+        place = self.text.find(char, self.at if start is None else start)
+        return place if place >= 0 else len(self.text)
 
     def _close(self, end: int) -> None:
         self.script.broken |= end >= len(self.text)

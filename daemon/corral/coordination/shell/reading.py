@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from corral.coordination.shell.lexer import Command, Redirection, Word, read
 
 MAX_CHARACTERS = 64 * 1024
-"""Longer commands are not looked at: nobody reads a file with one."""
+"""Longer commands count as writing: no reading command is that long."""
 
-# Nothing that these are told makes them write.
+# No argument makes these programs write.
 _NEVER_WRITE = """
     basename cat cd cksum cmp column comm cut df diff dirname du echo egrep expand false fgrep fold grep head id join jq ls
     md5sum nl paste printenv pwd readlink realpath rev seq sha1sum sha256sum stat tac tail tr true type uname wc
@@ -97,8 +97,8 @@ def _has(arguments: Sequence[Word], forbidden: str) -> bool:
 
 def _is_option(text: str, option: str) -> bool:
     if option.startswith("--"):
-        given = text.partition("=")[0]
-        return len(given) > 2 and (given.startswith(option) or option.startswith(given))
+        name = text.partition("=")[0]
+        return len(name) > 2 and (name.startswith(option) or option.startswith(name))
     if len(option) > 2:
         return text == option
     return text.startswith("-") and not text.startswith("--") and option[1] in text
@@ -116,23 +116,23 @@ def _git(arguments: list[str]) -> bool:
     if verb == "remote":
         return rest in ([], ["-v"])
     options = [text for text in rest if text.startswith("-")]
-    listed = len(options) == len(rest) or any(text.partition("=")[0] in _LISTS_BRANCHES for text in options)
-    return verb == "branch" and listed and all(_BRANCH_OPTIONS.fullmatch(text) for text in options)
+    only_lists = len(options) == len(rest) or any(text.partition("=")[0] in _LISTS_BRANCHES for text in options)
+    return verb == "branch" and only_lists and all(_BRANCH_OPTIONS.fullmatch(text) for text in options)
 
 
 def _sed(arguments: list[str]) -> bool:
     scripts: list[str] = []
-    at, named = 0, False
+    at, has_script = 0, False
     while at < len(arguments) and arguments[at].startswith("-"):
         if arguments[at] in ("-e", "-ne"):
             scripts.append(arguments[at + 1] if at + 1 < len(arguments) else "")
-            at, named = at + 1, True
+            at, has_script = at + 1, True
         elif arguments[at] not in ("-n", "-E", "-r", "-nE", "-En", "-nr"):
             return False
         at += 1
-    scripts += [] if named else arguments[at : at + 1]
+    scripts += [] if has_script else arguments[at : at + 1]
     # An option may also stand behind the files.
-    later = arguments[at + (not named) :]
+    later = arguments[at + (not has_script) :]
     return (
         bool(scripts) and all(map(_SED_SCRIPT.fullmatch, scripts)) and not any(text.startswith("-") for text in later)
     )

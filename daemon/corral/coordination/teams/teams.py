@@ -22,10 +22,10 @@ class Teams:
             self._by_role.setdefault(agent.role.casefold(), []).append(agent.name)
 
     def members(self, address: str) -> list[str] | None:
-        """The names of those who have a role, in the file's order, or of the one who is called so; None: there is neither."""
-        meant = address.strip().casefold()
-        named = self._by_name.get(meant)
-        return self._by_role.get(meant) or (None if named is None else [named.name])
+        """The names of the members with a role, in the file's order, or of the member with that name; None: neither exists."""
+        folded = address.strip().casefold()
+        member = self._by_name.get(folded)
+        return self._by_role.get(folded) or (None if member is None else [member.name])
 
     def capabilities(self, agent_name: str) -> list[str]:
         """An agent's capabilities by the team's definition; none for an agent outside it."""

@@ -140,5 +140,5 @@ def may_be_the_changes(error: CorralError | OSError) -> bool:
     if not isinstance(error, GitFailed):
         return isinstance(error, CorralError)
     code = error.details.get("exit_code", error.details.get("rc"))
-    said = str(error.details.get("stderr", ""))
-    return isinstance(code, int) and code > 0 and code not in KILLED and refusal_in(said) is None
+    output = str(error.details.get("stderr", ""))
+    return isinstance(code, int) and code > 0 and code not in KILLED and refusal_in(output) is None

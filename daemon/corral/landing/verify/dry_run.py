@@ -34,7 +34,7 @@ MOST_NAMED = 20
 MOST_GUESSED = 5
 """Ignored files that are mentioned to a person although no output names them."""
 MOST_BYTES = 50_000_000
-"""Larger ones, dependencies and data, are the recipes' matter."""
+"""Larger files (dependencies, data) are left to recipes."""
 _CACHES = frozenset({"__pycache__", ".git", ".corral"})
 
 
@@ -71,7 +71,7 @@ class Finding:
 
 
 class DryRun:
-    """Made started; :meth:`step` moves it on and at last gives the finding; :meth:`close` must follow in any case.
+    """A dry run in progress. The constructor starts it, :meth:`step` returns the finding at its end, :meth:`close` must follow.
 
     Args:
         sha: The target's tip.
@@ -87,34 +87,34 @@ class DryRun:
         self._until = now + timedelta(seconds=limit_s)
         self._log = make_own_folder(context.project.logs_dir, context.project.root) / DRY_RUN_LOG
         self._log.unlink(missing_ok=True)
-        self._first: str | None = None
-        self._brought: list[Missing] = []
+        self._first_reason: str | None = None
+        self._copied: list[Missing] = []
         self._rounds = 0
         self._run: Verification | None = None
-        with suppress(PathReplaced):  # what stands there is left, and the next place taken
-            self._worktree.retire(now)  # a fresh one, whatever was left
+        with suppress(PathReplaced):  # leave what stands there, and take the next place
+            self._worktree.retire(now)  # begin with a fresh worktree
         self._laid = self._worktree.lay_out(sha, now)
         self._prepared = context.prepare(self._worktree, sha)
-        self._lacks = list(_lacking(context.project.root, self._worktree.path)) if not context.project.bare else []
+        self._missing = list(_lacking(context.project.root, self._worktree.path)) if not context.project.bare else []
         self._start(now)
 
     def step(self, now: datetime) -> Finding | None:
-        """Look without waiting; the finding, once."""
+        """Poll without waiting; returns the finding, once."""
         assert self._run is not None
         verdict = self._run.poll(now)
         if verdict is None:
             return None
         self._run.close()
         if verdict.status is ReceiptStatus.PASSED:
-            return Finding(verdict.status, self._first, self._log, self._prepared.inputs, needed=self._brought)
-        self._first = self._first or verdict.reason
-        named = [one for one in self._lacks if one not in self._brought and _names(self._output(), one.path)]
-        if not named or self._rounds >= ROUNDS or now >= self._until:
-            suspected = self._brought or [one for one in self._lacks if one.ignored][:MOST_GUESSED]
-            return Finding(verdict.status, self._first, self._log, self._prepared.inputs, suspected=suspected)
-        for one in named[:MOST_NAMED]:
-            _copy(self._context.project.root / one.path, self._worktree.path / one.path)
-            self._brought.append(one)
+            return Finding(verdict.status, self._first_reason, self._log, self._prepared.inputs, needed=self._copied)
+        self._first_reason = self._first_reason or verdict.reason
+        files = [file for file in self._missing if file not in self._copied and _names(self._output(), file.path)]
+        if not files or self._rounds >= ROUNDS or now >= self._until:
+            suspected = self._copied or [file for file in self._missing if file.ignored][:MOST_GUESSED]
+            return Finding(verdict.status, self._first_reason, self._log, self._prepared.inputs, suspected=suspected)
+        for file in files[:MOST_NAMED]:
+            _copy(self._context.project.root / file.path, self._worktree.path / file.path)
+            self._copied.append(file)
         self._start(now)
         return None
 
@@ -156,9 +156,9 @@ def take_down(repo: Git, context: VerificationContext, now: datetime) -> None:
 
 def _lacking(main: Path, worktree: Path) -> Iterator[Missing]:
     """Files of the main checkout that neither git nor a recipe brings, small enough to be copied."""
-    listed = open_checkout(main)
+    checkout = open_checkout(main)
     for ignored, words in ((True, ("--ignored", "--directory")), (False, ())):
-        for path in listed.check("ls-files", "--others", "--exclude-standard", "-z", *words).names:
+        for path in checkout.check("ls-files", "--others", "--exclude-standard", "-z", *words).names:
             parts = PurePosixPath(path).parts
             if not _CACHES.intersection(parts) and not os.path.lexists(worktree / path) and _is_small(main / path):
                 yield Missing(path, ignored)

@@ -40,11 +40,11 @@ def against(first: ReceiptRow, control: ReceiptRow, target: str, tip_sha: str) -
     when = f"{in_words(abs(seconds))} {'before' if seconds >= 0 else 'after'} the failure"
     return (
         f"{first['reason']}\nLog: {first['log']}\n"
-        f"{target} at {tip}{as_commit} without it passed, {when}: {told(control)}"
+        f"{target} at {tip}{as_commit} without it passed, {when}: {describe(control)}"
     )
 
 
-def told(control: ReceiptRow) -> str:
+def describe(control: ReceiptRow) -> str:
     """When a run of the target without a change was, and where its output is."""
     at = control["created_at"]
     return f"control run of {at}, receipt {control['receipt_id'][:8]}, log: {control['log']}"
@@ -62,12 +62,14 @@ def of_second_run(conn: Connection, merge: MergeRow, control_id: str | None, sec
         return None
     if weigh(_run(first), _run(control), None, _run(second)) is not Step.RETURN:
         return None
-    passed = f"{merge['target']} without it passed in {control['duration_s']:.1f} s between the two ({told(control)})"
+    passed = (
+        f"{merge['target']} without it passed in {control['duration_s']:.1f} s between the two ({describe(control)})"
+    )
     return f"{second['reason']}\nThat happened twice, while {passed}. Log of the second time: {second['log']}"
 
 
 def _had_the_same(control: ReceiptRow, first: ReceiptRow) -> bool:
-    """Whether a control took from the person's checkout what the candidate did, or is younger: then it is as equal as can be."""
+    """Whether a control run took the same files from the person's checkout as the candidate, or is younger."""
     taken = taken_from_checkout(control["inputs"]), taken_from_checkout(first["inputs"])
     return taken[0] == taken[1] or control["created_at"] > first["created_at"]
 

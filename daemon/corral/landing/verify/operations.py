@@ -24,18 +24,18 @@ _ONE = ("", "dry-run")
 
 
 @router.post("/dry-run", answer=api.DryRun, callers=NO_WORK)
-async def dry_run(services: Services, request: Request, wanted: api.DryRunWanted) -> Payload:
+async def dry_run(services: Services, request: Request, body: api.DryRunWanted) -> Payload:
     """Run the target's verification on its tip in a fresh worktree, and name the files that it lacks there."""
     lock = services.creation_locks.setdefault(_ONE, asyncio.Lock())
     if lock.locked():
         raise Conflict("A dry run of the verification is in progress.", remedy="Wait for its end, then try again.")
     async with lock:
-        trial = await services.work(lambda: _begin(services, wanted.timeout_s))
+        run = await services.work(lambda: _begin(services, body.timeout_s))
         try:
-            finding = await _followed(services, request, trial)
+            finding = await _followed(services, request, run)
             return {**asdict(finding), "log": str(finding.log), "note": note(finding.inputs)}
         finally:
-            await services.work(lambda: trial.close(services.now()))
+            await services.work(lambda: run.close(services.now()))
 
 
 def _begin(services: Services, limit_s: float) -> DryRun:
@@ -51,8 +51,8 @@ def _begin(services: Services, limit_s: float) -> DryRun:
     return DryRun(services.git, services.of(VerificationContext), landing, tip, limit_s, services.now())
 
 
-async def _followed(services: Services, request: Request, trial: DryRun) -> Finding:
-    while (finding := await services.work(lambda: trial.step(services.now()))) is None:
+async def _followed(services: Services, request: Request, run: DryRun) -> Finding:
+    while (finding := await services.work(lambda: run.step(services.now()))) is None:
         if services.stopping or await request.is_disconnected():
             raise Conflict("The dry run was broken off.", cause="The daemon stops, or nobody waits for it any more.")
         await asyncio.sleep(POLL_S)

@@ -32,7 +32,7 @@ LIMIT_S = 5.0
 AGAIN = timedelta(minutes=10)
 _MOST_ANSWERS = 5
 """Different answers of one unchanged file after which it is not asked any more: its size and date speak for it."""
-_MOST_SAID = 64 * 1024
+_MOST_OUTPUT = 64 * 1024
 _LONGEST_VERSION = 200
 
 _KEYWORDS = frozenset(
@@ -120,8 +120,8 @@ _Key = tuple[str, int, int, int]
 
 
 @dataclass
-class _Said:
-    """What a file answered last, when it was asked, and how often another answer came before."""
+class _Answer:
+    """The last version that a file reported, when, and how often it had reported another one."""
 
     version: str | None
     at: datetime
@@ -129,14 +129,14 @@ class _Said:
 
 
 class Programs:
-    """Looks programs up, and remembers what they said. Usable from several threads.
+    """Looks programs up, and caches their versions. Thread-safe.
 
     What is remembered is steady: a program that does not answer this time has not changed, and one that never answers the same
     must not keep what it verifies from landing.
     """
 
     def __init__(self) -> None:
-        self._said: dict[_Key, _Said] = {}
+        self._answers: dict[_Key, _Answer] = {}
 
     def look_up(
         self, names: Iterable[str], env: Mapping[str, str], now: datetime, within: Path | None = None
@@ -148,30 +148,30 @@ class Programs:
             env: The whole environment in which they are asked; its PATH finds them.
             within: A worktree whose own programs are not asked: they are code that is to be verified, or its dependencies.
         """
-        found = {name: _find(name, env) for name in dict.fromkeys(names)}
-        keys = {path: key for path in found.values() if path is not None and (key := _key(path)) is not None}
+        paths = {name: _find(name, env) for name in dict.fromkeys(names)}
+        keys = {path: key for path in paths.values() if path is not None and (key := _key(path)) is not None}
         own = {path for path in keys if within is not None and Path(path).is_relative_to(within)}
         due = [path for path, key in keys.items() if path not in own and not self._is_known(key, now)]
-        for path, version in _asked(due, env).items():
+        for path, version in _ask(due, env).items():
             self._learn(keys[path], version, now)
-        return [self._described(name, path, keys, own) for name, path in found.items()]
+        return [self._describe(name, path, keys, own) for name, path in paths.items()]
 
     def _is_known(self, key: _Key, now: datetime) -> bool:
-        known = self._said.get(key)
-        return known is not None and (known.changes > _MOST_ANSWERS or abs(now - known.at) < AGAIN)
+        answer = self._answers.get(key)
+        return answer is not None and (answer.changes > _MOST_ANSWERS or abs(now - answer.at) < AGAIN)
 
     def _learn(self, key: _Key, version: str | None, now: datetime) -> None:
-        known = self._said.setdefault(key, _Said(version, now))
-        known.at = now
-        if version is not None and version != known.version:
-            known.version, known.changes = version, known.changes + 1
-            if known.changes > _MOST_ANSWERS:
-                known.version = None
+        answer = self._answers.setdefault(key, _Answer(version, now))
+        answer.at = now
+        if version is not None and version != answer.version:
+            answer.version, answer.changes = version, answer.changes + 1
+            if answer.changes > _MOST_ANSWERS:
+                answer.version = None
 
-    def _described(self, name: str, path: str | None, keys: Mapping[str, _Key], own: set[str]) -> Program:
+    def _describe(self, name: str, path: str | None, keys: Mapping[str, _Key], own: set[str]) -> Program:
         if path is None or path not in keys:
             return Program(name, None, None)
-        version = None if path in own else self._said[keys[path]].version
+        version = None if path in own else self._answers[keys[path]].version
         real = os.path.realpath(path)
         _, _, changed, size = keys[path]
         return Program(name, path, version, real if version is not None else f"{real} {size} {changed}")
@@ -238,21 +238,21 @@ def _find(name: str, env: Mapping[str, str]) -> str | None:
 
 def _key(path: str) -> _Key | None:
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:  # gone since
         return None
-    return path, found.st_ino, found.st_mtime_ns, found.st_size
+    return path, status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _asked(paths: list[str], env: Mapping[str, str]) -> dict[str, str | None]:
-    """What programs say to ``--version``, all asked at once."""
+def _ask(paths: list[str], env: Mapping[str, str]) -> dict[str, str | None]:
+    """Run every program with ``--version``, all at once; returns the versions by path."""
     if not paths:
         return {}
     until = time.monotonic() + LIMIT_S
     with tempfile.TemporaryDirectory(prefix="corral-", ignore_cleanup_errors=True) as place:
         started = [(path, _start(path, place, env)) for path in paths]
-        answers = {path: _answer(process, until) if process is not None else None for path, process in started}
-    # One that ended by itself may have left others behind, which nobody waits for.
+        answers = {path: _first_line(process, until) if process is not None else None for path, process in started}
+    # A program that ended by itself may have left processes behind.
     marks = {name: env[name] for name in (PROJECT_MARK, VERIFICATION_MARK) if name in env}
     for _path, process in started:
         if process is not None and marks:
@@ -275,24 +275,24 @@ def _start(path: str, place: str, env: Mapping[str, str]) -> subprocess.Popen[by
         return None
 
 
-def _answer(process: subprocess.Popen[bytes], until: float) -> str | None:
+def _first_line(process: subprocess.Popen[bytes], until: float) -> str | None:
     """The first line that a process prints, if it ends with 0 in time; it is ended with its group otherwise."""
-    said = b""
+    output = b""
     assert process.stdout is not None
-    with process.stdout as output, selectors.DefaultSelector() as selector:
-        selector.register(output, selectors.EVENT_READ)
-        while len(said) < _MOST_SAID and selector.select(max(0.0, until - time.monotonic())):
-            data = os.read(output.fileno(), 4096)
+    with process.stdout as pipe, selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while len(output) < _MOST_OUTPUT and selector.select(max(0.0, until - time.monotonic())):
+            data = os.read(pipe.fileno(), 4096)
             if not data:
                 break
-            said += data
+            output += data
         try:
-            code = process.wait(max(0.05, until - time.monotonic()) if len(said) < _MOST_SAID else 0.05)
+            code = process.wait(max(0.05, until - time.monotonic()) if len(output) < _MOST_OUTPUT else 0.05)
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             return None
-    line = next((line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()), "")
+    line = next((line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()), "")
     text = redact("".join(character for character in line if character.isprintable()))[:_LONGEST_VERSION]
     return text if code == 0 and text else None

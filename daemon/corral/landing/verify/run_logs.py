@@ -34,8 +34,8 @@ def folder_of(project: Project, merge_id: str) -> Path:
 
 def files(project: Project, merge_id: str) -> dict[int, Path]:
     """The logs of a request by their numbers, in order."""
-    found = {int(path.stem): path for path in folder_of(project, merge_id).glob("*.log") if path.stem.isdecimal()}
-    return dict(sorted(found.items()))
+    logs = {int(path.stem): path for path in folder_of(project, merge_id).glob("*.log") if path.stem.isdecimal()}
+    return dict(sorted(logs.items()))
 
 
 def begin(project: Project, merge_id: str, role: ReceiptRole, commit_sha: str, now: datetime) -> Path:
@@ -56,10 +56,10 @@ def heading(log: Path) -> Heading | None:
     """The first line of a log; None if it has none: an earlier version wrote it, or it is gone."""
     try:
         with log.open("rb") as file:
-            found = _HEADING.match(file.read(200))
+            match = _HEADING.match(file.read(200))
     except OSError:
         return None
-    if found is None:
+    if match is None:
         return None
-    role, sha, at = (part.decode() for part in found.groups())
-    return Heading(role, sha, at, found.end())
+    role, sha, at = (part.decode() for part in match.groups())
+    return Heading(role, sha, at, match.end())

@@ -29,7 +29,7 @@ from corral.work.merges.store import merges
 
 
 class VerificationSlot:
-    """Owned by the queue, whose ``on_settled`` and ``watch_exit`` it is given.
+    """The slot for one verification. The queue owns it and passes its ``on_settled`` and ``watch_exit``.
 
     All but :meth:`stop` are for the thread that steps.
     """
@@ -39,11 +39,11 @@ class VerificationSlot:
         self._db = context.db
         self._on_settled = on_settled
         self._watch_exit = watch_exit
-        self._trial: VerificationRun | None = None
+        self._run: VerificationRun | None = None
         self._stopped = False
 
     def end_left(self, repo: Git) -> None:
-        """End what a verification of a dead daemon left running."""
+        """End the processes that a verification of a dead daemon left."""
         end_marked(self._context.marks_of_programs())
         for folder in VerificationWorktree(self._db, self._context.places, repo).folders():
             end_marked(marks(folder, self._context.project_id))
@@ -60,82 +60,82 @@ class VerificationSlot:
     @property
     def is_taken(self) -> bool:
         """Whether a verification runs, or its outcome is not stored yet."""
-        return self._trial is not None
+        return self._run is not None
 
     def due_at(self, now: datetime) -> datetime | None:
         """When to follow what runs at the latest; None: nothing runs."""
-        return self._trial.due_at(now) if self._trial is not None else None
+        return self._run.due_at(now) if self._run is not None else None
 
     def stop(self) -> None:
         """End what runs, for good. May be called from any thread; the second of two callers ends it."""
         self._stopped = True
-        if self._trial is not None:
-            self._trial.stop()
+        if self._run is not None:
+            self._run.stop()
 
     def start(self, repo: Git, subject: RunSpec, landing: Landing, now: datetime) -> bool:
         """Begin to verify a commit for a request; False if the request is not what it was."""
         if self._db.write(lambda conn: merges.verifying(conn, subject.merge_id, subject.candidate_sha, now)) is None:
             return False
         crash_point("queue.verifying_stored")
-        self._trial = trial = VerificationRun(repo, self._context, subject, landing, now)
+        self._run = run = VerificationRun(repo, self._context, subject, landing, now)
         if self._stopped:
-            trial.stop()
+            run.stop()
         crash_point("queue.verification_started")
-        self._watch(trial)
+        self._watch(run)
         return True
 
     def follow(self, now: datetime) -> bool:
-        """Whether nothing runs any more: concluded, no longer wanted, or it cannot be followed."""
-        trial = self._trial
-        if trial is None:
+        """Poll the verification; True once none runs: it ended, its request changed, or it could not be polled."""
+        run = self._run
+        if run is None:
             return True
-        merge = self._db.read(lambda conn: merges.find(conn, trial.subject.merge_id))
-        wanted = (MergeState.VERIFYING, trial.subject.candidate_sha)
-        if merge is None or (merge["state"], merge["candidate_sha"]) != wanted:
-            trial.stop()
-            if trial.is_preparing:  # what is being set up has the worktree until it has ended
+        merge = self._db.read(lambda conn: merges.find(conn, run.subject.merge_id))
+        expected = (MergeState.VERIFYING, run.subject.candidate_sha)
+        if merge is None or (merge["state"], merge["candidate_sha"]) != expected:
+            run.stop()
+            if run.is_preparing:  # the setup uses the worktree until it ends
                 return False
-        elif not self._moved_on(trial, merge, now):
+        elif not self._moved_on(run, merge, now):
             return False
-        trial.close()
-        self._trial = None
+        run.close()
+        self._run = None
         return True
 
-    def _moved_on(self, trial: VerificationRun, merge: MergeRow, now: datetime) -> bool:
-        pid = trial.pid
+    def _moved_on(self, run: VerificationRun, merge: MergeRow, now: datetime) -> bool:
+        pid = run.pid
         try:
-            verdict = trial.step(now)
+            verdict = run.step(now)
         except DatabaseUnavailable:
             raise
         except (CorralError, OSError) as error:
-            trial.stop()
-            said = f"The verification could not be followed: {blame.describe(error)}"
-            self._db.write(lambda conn: pauses.record_fault(conn, merge, said, now))
+            run.stop()
+            reason = f"The verification could not be followed: {blame.describe(error)}"
+            self._db.write(lambda conn: pauses.record_fault(conn, merge, reason, now))
             return True
         if self._stopped:
-            trial.stop()
+            run.stop()
             return True
         if verdict is None:
-            if trial.pid != pid:
-                self._watch(trial)
+            if run.pid != pid:
+                self._watch(run)
             return False
-        self._db.write(lambda conn: self._conclude(conn, trial, verdict, merge, now))
+        self._db.write(lambda conn: self._conclude(conn, run, verdict, merge, now))
         crash_point("queue.verdict_stored")
         return True
 
-    def _watch(self, trial: VerificationRun) -> None:
-        if trial.pid is not None:
-            self._watch_exit(trial.pid)
+    def _watch(self, run: VerificationRun) -> None:
+        if run.pid is not None:
+            self._watch_exit(run.pid)
 
     def _conclude(
-        self, conn: Connection, trial: VerificationRun, verdict: Verdict, merge: MergeRow, now: datetime
+        self, conn: Connection, run: VerificationRun, verdict: Verdict, merge: MergeRow, now: datetime
     ) -> None:
-        """Store the result. The next look at the queue acts on it, except where it ends the try."""
-        receipt = verification_receipts.of_verdict(conn, trial, verdict, self._context.project.root, now)
-        if trial.flaky and verdict.status is ReceiptStatus.PASSED:
+        """Store the result. The queue's next step acts on it, unless the result ends the request's try here."""
+        receipt = verification_receipts.of_verdict(conn, run, verdict, self._context.project.root, now)
+        if run.flaky and verdict.status is ReceiptStatus.PASSED:
             flaky = EventKind.MERGE_FLAKY({"reason": verdict.reason})
             events.record(conn, now, flaky, task_id=merge["task_id"], merge_id=merge["merge_id"])
-        subject, why = trial.subject, str(verdict.reason)
+        subject, why = run.subject, str(verdict.reason)
         of_target = subject.role is ReceiptRole.CONTROL
         if verdict.status is not ReceiptStatus.ERROR:
             pauses.record_verdict(conn, merge["target"], now)
@@ -143,8 +143,8 @@ class VerificationSlot:
             pauses.record_fault(conn, merge, why, now)
             return
         elif of_target:
-            said = f"{merge['target']} without any change fails like it: {why}"
-            pauses.record_fault(conn, merge, said, now, proven=True)
+            fault = f"{merge['target']} without any change fails like it: {why}"
+            pauses.record_fault(conn, merge, fault, now, proven=True)
             return
         elif (reason := evidence.of_second_run(conn, merge, subject.control, receipt)) is not None:
             end = {"reason": reason, "receipt_id": receipt["receipt_id"]}

@@ -111,6 +111,6 @@ def count(output: str) -> int | None:
         ]
         if not reports:
             continue
-        known = sum(filter(None, reports))
-        return None if None in reports and known == 0 else known
+        total = sum(filter(None, reports))
+        return None if None in reports and total == 0 else total
     return None

@@ -26,13 +26,13 @@ from corral.landing.verify.verification_worktree import LaidOut
 from corral.runners.process import LogTail, Marks, open_private, signal_each, spawn, survivors
 from corral.runners.tags import PROJECT_MARK, VERIFICATION_MARK
 
-"""In the environment of every process of a run, with the worktree's path, so that those who left the group are found."""
+"""In the environment of every process of a run, with the worktree's path: finds those that left the process group."""
 
 POLL_S = 1.0
 LOG_LIMIT = 256 * 1024 * 1024
 TAIL_BYTES = 1024 * 1024
 _LOOKS = 5
-"""At the living, since one that is killed may have started another a moment before."""
+"""Rounds of looking for survivors, since a killed process may have started another one just before."""
 REASON_LINES = 8
 _COULD_NOT_RUN = {126: "it is not executable", 127: "a command was not found"}
 
@@ -106,8 +106,8 @@ class Verification:
 
     def due_at(self, now: datetime) -> datetime:
         """When to poll again at the latest."""
-        left = self._started_at + timedelta(seconds=self._timeout_s) - self._awake.at(now)
-        return now + min(max(left, timedelta(0)), timedelta(seconds=POLL_S))
+        remaining = self._started_at + timedelta(seconds=self._timeout_s) - self._awake.at(now)
+        return now + min(max(remaining, timedelta(0)), timedelta(seconds=POLL_S))
 
     def poll(self, now: datetime) -> Verdict | None:
         """Look without waiting: start the next command, end one that is over its limits, or conclude.
@@ -119,8 +119,8 @@ class Verification:
             return self._look(self._awake.at(now))
         except OSError as error:
             self.stop()
-            said = f"`{self._command}` could not be followed: {error}"
-            return self._verdict(self._awake.at(now), ReceiptStatus.ERROR, None, said)
+            reason = f"`{self._command}` could not be followed: {error}"
+            return self._verdict(self._awake.at(now), ReceiptStatus.ERROR, None, reason)
 
     def stop(self) -> None:
         """End every process of the run and wait for the first one's death."""
@@ -133,7 +133,7 @@ class Verification:
         self._put_off_sealing(self._log)
 
     def close(self) -> None:
-        """Let go of the log; for the thread that polls, once it polls no more."""
+        """Close the log; for the polling thread, after its last poll."""
         if self._tail is not None:
             self._tail.close()
             self._tail = None
@@ -153,8 +153,8 @@ class Verification:
 
     def _look(self, now: datetime) -> Verdict | None:
         if self._process is None:
-            said = f"`{self._command}` could not be started: {self._trouble}"
-            return self._verdict(now, ReceiptStatus.ERROR, None, said)
+            reason = f"`{self._command}` could not be started: {self._trouble}"
+            return self._verdict(now, ReceiptStatus.ERROR, None, reason)
         code = self._process.poll()
         self._read()
         if code is None:
@@ -162,8 +162,8 @@ class Verification:
             if over is None:
                 return None
             self.stop()
-            said = f"`{self._command}` {over} and was ended."
-            return self._verdict(now, ReceiptStatus.ERROR, None, said, suspect=True)
+            reason = f"`{self._command}` {over} and was ended."
+            return self._verdict(now, ReceiptStatus.ERROR, None, reason, suspect=True)
         end_marked(self._marks, self._process.pid)
         failure = self._judge(code, now)
         if failure is not None:
@@ -191,8 +191,8 @@ class Verification:
         output = self._output.decode("utf-8", "replace")
         changed = self._laid.what_changed(now)
         if changed is not None:
-            what, suspect = changed
-            return ReceiptStatus.ERROR, f"The verdict is void: `{self._command}` {what}.", suspect
+            predicate, suspect = changed
+            return ReceiptStatus.ERROR, f"The verdict is void: `{self._command}` {predicate}.", suspect
         if code in _COULD_NOT_RUN:
             reason = f"`{self._command}` could not run: {_COULD_NOT_RUN[code]} (exit code {code})."
             return ReceiptStatus.ERROR, reason, True
@@ -214,9 +214,9 @@ class Verification:
         self, now: datetime, state: ReceiptStatus, code: int | None, reason: str | None, *, suspect: bool = False
     ) -> Verdict:
         self._put_off_sealing(self._log)
-        told = redact(reason) if reason is not None else None
+        redacted = redact(reason) if reason is not None else None
         took_s = (now - self._started_at).total_seconds()
-        return Verdict(state, code, self._tests, took_s, self._log, told, suspect)
+        return Verdict(state, code, self._tests, took_s, self._log, redacted, suspect)
 
 
 def marks(path: Path, project_id: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Where trials are held: what every verification of this daemon has in common."""
+"""The context that all verifications of this daemon share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DRY_RUN = "dry-run"
 
 @dataclass(frozen=True)
 class VerificationContext:
-    """Where trials are held.
+    """The context that all verifications of this daemon share.
 
     Attributes:
         db: Holds the verification worktree's row.
@@ -93,7 +93,7 @@ def context_of(
         worktrees.project,
         worktrees.project_id,
         worktrees.places,
-        partial(_made_usable, worktrees),
+        partial(_prepare, worktrees),
         environ,
         spawn=spawn,
         ready=lambda: nudge("landing"),
@@ -102,17 +102,17 @@ def context_of(
     )
 
 
-def _made_usable(worktree_context: WorktreeContext, own: VerificationWorktree, tip_sha: str) -> Prepared:
+def _prepare(worktree_context: WorktreeContext, worktree: VerificationWorktree, tip_sha: str) -> Prepared:
     """Make a verification worktree usable.
 
     Its ports lie just below those of the allocated ones, a dry run's below these: both may run at once.
     """
-    chosen = worktree_context.settings().worktrees
-    path = own.path
-    blocks_below = 2 if own.slot == DRY_RUN else 1
-    ports = chosen.port_first - blocks_below * chosen.ports_each
-    port_base = ports if chosen.ports_each and ports >= FIRST_FREE_PORT else None
-    place = preparation.Place(path, own.name, port_base, {VERIFICATION_MARK: str(path)}, own.prove)
+    settings = worktree_context.settings().worktrees
+    path = worktree.path
+    blocks_below = 2 if worktree.slot == DRY_RUN else 1
+    ports = settings.port_first - blocks_below * settings.ports_each
+    port_base = ports if settings.ports_each and ports >= FIRST_FREE_PORT else None
+    place = preparation.Place(path, worktree.name, port_base, {VERIFICATION_MARK: str(path)}, worktree.prove)
     return preparation.prepare(worktree_context, place, tip_sha)
 
 
@@ -120,11 +120,11 @@ def _recipes_of(
     worktree_context: WorktreeContext, files_of: Callable[[str], list[str]], commit: str
 ) -> list[dict[str, object]]:
     """The content of the recipes that apply to a commit."""
-    chosen = of_files(worktree_context.recipes, worktree_context.settings().worktrees.recipes, files_of(commit))
-    return [recipe.model_dump(mode="json") for recipe in chosen]
+    recipes = of_files(worktree_context.recipes, worktree_context.settings().worktrees.recipes, files_of(commit))
+    return [recipe.model_dump(mode="json") for recipe in recipes]
 
 
 def _files_of(git: Git, commit: str) -> list[str]:
     """The files of a commit in which a recipe may find its project."""
-    listed = git.check("ls-tree", "-r", "-z", "--name-only", oid(commit)).names
-    return [path for path in listed if path.count("/") < DEEPEST]
+    paths = git.check("ls-tree", "-r", "-z", "--name-only", oid(commit)).names
+    return [path for path in paths if path.count("/") < DEEPEST]

@@ -38,15 +38,17 @@ def basis(context: VerificationContext, landing: Landing, worktrees: Worktrees, 
     recipes = context.recipes(tip_sha)
     setups = [str(recipe["setup"]) for recipe in recipes if recipe.get("setup")]
     names = programs.named([*landing.verify, *worktrees.setup, *setups])
-    found = context.programs.look_up(names, context.asking_environment(), now)
-    said = [[one.name, one.path, one.version, one.mark] for one in found]
+    identities = [
+        [program.name, program.path, program.version, program.mark]
+        for program in context.programs.look_up(names, context.asking_environment(), now)
+    ]
     parts = [
         landing.verify,
         worktrees.setup,
         worktrees.recipes,
         recipes,
         lasting_environment(context.environment({})),
-        said,
+        identities,
     ]
     text = json.dumps(parts, sort_keys=True, default=str)
     return Basis(hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest(), tuple(names))
@@ -60,35 +62,35 @@ def proves(green: ReceiptRow, merge: MergeRow) -> bool:
     return green["receipt_id"] == merge["receipt_id"] or not taken_from_checkout(green["inputs"])
 
 
-def of_verdict(conn: Connection, trial: VerificationRun, verdict: Verdict, root: Path, now: datetime) -> ReceiptRow:
-    """Store what a trial found; its log is named relative to the project's ``root`` where it lies within."""
+def of_verdict(conn: Connection, run: VerificationRun, verdict: Verdict, root: Path, now: datetime) -> ReceiptRow:
+    """Store the verdict of a run; its log is named relative to the project's ``root`` where it lies within."""
     log = verdict.log
     if log is not None and log.is_relative_to(root):
         log = log.relative_to(root)
     return receipts.add(
         conn,
-        tree=trial.subject.tree,
-        fingerprint=trial.subject.basis.fingerprint,
+        tree=run.subject.tree,
+        fingerprint=run.subject.basis.fingerprint,
         status=verdict.status,
         now=now,
-        commands=[redact(command) for command in trial.commands],
+        commands=[redact(command) for command in run.commands],
         exit_code=verdict.exit_code,
         tests=verdict.tests,
         duration_s=verdict.duration_s,
         log=str(log) if log is not None else None,
         reason=verdict.reason,
-        merge_id=trial.subject.merge_id,
-        commit_sha=trial.subject.sha,
-        role=trial.subject.role,
-        inputs=trial.inputs,
+        merge_id=run.subject.merge_id,
+        commit_sha=run.subject.sha,
+        role=run.subject.role,
+        inputs=run.inputs,
     )
 
 
 def unverified(conn: Connection, tree: str, fingerprint: str, reason: str, now: datetime) -> ReceiptRow:
     """A receipt that proves nothing, and says why; the same one when asked again. It is never taken for a green one."""
-    known = receipts.latest(conn, tree, fingerprint, ReceiptStatus.UNVERIFIED)
-    if known is not None and known["reason"] == reason:
-        return known
+    receipt = receipts.latest(conn, tree, fingerprint, ReceiptStatus.UNVERIFIED)
+    if receipt is not None and receipt["reason"] == reason:
+        return receipt
     return receipts.add(
         conn, tree=tree, fingerprint=fingerprint, status=ReceiptStatus.UNVERIFIED, reason=reason, now=now
     )

@@ -1,4 +1,4 @@
-"""One commit on trial: the worktree laid out and made usable, the commands run, and run again while they are red.
+"""The verification of one commit: lay out the worktree, prepare it, run the commands, and run them again while they are red.
 
 Red once and green again on the same tree is a flake: recorded, and nobody's fault.
 """
@@ -28,7 +28,7 @@ from corral.landing.verify.verification_context import VerificationContext
 from corral.landing.verify.verification_worktree import LaidOut, VerificationWorktree
 
 FULL_BYTES = 64 * 1024
-"""Less free space than this is none."""
+"""A file system with less free space than this counts as full."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class RunSpec:
 
 
 _Preparation = Future["tuple[LaidOut, Prepared, tuple[str, bool] | None] | None"]
-"""The worktree that is being laid out and made usable, which may take minutes; with what the setup changed in it."""
+"""The worktree that is being laid out and prepared, which may take minutes; with what the setup changed in it."""
 
 
 class VerificationRun:
-    """Made started; :meth:`step` gives the verdict in the end.
+    """A verification in progress. The constructor starts it; :meth:`step` returns the verdict at its end.
 
     Attributes:
         inputs: What it takes beside the commit, for its receipt.
@@ -103,11 +103,11 @@ class VerificationRun:
 
     @property
     def is_preparing(self) -> bool:
-        """Whether its worktree is being laid out or made usable just now, so that nothing else may use that."""
+        """Whether its worktree is being laid out or prepared now, so that nothing else may use it."""
         return self._preparation is not None and not self._preparation.done()
 
     def step(self, now: datetime) -> Verdict | None:
-        """Move on without waiting; the verdict, once."""
+        """Do the next step without waiting; returns the verdict, once."""
         if self._preparation is not None:
             if self.is_preparing:
                 return None
@@ -142,7 +142,7 @@ class VerificationRun:
             self._run.stop()
 
     def close(self) -> None:
-        """Let go of what a run holds open; for the thread that steps, once it steps no more."""
+        """Close what a run holds open; for the stepping thread, after its last step."""
         if self._run is not None:
             self._run.close()
 
@@ -167,13 +167,13 @@ class VerificationRun:
             self._begin(preparation, now)
 
     def _begin(self, preparation: _Preparation, now: datetime) -> None:
-        """Start the commands in the worktree that is ready, or keep why it is not."""
+        """Start the commands in the prepared worktree, or store why it could not be prepared."""
         self._preparation = None
         try:
-            made = preparation.result()
-            if made is None:
+            result = preparation.result()
+            if result is None:
                 raise RunnerUnavailable("Its preparation ended without a result: `corral daemon logs` says why.")
-            laid, prepared, changed = made
+            laid, prepared, changed = result
             log = run_logs.begin(self._context.project, self.subject.merge_id, self.subject.role, self.subject.sha, now)
         except (CorralError, OSError) as error:
             reason = f"The verification worktree could not be made usable: {blame.describe(error)}"
@@ -202,31 +202,36 @@ class VerificationRun:
     def _lay_out(self) -> tuple[LaidOut, Prepared, tuple[str, bool] | None] | None:
         """Checkout and setup; None if nobody wants it any more. Runs in a thread of its own."""
         try:
-            laid, prepared = self._made_usable()
+            laid, prepared = self._lay_out_and_prepare()
         except PermissionError:
             self._worktree.make_writable()
-            laid, prepared = self._made_usable()
+            laid, prepared = self._lay_out_and_prepare()
         return None if self._unwanted.is_set() else (laid, prepared, laid.what_changed(self._started_at))
 
-    def _made_usable(self) -> tuple[LaidOut, Prepared]:
+    def _lay_out_and_prepare(self) -> tuple[LaidOut, Prepared]:
         laid = self._worktree.lay_out(self.subject.sha, self._started_at)
+        if self._unwanted.is_set():
+            return laid, Prepared()
         try:
-            wanted = not self._unwanted.is_set()
-            return laid, self._context.prepare(self._worktree, self.subject.tip_sha) if wanted else Prepared()
+            return laid, self._context.prepare(self._worktree, self.subject.tip_sha)
         except PathReplaced:  # by the setup, or while it ran: what_changed says so
             return laid, Prepared()
 
     def _programs(self, path: str, now: datetime) -> list[dict[str, str | None]]:
         """The programs that the run's PATH finds. The others of their names were asked for the fingerprint already."""
         env = {**self._context.asking_environment(), "PATH": path}
-        found = self._context.programs.look_up(self.subject.basis.programs, env, now, within=self._worktree.path)
-        return [{"name": one.name, "path": one.path, "version": one.version} for one in found if one.path]
+        programs = self._context.programs.look_up(self.subject.basis.programs, env, now, within=self._worktree.path)
+        return [
+            {"name": program.name, "path": program.path, "version": program.version}
+            for program in programs
+            if program.path
+        ]
 
     def _full_folder(self) -> Path | None:
         """A folder that a verification writes to and that has no space left: a failure there says nothing of the change."""
         for folder in (self._worktree.path, self._context.project.logs_dir, Path(tempfile.gettempdir())):
             with contextlib.suppress(OSError):
-                found = os.statvfs(folder)
-                if found.f_bavail * found.f_frsize < FULL_BYTES or (found.f_files and not found.f_favail):
+                space = os.statvfs(folder)
+                if space.f_bavail * space.f_frsize < FULL_BYTES or (space.f_files and not space.f_favail):
                     return folder
         return None

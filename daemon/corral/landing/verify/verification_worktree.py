@@ -68,7 +68,7 @@ class VerificationWorktree:
             Unsupported: There is none, and no place for one.
         """
         row = self._row()
-        return Path(row["path"]) if row is not None else self._wanted()
+        return Path(row["path"]) if row is not None else self._usual_path()
 
     @property
     def is_there(self) -> bool:
@@ -86,8 +86,8 @@ class VerificationWorktree:
             GitFailed: It could not even be made again, or not whole.
             OSError: The damaged folder could not be removed.
         """
-        wanted, row = self._wanted(), self._row()
-        if row is not None and self.path != _at(wanted, row):
+        usual, row = self._usual_path(), self._row()
+        if row is not None and self.path != _at(usual, row):
             self.set_aside(None, now) if self._is_replaced() else self._leave(now)
         if self._row() is None:
             self.db.write(lambda conn: worktree_rows.create(conn, self._new_row(sha, now)))
@@ -96,13 +96,13 @@ class VerificationWorktree:
         try:
             if self._is_replaced():
                 self.set_aside(None, now)
-            return self._pointed(sha) or self._made(sha)
+            return self._reuse(sha) or self._create(sha)
         except PathReplaced as error:
             if isinstance(error, FolderLinked) and required(self._row())["folder_id"] is None:
                 self._set(note=f"{error.message}\n{error.remedy}")
                 raise
             self.set_aside(error, now)
-            return self._pointed(sha) or self._made(sha)
+            return self._reuse(sha) or self._create(sha)
 
     def set_aside(self, error: PathReplaced | None, now: datetime) -> str:
         """Leave what stands in its place, and the worktree wherever it was moved to; the next :meth:`lay_out` makes a fresh one.
@@ -129,19 +129,19 @@ class VerificationWorktree:
             return what
         what = f"{stands} is now {worktree_identity.describe(stands)}" if stands else f"{path} is gone"
         what += f"; the worktree itself is kept as {moved}" if moved else ""
-        left = [str(place) for place in (stands, moved) if place is not None]
+        places = [str(place) for place in (stands, moved) if place is not None]
         fresh = self._new_row(row["base_sha"], now)
         note = f"{what}. Verification goes on in {fresh['path']}.\nLook at it, and remove what you do not need: rm -r "
-        held = {
+        values = {
             "name": f"{self.name}:{row['worktree_id'][:8]}",
             "path": str(moved if stands is None else path),
-            "provision": {"left": left},
+            "provision": {"left": places},
             "state": WorktreeState.READY,
-            "note": note + " ".join(map(shlex.quote, left)),
+            "note": note + " ".join(map(shlex.quote, places)),
         }
 
         def store(conn: Connection) -> None:
-            worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, held)
+            worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values)
             worktree_rows.create(conn, fresh)
             self._record(conn, path, moved, what, now)
 
@@ -162,7 +162,7 @@ class VerificationWorktree:
         return worktree_identity.prove(self.repo, self._recorded())
 
     def make_writable(self) -> None:
-        """Give ourselves every folder in it: a module cache, say, is left read-only, and could never be removed.
+        """Make every folder in it writable: a module cache, say, is read-only, and could never be removed.
 
         Raises:
             PathReplaced: Something else stands there.
@@ -202,7 +202,7 @@ class VerificationWorktree:
         if row is not None:
             self.db.write(lambda conn: worktree_rows.transition(conn, row["worktree_id"], LIVE_WORKTREES, values))
 
-    def _wanted(self) -> Path:
+    def _usual_path(self) -> Path:
         return self.places.choose().path / self.places.verification / self.slot
 
     def _leave(self, now: datetime) -> None:
@@ -233,9 +233,9 @@ class VerificationWorktree:
         }
 
     def _record(self, conn: Connection, path: Path, moved: Path | None, reason: str, now: datetime) -> None:
-        kept = str(moved) if moved is not None else None
+        moved_to = str(moved) if moved is not None else None
         replaced = EventKind.WORKTREE_REPLACED(
-            {"worktree": self.name, "path": str(path), "kept": kept, "reason": reason}
+            {"worktree": self.name, "path": str(path), "kept": moved_to, "reason": reason}
         )
         events.record(conn, now, replaced)
 
@@ -264,20 +264,20 @@ class VerificationWorktree:
 
     def _is_replaced(self) -> bool:
         """Whether the folder that was made is not where it was, and either it or something else can be shown."""
-        known = required(self._row())["folder_id"]
-        if known is None or self._is_own_folder():
+        folder_id = required(self._row())["folder_id"]
+        if folder_id is None or self._is_own_folder():
             return False
-        return self._standing() is not None or self._moved_to(known) is not None
+        return self._standing() is not None or self._moved_to(folder_id) is not None
 
     def _standing(self) -> Path | None:
         """What stands in its place: a link on the way there, or whatever is at its path; None: nothing."""
         path = self.path
-        found = next((place for place in (path.parent.parent, path.parent, path) if place.is_symlink()), path)
-        return found if os.path.lexists(found) else None
+        standing = next((place for place in (path.parent.parent, path.parent, path) if place.is_symlink()), path)
+        return standing if os.path.lexists(standing) else None
 
-    def _moved_to(self, known: str | None) -> Path | None:
+    def _moved_to(self, folder_id: str | None) -> Path | None:
         """Where the folder is now, if that is near: beside its place, or the same below a folder that was renamed."""
-        path, inode = self.path, (known or "").rpartition(":")[2]
+        path, inode = self.path, (folder_id or "").rpartition(":")[2]
         near = itertools.chain(
             _children(path.parent),
             (beside / path.name for beside in _children(path.parent.parent)),
@@ -291,8 +291,10 @@ class VerificationWorktree:
 
     def _free_place(self) -> tuple[str, Path]:
         """The first free place, and how it is named from the usual one: that, one beside it, or one beside a link on the way."""
-        usual, taken = self._wanted(), set(self.folders())
-        if usual.parent.is_symlink() and not taken:  # it was there before Corral: a person's, and not to be evaded
+        usual, folders = self._usual_path(), set(self.folders())
+        if (
+            usual.parent.is_symlink() and not folders
+        ):  # it was there before Corral: it is a person's, so do not go around it
             return usual.name, usual
         for number in itertools.count(1):
             more = f"-{number}" if number > 1 else ""
@@ -300,30 +302,30 @@ class VerificationWorktree:
             path = Path(os.path.normpath(usual.parent / place))
             above = path.parent
             is_open = not above.is_symlink() and (above.is_dir() or not above.exists())
-            if is_open and path not in taken and not os.path.lexists(path):
+            if is_open and path not in folders and not os.path.lexists(path):
                 return place, path
         raise AssertionError("unreachable")
 
     def _forget_cleared(self, now: datetime) -> None:
         """End the rows of former worktrees of which a person has removed all that was left."""
         for row in self._rows():
-            left = row["provision"].get("left")
-            if left and not any(map(os.path.lexists, left)):
+            places = row["provision"].get("left")
+            if places and not any(map(os.path.lexists, places)):
                 self._forget(row["worktree_id"], Path(row["path"]), now)
 
     def _forget(self, worktree_id: str, path: Path, now: datetime) -> None:
         if not os.path.lexists(path):  # its entry is left, which names the place where it was
             worktrees.repair(self.repo, path, None, keeps=False)
-        gone = {"state": WorktreeState.REMOVED, "removed_at": iso(now), "note": None}
-        self.db.write(lambda conn: worktree_rows.transition(conn, worktree_id, LIVE_WORKTREES, gone))
+        values = {"state": WorktreeState.REMOVED, "removed_at": iso(now), "note": None}
+        self.db.write(lambda conn: worktree_rows.transition(conn, worktree_id, LIVE_WORKTREES, values))
 
     # -- its folder
 
-    def _pointed(self, sha: str) -> LaidOut | None:
+    def _reuse(self, sha: str) -> LaidOut | None:
         """The worktree that stands there, at ``sha``; None if there is none any more: one that is damaged is removed."""
         try:
             if worktrees.repair(self.repo, self.path, None, self._prove_remains, keeps=False):
-                return self._point(sha)
+                return self._check_out(sha)
         except CorralError as error:  # a run may have made its .git name somebody's checkout, which is not followed
             try:
                 discarding.discard(self.repo, self._recorded())
@@ -331,7 +333,7 @@ class VerificationWorktree:
                 raise error from None
         return None
 
-    def _point(self, sha: str) -> LaidOut:
+    def _check_out(self, sha: str) -> LaidOut:
         files = whole.lay_out(self.prove, sha)
         row = self._row()
         if row is not None and (row["state"] != WorktreeState.READY or row["note"]):
@@ -339,18 +341,18 @@ class VerificationWorktree:
         self.prove()
         return LaidOut(self, self.path, sha, files)
 
-    def _made(self, sha: str) -> LaidOut:
+    def _create(self, sha: str) -> LaidOut:
         self._make_folder(self.path)
         worktrees.add_detached(self.repo, self.path, sha, self._make_folder)
         crash_point("verification.added")
-        return self._point(sha)
+        return self._check_out(sha)
 
     def _make_folder(self, path: Path) -> None:
         self._set(state=WorktreeState.ALLOCATING, path=str(path), folder_id=None)
         self.places.establish(path)
-        made = worktree_identity.make_folder(path, self._top(path))
+        folder_id = worktree_identity.make_folder(path, self._top(path))
         crash_point("verification.folder_made")
-        self._set(folder_id=made)
+        self._set(folder_id=folder_id)
 
 
 @dataclass(frozen=True)
@@ -388,17 +390,17 @@ class LaidOut:
             if not blame.may_be_the_changes(error):
                 return f"left a worktree that could not be looked at ({error.message})", False
             return f"damaged the verification worktree ({error.message})", True
-        named = [f"{path} [{words[path]}]" if path in words else path for path in paths[:5]]
-        return (f"changed tracked files ({', '.join(named)})", True) if paths else None
+        listing = [f"{path} [{words[path]}]" if path in words else path for path in paths[:5]]
+        return (f"changed tracked files ({', '.join(listing)})", True) if paths else None
 
     def remark(self) -> str:
         """A line for the log about files that git calls changed although they are as it wrote them; empty: there are none."""
         paths = sorted(self.files.converted)
         if not paths:
             return ""
-        named = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+        listing = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
         return (
-            f"corral: git calls {named} changed as soon as it has written them, since their attributes or filters do not "
+            f"corral: git calls {listing} changed as soon as it has written them, since their attributes or filters do not "
             "round-trip. They are compared with what it wrote. To end that: git add --renormalize . && git commit\n"
         )
 

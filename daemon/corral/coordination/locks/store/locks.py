@@ -84,8 +84,8 @@ def candidates(conn: Connection, below: str, ancestors: Sequence[str], first: st
     """
     spelled = [spelling for folder in ancestors for spelling in (folder, f"{folder}/")]  # known to be a folder, or not
     folders = {f"folder{number}": folder for number, folder in enumerate(spelled)}
-    near = {"path": below, "first": first, "below": below + "/", "beyond": below + "0", **folders}
-    return _near(len(ancestors)).all(conn, {"now": now, **near})
+    bounds = {"path": below, "first": first, "below": below + "/", "beyond": below + "0", **folders}
+    return _near(len(ancestors)).all(conn, {"now": now, **bounds})
 
 
 def by_expiry(conn: Connection, now: str) -> Iterator[HeldLock]:
@@ -149,20 +149,20 @@ def upsert(conn: Connection, values: LockRow) -> LockRow:
     """
     if _TAKE.change(conn, values):
         return values
-    old = _HAD.one(conn, {name: values[name] for name in _KEY})
-    if old["expires_at"] <= values["acquired_at"]:
-        release_these(conn, [old["lock_id"]])
+    before = _HAD.one(conn, {name: values[name] for name in _KEY})
+    if before["expires_at"] <= values["acquired_at"]:
+        release_these(conn, [before["lock_id"]])
         _TAKE.change(conn, values)
         return values
     merged = {
-        "exclusive": bool(old["exclusive"] or values["exclusive"]),
-        "automatic": bool(old["automatic"] and values["automatic"]),
-        "reason": values["reason"] or old["reason"],
-        "task_id": values["task_id"] or old["task_id"],
-        "ttl_s": max(old["ttl_s"], values["ttl_s"]) if values["automatic"] else values["ttl_s"],
-        "expires_at": max(old["expires_at"], values["expires_at"]),
+        "exclusive": bool(before["exclusive"] or values["exclusive"]),
+        "automatic": bool(before["automatic"] and values["automatic"]),
+        "reason": values["reason"] or before["reason"],
+        "task_id": values["task_id"] or before["task_id"],
+        "ttl_s": max(before["ttl_s"], values["ttl_s"]) if values["automatic"] else values["ttl_s"],
+        "expires_at": max(before["expires_at"], values["expires_at"]),
     }
-    return _RENEW.one(conn, {**merged, "which": old["lock_id"]})
+    return _RENEW.one(conn, {**merged, "which": before["lock_id"]})
 
 
 def listing(
@@ -204,9 +204,9 @@ def named(
 
 def prolong(conn: Connection, expiries: Mapping[str, str]) -> None:
     """Give locks another expiry, each its own, by their ids."""
-    given = [{"which": lock_id, "until": expires_at} for lock_id, expires_at in expiries.items()]
-    if given:
-        conn.execute(_PROLONG, given)
+    rows = [{"which": lock_id, "until": expires_at} for lock_id, expires_at in expiries.items()]
+    if rows:
+        conn.execute(_PROLONG, rows)
 
 
 def others_in_checkout(conn: Connection, checkout: str, session_ids: Sequence[str], now: str) -> list[HeldLock]:
@@ -221,8 +221,8 @@ def others_in_checkout(conn: Connection, checkout: str, session_ids: Sequence[st
 
 def release(conn: Connection, session_id: str, match_keys: Iterable[str]) -> list[LockRow]:
     """Give up a session's locks on the given keys, in whatever checkout; returns what was released."""
-    asked = ({"session_id": session_id, "match_key": match_key} for match_key in match_keys)
-    return [row for given in asked for row in _RELEASE.all(conn, given)]
+    bounds = ({"session_id": session_id, "match_key": match_key} for match_key in match_keys)
+    return [row for values in bounds for row in _RELEASE.all(conn, values)]
 
 
 def release_these(conn: Connection, lock_ids: Sequence[str]) -> list[LockRow]:
@@ -238,17 +238,17 @@ def release_all(conn: Connection, session_ids: Sequence[str]) -> list[LockRow]:
 def inherit(conn: Connection, session_id: str, heir: str, checkout: str) -> None:
     """Give a session's automatic locks in a checkout to another session there, but for what that one holds already."""
     locks, theirs = file_locks.c, file_locks.alias()
-    has = select(theirs.c.lock_id).where(
+    same_key = select(theirs.c.lock_id).where(
         theirs.c.session_id == heir, theirs.c.match_key == locks.match_key, theirs.c.checkout == checkout
     )
-    mine = and_(locks.session_id == session_id, locks.checkout == checkout, locks.automatic.is_(True))
-    conn.execute(update(file_locks).where(mine, ~has.exists()).values(session_id=heir))
+    condition = and_(locks.session_id == session_id, locks.checkout == checkout, locks.automatic.is_(True))
+    conn.execute(update(file_locks).where(condition, ~same_key.exists()).values(session_id=heir))
 
 
 def shorten(conn: Connection, session_id: str, until: str) -> None:
     """Let a session's automatic locks expire no later than at an instant."""
-    mine = and_(file_locks.c.session_id == session_id, file_locks.c.automatic.is_(True))
-    conn.execute(update(file_locks).where(mine, file_locks.c.expires_at > until).values(expires_at=until))
+    condition = and_(file_locks.c.session_id == session_id, file_locks.c.automatic.is_(True))
+    conn.execute(update(file_locks).where(condition, file_locks.c.expires_at > until).values(expires_at=until))
 
 
 def expire(conn: Connection, now: str) -> list[LockRow]:
@@ -256,8 +256,8 @@ def expire(conn: Connection, now: str) -> list[LockRow]:
     return _delete(conn, file_locks.c.expires_at <= now)
 
 
-def _delete(conn: Connection, which: ColumnElement[bool]) -> list[LockRow]:
-    return fetch_all(conn, delete(file_locks).where(which).returning(file_locks), LockRow)
+def _delete(conn: Connection, condition: ColumnElement[bool]) -> list[LockRow]:
+    return fetch_all(conn, delete(file_locks).where(condition).returning(file_locks), LockRow)
 
 
 def next_expiry(conn: Connection) -> str | None:
@@ -265,7 +265,7 @@ def next_expiry(conn: Connection) -> str | None:
     return conn.execute(select(func.min(file_locks.c.expires_at))).scalar()
 
 
-def reschedule(conn: Connection, moved: Callable[[str], str]) -> None:
+def reschedule(conn: Connection, new_expiry: Callable[[str], str]) -> None:
     """Give every lock another expiry, made of the one it has."""
-    found = conn.execute(select(file_locks.c.lock_id, file_locks.c.expires_at)).all()
-    prolong(conn, {row.lock_id: moved(row.expires_at) for row in found})
+    rows = conn.execute(select(file_locks.c.lock_id, file_locks.c.expires_at)).all()
+    prolong(conn, {row.lock_id: new_expiry(row.expires_at) for row in rows})

@@ -1,4 +1,4 @@
-"""SQL for those who wait for a lock, in the order in which they came."""
+"""SQL for the sessions that wait for a lock, first come first."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def enter(conn: Connection, values: Mapping[str, Any]) -> LockWaitRow:
 
 
 def leave(conn: Connection, wait_id: str) -> bool:
-    """Leave the queue; whether it was in it."""
+    """Leave the queue; returns whether the place existed."""
     return conn.execute(delete(lock_waits).where(lock_waits.c.wait_id == wait_id)).rowcount > 0
 
 

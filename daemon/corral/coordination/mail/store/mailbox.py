@@ -64,10 +64,10 @@ def inbox(
     bounds = {
         "whose": session_id, "overdue_at": overdue_at, "since": since, "after": after, "number": number, "behind": name,
     }  # fmt: skip
-    given = {key: value for key, value in bounds.items() if value is not None}
-    asked = _inbox(frozenset(given), blind, tuple(importances), unread, tuple((written or {}).items()))
-    found = asked.each(conn, {**given, "limit": limit})
-    return found if session_id is not None else _filled(conn, found, InboxMessage)
+    parameters = {key: value for key, value in bounds.items() if value is not None}
+    query = _inbox(frozenset(parameters), blind, tuple(importances), unread, tuple((written or {}).items()))
+    rows = query.each(conn, {**parameters, "limit": limit})
+    return rows if session_id is not None else _filled(conn, rows, InboxMessage)
 
 
 @cache
@@ -78,17 +78,17 @@ def _inbox(
     unread: bool,
     written: tuple[tuple[str, str], ...],
 ) -> Prepared[Any]:
-    one = "whose" in bounds
-    seq = _r.seq if one else _m.seq  # by whose index the newest come first, read no further than is asked for
-    shown: Sequence[ColumnElement[Any]] = list(_SHOWN.values())
-    if not one:  # they are sorted by the names of their recipients: no bodies among them
-        shown = (_m.seq, _SHOWN["addressed"], _r.role, STATE)
+    of_session = "whose" in bounds
+    seq = _r.seq if of_session else _m.seq  # by whose index the newest come first, read no further than is asked for
+    columns: Sequence[ColumnElement[Any]] = list(_SHOWN.values())
+    if not of_session:  # they are sorted by the names of their recipients: no bodies among them
+        columns = (_m.seq, _SHOWN["addressed"], _r.role, STATE)
     elif written:
         text = json_row({name: _SHOWN[key] for name, key in written})
-        shown = (_m.seq.label("id"), _r.name.label("to"), text.label("text"))
-    query = select(*shown).join(message_recipients, _r.seq == _m.seq)
-    query = query.order_by(seq.desc(), *(() if one else (_r.name,))).limit(bindparam("limit", type_=Integer))
-    if one:
+        columns = (_m.seq.label("id"), _r.name.label("to"), text.label("text"))
+    query = select(*columns).join(message_recipients, _r.seq == _m.seq)
+    query = query.order_by(seq.desc(), *(() if of_session else (_r.name,))).limit(bindparam("limit", type_=Integer))
+    if of_session:
         query = query.where(_r.session_id == bindparam("whose"))
     if not blind:
         query = query.where(_r.role != RecipientRole.BCC)
@@ -138,13 +138,13 @@ def how_many(conn: Connection, thread_id: str) -> int:
     return int(conn.execute(select(func.count()).select_from(messages).where(_m.thread_id == thread_id)).scalar_one())
 
 
-def _filled(conn: Connection, named: Iterator[dict[str, Any]], kind: type[R]) -> Iterator[R]:
+def _filled(conn: Connection, rows: Iterator[dict[str, Any]], kind: type[R]) -> Iterator[R]:
     """The messages that are named by their numbers, in that order, with what else is said of each, but for those gone."""
-    while some := list(islice(named, AT_ONCE)):
-        numbers = {f"number{place}": row["seq"] for place, row in enumerate(some)}
-        found = {row["seq"]: row for row in _numbered(len(some)).all(conn, numbers)}
-        whole: Iterator[Any] = ({**found[row["seq"]], **row} for row in some if row["seq"] in found)
-        yield from whole
+    while part := list(islice(rows, AT_ONCE)):
+        numbers = {f"number{place}": row["seq"] for place, row in enumerate(part)}
+        by_number = {row["seq"]: row for row in _numbered(len(part)).all(conn, numbers)}
+        filled: Iterator[Any] = ({**by_number[row["seq"]], **row} for row in part if row["seq"] in by_number)
+        yield from filled
 
 
 @cache

@@ -93,21 +93,21 @@ def create(
         Both as they stand now, the recipients in the order of their roles.
     """
     number = _CREATE.add(conn, message)
-    for one in recipients:
-        _ADDRESS.change(conn, {**one, "seq": number})
+    for recipient in recipients:
+        _ADDRESS.change(conn, {**recipient, "seq": number})
     if number % search.AT_ONCE == 0:
         search.learn(conn, "messages")
-    named = sorted(recipients, key=lambda one: str(one["name"]))
+    by_name = sorted(recipients, key=lambda recipient: str(recipient["name"]))
     return {"seq": number, **message}, [
-        {**_AS_SENT, **one, "seq": number, "state": QUEUED if one["bounced_at"] is None else BOUNCED}
-        for one in sorted(named, key=lambda one: str(one["role"]), reverse=True)
+        {**_AS_SENT, **recipient, "seq": number, "state": QUEUED if recipient["bounced_at"] is None else BOUNCED}
+        for recipient in sorted(by_name, key=lambda recipient: str(recipient["role"]), reverse=True)
     ]
 
 
 def find(conn: Connection, reference: str) -> MessageRow | None:
     """One message by its number or its id."""
-    which = _m.seq == int(reference) if _is_number(reference) else _m.message_id == reference
-    return fetch_first(conn, select(messages).where(which), MessageRow)
+    condition = _m.seq == int(reference) if _is_number(reference) else _m.message_id == reference
+    return fetch_first(conn, select(messages).where(condition), MessageRow)
 
 
 def _is_number(reference: str) -> bool:
@@ -122,8 +122,8 @@ def by_key(conn: Connection, sender_session_id: str | None, idempotency_key: str
 
 def sent_at(conn: Connection, sender_session_id: str, back: int) -> str | None:
     """When a sender sent the message that lies so many back; 0: the latest."""
-    found = _SENT_AT.first(conn, {"sender": sender_session_id, "back": back})
-    return found["created_at"] if found else None
+    row = _SENT_AT.first(conn, {"sender": sender_session_id, "back": back})
+    return row["created_at"] if row else None
 
 
 def recipients(conn: Connection, number: int) -> list[RecipientState]:
@@ -161,17 +161,22 @@ def waited_for(
         clients: Only sessions of these client processes,
         session_ids: or these, where nobody knows the process.
     """
-    its = agent_sessions.c
-    live = its.status.in_((SessionStatus.ACTIVE, SessionStatus.IDLE))
+    sessions = agent_sessions.c
+    live = sessions.status.in_((SessionStatus.ACTIVE, SessionStatus.IDLE))
     query = (
-        select(its.session_id, its.client_pid, its.status, func.min(_m.created_at).label("since"))
-        .join(message_recipients, _r.session_id == its.session_id)
+        select(sessions.session_id, sessions.client_pid, sessions.status, func.min(_m.created_at).label("since"))
+        .join(message_recipients, _r.session_id == sessions.session_id)
         .join(messages, _m.seq == _r.seq)
-        .where(live, its.parent_session_id.is_(None), _r.injected_at.is_(None), _UNREAD)
-        .where(or_(its.client_pid.in_(clients), and_(its.client_pid.is_(None), its.session_id.in_(session_ids))))
+        .where(live, sessions.parent_session_id.is_(None), _r.injected_at.is_(None), _UNREAD)
+        .where(
+            or_(
+                sessions.client_pid.in_(clients),
+                and_(sessions.client_pid.is_(None), sessions.session_id.in_(session_ids)),
+            )
+        )
         .where(_m.importance.in_(importances))
-        .group_by(its.session_id)
-        .order_by(its.last_heartbeat.desc())
+        .group_by(sessions.session_id)
+        .order_by(sessions.last_heartbeat.desc())
     )
     return fetch_all(conn, query, AwaitedSession)
 
@@ -186,8 +191,8 @@ def kept_waiting(conn: Connection, session_ids: Sequence[str], since: str) -> li
 def mark(conn: Connection, session_id: str, numbers: Sequence[int], columns: Sequence[str], at: str) -> None:
     """Set instants of a session's receipts that are not set yet: the first one counts."""
     for column in columns:
-        which = and_(_r.session_id == session_id, _r.seq.in_(list(numbers)), _r[column].is_(None))
-        conn.execute(update(message_recipients).where(which).values({column: at}))
+        condition = and_(_r.session_id == session_id, _r.seq.in_(list(numbers)), _r[column].is_(None))
+        conn.execute(update(message_recipients).where(condition).values({column: at}))
 
 
 def put_back(conn: Connection, session_id: str, begin: str, end: str) -> None:
@@ -199,19 +204,19 @@ def put_back(conn: Connection, session_id: str, begin: str, end: str) -> None:
 
 def receipt(conn: Connection, session_id: str, number: int) -> RecipientState | None:
     """The state of a message at one recipient."""
-    which = and_(_r.session_id == session_id, _r.seq == number)
-    return fetch_first(conn, select(message_recipients, STATE).where(which), RecipientState)
+    condition = and_(_r.session_id == session_id, _r.seq == number)
+    return fetch_first(conn, select(message_recipients, STATE).where(condition), RecipientState)
 
 
 def addressed_to(conn: Connection, session_id: str, numbers: Sequence[int], asker: str | None) -> set[int]:
     """Which of these messages a session sent or got, as far as another one may know."""
-    told = _r.role != RecipientRole.BCC
+    visible = _r.role != RecipientRole.BCC
     if asker is not None:
-        told = or_(told, _r.session_id == asker, _m.sender_session_id == asker)
+        visible = or_(visible, _r.session_id == asker, _m.sender_session_id == asker)
     got = (
         select(_r.seq)
         .join(messages, _m.seq == _r.seq)
-        .where(_r.session_id == session_id, _r.seq.in_(list(numbers)), told)
+        .where(_r.session_id == session_id, _r.seq.in_(list(numbers)), visible)
     )
     sent = select(_m.seq).where(_m.sender_session_id == session_id, _m.seq.in_(list(numbers)))
     return {int(row[0]) for query in (got, sent) for row in conn.execute(query)}
@@ -219,20 +224,22 @@ def addressed_to(conn: Connection, session_id: str, numbers: Sequence[int], aske
 
 def move(conn: Connection, name: str, old_session_id: str, new_session_id: str) -> None:
     """Unread mail to a name follows it to another session."""
-    has = select(_r.seq).where(_r.session_id == new_session_id)
-    which = and_(_r.session_id == old_session_id, func.lower(_r.name) == name.lower(), _UNREAD, _r.seq.not_in(has))
+    present = select(_r.seq).where(_r.session_id == new_session_id)
+    condition = and_(
+        _r.session_id == old_session_id, func.lower(_r.name) == name.lower(), _UNREAD, _r.seq.not_in(present)
+    )
     fresh = {"session_id": new_session_id, "bounced_at": None, "injected_at": None, "held_at": None}
-    conn.execute(update(message_recipients).where(which).values(fresh))
+    conn.execute(update(message_recipients).where(condition).values(fresh))
 
 
 def pass_on(conn: Connection, name: str, old_session_id: str, new_session_id: str, at: str) -> None:
     """Mail to a name that a session has not seen is left to another one; what that one has already did not arrive here."""
-    has = select(_r.seq).where(_r.session_id == new_session_id)
+    present = select(_r.seq).where(_r.session_id == new_session_id)
     unseen = and_(
         _r.session_id == old_session_id, func.lower(_r.name) == name.lower(), _r.injected_at.is_(None), _UNREAD
     )
     fresh = {"session_id": new_session_id, "bounced_at": None, "held_at": None}
-    conn.execute(update(message_recipients).where(unseen, _r.seq.not_in(has)).values(fresh))
+    conn.execute(update(message_recipients).where(unseen, _r.seq.not_in(present)).values(fresh))
     conn.execute(update(message_recipients).where(unseen, _r.bounced_at.is_(None)).values(bounced_at=at))
 
 
@@ -242,13 +249,13 @@ def last_between(conn: Connection, session_id: str, *, blind: bool) -> list[Corr
     Args:
         blind: Whether blind copies count.
     """
-    mine = or_(_m.sender_session_id == session_id, _r.session_id == session_id)
+    condition = or_(_m.sender_session_id == session_id, _r.session_id == session_id)
     if not blind:
-        mine = and_(mine, _r.role != RecipientRole.BCC)
+        condition = and_(condition, _r.role != RecipientRole.BCC)
     query = (
         select(_m.sender_session_id, _r.session_id, func.max(_m.created_at).label("at"))
         .join(message_recipients, _r.seq == _m.seq)
-        .where(mine, _m.sender_session_id.is_not(None))
+        .where(condition, _m.sender_session_id.is_not(None))
         .group_by(_m.sender_session_id, _r.session_id)
         .order_by(func.max(_m.created_at).desc())
     )

@@ -20,19 +20,19 @@ def of_thread(conn: Connection, thread_id: str, until: str, limit: int) -> list[
         until: Only those that were sent until then.
     """
     query = select(_m.message_id).where(_m.thread_id == thread_id, _m.created_at <= until)
-    return [str(one) for one in conn.execute(query.order_by(_m.seq.desc()).limit(limit)).scalars()][::-1]
+    return [str(message_id) for message_id in conn.execute(query.order_by(_m.seq.desc()).limit(limit)).scalars()][::-1]
 
 
 def of_session(conn: Connection, session_id: str, since: str, until: str, limit: int) -> list[str]:
     """The ids of the last messages that a session sent or that were addressed to it within this time, the oldest first."""
     sent = select(_m.seq, _m.message_id).where(_m.sender_session_id == session_id)
     got = select(_m.seq, _m.message_id).join(message_recipients, _r.seq == _m.seq).where(_r.session_id == session_id)
-    found: dict[int, str] = {}
+    message_ids: dict[int, str] = {}
     for query in (sent, got):
         within = query.where(_m.created_at >= since, _m.created_at <= until)
         rows = conn.execute(within.order_by(_m.seq.desc()).limit(limit))
-        found.update({int(row.seq): str(row.message_id) for row in rows})
-    return [found[seq] for seq in sorted(found)][-limit:]
+        message_ids.update({int(row.seq): str(row.message_id) for row in rows})
+    return [message_ids[seq] for seq in sorted(message_ids)][-limit:]
 
 
 def tasks_of(conn: Connection, message: MessageRow, limit: int) -> list[str]:
@@ -45,8 +45,8 @@ def tasks_of(conn: Connection, message: MessageRow, limit: int) -> list[str]:
     at_work = (
         select(tasks.c.seq, tasks.c.task_id).join(attempts, _a.task_id == tasks.c.task_id).where(*during, of_session)
     )
-    found: dict[int, str] = {}
+    task_ids: dict[int, str] = {}
     for query in (of_thread, at_work):
         rows: Sequence[tuple[int, str]] = conn.execute(query.order_by(tasks.c.seq.desc()).limit(limit)).tuples().all()
-        found.update(rows)
-    return [found[seq] for seq in sorted(found)][-limit:]
+        task_ids.update(rows)
+    return [task_ids[seq] for seq in sorted(task_ids)][-limit:]

@@ -1,4 +1,4 @@
-"""SQL for names: whom an address means. A session has a name of its own, and may go by others beside it."""
+"""SQL for names: the sessions that an address stands for. A session has its own name, and may have further ones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from corral.store.schema_coordination import agent_names
 
 _its = agent_sessions.c
 _SHOWN = columns_of(agent_sessions, NamedSession)
-"""Of a session that is meant."""
-_MEANT = Prepared[MeantSession](
+"""Columns of a session that an address stands for."""
+_CANDIDATES = Prepared[MeantSession](
     union_all(
         select(literal("own").label("how"), null().label("bound"), *_SHOWN).where(
             _its.agent_name == bindparam("address")
@@ -33,7 +33,7 @@ _MEANT = Prepared[MeantSession](
         ),
     )
 )
-"""All that an address may mean, each part by its own index."""
+"""All sessions that an address may stand for, each part by its own index."""
 _BY_FOLDED_NAME = Prepared[NamedSession](
     select(*_SHOWN)
     .where(func.lower(_its.agent_name) == bindparam("folded"))
@@ -52,14 +52,14 @@ _FURTHER_OF = Prepared[FurtherName](_FURTHER.where(agent_names.c.session_id == b
 
 def resolve(conn: Connection, address: str) -> CalledSession | None:
     """The session that a name means: the one with that name, or else the latest that works for the agent of that name."""
-    named, workers = meant(conn, address)
-    if named is None or named["status"] == SessionStatus.DISCONNECTED:
-        return next(iter(workers), named)
-    return named
+    going_by, workers = candidates(conn, address)
+    if going_by is None or going_by["status"] == SessionStatus.DISCONNECTED:
+        return next(iter(workers), going_by)
+    return going_by
 
 
-def meant(conn: Connection, address: str) -> tuple[CalledSession | None, list[CalledSession]]:
-    """Whom a name means.
+def candidates(conn: Connection, address: str) -> tuple[CalledSession | None, list[CalledSession]]:
+    """The sessions that a name may stand for.
 
     A living session's name comes first: nobody gets its mail by taking the name for an id. A name that was bound comes before
     the own name of another session that is spelled alike but for its case.
@@ -68,20 +68,20 @@ def meant(conn: Connection, address: str) -> tuple[CalledSession | None, list[Ca
         The session that goes by it, in any case, or has it as its id; and the living sessions of the workers that do the tasks
         of the agent of that name, the latest first.
     """
-    asked = {"address": address, "folded": address.lower()}
-    found: dict[str, list[MeantSession]] = {"own": [], "bound": [], "id": [], "at work": []}
-    for row in _MEANT.all(conn, asked):
-        found[row["how"]].append(row)
-    going_by = [*found["own"], *found["bound"]]
+    parameters = {"address": address, "folded": address.lower()}
+    matches: dict[str, list[MeantSession]] = {"own": [], "bound": [], "id": [], "at work": []}
+    for row in _CANDIDATES.all(conn, parameters):
+        matches[row["how"]].append(row)
+    going_by = [*matches["own"], *matches["bound"]]
     living = [row for row in going_by if row["status"] != SessionStatus.DISCONNECTED]
-    best = [*living, *found["id"], *going_by]
+    best = [*living, *matches["id"], *going_by]
     if best:
-        going: CalledSession | None = called(best[0], best[0]["bound"] or best[0]["agent_name"])
+        session: CalledSession | None = called(best[0], best[0]["bound"] or best[0]["agent_name"])
     else:
-        folded = _BY_FOLDED_NAME.first(conn, asked)
-        going = called(folded, folded["agent_name"]) if folded is not None else None
-    workers = sorted(found["at work"], key=lambda worker: str(worker["started_at"]), reverse=True)
-    return going, [called(worker, str(worker["agent"])) for worker in workers]
+        folded = _BY_FOLDED_NAME.first(conn, parameters)
+        session = called(folded, folded["agent_name"]) if folded is not None else None
+    workers = sorted(matches["at work"], key=lambda worker: str(worker["started_at"]), reverse=True)
+    return session, [called(worker, str(worker["agent"])) for worker in workers]
 
 
 def called(session: NamedSession, name: str) -> CalledSession:
@@ -105,7 +105,7 @@ def bound(conn: Connection, name: str) -> NameRow | None:
 
 
 def bind(conn: Connection, values: Mapping[str, Any]) -> NameRow:
-    """Bind a name to a session, or change what is told of it since it has it; ``values``: all columns but ``folded``."""
+    """Bind a name to a session, or update the details of its name; ``values``: all columns but ``folded``."""
     its, folded = agent_names.c, str(values["name"]).lower()
     began = case((its.session_id == values["session_id"], its.registered_at), else_=values["registered_at"])
     changed = update(agent_names).where(its.folded == folded).values(**{**values, "registered_at": began})
@@ -116,21 +116,21 @@ def bind(conn: Connection, values: Mapping[str, Any]) -> NameRow:
 
 def rebind(conn: Connection, name: str, session_id: str) -> None:
     """Let a name that was bound, if it was, mean another session."""
-    which = agent_names.c.folded == name.lower()
-    conn.execute(update(agent_names).where(which).values(session_id=session_id))
+    condition = agent_names.c.folded == name.lower()
+    conn.execute(update(agent_names).where(condition).values(session_id=session_id))
 
 
 def by_session(conn: Connection, session_ids: Sequence[str] = ()) -> dict[str, list[str]]:
     """The names that sessions go by beside their own, of these or of all, in the order in which they were registered."""
-    found: dict[str, list[str]] = {}
+    further: dict[str, list[str]] = {}
     if len(session_ids) == 1:
         rows = _FURTHER_OF.all(conn, {"which": session_ids[0]})
     else:
         of_these = agent_names.c.session_id.in_(list(session_ids)) if session_ids else true()
         rows = fetch_all(conn, _FURTHER.where(of_these), FurtherName)
     for row in rows:
-        found.setdefault(row["session_id"], []).append(row["name"])
-    return found
+        further.setdefault(row["session_id"], []).append(row["name"])
+    return further
 
 
 def of_session(conn: Connection, session_id: str) -> list[NameRow]:

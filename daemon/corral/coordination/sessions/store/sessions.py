@@ -137,15 +137,15 @@ def beat(conn: Connection, session_id: str, at: str) -> SessionRow | None:
 
 
 def touch(conn: Connection, session_id: str, at: str) -> SessionTouch | None:
-    """The same, where only these columns are asked for: half the time."""
+    """Like :func:`beat`, but reads only these columns: half the time."""
     return _moving(conn, _TOUCH.first(conn, {"which": session_id, "last_heartbeat": at}), at)
 
 
 def _moving(conn: Connection, row: Moving | None, at: str) -> Moving | None:
     if row is None or row["stalled_since_at"] is None:
         return row
-    which = agent_sessions.c.session_id == row["session_id"]
-    conn.execute(update(agent_sessions).where(which).values(stalled_since_at=None))
+    condition = agent_sessions.c.session_id == row["session_id"]
+    conn.execute(update(agent_sessions).where(condition).values(stalled_since_at=None))
     changed = EventKind.SESSION_CHANGED({"status": row["status"]})
     events.record(conn, at, changed, session_id=row["session_id"])
     row["stalled_since_at"] = None
@@ -155,12 +155,12 @@ def _moving(conn: Connection, row: Moving | None, at: str) -> Moving | None:
 def stall(conn: Connection, session_id: str, at: str) -> None:
     """Mark an active session as stalled; one that is so already, or is not active, stays as it is."""
     active = and_(agent_sessions.c.status == SessionStatus.ACTIVE, agent_sessions.c.stalled_since_at.is_(None))
-    which = agent_sessions.c.session_id == session_id
-    stalled = update(agent_sessions).where(which, active).values(stalled_since_at=at)
+    condition = agent_sessions.c.session_id == session_id
+    stalled = update(agent_sessions).where(condition, active).values(stalled_since_at=at)
     row = conn.execute(stalled.returning(agent_sessions.c.last_heartbeat)).first()
     if row is not None:
-        told = EventKind.SESSION_STALLED({"last_heartbeat": row.last_heartbeat})
-        events.record(conn, at, told, session_id=session_id)
+        event = EventKind.SESSION_STALLED({"last_heartbeat": row.last_heartbeat})
+        events.record(conn, at, event, session_id=session_id)
 
 
 def names_of(conn: Connection, session_ids: Collection[str]) -> dict[str, str]:
@@ -205,13 +205,13 @@ def latest(
     if statuses:
         query = query.where(_is_shown_as(statuses))
 
-    def older(at: str, who: str) -> Select[Any]:
-        return query.where(or_(its.started_at < at, and_(its.started_at == at, its.session_id < who)))
+    def older(at: str, session_id: str) -> Select[Any]:
+        return query.where(or_(its.started_at < at, and_(its.started_at == at, its.session_id < session_id)))
 
-    asked = older(*behind) if behind else query
-    while part := fetch_all(conn, asked, SessionRow):
+    part_query = older(*behind) if behind else query
+    while part := fetch_all(conn, part_query, SessionRow):
         yield from part
-        asked = older(part[-1]["started_at"], part[-1]["session_id"])
+        part_query = older(part[-1]["started_at"], part[-1]["session_id"])
 
 
 def live(conn: Connection) -> list[SessionRow]:
@@ -221,7 +221,7 @@ def live(conn: Connection) -> list[SessionRow]:
 
 def _is_shown_as(statuses: Sequence[str]) -> ColumnElement[bool]:
     """Whether a row's :func:`shown_status` is one of these."""
-    its, stored = agent_sessions.c, [one for one in statuses if one != ShownStatus.STALLED]
+    its, stored = agent_sessions.c, [status for status in statuses if status != ShownStatus.STALLED]
     stalled = its.stalled_since_at.is_not(None)
     shown = and_(its.status.in_(stored), ~stalled)
     return or_(shown, stalled) if ShownStatus.STALLED in statuses else shown
@@ -243,7 +243,7 @@ def more_live_than(conn: Connection, most: int) -> bool:
 
 
 def watched(conn: Connection) -> list[SessionLife]:
-    """Of every session that is not disconnected what says whether it lives."""
+    """For each session that is not disconnected, the columns that show whether it lives."""
     return _WATCHED.all(conn, {})
 
 
@@ -264,13 +264,13 @@ def notify(conn: Connection, session_id: str, text: str, at: str) -> None:
 
 def take_notices(conn: Connection, session_id: str, at: str) -> list[str]:
     """Hand over what waits for a session, oldest first, as much as fits; once."""
-    taken, room = [], NOTICES_LENGTH
+    rows, room = [], NOTICES_LENGTH
     for row in _NOTICES.all(conn, {"which": session_id}):
         room -= len(row["text"])
         if room < 0:
             break
-        taken.append(row)
-    if taken:
-        which = notices.c.notice_id.in_([row["notice_id"] for row in taken])
-        conn.execute(update(notices).where(which).values(injected_at=at))
-    return [row["text"] for row in taken]
+        rows.append(row)
+    if rows:
+        condition = notices.c.notice_id.in_([row["notice_id"] for row in rows])
+        conn.execute(update(notices).where(condition).values(injected_at=at))
+    return [row["text"] for row in rows]
