@@ -71,5 +71,5 @@ def test(as_json: Annotated[bool, json_of("observe.alerts.api.NotificationTested
 
 def _tell(way: str, result: Mapping[str, Any], problem: str | None) -> None:
     good = result["state"] in ("off", "sent", "delivered")
-    said = f"{_STATES[result['state']]}{f' ({one_line(problem)})' if problem else ''}"
-    echo(f"{way:<9}{said if good else paint(said, 'red')}")
+    text = f"{_STATES[result['state']]}{f' ({one_line(problem)})' if problem else ''}"
+    echo(f"{way:<9}{text if good else paint(text, 'red')}")

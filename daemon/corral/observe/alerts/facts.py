@@ -65,11 +65,11 @@ def gather(services: Services, conn: Connection, ended: EndedAttempts, now: date
     settings = services.settings()
     recent = ended.within(conn, longest_window_s(settings.alerts), now)
     pending = None if work_pause.current(conn) is not None else alerts.oldest_pending(conn)
-    told_of = {one.task_id for one in recent if one.failed} | ({pending["task_id"]} if pending else set())
+    task_ids = {attempt.task_id for attempt in recent if attempt.failed} | ({pending["task_id"]} if pending else set())
     used = running.resources(services, running.use_of_day(conn, now))
     return Facts(
         ended=recent,
-        titles=lists.titles(conn, list(told_of)),
+        titles=lists.titles(conn, list(task_ids)),
         budgets=_budgets(settings, used),
         free_disk_mb=used["free_disk_mb"],
         free_memory_mb=available_mb(),

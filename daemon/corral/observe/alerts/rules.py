@@ -73,7 +73,7 @@ class Finding:
 
 def evaluate(settings: Alerts, facts: Facts, now: datetime) -> list[Finding]:
     """Everything that fires at this moment, in the order of :data:`RULES`."""
-    return [found for rule in RULES.values() for found in rule(settings, facts, now)]
+    return [finding for rule in RULES.values() for finding in rule(settings, facts, now)]
 
 
 def longest_window_s(settings: Alerts) -> float:
@@ -83,7 +83,7 @@ def longest_window_s(settings: Alerts) -> float:
 
 def _task_failures(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
     rule = settings.task_failures
-    failed = Counter(one.task_id for one in _within(facts, now, rule.window_s) if one.failed)
+    failed = Counter(attempt.task_id for attempt in _within(facts, now, rule.window_s) if attempt.failed)
     for task_id, number in failed.items():
         if rule.threshold is not None and number >= rule.threshold:
             yield Finding(
@@ -97,7 +97,7 @@ def _task_failures(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Fi
 
 def _agent_failures(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
     rule = settings.agent_failures
-    failed = Counter(one.agent for one in _within(facts, now, rule.window_s) if one.failed)
+    failed = Counter(attempt.agent for attempt in _within(facts, now, rule.window_s) if attempt.failed)
     for agent, number in failed.items():
         if rule.threshold is not None and number >= rule.threshold:
             yield Finding(
@@ -111,8 +111,8 @@ def _agent_failures(settings: Alerts, facts: Facts, now: datetime) -> Iterator[F
 
 def _error_rate(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
     rule = settings.error_rate
-    last = [one for one in _within(facts, now, rule.window_s) if one.is_last]
-    failed = sum(one.failed for one in last)
+    last = [attempt for attempt in _within(facts, now, rule.window_s) if attempt.is_last]
+    failed = sum(attempt.failed for attempt in last)
     if rule.percent is not None and len(last) >= rule.least and 100 * failed >= rule.percent * len(last):
         yield Finding(
             "error_rate",
@@ -196,7 +196,7 @@ RULES: Mapping[str, Rule] = {
 
 def _within(facts: Facts, now: datetime, window_s: float) -> Iterator[Ended]:
     since = now - timedelta(seconds=window_s)
-    return (one for one in facts.ended if since < one.at <= now)
+    return (attempt for attempt in facts.ended if since < attempt.at <= now)
 
 
 def _lasts(since: datetime | None, now: datetime, after_s: float) -> bool:

@@ -118,8 +118,8 @@ def untold(conn: Connection) -> list[AlertRow]:
 def mark_told(conn: Connection, rows: Sequence[AlertRow]) -> None:
     """These alerts have been told as they were."""
     for row in rows:
-        told = "raised" if row["resolved_at"] is None else "resolved"
-        conn.execute(update(alerts).where(alerts.c.alert_id == row["alert_id"]).values(told=told))
+        state = "raised" if row["resolved_at"] is None else "resolved"
+        conn.execute(update(alerts).where(alerts.c.alert_id == row["alert_id"]).values(told=state))
 
 
 def told_keys(conn: Connection) -> dict[str, str]:

@@ -51,10 +51,10 @@ class SigningSecret:
 
     def __call__(self) -> str | None:
         """The secret; raises as :meth:`corral.config.keys.webhook_secret.WebhookSecret.find` does."""
-        found = self._places.find()
-        if found is not None:
-            remember_secret(found)
-        return found
+        secret = self._places.find()
+        if secret is not None:
+            remember_secret(secret)
+        return secret
 
 
 class Webhook:

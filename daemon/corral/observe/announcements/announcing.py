@@ -75,23 +75,23 @@ class Announcer:
     def step(self, now: datetime) -> datetime | None:
         """Tell all there is; look again soon while something runs."""
         while True:
-            told = self._db.read(announcements.told)
-            found = self._db.read(lambda conn, told=told: announcements.news(conn, KINDS, told))  # type: ignore[misc]
-            due = list(takewhile(lambda event: not self._is_early(event, now), found))
+            last = self._db.read(announcements.last_announced)
+            news = self._db.read(lambda conn, last=last: announcements.news(conn, KINDS, last))  # type: ignore[misc]
+            due = list(takewhile(lambda event: not self._is_early(event, now), news))
             for event in due:
                 self._announce(event, now)
             if due:
                 self._changed()
-            if len(due) < len(found):
+            if len(due) < len(news):
                 return now + timedelta(seconds=AGAIN_S)
-            if not found:
+            if not news:
                 return now + timedelta(seconds=AGAIN_S) if self._db.read(announcements.is_busy) else None
 
     def _announce(self, event: EventRow, now: datetime) -> None:
-        found = self._found(event)
+        artifacts = self._artifacts(event)
         crash_point("announcements.before_letter")
         try:
-            self._db.write(lambda conn: _tell(conn, event, found, now))
+            self._db.write(lambda conn: _tell(conn, event, artifacts, now))
         except (CorralError, ValueError) as error:  # one letter that cannot be written must not stop all that follow
             reason = error.message if isinstance(error, CorralError) else repr(error)
             self._db.write(lambda conn: _give_up(conn, event, reason, now))
@@ -105,7 +105,7 @@ class Announcer:
             and self._db.read(lambda conn: announcements.is_being_saved(conn, required(event["task_id"])))
         )
 
-    def _found(self, event: EventRow) -> Payload:
+    def _artifacts(self, event: EventRow) -> Payload:
         """Facts from git: ``head_sha`` and ``files`` of a completed task's submission, the ``branch`` that a failed one left."""
         try:
             if event["kind"] == EventKind.TASK_COMPLETED:
@@ -124,7 +124,7 @@ class Announcer:
         return {}
 
 
-def _tell(conn: Connection, event: EventRow, found: Payload, now: datetime) -> None:
+def _tell(conn: Connection, event: EventRow, artifacts: Payload, now: datetime) -> None:
     """Send what an event calls for and move on, in one transaction."""
     if event["kind"] in _LOST:
         undeliverable.bounce(conn, event, now)
@@ -135,7 +135,9 @@ def _tell(conn: Connection, event: EventRow, found: Payload, now: datetime) -> N
     if event["kind"] in (*_ENDED, *_MERGED):
         task = task_rows.get(conn, event["task_id"]) if event["task_id"] else None
         if event["kind"] in _ENDED[:3] and task is not None:
-            notification_templates.send(conn, _about_task(conn, event, task, found), [task["submitted_by"]], event, now)
+            notification_templates.send(
+                conn, _about_task(conn, event, task, artifacts), [task["submitted_by"]], event, now
+            )
         elif event["kind"] in _MERGED[:3]:
             merge = merges.get(conn, required(event["merge_id"]))
             notification_templates.send(
@@ -154,9 +156,9 @@ def _give_up(conn: Connection, event: EventRow, reason: str, now: datetime) -> N
 # -- a task
 
 
-def _about_task(conn: Connection, event: EventRow, task: TaskRow, found: Payload) -> Letter:
+def _about_task(conn: Connection, event: EventRow, task: TaskRow, artifacts: Payload) -> Letter:
     done = payload(event, EventKind.TASK_COMPLETED)
-    facts = _completion(done, task, found) if done is not None else _failure(conn, event, task, found)
+    facts = _completion(done, task, artifacts) if done is not None else _failure(conn, event, task, artifacts)
     return notification_templates.written(
         event["kind"],
         f"[{task['task_id'][:8]}] Task {'failed' if done is None else 'complete'}: {task['title']}",
@@ -166,29 +168,29 @@ def _about_task(conn: Connection, event: EventRow, task: TaskRow, found: Payload
     )
 
 
-def _completion(done: TaskCompleted, task: TaskRow, found: Payload) -> Payload:
+def _completion(done: TaskCompleted, task: TaskRow, artifacts: Payload) -> Payload:
     result = task["result"] if isinstance(task["result"], dict) else {}
-    sha = done.get("head_sha") or task["head_sha"] or found.get("head_sha") or result.get("commit_sha")
-    changed = found.get("files") or result.get("files_changed") or []
+    sha = done.get("head_sha") or task["head_sha"] or artifacts.get("head_sha") or result.get("commit_sha")
+    changed = artifacts.get("files") or result.get("files_changed") or []
     return {"commit_sha": sha, "files_changed": changed}
 
 
-def _failure(conn: Connection, event: EventRow, task: TaskRow, found: Payload) -> Payload:
+def _failure(conn: Connection, event: EventRow, task: TaskRow, artifacts: Payload) -> Payload:
     why = required(payload(event, *_FAILED))
     reason = (why.get("error_code") or task["error_code"], why.get("error_message") or task["error_message"])
     tried = [
-        f"attempt {number} at {one['at']}: {_cause(one)}"
-        for number, one in enumerate(announcements.attempts(conn, task["task_id"], event["event_id"]), 1)
+        f"attempt {number} at {attempt['at']}: {_cause(attempt)}"
+        for number, attempt in enumerate(announcements.attempts(conn, task["task_id"], event["event_id"]), 1)
     ]
     saved = announcements.saved(conn, task["task_id"], notification_templates.SHOWN)
     progress = {
         "last_seen_doing": task["progress"],
-        "branch": found.get("branch"),
+        "branch": artifacts.get("branch"),
         "head_sha": task["head_sha"],
         "salvage_ref": saved[0]["ref"] if saved else None,
         "files": ", ".join(saved[0]["files"]) or None if saved else None,
         "recover_with": f"corral worktree recover {saved[0]['worktree']}" if saved else None,
-        "earlier_salvage_refs": ", ".join(one["ref"] for one in saved[1:]) or None,
+        "earlier_salvage_refs": ", ".join(state["ref"] for state in saved[1:]) or None,
         "result": task["result"],
     }
     return {
@@ -276,8 +278,8 @@ def _conclude(conn: Connection, thread_id: str, event: EventRow, now: datetime) 
     rows = announcements.batch(conn, thread_id)
     bad = [row for row in rows if row["status"] != TaskStatus.COMPLETED or row["merge_state"] in RETURNED_MERGES]
     # Once for these tasks that they are complete, and once that they are not; a retry that fails again says so itself.
-    said = [thread_id, [row["task_id"] for row in rows], not bad]
-    key = f"batch-{hashlib.sha256(json.dumps(said).encode()).hexdigest()}"
+    identity = [thread_id, [row["task_id"] for row in rows], not bad]
+    key = f"batch-{hashlib.sha256(json.dumps(identity).encode()).hexdigest()}"
     if message_rows.by_key(conn, None, key) is not None:
         return
     facts = {
@@ -295,7 +297,7 @@ def _conclude(conn: Connection, thread_id: str, event: EventRow, now: datetime) 
     letter = notification_templates.written("batch.settled", subject, facts, rows[0], importance)
     submitted = [row["submitted_by"] for row in rows]
     took_part = [*(row["session_id"] for row in rows), *announcements.wrote(conn, thread_id)]
-    present = [one for one in took_part if one and session_rows.get(conn, one) is not None]
+    present = [session_id for session_id in took_part if session_id and session_rows.get(conn, session_id) is not None]
     notification_templates.send(conn, replace(letter, idempotency_key=key), [*submitted, *present], event, now)
 
 
@@ -304,7 +306,7 @@ def _named(row: BatchTask) -> str:
 
 
 def _paths(row: BatchTask) -> str:
-    return ", ".join(str(one.get("path")) for one in (row["conflicts"] or [])[: notification_templates.SHOWN])
+    return ", ".join(str(conflict.get("path")) for conflict in (row["conflicts"] or [])[: notification_templates.SHOWN])
 
 
 def job(services: Services) -> Step:

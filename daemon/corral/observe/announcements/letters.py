@@ -57,12 +57,12 @@ def send(conn: Connection, letter: Letter, to: Iterable[str | None], event: Even
         to: Ids of sessions; None is nobody.
         event: The event that the letter reports.
     """
-    wanted = list(dict.fromkeys(heir(conn, one) for one in to if one))
-    reached = [one for one in wanted if _is_reached(conn, one)]
-    lost = [one for one in wanted if one not in reached]
+    recipients = list(dict.fromkeys(heir(conn, name) for name in to if name))
+    reached = [name for name in recipients if _is_reached(conn, name)]
+    lost = [name for name in recipients if name not in reached]
     if lost:
         undeliverable(conn, event, letter.kind, lost, "Nobody goes by that.", now)
-        named = [one[:128] for one in lost[:SHOWN]]
+        named = [name[:128] for name in lost[:SHOWN]]
         body = f"{letter.body}\n{_line('not_delivered_to', named)}"
         letter = replace(letter, body=body, data={**letter.data, "not_delivered_to": named})
     for start in range(0, len(reached), MOST_RECIPIENTS):
@@ -79,17 +79,17 @@ def undeliverable(conn: Connection, event: EventRow, kind: str, to: list[str], r
     events.record(conn, now, lost, task_id=event["task_id"], merge_id=event["merge_id"])
 
 
-def _is_reached(conn: Connection, one: str) -> bool:
+def _is_reached(conn: Connection, name: str) -> bool:
     """Whether a letter that names this comes to one session: not every id that a client gives itself can be an address."""
-    return one == one.strip() and one.lower() != EVERYBODY and names.resolve(conn, one) is not None
+    return name == name.strip() and name.lower() != EVERYBODY and names.resolve(conn, name) is not None
 
 
 def _line(name: str, value: Any) -> str:
     label = name.replace("_id", " ID").replace("_sha", " SHA").replace("duration_s", "duration (s)").replace("_", " ")
     if isinstance(value, dict):
-        value = [f"{key.replace('_', ' ')}: {one}" for key, one in value.items()]
+        value = [f"{key.replace('_', ' ')}: {text}" for key, text in value.items()]
     if isinstance(value, list):
-        shown = [one if isinstance(one, str) else json.dumps(one) for one in value[:SHOWN]]
+        shown = [item if isinstance(item, str) else json.dumps(item) for item in value[:SHOWN]]
         more = [f"and {len(value) - SHOWN} more"] if len(value) > SHOWN else []
-        return "\n".join([f"{label}:", *(f"- {one}" for one in (*shown, *more))])
+        return "\n".join([f"{label}:", *(f"- {line}" for line in (*shown, *more))])
     return f"{label[0].upper()}{label[1:]}: {value}"

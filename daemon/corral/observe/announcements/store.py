@@ -61,8 +61,8 @@ _SUMMARY = (
 )  # fmt: skip
 
 
-def told(conn: Connection) -> int:
-    """The last event that was told."""
+def last_announced(conn: Connection) -> int:
+    """The last event that was announced."""
     return position(conn, _READER) or 0
 
 

@@ -32,11 +32,11 @@ def bounce(conn: Connection, event: EventRow, now: datetime) -> None:
     if session_id is None or row is None or row["status"] != SessionStatus.DISCONNECTED:
         return
     unseen: dict[str, list[UnseenMessage]] = {}
-    for one in announcements.unseen(conn, session_id):
-        unseen.setdefault(required(one["sender_session_id"]), []).append(one)
+    for message in announcements.unseen(conn, session_id):
+        unseen.setdefault(required(message["sender_session_id"]), []).append(message)
     announcements.mark_bounced(conn, session_id, iso(now))
     for writer, theirs in unseen.items():
-        sent = [one["message_id"] for one in theirs if one["role"] != RecipientRole.BCC]
+        sent = [message["message_id"] for message in theirs if message["role"] != RecipientRole.BCC]
         if sent:
             shown = sent[: notification_templates.SHOWN]
             bounced = EventKind.MESSAGE_BOUNCED({"sender": writer, "message_ids": shown, "count": len(sent)})
@@ -48,15 +48,15 @@ def bounce(conn: Connection, event: EventRow, now: datetime) -> None:
 
 def _about(gone: SessionRow, lost: list[UnseenMessage]) -> Letter:
     """One letter to a sender about all that a session has not seen of what it sent."""
-    threads = {None if one["role"] == RecipientRole.BCC else one["thread_id"] for one in lost}
+    threads = {None if message["role"] == RecipientRole.BCC else message["thread_id"] for message in lost}
     more = f" and {len(lost) - notification_templates.SHOWN} more" if len(lost) > notification_templates.SHOWN else ""
     # Everybody may read the letter; whom a blind copy went to is nobody's business.
-    blind = any(one["role"] == RecipientRole.BCC for one in lost)
+    blind = any(message["role"] == RecipientRole.BCC for message in lost)
     who = "who got a blind copy" if blind else gone["agent_name"]
     facts = {
-        "recipient": who if blind else ", ".join(dict.fromkeys(one["addressed"] for one in lost)),
+        "recipient": who if blind else ", ".join(dict.fromkeys(message["addressed"] for message in lost)),
         "reason": f"{who} is gone ({gone['end_reason']}) and had not read it",
-        "messages": ", ".join(str(one["seq"]) for one in lost[: notification_templates.SHOWN]) + more,
+        "messages": ", ".join(str(message["seq"]) for message in lost[: notification_templates.SHOWN]) + more,
     }
     what = lost[0]["subject"] if len(lost) == 1 else f"{len(lost)} messages to {who}"
     letter = notification_templates.written(

@@ -82,17 +82,17 @@ class Check:
         """Look at the next lines."""
         for line in lines:
             for problem in self._faults(line):
-                self._found(line["seq"], problem)
+                self._add_problem(line["seq"], problem)
             self.seq, self.hash, self.lines = line["seq"], line["hash"], self.lines + 1
 
     def end(self, last_seq: int, last_hash: str) -> None:
         """There are no more lines; the newest that was written had this number and this hash."""
         if self.seq < last_seq:
-            self._found(self.seq + 1, f"{_lines(self.seq + 1, last_seq)} removed")
+            self._add_problem(self.seq + 1, f"{_lines(self.seq + 1, last_seq)} removed")
         elif self.seq > last_seq:
-            self._found(last_seq + 1, f"{_lines(last_seq + 1, self.seq)} inserted")
+            self._add_problem(last_seq + 1, f"{_lines(last_seq + 1, self.seq)} inserted")
         elif self.hash != last_hash and not self.broken:
-            self._found(self.seq, "changed: it is not the line that was written last")
+            self._add_problem(self.seq, "changed: it is not the line that was written last")
 
     def _faults(self, line: Mapping[str, Any]) -> Iterator[str]:
         if line["seq"] <= self.seq:
@@ -106,7 +106,7 @@ class Check:
         if digest(line) != line["hash"]:
             yield "changed: its hash is not that of its content"
 
-    def _found(self, seq: int, problem: str) -> None:
+    def _add_problem(self, seq: int, problem: str) -> None:
         self.broken += 1
         if len(self.problems) < MOST_PROBLEMS:
             self.problems.append({"seq": seq, "problem": problem})

@@ -62,8 +62,8 @@ def append(conn: Connection, lines: Sequence[AuditRow]) -> None:
 
 def work_of(conn: Connection, session_ids: Collection[str]) -> dict[str, SessionWork]:
     """Names and tasks of sessions, by their ids: those that are known."""
-    found = (_WORK.first(conn, {"session": session_id}) for session_id in session_ids)
-    return {row["session_id"]: row for row in found if row is not None}
+    rows = (_WORK.first(conn, {"session": session_id}) for session_id in session_ids)
+    return {row["session_id"]: row for row in rows if row is not None}
 
 
 def listing(

@@ -96,12 +96,12 @@ class AuditTrail:
         deed = Deed(at, action, session_id, agent_id or session_id or SYSTEM, task_id, parameters, result)
         self.note_later(partial(_same, deed))
 
-    def note_later(self, made: Callable[[], Deed]) -> None:
+    def note_later(self, make: Callable[[], Deed]) -> None:
         """Note a deed that is made when it is written: nobody waits until then."""
         if len(self._waiting) >= MOST_WAITING:
             self._lost += 1
             return
-        self._waiting.append(made)
+        self._waiting.append(make)
         self.on_note()
 
     def is_new(self, use_id: str) -> bool:

@@ -95,10 +95,10 @@ class Exports:
         page = self._db.read(lambda conn: exports.news(conn, lines.KINDS, after, PAGE))
         is_more = len(page) == PAGE
         if page:
-            found = self._exported([str(event["task_id"]) for event in page], after, page[-1]["event_id"])
-            lifecycle.append(one.lifecycle for one in found if one.event_id > places[0])
+            exported = self._exported([str(event["task_id"]) for event in page], after, page[-1]["event_id"])
+            lifecycle.append(line.lifecycle for line in exported if line.event_id > places[0])
             crash_point("exports.lifecycle_written")
-            leases.append(one.lease for one in found if one.lease is not None and one.event_id > places[1])
+            leases.append(line.lease for line in exported if line.lease is not None and line.event_id > places[1])
             crash_point("exports.leases_written")
         reached = page[-1]["event_id"] if is_more else max(newest, page[-1]["event_id"] if page else 0)
         if page or reached - (self._stored or 0) > FAR_BEHIND:
@@ -113,8 +113,8 @@ class Exports:
         tasks, histories = self._db.read(
             lambda conn: (exports.named(conn, ids), exports.histories(conn, lines.KINDS, ids, until))
         )
-        found = [one for task_id in ids for one in lines.of_task(tasks[task_id], histories[task_id])]
-        return sorted((one for one in found if one.event_id > after), key=lambda one: one.event_id)
+        lines_of_tasks = [line for task_id in ids for line in lines.of_task(tasks[task_id], histories[task_id])]
+        return sorted((line for line in lines_of_tasks if line.event_id > after), key=lambda line: line.event_id)
 
     def _lines(self) -> tuple[Lines, Lines]:
         folder = self._folder()

@@ -122,8 +122,8 @@ class Lines:
             crash_point("exports.rotating")
 
     def _note(self, path: Path, handle: int, last: int) -> None:
-        found = os.fstat(handle)
-        self._known[path] = (found.st_ino, found.st_size), last
+        status = os.fstat(handle)
+        self._known[path] = (status.st_ino, status.st_size), last
 
 
 def replace(path: Path, content: bytes, top: Path) -> None:
@@ -168,7 +168,7 @@ def _repaired(handle: int, key: str) -> int:
         tail = os.pread(handle, size - begin, begin)
         whole = tail.rfind(b"\n") + 1
         lines = tail[:whole].split(b"\n")[(0 if begin == 0 else 1) :]
-        last = next((found for line in reversed(lines) if (found := _number(line, key)) is not None), None)
+        last = next((number for line in reversed(lines) if (number := _number(line, key)) is not None), None)
         if last is not None or begin == 0:
             break
         part *= 8
@@ -179,8 +179,8 @@ def _repaired(handle: int, key: str) -> int:
 
 def _number(line: bytes, key: str) -> int | None:
     try:
-        found = json.loads(line)
+        entry = json.loads(line)
     except ValueError:
         return None
-    number = found.get(key) if isinstance(found, dict) else None
+    number = entry.get(key) if isinstance(entry, dict) else None
     return number if type(number) is int else None

@@ -207,9 +207,9 @@ class Retention:
 
     def without_branch(self, worktree_ids: list[str]) -> list[str]:
         """Those whose branch is gone too: as long as it is there, the row proves that Corral made it."""
-        there = {ref.name.removeprefix("refs/heads/") for ref in refs.listing(self.git, "refs/heads/")}
+        branches_left = {ref.name.removeprefix("refs/heads/") for ref in refs.listing(self.git, "refs/heads/")}
         branches = self.db.read(lambda conn: retention_rows.branches(conn, worktree_ids))
-        return [one for one in worktree_ids if branches.get(one) not in there]
+        return [worktree_id for worktree_id in worktree_ids if branches.get(worktree_id) not in branches_left]
 
     def _adjust(self, took_s: float) -> None:
         """Make the next batch as large as its time allows, and leave the writer to others for as long."""
@@ -259,10 +259,10 @@ class Retention:
 
     def old_logs(self, ages: Ages, now: datetime) -> list[LogFile]:
         """The logs that may go now."""
-        kept = self.db.read(retention_rows.owners_of_logs)
+        owners = self.db.read(retention_rows.owners_of_logs)
         excess = self.excess(ages)
         landed = self.db.read(retention_rows.owners_of_landed_logs) if excess > 0 else set()
-        return retention_policy.old_logs(self.project.logs_dir, ages, now, kept, landed, excess)
+        return retention_policy.old_logs(self.project.logs_dir, ages, now, owners, landed, excess)
 
     # -- saved work ------------------------------------------------------------------------------------------------
 
@@ -270,9 +270,9 @@ class Retention:
         moment = retention_policy.cutoff(ages, "salvage", now)
         if moment is None:
             return
-        found = forgetting.old_salvage(self.git, moment)
-        self._unique = {ref.name: sha for ref in found if (sha := self._unique.get(ref.name)) == ref.sha}
-        unknown = [ref for ref in found if ref.name not in self._unique]
+        refs_by_age = forgetting.old_salvage(self.git, moment)
+        self._unique = {ref.name: sha for ref in refs_by_age if (sha := self._unique.get(ref.name)) == ref.sha}
+        unknown = [ref for ref in refs_by_age if ref.name not in self._unique]
         trees = forgetting.trees_since(self.git, unknown[0].created_at - timedelta(days=7)) if unknown else frozenset()
         forgotten = 0
         for ref in unknown[:REFS_A_ROUND]:
@@ -295,16 +295,16 @@ class Retention:
         else:
             self.faults.pop("saved_work", None)
 
-    def _refs(self, done: Round, part: str, found: list[Ref]) -> None:
+    def _refs(self, done: Round, part: str, old: list[Ref]) -> None:
         """Delete refs of loops that are over, or of what landed long ago; their history is rows, and stays."""
         removed = 0
-        for ref in found[:REFS_A_ROUND]:
+        for ref in old[:REFS_A_ROUND]:
             if self.is_stopping():
                 return
             removed += refs.delete(self.git, ref.name, ref.sha)
             crash_point(f"retention.{part}")
         done.removed[part] = removed
-        done.more |= len(found) > REFS_A_ROUND
+        done.more |= len(old) > REFS_A_ROUND
 
     def old_loops(self, ages: Ages, now: datetime) -> list[Ref]:
         """The refs of iterations that may go now: their task is gone, or their loop landed before `salvage_days`.
@@ -318,10 +318,14 @@ class Retention:
             of_loop.setdefault(ref.name.removeprefix(checkpoints.PREFIX).partition("/")[0], []).append(ref)
 
         def recorded(conn: Connection) -> dict[str, set[str]]:
-            return {one: loop_rows.commits(conn, one) for one in of_loop if loop_rows.is_over(conn, one, before)}
+            return {
+                task_id: loop_rows.commits(conn, task_id)
+                for task_id in of_loop
+                if loop_rows.is_over(conn, task_id, before)
+            }
 
         commits = self.db.read(recorded)
-        return [ref for one, its in of_loop.items() for ref in its if ref.sha in commits.get(one, ())]
+        return [ref for task_id, its in of_loop.items() for ref in its if ref.sha in commits.get(task_id, ())]
 
     def landed(self, ages: Ages, now: datetime) -> LandedTips:
         """The old refs of what landed."""
@@ -331,12 +335,12 @@ class Retention:
     def saved(self, ages: Ages, now: datetime) -> tuple[list[Ref], list[Ref]]:
         """Old saved states: those that something else holds, and those that nothing else does."""
         moment = retention_policy.cutoff(ages, "salvage", now)
-        found = forgetting.old_salvage(self.git, moment) if moment is not None else []
-        if not found:
+        old = forgetting.old_salvage(self.git, moment) if moment is not None else []
+        if not old:
             return [], []
-        trees = forgetting.trees_since(self.git, found[0].created_at - timedelta(days=7))
-        held = [ref for ref in found if forgetting.is_held_elsewhere(self.git, ref, trees)]
-        return held, [ref for ref in found if ref not in held]
+        trees = forgetting.trees_since(self.git, old[0].created_at - timedelta(days=7))
+        held = [ref for ref in old if forgetting.is_held_elsewhere(self.git, ref, trees)]
+        return held, [ref for ref in old if ref not in held]
 
     def _watch_budget(self, ages: Ages, now: datetime) -> None:
         excess, fault = self.excess(ages), Fault(self.faults, "disk_budget", "retention")

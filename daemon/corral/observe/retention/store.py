@@ -65,10 +65,10 @@ class Rows:
 
 def _old_events(before: str) -> ColumnElement[bool]:
     its = events.c
-    told = func.coalesce(select(func.min(event_cursors.c.event_id)).scalar_subquery(), 0)
+    announced = func.coalesce(select(func.min(event_cursors.c.event_id)).scalar_subquery(), 0)
     return and_(
         its.at < before,
-        or_(its.event_id <= told, ~_is_announced(its.kind)),
+        or_(its.event_id <= announced, ~_is_announced(its.kind)),
         ~exists(select(tasks.c.seq).where(tasks.c.task_id == its.task_id, _OPEN_TASK)),
         ~exists(select(merge_requests.c.seq).where(merge_requests.c.merge_id == its.merge_id, _OPEN_MERGE)),
         ~exists(select(agent_sessions.c.session_id).where(agent_sessions.c.session_id == its.session_id, _LIVE)),
@@ -132,8 +132,8 @@ def _old_attempts(before: str) -> ColumnElement[bool]:
 
 
 def _old_worktrees(before: str) -> ColumnElement[bool]:
-    asked = select(merge_requests.c.seq).where(merge_requests.c.branch == worktrees.c.branch, _OPEN_MERGE)
-    return and_(worktrees.c.state == WorktreeState.REMOVED, worktrees.c.removed_at < before, ~exists(asked))
+    open_merge = select(merge_requests.c.seq).where(merge_requests.c.branch == worktrees.c.branch, _OPEN_MERGE)
+    return and_(worktrees.c.state == WorktreeState.REMOVED, worktrees.c.removed_at < before, ~exists(open_merge))
 
 
 def _old_sessions(before: str) -> ColumnElement[bool]:
@@ -260,7 +260,7 @@ def owners_of_landed_logs(conn: Connection) -> set[str]:
     """The ids of landed merge requests and of their tasks: their logs go first."""
     its = merge_requests.c
     query = select(its.merge_id, its.task_id).where(its.state == MergeState.LANDED)
-    return {str(one) for row in conn.execute(query) for one in row if one}
+    return {str(owner) for row in conn.execute(query) for owner in row if owner}
 
 
 def owners_of_logs(conn: Connection) -> set[str]:

@@ -191,9 +191,9 @@ class TraceExport:
 
     def _next(self) -> tuple[list[Span], int | None]:
         """The spans of the next page of events, and the event up to which they tell; None: there is nothing new."""
-        given = {"after": self._place(), "most": AT_ONCE}
-        newest, page = self._db.read(lambda conn: (events.newest(conn), _TOLD.all(conn, given)))
-        if newest <= given["after"]:
+        bounds = {"after": self._place(), "most": AT_ONCE}
+        newest, page = self._db.read(lambda conn: (events.newest(conn), _TOLD.all(conn, bounds)))
+        if newest <= bounds["after"]:
             return [], None
         last = page[-1]["event_id"] if len(page) == AT_ONCE else max([newest, *(event["event_id"] for event in page)])
         return self._db.read(lambda conn: gather(conn, page)) if page else [], last

@@ -31,30 +31,30 @@ def gather(conn: Connection, page: Sequence[EventRow]) -> list[Span]:
 
     The same events give the same spans again, except for what a row that has changed or gone no longer says.
     """
-    found: dict[int, list[Span]] = {}
+    spans_of: dict[int, list[Span]] = {}
     by_task: dict[str, list[EventRow]] = {}
     for event in page:
         if event["kind"] == EventKind.MESSAGE_SENT:
-            found[event["event_id"]] = _message(conn, event)
+            spans_of[event["event_id"]] = _message(conn, event)
         elif event["kind"] in lifetime.ENDINGS and event["task_id"] is not None:
             by_task.setdefault(event["task_id"], []).append(event)
     for task_id, its in by_task.items():
         task = tasks.get(conn, task_id)
         if task is not None:
             ended = _ended(conn, task_id, its)
-            found.update({event_id: _spans(conn, task, those) for event_id, those in ended.items()})
-    return [span for event_id in sorted(found) for span in found[event_id]]
+            spans_of.update({event_id: _spans(conn, task, parts) for event_id, parts in ended.items()})
+    return [span for event_id in sorted(spans_of) for span in spans_of[event_id]]
 
 
 def _ended(conn: Connection, task_id: str, its: Sequence[EventRow]) -> dict[int, list[Part]]:
     """The parts of a task's life that end with these events."""
-    wanted, last = {event["event_id"] for event in its}, its[-1]["event_id"]
+    event_ids, last = {event["event_id"] for event in its}, its[-1]["event_id"]
     life, ended = Lifetime(), dict[int, list[Part]]()
     for event in events.of_task(conn, task_id, MOST_HISTORY):
         if event["event_id"] <= last:
-            those = life.feed(event)
-            if event["event_id"] in wanted:
-                ended[event["event_id"]] = those
+            parts = life.feed(event)
+            if event["event_id"] in event_ids:
+                ended[event["event_id"]] = parts
     return ended
 
 
@@ -76,7 +76,9 @@ def _about(conn: Connection, task: TaskRow, part: Part) -> About:
 
 def _about_attempt(conn: Connection, task: TaskRow, part: Part) -> About:
     rows: list[AttemptRow] = attempts.of_task(conn, task["task_id"])
-    row = next((one for one in rows if one["number"] == part.number and one["ended_at"] is not None), None)
+    row = next(
+        (attempt for attempt in rows if attempt["number"] == part.number and attempt["ended_at"] is not None), None
+    )
     if row is None:
         return About(task)
     until = row["ended_at"] or part.end["at"]

@@ -19,7 +19,7 @@ MOST_MARKS = 50
 _GIVEN_BACK = (EventKind.TASK_INTERRUPTED, EventKind.TASK_RETRIED, EventKind.TASK_REQUEUED)
 _FINAL = (EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.TASK_CANCELLED)
 _AGAIN = (EventKind.TASK_RETRY_REQUESTED, EventKind.TASK_REVIVED)
-_ASKED = (EventKind.MERGE_QUEUED, EventKind.MERGE_RETRIED)
+_LANDING_REQUESTED = (EventKind.MERGE_QUEUED, EventKind.MERGE_RETRIED)
 _MERGE_ENDS = tuple(MERGE_ENDS.values())
 ENDINGS = frozenset({EventKind.TASK_CLAIMED, EventKind.TASK_COMPLETED, *_GIVEN_BACK, *_FINAL, *_MERGE_ENDS})
 """The kinds of events with which a part can end."""
@@ -74,8 +74,8 @@ class Lifetime:
         elif kind in _AGAIN:
             self._reopen(event)
             self._wait, self._is_done, self._awaits_merge = _Open(event["at"]), False, False
-        elif kind in _ASKED:
-            self._asked(event)
+        elif kind in _LANDING_REQUESTED:
+            self._landing_requested(event)
         elif kind == EventKind.TASK_CLAIMED:
             return self._claimed(event)
         elif kind in _MERGE_ENDS:
@@ -110,7 +110,7 @@ class Lifetime:
             return [*parts, *self._close_if_settled(event)]
         return parts
 
-    def _asked(self, event: EventRow) -> None:
+    def _landing_requested(self, event: EventRow) -> None:
         merge_id = event["merge_id"] or ""
         if merge_id in self._landings:
             self._mark(event)  # one that was held goes on

@@ -86,9 +86,9 @@ def tasks_that_cannot_start(services: Services, conn: Connection) -> Iterator[Ne
 
 def unobserved_workers(services: Services, conn: Connection) -> Iterator[Need]:
     """Workers whose output and end the supervisor cannot see just now, or that do not end."""
-    found = services.of(Supervisor).unobserved()
-    titles = lists.titles(conn, [*found])
-    for task_id, reason in found.items():
+    reasons = services.of(Supervisor).unobserved()
+    titles = lists.titles(conn, [*reasons])
+    for task_id, reason in reasons.items():
         named = f"{one_line(titles[task_id])!r} ({task_id[:8]})" if task_id in titles else task_id[:8]
         yield Need(
             "unobserved_worker",

@@ -26,7 +26,7 @@ MIB = 1 << 20
 def at_work(services: Services, conn: Connection, now: datetime, most: int) -> Payload:
     """The open attempts, the oldest task first: ``at_work``, and how many more there are."""
     members = swarm.members(conn)
-    seen = {one.task_id: one for one in services.of(Supervisor).at_work()}
+    seen = {worker.task_id: worker for worker in services.of(Supervisor).at_work()}
     rows = [_attempt(row, seen.get(row["task_id"]), now) for row in members[:most]]
     return {"at_work": rows, "at_work_left_out": len(members) - len(rows)}
 
