@@ -51,12 +51,12 @@ async def wait(services: Services, request: Request, payload: StopPayload) -> Wo
         return {}
     gone = asyncio.create_task(_hung_up(request.receive))
     try:
-        told = await services.waiters.mail(event.client_pid, event.actor, gone)
+        texts = await services.waiters.mail(event.client_pid, event.actor, gone)
     finally:
         gone.cancel()
-    if services.stopping and not told:
+    if services.stopping and not texts:
         raise DaemonUnreachable("The daemon stops.")
-    return {"text": "\n".join(told)} if told else {}
+    return {"text": "\n".join(texts)} if texts else {}
 
 
 class Held(Response):
@@ -95,14 +95,14 @@ async def _hung_up(receive: Receive) -> None:
 
 
 @router.get("/bridge", answer=str, media="application/octet-stream")
-async def bridge(services: Services, told: Bridge) -> Held:
+async def bridge(services: Services, opened: Bridge) -> Held:
     """Held open by a session's MCP bridge while it lives; its end tells that the session is unguarded, or gone."""
-    services.runtime.bridge_opened(told.pid, told.session, told.client)
+    services.runtime.bridge_opened(opened.pid, opened.session, opened.client)
 
     async def closed() -> None:
-        served = services.runtime.bridge_closed(told.pid)
+        served = services.runtime.bridge_closed(opened.pid)
         if served and not services.stopping:
-            await _bridge_lost(services, served, told.client)
+            await _bridge_lost(services, served, opened.client)
 
     return Held(services, closed)
 

@@ -92,8 +92,8 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
         InvalidInput: It names no session, or one that cannot be.
     """
     session = check_session_id(_text(payload, "session_id"))
-    given = (payload.get("tool_input"), payload.get("_hook"))
-    tool_input, origin = (part if isinstance(part, Mapping) else {} for part in given)
+    parts = (payload.get("tool_input"), payload.get("_hook"))
+    tool_input, origin = (part if isinstance(part, Mapping) else {} for part in parts)
     agent = _text(payload, "agent_id") and check_session_id(_text(payload, "agent_id"))
     pid = origin.get("pid")
     path = _text(tool_input, "file_path") or _text(tool_input, "notebook_path")
@@ -130,17 +130,17 @@ def _text(mapping: Mapping[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _instant(given: object) -> datetime | None:
+def _instant(value: object) -> datetime | None:
     """A Unix time, if it is one."""
     try:
-        return datetime.fromtimestamp(given, UTC) if isinstance(given, float) else None
+        return datetime.fromtimestamp(value, UTC) if isinstance(value, float) else None
     except (ValueError, OverflowError, OSError):
         return None
 
 
-def _span(given: object) -> tuple[datetime, datetime] | None:
+def _span(value: object) -> tuple[datetime, datetime] | None:
     """Two Unix times."""
-    begin, end = map(_instant, given) if isinstance(given, list) and len(given) == 2 else (None, None)
+    begin, end = map(_instant, value) if isinstance(value, list) and len(value) == 2 else (None, None)
     return (begin, end) if begin and end else None
 
 
@@ -182,5 +182,5 @@ def context(event: str, texts: list[str]) -> dict[str, Any]:
     if not texts or event not in _TAKES_CONTEXT:
         return {}
     text = "\n".join(texts)
-    told = text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
-    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": told}}
+    shown = text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": shown}}

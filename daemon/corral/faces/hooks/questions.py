@@ -26,12 +26,12 @@ def waits_for_person(before: SessionRow | None, event: HookEvent, now: datetime)
     """
     waited = before if before is not None and before["waiting_for"] is not None else None
     same = waited if event.notification == "permission_prompt" else None
-    said = (
+    question = (
         event.message or _QUESTIONS.get(event.tool) or (f"permission for {event.tool}" if event.tool else "its person")
     )
     is_idle = before is not None and before["status"] == SessionStatus.IDLE
     return {
-        "waiting_for": same["waiting_for"] if same else said[:LONGEST],
+        "waiting_for": same["waiting_for"] if same else question[:LONGEST],
         "waiting_since_at": (waited["waiting_since_at"] if waited else None) or iso(now),
         "waiting_path": same["waiting_path"] if same else event.path or None,
         "status": SessionStatus.IDLE if is_idle else SessionStatus.ACTIVE,

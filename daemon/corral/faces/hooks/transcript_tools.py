@@ -64,7 +64,7 @@ def tool_calls(path: Path, since: datetime, *, of_subagent: bool = False) -> Too
         return ToolCalls()
     data, whole = tail
     first: datetime | None = None
-    asked: dict[str, tuple[datetime, str, dict[str, Any]]] = {}
+    uses: dict[str, tuple[datetime, str, dict[str, Any]]] = {}
     results: dict[str, tuple[datetime, bool]] = {}
     for line in data.splitlines():
         # Most of a long transcript is what tools returned: only what may tell of calls is parsed.
@@ -73,11 +73,11 @@ def tool_calls(path: Path, since: datetime, *, of_subagent: bool = False) -> Too
         for at, cwd, part in _parts(line, of_subagent):
             first = first or at
             if part["type"] == "tool_use":
-                asked[str(part["id"])] = (at, cwd, part)
+                uses[str(part["id"])] = (at, cwd, part)
             elif part["type"] == "tool_result":
                 results[str(part["tool_use_id"])] = (at, bool(part.get("is_error")))
     calls = []
-    for use_id, (began, cwd, part) in asked.items():
+    for use_id, (began, cwd, part) in uses.items():
         ended, failed = results.get(use_id, (None, False))
         if ended is None or ended > since:
             calls.append(_call(part, cwd, began, ended, failed))
@@ -85,10 +85,10 @@ def tool_calls(path: Path, since: datetime, *, of_subagent: bool = False) -> Too
 
 
 def _call(part: dict[str, Any], cwd: str, began: datetime, ended: datetime | None, failed: bool) -> ToolCall:
-    given = part.get("input")
-    given = given if isinstance(given, dict) else {}
-    path = given.get("file_path") or given.get("notebook_path")
-    command = given.get("command")
+    arguments = part.get("input")
+    arguments = arguments if isinstance(arguments, dict) else {}
+    path = arguments.get("file_path") or arguments.get("notebook_path")
+    command = arguments.get("command")
     return ToolCall(
         tool=str(part.get("name")),
         cwd=cwd,

@@ -95,26 +95,26 @@ class UnannouncedChanges:
         if not known:
             return
         evidence = self._evidence(known, living, now)
-        found: list[Claim] = []
+        new_claims: list[Claim] = []
         loose: list[_Changed] = []
         at_work = {row["worktree"] for row in known}
         for checkout in self._checkouts(known, evidence):
             for changed in self._changes(checkout):
                 claims = unannounced.claims(changed.target, changed.at, evidence)
-                found += [claim for claim in claims if memory.is_news(claim)]
+                new_claims += [claim for claim in claims if memory.is_news(claim)]
                 if not claims and str(checkout.top) in at_work and self._while_away(checkout, changed):
                     loose.append(changed)
         chosen = services.settings().locks
         policy = Policy(enforcement=chosen.enforcement, ttl_s=chosen.ttl_s)
-        services.db.write(partial(self._settle, found=found, loose=loose, policy=policy, now=now))
-        memory.settled(found)
-        if found or loose:
+        services.db.write(partial(self._settle, claims=new_claims, loose=loose, policy=policy, now=now))
+        memory.settled(new_claims)
+        if new_claims or loose:
             services.changes.announce()
 
     def _settle(
-        self, conn: Connection, found: list[Claim], loose: list[_Changed], policy: Policy, now: datetime
+        self, conn: Connection, claims: list[Claim], loose: list[_Changed], policy: Policy, now: datetime
     ) -> None:
-        unannounced.settle(conn, found, policy, now)
+        unannounced.settle(conn, claims, policy, now)
         if self._services.unannounced.is_shown:
             return
         nobodys: dict[str, list[_Changed]] = {}
@@ -122,11 +122,11 @@ class UnannouncedChanges:
             if not unannounced.is_locked(conn, changed.target, now):
                 nobodys.setdefault(changed.target.checkout, []).append(changed)
         for top, files in nobodys.items():
-            paths = [one.path for one in files][:50]
+            paths = [file.path for file in files][:50]
             events.record(conn, iso(now), EventKind.CHANGE_UNANNOUNCED({"paths": paths, "checkout": top}))
         self._services.unannounced.show(
             {
-                top: {one.target.key.match_key: (one.path, one.signature) for one in files}
+                top: {file.target.key.match_key: (file.path, file.signature) for file in files}
                 for top, files in nobodys.items()
             }
         )
@@ -138,8 +138,10 @@ class UnannouncedChanges:
         tops = [] if project.bare else [str(project.root)]
         tops += [row["worktree"] for row in known if row["worktree"]]
         tops += [edit.target.checkout for edit in evidence.edits]
-        found = (find_checkout(Path(top)) for top in dict.fromkeys(tops))
-        return [one for one in found if one is not None and one.common_dir == project.common_dir][:MOST_CHECKOUTS]
+        checkouts = (find_checkout(Path(top)) for top in dict.fromkeys(tops))
+        return [
+            checkout for checkout in checkouts if checkout is not None and checkout.common_dir == project.common_dir
+        ][:MOST_CHECKOUTS]
 
     def _changes(self, checkout: Checkout) -> list[_Changed]:
         try:
@@ -155,7 +157,7 @@ class UnannouncedChanges:
             # A transcript's instants have milliseconds.
             at = datetime.fromtimestamp(signature[0] // 1_000_000 / 1000, UTC) if signature is not None else None
             changed.append(_Changed(Target(key, str(checkout.top)), path, signature, at))
-        changed.sort(key=lambda one: one.at.timestamp() if one.at is not None else float("inf"), reverse=True)
+        changed.sort(key=lambda change: change.at.timestamp() if change.at is not None else float("inf"), reverse=True)
         return changed[:MOST_FILES]
 
     def _while_away(self, checkout: Checkout, changed: _Changed) -> bool:
@@ -221,12 +223,12 @@ class UnannouncedChanges:
 
     def _owners(self, living: list[SessionRow]) -> dict[str, str]:
         """The sessions that work alone in a worktree that was made for them."""
-        made = self._services.db.read(partial(worktrees.listing, purposes=(WorktreePurpose.SESSION,)))
+        rows = self._services.db.read(partial(worktrees.listing, purposes=(WorktreePurpose.SESSION,)))
         known = self._services.unannounced.silent_since
         owners = {}
-        for row in made:
-            there = [one["session_id"] for one in living if one["worktree"] == row["path"]]
-            if there == [row["session_id"]] and row["session_id"] in known:
+        for row in rows:
+            residents = [session["session_id"] for session in living if session["worktree"] == row["path"]]
+            if residents == [row["session_id"]] and row["session_id"] in known:
                 owners[row["path"]] = row["session_id"]
         return owners
 
