@@ -48,7 +48,10 @@ class LimitedConnection(HttpToolsProtocol):
             if not _is_welcome(transport):
                 transport.abort()
             return
-        if sum(isinstance(one, LimitedConnection) and one._is_tcp for one in self.connections) > most_over_tcp():
+        if (
+            sum(isinstance(connection, LimitedConnection) and connection._is_tcp for connection in self.connections)
+            > most_over_tcp()
+        ):
             transport.abort()
         else:
             self._expect_headers()

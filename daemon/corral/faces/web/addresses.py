@@ -126,10 +126,10 @@ class Pages:
     async def _page(self, visit: Visit) -> Response:
         method = "GET" if visit.method == "HEAD" else visit.method
         for address in ADDRESSES:
-            found = address.pattern.fullmatch(visit.path)
-            if found is None or address.method != method:
+            match = address.pattern.fullmatch(visit.path)
+            if match is None or address.method != method:
                 continue
-            values = await address.make(self._services, visit, found.groupdict().get("item_id", ""))
+            values = await address.make(self._services, visit, match.groupdict().get("item_id", ""))
             if isinstance(values, Response):
                 return values
             values["needs"] = await self._needs()
@@ -165,5 +165,5 @@ class Pages:
         return Response(content, media_type=STATIC[name])
 
     async def _error(self, visit: Visit, error: CorralError) -> Response:
-        said = error.to_wire()["error"]
-        return HTMLResponse(await self._rendered("error.html", visit, {"error": said}), error.status)
+        wire = error.to_wire()["error"]
+        return HTMLResponse(await self._rendered("error.html", visit, {"error": wire}), error.status)

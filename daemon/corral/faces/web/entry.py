@@ -125,18 +125,21 @@ class Entry:
         return None
 
     def _set_cookie(self, secret: str) -> tuple[bytes, bytes]:
-        said = f"{self.cookie}={secret}; Path=/; Max-Age={SESSION_S:.0f}; HttpOnly; SameSite=Strict"
-        return b"set-cookie", said.encode()
+        cookie = f"{self.cookie}={secret}; Path=/; Max-Age={SESSION_S:.0f}; HttpOnly; SameSite=Strict"
+        return b"set-cookie", cookie.encode()
 
 
 def _with_headers(send: Send) -> Send:
     async def sending(message: object) -> None:
         assert isinstance(message, dict)
         if message["type"] == "http.response.start":
-            given = list(message["headers"])
-            if not any(name == b"content-security-policy" for name, _ in given):
-                given.append((b"content-security-policy", POLICY.encode()))
-            message = {**message, "headers": [*(one for one in given if one[0] != b"cache-control"), *HEADERS]}
+            headers = list(message["headers"])
+            if not any(name == b"content-security-policy" for name, _ in headers):
+                headers.append((b"content-security-policy", POLICY.encode()))
+            message = {
+                **message,
+                "headers": [*(header for header in headers if header[0] != b"cache-control"), *HEADERS],
+            }
         await send(message)
 
     return sending

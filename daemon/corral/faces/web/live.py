@@ -73,8 +73,8 @@ class Streams:
                 yield part
         finally:
             self._open -= 1
-            for one in running:
-                one.cancel()
+            for task in running:
+                task.cancel()
 
     async def _events(self, parts: asyncio.Queue[str | None], after: int) -> None:
         try:
@@ -129,5 +129,5 @@ def following(seq: int, **log: str | int) -> str:
 
 
 def _number(text: str | bytes) -> int:
-    said = text.decode("latin-1") if isinstance(text, bytes) else text
-    return int(said) if said.isdecimal() and len(said) < 18 else 0
+    digits = text.decode("latin-1") if isinstance(text, bytes) else text
+    return int(digits) if digits.isdecimal() and len(digits) < 18 else 0
