@@ -229,20 +229,20 @@ class Acting(Screen[None]):
             await self.requests.ask("POST", f"/merges/{segment(request['merge_id'])}/dismiss")
 
     async def _show_resume(self, subject: RowSubject) -> None:
-        found = await self.requests.run_with(lambda client: outside.find_conversation(client, subject))
+        conversation = await self.requests.run_with(lambda client: outside.find_conversation(client, subject))
         text = Text.assemble(joined([("To resume this conversation with Claude Code:\n\n", "plain")]))
-        text.append_text(joined([(self.glyphs.lines(found.line) + "\n", "bold")]))
-        if found.is_alive:
+        text.append_text(joined([(self.glyphs.lines(conversation.line) + "\n", "bold")]))
+        if conversation.is_alive:
             text.append_text(joined([("\nIt is alive: answer in its terminal, or end it first.", "wait")]))
-        answers = [("c", "copy"), *([] if found.is_alive else [("y", "run it here")])]
-        page = Page(found.agent_name, text, glyphs=self.glyphs, answers=answers, small=True)
+        answers = [("c", "copy"), *([] if conversation.is_alive else [("y", "run it here")])]
+        page = Page(conversation.agent_name, text, glyphs=self.glyphs, answers=answers, small=True)
         answer = await self.app.push_screen_wait(page)
         if answer == "c":
-            self.app.copy_to_clipboard(found.line)
+            self.app.copy_to_clipboard(conversation.line)
             self.tell("Copied, if the terminal allows it.")
         elif answer == "y":
-            refuse_agents("Attaching to a conversation", found.line)
-            argv, folder = await self.requests.run_with(lambda client: outside.prepare_resume(client, found))
+            refuse_agents("Attaching to a conversation", conversation.line)
+            argv, folder = await self.requests.run_with(lambda client: outside.prepare_resume(client, conversation))
             with self.app.suspend():
                 outside.resume(argv, folder)
             self.app.refresh()
@@ -255,9 +255,11 @@ class Acting(Screen[None]):
             if subject.session_id is not None:
                 to = (await self.requests.ask("GET", f"/sessions/{segment(subject.session_id)}"))["agent_name"]
             elif subject.task_id is not None:
-                to = next((one["agent"] for one in self.view["at_work"] if one["task_id"] == subject.task_id), to)
+                to = next(
+                    (attempt["agent"] for attempt in self.view["at_work"] if attempt["task_id"] == subject.task_id), to
+                )
             form = Form("Send a message", [("To", to), ("Subject", ""), ("Text", "")], glyphs=self.glyphs)
-        said = await self.app.push_screen_wait(form)
-        if said is not None:
-            to, about, text = said if len(said) == 3 else ("", "", said[0])
+        values = await self.app.push_screen_wait(form)
+        if values is not None:
+            to, about, text = values if len(values) == 3 else ("", "", values[0])
             await self._call(acts.letter(to, about, text, subject.message))

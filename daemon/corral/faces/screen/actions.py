@@ -103,8 +103,8 @@ def actions_of(panel: str, row: Row) -> Sequence[Action]:
 
 def main_key(need: Row) -> str:
     """The key that settles what needs a person, as its row shows it."""
-    found = _of_need(need)
-    return f"{found[0].key} {found[0].label}" if found else "Enter look"
+    actions = _of_need(need)
+    return f"{actions[0].key} {actions[0].label}" if actions else "Enter look"
 
 
 def _of_need(row: Row) -> tuple[Action, ...]:

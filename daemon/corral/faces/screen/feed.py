@@ -141,18 +141,18 @@ class Feed(threading.Thread):
     def _reload(self, name: str) -> None:
         """All rows of a list, page by page; those of the first pages are shown at once."""
         path, query, key, most = _SOURCES[name]
-        found: dict[str, Row] = {}
+        rows: dict[str, Row] = {}
         told_at = time.monotonic()
         first = name not in self._rows
         for part in self._client.parts(path, query):
-            found.update((str(row[key]), row) for row in part)
-            if self._over.is_set() or (most is not None and len(found) >= most):
+            rows.update((str(row[key]), row) for row in part)
+            if self._over.is_set() or (most is not None and len(rows) >= most):
                 break
-            if first and (len(found) == len(part) or time.monotonic() - told_at > TOGETHER_S * 3):
-                self._tell(RowsChanged(name, [*found.values()], complete=False))
+            if first and (len(rows) == len(part) or time.monotonic() - told_at > TOGETHER_S * 3):
+                self._tell(RowsChanged(name, [*rows.values()], complete=False))
                 told_at = time.monotonic()
-        self._rows[name] = found
-        self._tell(RowsChanged(name, [*found.values()]))
+        self._rows[name] = rows
+        self._tell(RowsChanged(name, [*rows.values()]))
 
     # -- changes ------------------------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class Feed(threading.Thread):
         merges = {event["merge_id"] for event in events if event["merge_id"]}
         if merges:
             self._refresh_merges(merges)
-        of_merges = {self._rows[MERGES][one]["task_id"] for one in merges if one in self._rows[MERGES]}
+        of_merges = {self._rows[MERGES][merge_id]["task_id"] for merge_id in merges if merge_id in self._rows[MERGES]}
         tasks = {event["task_id"] for event in events if event["task_id"]} | (of_merges - {None})
         if tasks:
             self._refresh_tasks(sorted(tasks))
@@ -201,8 +201,8 @@ class Feed(threading.Thread):
     def _refresh_tasks(self, ids: list[str]) -> None:
         known, fresh = self._rows[TASKS], dict[str, Row]()
         for start in range(0, len(ids), IDS_AT_ONCE):
-            asked = {"task_id": ids[start : start + IDS_AT_ONCE], "sort": "newest"}
-            for part in self._client.parts("/tasks", asked):
+            query = {"task_id": ids[start : start + IDS_AT_ONCE], "sort": "newest"}
+            for part in self._client.parts("/tasks", query):
                 fresh.update((row["task_id"], row) for row in part)
         new = {task_id: row for task_id, row in fresh.items() if task_id not in known}
         known.update(fresh)

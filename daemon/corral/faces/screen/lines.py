@@ -60,8 +60,8 @@ def needs_heading(view: Row, glyphs: Glyphs, shown: int, *, focused: bool, filte
     return parts + _filtered(filtered, shown, number)
 
 
-def _filtered(wanted: str, shown: int, number: int) -> Parts:
-    return [(f"  /{wanted}: {shown} of {number}", "wait")] if wanted else []
+def _filtered(words: str, shown: int, number: int) -> Parts:
+    return [(f"  /{words}: {shown} of {number}", "wait")] if words else []
 
 
 def hint(need: Row | None, glyphs: Glyphs, width: int, height: int, view: Row) -> Parts:
@@ -73,18 +73,18 @@ def hint(need: Row | None, glyphs: Glyphs, width: int, height: int, view: Row) -
     room = max(10, width - 6)
     what = textwrap.wrap(glyphs.line(need["what"]), room, max_lines=2, placeholder=f" {glyphs.more}")
     body: Parts = [(f"    {line}\n", "plain") for line in what]
-    found = actions_of(NEEDS, need)
+    actions = actions_of(NEEDS, need)
     press: Parts = (
-        [("Press ", "dim"), (found[0].key, "bold"), (f" to {found[0].label}. By hand: ", "dim")] if found else []
+        [("Press ", "dim"), (actions[0].key, "bold"), (f" to {actions[0].label}. By hand: ", "dim")] if actions else []
     )
-    taken = sum(len(text) for text, _ in press)
-    if found and taken > room - 16:  # a narrow terminal: the key alone says it
-        return [*body, ("    Press ", "dim"), (found[0].key, "bold"), (f" to {found[0].label}"[: room - 7], "dim")]
+    press_width = sum(len(text) for text, _ in press)
+    if actions and press_width > room - 16:  # a narrow terminal: the key alone says it
+        return [*body, ("    Press ", "dim"), (actions[0].key, "bold"), (f" to {actions[0].label}"[: room - 7], "dim")]
     remedy = textwrap.wrap(
-        glyphs.line(need["remedy"]), room, initial_indent=" " * taken, max_lines=height - len(what),
+        glyphs.line(need["remedy"]), room, initial_indent=" " * press_width, max_lines=height - len(what),
         placeholder=f" {glyphs.more}", break_on_hyphens=False,
     )  # fmt: skip
-    rest = "\n    ".join(remedy)[taken:]
+    rest = "\n    ".join(remedy)[press_width:]
     return [*body, ("    ", "dim"), *press, (rest, "dim")]
 
 

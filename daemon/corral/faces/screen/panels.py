@@ -54,9 +54,9 @@ class Panel:
     orders: Sequence[Order]
     words: Callable[[Row], Sequence[Any]]
 
-    def chosen(self, rows: list[Row], order: int, wanted: str) -> list[Row]:
+    def chosen(self, rows: list[Row], order: int, words: str) -> list[Row]:
         """The rows that contain every wanted word, in an order."""
-        parts = wanted.casefold().split()
+        parts = words.casefold().split()
         if parts:
             rows = [row for row in rows if self._has(row, parts)]
         return self.orders[order % len(self.orders)].sort(rows)
@@ -145,21 +145,21 @@ def agents_of(view: Row, sessions: list[Row]) -> list[Row]:
     work = {row["session_id"]: row for row in view["at_work"]}
     extra = [
         {
-            "session_id": one["session_id"],
-            "agent_name": one["agent"],
-            "agent_type": one["kind"],
+            "session_id": attempt["session_id"],
+            "agent_name": attempt["agent"],
+            "agent_type": attempt["kind"],
             "status": "active",
-            "current_task": one["title"],
-            "task_id": one["task_id"],
+            "current_task": attempt["title"],
+            "task_id": attempt["task_id"],
             "worktree": None,
             "branch": None,
             "waiting_for": None,
             "unguarded": False,
-            "started_at": one["claimed_at"],
-            "last_heartbeat": one["claimed_at"],
+            "started_at": attempt["claimed_at"],
+            "last_heartbeat": attempt["claimed_at"],
         }
-        for one in work.values()
-        if one["session_id"] not in known
+        for attempt in work.values()
+        if attempt["session_id"] not in known
     ]
     return [{**row, "work": work.get(row["session_id"])} for row in [*extra, *sessions]]
 

@@ -44,8 +44,8 @@ class Requests(threading.Thread):
 
     def run(self) -> None:
         """Work off the requests."""
-        while (wanted := self._jobs.get()) is not None:
-            job, future, loop = wanted
+        while (entry := self._jobs.get()) is not None:
+            job, future, loop = entry
             try:
                 answer, error = job(self._client), None
             except (OSError, CorralError) as refused:

@@ -99,7 +99,9 @@ class MainScreen(Acting):
 
     def on_mount(self) -> None:
         """Show what there is, and begin to follow."""
-        self._events = [(event_line(one, self.glyphs, one["title"] or ""), "dim") for one in self.view["recent"][::-1]]
+        self._events = [
+            (event_line(event, self.glyphs, event["title"] or ""), "dim") for event in self.view["recent"][::-1]
+        ]
         self.log_view.replace(self._events)
         self._show_view()
         self.action_show(panels.NEEDS if self.view["needs_you"] else panels.TASKS)
@@ -145,15 +147,16 @@ class MainScreen(Acting):
         """Append events to the log."""
         titles = self._titles({event["task_id"] for event in message.events if event["task_id"]})
         fresh = [
-            (event_line(one, self.glyphs, titles.get(one["task_id"] or "", "")), "plain") for one in message.events
+            (event_line(event, self.glyphs, titles.get(event["task_id"] or "", "")), "plain")
+            for event in message.events
         ]
         self._events = (self._events + fresh)[-1000:]
         if not self.is_following:
             self.log_view.add(fresh)
 
-    def _titles(self, wanted: set[str]) -> dict[str, str]:
-        rows = self.lists.get(panels.TASKS, ()) if wanted else ()
-        return {row["task_id"]: row["title"] for row in rows if row["task_id"] in wanted}
+    def _titles(self, task_ids: set[str]) -> dict[str, str]:
+        rows = self.lists.get(panels.TASKS, ()) if task_ids else ()
+        return {row["task_id"]: row["title"] for row in rows if row["task_id"] in task_ids}
 
     def on_connection_lost(self, message: ConnectionLost) -> None:
         """Say that what is shown is of the past."""
@@ -212,14 +215,14 @@ class MainScreen(Acting):
 
     def _note(self) -> str:
         """The note on the lower panel: its filter, its order, or that more rows come."""
-        name, wanted = self.lower, self._filters[self.lower]
+        name, words = self.lower, self._filters[self.lower]
         if name == panels.LOG:
-            return f"/{wanted}" if wanted else self.following
+            return f"/{words}" if words else self.following
         shown, rows = len(self.query_one(f"#{name}", RowTable).rows), len(self.lists.get(panels.FED[name], ()))
         if name in self._loading:
             return "loading"
-        if wanted:
-            return f"/{wanted}: {shown:,} of {rows:,}"
+        if words:
+            return f"/{words}: {shown:,} of {rows:,}"
         return f"by {self._panels[name].orders[self._orders[name]].name}" if self._orders[name] else ""
 
     def _line(self, name: str) -> Line:
@@ -231,8 +234,8 @@ class MainScreen(Acting):
         is_small = width < LEAST[0] or height < LEAST[1]
         self.set_class(is_small, "-small")
         if is_small:
-            said = f"Too small: {width} x {height}. Corral needs {LEAST[0]} x {LEAST[1]}. q leaves."
-            self.query_one("#small", Static).update(said)
+            warning = f"Too small: {width} x {height}. Corral needs {LEAST[0]} x {LEAST[1]}. q leaves."
+            self.query_one("#small", Static).update(warning)
         number = max(1, len(self.query_one(f"#{panels.NEEDS}", RowTable).rows))
         self.query_one(f"#{panels.NEEDS}").styles.height = min(number, max(2, height // 4))
         hint = self._line("hint")
