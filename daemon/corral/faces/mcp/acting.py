@@ -52,7 +52,7 @@ async def act(project_key: str, name: str, operation: Callable[[Connection, Iden
             done = await services.store.write(lambda conn: operation(conn, _by_name(conn, name, now), now))
         else:
             done = await call.write(
-                lambda conn, me: operation(conn, _speaking(conn, call, me.session_id, name, now), now)
+                lambda conn, me: operation(conn, _identity(conn, call, me.session_id, name, now), now)
             )
     services.changes.announce()
     return done
@@ -63,7 +63,7 @@ def is_agent_of(connection: str, row: CalledSession) -> bool:
     return bool(row["parent_session_id"] == connection and row["agent_type"] == session_registry.CONNECTION)
 
 
-def _speaking(conn: Connection, call: Call, session_id: str, name: str, now: datetime) -> Identity:
+def _identity(conn: Connection, call: Call, session_id: str, name: str, now: datetime) -> Identity:
     """Whom a call speaks for: the session that makes it, or the agent of the same connection that it names."""
     row = addresses.known(conn, name) if name and session_id == call.connection else None
     if row is None or not is_agent_of(session_id, row):

@@ -139,12 +139,12 @@ def answered(family: Family, error: CorralError) -> Payload:
     Raises:
         ToolError: The family does it so.
     """
-    said = family.tell(error)
+    answer = family.tell(error)
     if family.fails:
         from fastmcp.exceptions import ToolError  # costs a second where no MCP client ever came
 
-        raise ToolError(json.dumps(said))
-    return said
+        raise ToolError(json.dumps(answer))
+    return answer
 
 
 def _edge(family: Family, function: Function) -> Function:
@@ -169,10 +169,10 @@ def _edge(family: Family, function: Function) -> Function:
     return run
 
 
-def _note(tool: str, given: Mapping[str, Any], answer: Any) -> None:
+def _note(tool: str, arguments: Mapping[str, Any], answer: Any) -> None:
     """Note a tool call for the audit."""
     call = current.get()
-    audit_requests.note_call(call.services, tool, given, answer, call.actor, call.use_id)
+    audit_requests.note_call(call.services, tool, arguments, answer, call.actor, call.use_id)
 
 
 told = functools.partial(_edge, COORDINATOR)

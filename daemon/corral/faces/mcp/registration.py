@@ -55,16 +55,16 @@ async def registered(
     about = {"program": program[:200], "model": model[:200], "task_description": task_description[:2000] or None}
 
     def enter(conn: Connection, session_id: str | None, now: datetime) -> Payload:
-        wanted = addresses.unused(conn, name) if new else name
+        agent_name = addresses.unused(conn, name) if new else name
         if session_id is None:
-            who = str(session_registry.over_http(conn, wanted, now)["session_id"])
+            who = str(session_registry.over_http(conn, agent_name, now)["session_id"])
         elif session_id == call.connection:
-            who = _on_connection(conn, call, wanted, now)
+            who = _on_connection(conn, call, agent_name, now)
         else:
             who = session_id
         own = session_rows.get(conn, who)
         assert own is not None
-        called = addresses.bind(conn, who, wanted or own["agent_name"], now, **about)["name"]
+        called = addresses.bind(conn, who, agent_name or own["agent_name"], now, **about)["name"]
         if task_description:
             session_registry.change(conn, who, {"current_task": about["task_description"]})
         return profile(conn, called)
@@ -123,13 +123,13 @@ def profile(conn: Connection, name: str) -> Payload:
     Raises:
         AgentNotFound: Nobody goes by that name.
     """
-    meant = addresses.known(conn, name)
-    row = session_rows.get(conn, meant["session_id"])
+    agent = addresses.known(conn, name)
+    row = session_rows.get(conn, agent["session_id"])
     assert row is not None
-    about: Mapping[str, Any] = name_rows.bound(conn, meant["called"]) or {}
+    about: Mapping[str, Any] = name_rows.bound(conn, agent["called"]) or {}
     return {
         "id": row["session_id"],
-        "name": meant["called"],
+        "name": agent["called"],
         "program": about.get("program") or row["agent_type"],
         "model": about.get("model") or "",
         "task_description": about.get("task_description") or row["current_task"] or "",
@@ -140,6 +140,6 @@ def profile(conn: Connection, name: str) -> Payload:
         "registration_token": None,
         "contact_policy": "open",
         "status": session_rows.shown_status(row),
-        "names": [row["agent_name"], *(one["name"] for one in name_rows.of_session(conn, row["session_id"])
-                                       if one["name"] != row["agent_name"])],
+        "names": [row["agent_name"], *(bound["name"] for bound in name_rows.of_session(conn, row["session_id"])
+                                       if bound["name"] != row["agent_name"])],
     }  # fmt: skip

@@ -33,7 +33,7 @@ async def inbox(
     """An inbox of your own, the newest first."""
 
     def fetch(conn: Connection, me: Identity, now: datetime) -> Payload:
-        found = mailbox.inbox(
+        rows = mailbox.inbox(
             conn,
             me.session_id,
             urgent_only=urgent_only,
@@ -41,7 +41,7 @@ async def inbox(
             before=(before, LAST) if before else None,
             limit=limit,
         )
-        mail = page((entry(row, bodies=include_bodies) for row in found), size=SHOWN_BYTES)
+        mail = page((entry(row, bodies=include_bodies) for row in rows), size=SHOWN_BYTES)
         return {"agent": me.name, "count": len(mail.rows), "messages": mail.rows, **_older(mail)}
 
     return _told(await act(project, agent, fetch))
@@ -52,15 +52,15 @@ async def thread(thread_id: str, project: str = "", include_bodies: bool = False
     """The last messages of a thread, the oldest first."""
 
     def fetch(conn: Connection) -> Page:
-        found = mailbox.thread(conn, thread_id, before=before or None)
-        return page((entry(row, bodies=include_bodies) for row in found), size=SHOWN_BYTES)
+        rows = mailbox.thread(conn, thread_id, before=before or None)
+        return page((entry(row, bodies=include_bodies) for row in rows), size=SHOWN_BYTES)
 
-    found = await look(project, fetch)
-    return _told({"thread_id": thread_id, "messages": found.rows[::-1], **_older(found)})
+    messages = await look(project, fetch)
+    return _told({"thread_id": thread_id, "messages": messages.rows[::-1], **_older(messages)})
 
 
-def _older(found: Page) -> Payload:
-    return {"left_out": f"before={found.last['id']} tells what is older."} if found.cut else {}
+def _older(listed: Page) -> Payload:
+    return {"left_out": f"before={listed.last['id']} tells what is older."} if listed.cut else {}
 
 
 @raised
@@ -69,12 +69,12 @@ async def file_reservations(slug: str, active_only: bool = True, after: str = ""
     now = current.get().services.now()
 
     def fetch(conn: Connection) -> tuple[Page, dict[str, str]]:
-        found = page(lock_table.listing(conn, now, after=after, limit=MOST), size=SHOWN_BYTES)
-        return found, known_as(conn, ((row["session_id"], row["locked_by"]) for row in found.rows))
+        locks = page(lock_table.listing(conn, now, after=after, limit=MOST), size=SHOWN_BYTES)
+        return locks, known_as(conn, ((row["session_id"], row["locked_by"]) for row in locks.rows))
 
-    found, called = await look(slug, fetch)
-    rows = [_reservation(row, called[row["session_id"]]) for row in found.rows]
-    return contents(rows, f"after={lock_table.cursor(found.last)}" if found.more else None)
+    locks, called = await look(slug, fetch)
+    rows = [_reservation(row, called[row["session_id"]]) for row in locks.rows]
+    return contents(rows, f"after={lock_table.cursor(locks.last)}" if locks.more else None)
 
 
 def _reservation(row: Payload, called: str) -> Payload:
