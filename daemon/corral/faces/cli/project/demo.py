@@ -170,7 +170,7 @@ def _account(client: Client, details: dict[str, Any], *, keep: bool) -> None:
                 echo(paint(f"             {line[:150]}", "dim"))
     saved = client.request("GET", "/salvage")
     if saved and keep:
-        echo(f"  Salvaged: {', '.join(one['ref'] for one in saved[:3])} (`corral worktree recover` restores it)")
+        echo(f"  Salvaged: {', '.join(state['ref'] for state in saved[:3])} (`corral worktree recover` restores it)")
     elif saved:
         echo(
             f"  Salvaged: the work of {len(saved)} failed task(s); removed with the folder (`corral demo --keep` "

@@ -36,12 +36,12 @@ def completed(kind: str, context: Context, incomplete: str) -> list[Candidate]:
     Common.update(directory=context.root.params.get("directory") or "")
     return [
         (value, " ".join(_STRANGE.sub(" ", about).split())[:60])
-        for value, about in found(kind)
+        for value, about in candidates_of(kind)
         if value.startswith(incomplete) and _VALUE.fullmatch(value)
     ]
 
 
-def found(kind: str) -> list[Candidate]:
+def candidates_of(kind: str) -> list[Candidate]:
     """All candidates of a kind, those of interest first; none where they cannot be had.
 
     Args:

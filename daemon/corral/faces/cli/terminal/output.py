@@ -187,9 +187,9 @@ def guarded(command: Callable[[], int], *, as_json: bool, debug: Callable[[], bo
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the edge of the program: a person gets a message, with --debug the rest
-        said = CorralError(
+        unexpected = CorralError(
             f"Unexpected error: {type(error).__name__}: {error}",
             remedy="Run it again with --debug and report what it prints; `corral doctor` checks the installation.",
         )
-        said.__cause__ = error
-        return fail(said, as_json=as_json, debug=debug())
+        unexpected.__cause__ = error
+        return fail(unexpected, as_json=as_json, debug=debug())

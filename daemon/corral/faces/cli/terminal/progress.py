@@ -122,8 +122,8 @@ def _bars() -> Any:
 
     # The timer column updates itself, so a long wait never looks frozen. Only the text is cut: a longer one than the
     # terminal is wide would push out the other columns.
-    given = Column(ratio=1, no_wrap=True, overflow="ellipsis")
-    words = bars.TextColumn("{task.description}", markup=False, table_column=given)
+    text_column = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    words = bars.TextColumn("{task.description}", markup=False, table_column=text_column)
     columns = (Amount(), bars.TaskProgressColumn(), bars.TimeElapsedColumn(), words)
     # Without `redirect_stdout` the framework leaves standard output alone, which may be a file.
     return bars.Progress(

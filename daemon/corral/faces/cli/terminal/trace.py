@@ -74,7 +74,7 @@ def _without_secrets(value: Any) -> Any:
             name: REDACTED if inner and is_secret_name(name) else _without_secrets(inner)
             for name, inner in value.items()
         }
-    return [_without_secrets(one) for one in value] if isinstance(value, list) else value
+    return [_without_secrets(item) for item in value] if isinstance(value, list) else value
 
 
 def _write(text: str) -> None:

@@ -49,7 +49,7 @@ def watch_status(*, as_json: bool) -> None:
             elif in_place:
                 _draw(answer)
             elif isinstance(answer, DaemonUnreachable):
-                print(_told(answer), file=sys.stderr, flush=True)
+                print(_away_text(answer), file=sys.stderr, flush=True)
             else:
                 show(answer)
                 print(flush=True)
@@ -114,7 +114,7 @@ def _lasting(value: Any) -> Any:
         return {
             key: _lasting(inner) for key, inner in value.items() if key not in _MOMENT and not key.startswith("free_")
         }
-    return [_lasting(one) for one in value] if isinstance(value, list) else value
+    return [_lasting(item) for item in value] if isinstance(value, list) else value
 
 
 class _Screen(io.StringIO):
@@ -138,7 +138,7 @@ def _draw(answer: Any) -> None:
     sys.stdout = page
     try:
         if isinstance(answer, DaemonUnreachable):
-            print(_told(answer))
+            print(_away_text(answer))
         else:
             show(answer)
     finally:
@@ -149,7 +149,7 @@ def _draw(answer: Any) -> None:
     _write("\033[H" + "\033[K\r\n".join(lines) + "\033[K\033[J")
 
 
-def _told(error: DaemonUnreachable) -> str:
+def _away_text(error: DaemonUnreachable) -> str:
     return f"{error.message} Shown again when it is back; `corral daemon start` starts it. Ctrl-C ends this."
 
 
