@@ -1,4 +1,4 @@
-"""The operations on alerts: list, acknowledge, and the test of the ways on which a person is told."""
+"""Operations on alerts: list, acknowledge, and store the alerts that a judgement raises or resolves."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 MOST_LISTED = 200
 SHOWN_ELSEWHERE = frozenset({"red_target", "unguarded_session", "budget", "task_failures"})
-"""Rules whose cause is itself under what needs a person."""
+"""Rules whose cause is an entry of needs_you already."""
 
 
 def wire(row: AlertRow) -> Alert:
-    """An alert as every face gets it."""
+    """An alert as the wire has it."""
     return {
         "alert_id": row["alert_id"],
         "rule": row["rule"],
@@ -80,13 +80,13 @@ def acknowledge(conn: Connection, which: str, now: datetime) -> AlertRow:
 
 
 def judge(conn: Connection, findings: Sequence[Finding], settings: Alerts, now: datetime) -> Decision:
-    """Compare what fires with the alerts that there are; nothing is changed."""
+    """Compare the findings with the stored alerts; changes nothing."""
     longest_s = max([3600.0, *(finding.cooldown_s for finding in findings)])
     return decide(findings, alerts.open_or_raised_since(conn, iso(now - timedelta(seconds=longest_s))), settings, now)
 
 
 def apply(conn: Connection, decision: Decision, now: datetime) -> None:
-    """Store a decision with its events; what changed meanwhile stays as it is."""
+    """Store a decision with its events; an alert that changed meanwhile stays as it is."""
     at = iso(now)
     for alert_id in decision.resolved:
         if (row := alerts.resolve(conn, alert_id, at)) is not None:

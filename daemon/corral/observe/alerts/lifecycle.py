@@ -53,7 +53,7 @@ class Decision:
 
 
 def decide(findings: Iterable[Finding], known: Sequence[Known], settings: Alerts, now: datetime) -> Decision:
-    """Compare what fires with the alerts that there are.
+    """Compare the findings with the known alerts.
 
     Args:
         known: The open alerts, and those raised within the longest cooldown; of each rule and subject the last one counts.

@@ -33,7 +33,7 @@ FORGET_AFTER = timedelta(minutes=15)
 """A need that is gone and comes back sooner is no news."""
 MOST_LINES = 4
 NO_NEWS = frozenset({ALERT, NOTIFICATIONS})
-"""Kinds of needs that are not told: alerts are told as such, and what does not arrive cannot tell of that."""
+"""Kinds of needs that are no news: an alert is notified as an alert, and no notification can report that notifications fail."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def news(services: Services, conn: Connection, now: datetime) -> News:
 
 
 def mark(conn: Connection, batch: News, now: datetime) -> None:
-    """Note that the news has been told."""
+    """Record that a person was notified of this batch."""
     if batch.gone:
         alerts.forget_told(conn, batch.gone)
     if batch.needs:
@@ -72,7 +72,7 @@ def mark(conn: Connection, batch: News, now: datetime) -> None:
 
 
 def key_of(need: Payload) -> str:
-    """The same for a need as long as it lasts, whatever numbers its sentence has meanwhile."""
+    """The identity of a need; it stays the same while the numbers in its sentence change."""
     about: Any = sorted(need["ids"].items()) or re.sub(r"\d+", "#", need["what"])
     return hashlib.sha256(json.dumps([need["kind"], about]).encode()).hexdigest()
 

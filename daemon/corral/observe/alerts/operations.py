@@ -58,7 +58,7 @@ async def test(services: Services, options: NotificationTest | None = None) -> N
 
 
 async def _delivery_once_tried(services: Services, delivery_id: str, wait_s: float) -> DeliveryRow:
-    """A delivery once it was tried, or after so many seconds."""
+    """Wait until a delivery was tried, for ``wait_s`` at most; returns its row."""
     until = time.monotonic() + wait_s
     while True:
         row = await services.store.read(lambda conn: alerts.delivery(conn, delivery_id))

@@ -15,7 +15,7 @@ MOST_OF_A_TITLE = 80
 
 @dataclass(frozen=True)
 class Ended:
-    """An attempt that ended, as its own work decided; faults of the machine are none.
+    """An attempt that ended by its own outcome; one that a fault of the machine ended does not count.
 
     Attributes:
         agent: The name of the agent, or its runner.

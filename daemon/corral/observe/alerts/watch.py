@@ -50,7 +50,7 @@ class AlertWatch:
         self._sent: deque[datetime] = deque(maxlen=1000)
 
     def step(self, now: datetime) -> datetime:
-        """Look once; when the next look is due."""
+        """Judge and notify once; returns when the next step is due."""
         decision = self._services.db.read(partial(self._judge, now=now))
         if decision.raised or decision.again or decision.resolved:
             self._services.db.write(partial(operations.apply, decision=decision, now=now))
@@ -70,10 +70,10 @@ class AlertWatch:
             log.warning("alerts_held_back", rules=sorted({rule for rule, _subject in held}), count=len(held))
         self._held_back = held
 
-    # -- telling
+    # -- notifying
 
     def _tell(self, now: datetime) -> datetime | None:
-        """Tell the news if it is due; returns when it will be, or None if there is none."""
+        """Notify of the news if it is due; returns when it will be due, or None without news."""
         chosen = self._services.settings().notifications
         url = self._services.settings.webhook()
         if not chosen.desktop:
@@ -97,7 +97,7 @@ class AlertWatch:
         return None
 
     def test(self, now: datetime) -> Mapping[str, str | None]:
-        """Tell a person that this is a test, at once, on every way that is on; waits for the desktop, so not for the event loop.
+        """Send a test notification to every channel that is on; blocks until the desktop answers: not for the event loop.
 
         Returns:
             ``delivery_id`` of the webhook, or None if it is off or not approved; ``desktop``: what stands against showing

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from corral.core.event_payloads import MergeHeld, TaskCompleted
 
 AGAIN_S = 0.5
-"""While something runs, events are looked for so often, seconds; otherwise only when nudged."""
+"""Seconds between two looks for events while a task or merge is open; otherwise the job waits for a nudge."""
 SAVED_WITHIN = timedelta(seconds=20)
 """How long the letter about a failed task waits for what its last attempt made to be saved, so that it can say where."""
 _ENDED = (EventKind.TASK_COMPLETED, EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.TASK_CANCELLED)
@@ -60,7 +60,7 @@ KINDS: tuple[str, ...] = tuple(dict.fromkeys((*_ENDED, *_MERGED, *_LOST, _HELD))
 
 
 class Announcer:
-    """Step: turn the events that nobody was told of into letters.
+    """Step: turn the events that are not announced yet into letters.
 
     Args:
         repo: For the files that a task changed.
@@ -73,7 +73,7 @@ class Announcer:
         self._changed = changed
 
     def step(self, now: datetime) -> datetime | None:
-        """Tell all there is; look again soon while something runs."""
+        """Announce every due event; returns when to look again."""
         while True:
             last = self._db.read(announcements.last_announced)
             news = self._db.read(lambda conn, last=last: announcements.news(conn, KINDS, last))  # type: ignore[misc]
@@ -98,7 +98,7 @@ class Announcer:
         crash_point("announcements.letter_sent")
 
     def _is_early(self, event: EventRow, now: datetime) -> bool:
-        """Whether what a failed task made is being saved just now."""
+        """Whether the work of a failed task is still being saved."""
         return (
             event["kind"] in _FAILED
             and abs(now - parse(event["at"])) < SAVED_WITHIN
@@ -106,7 +106,7 @@ class Announcer:
         )
 
     def _artifacts(self, event: EventRow) -> Payload:
-        """Facts from git: ``head_sha`` and ``files`` of a completed task's submission, the ``branch`` that a failed one left."""
+        """Facts from git: ``head_sha`` and ``files`` of a completed task's submission, the ``branch`` of a failed one."""
         try:
             if event["kind"] == EventKind.TASK_COMPLETED:
                 row = self._db.read(lambda conn: merge_tasks.decisive(conn, required(event["task_id"])))
@@ -125,7 +125,7 @@ class Announcer:
 
 
 def _tell(conn: Connection, event: EventRow, artifacts: Payload, now: datetime) -> None:
-    """Send what an event calls for and move on, in one transaction."""
+    """Send the letters of one event and move the position past it, in one transaction."""
     if event["kind"] in _LOST:
         undeliverable.bounce(conn, event, now)
     held = payload(event, _HELD)
@@ -242,7 +242,7 @@ def _concerned(conn: Connection, merge: MergeRow, task: TaskRow | None) -> list[
 
 
 def _about_hold(held: MergeHeld, merge: MergeRow) -> Letter:
-    """To the session with the file that a landing waits for: only it can end the wait."""
+    """The letter to the session whose file a landing waits for: only that session can end the wait."""
     paths = held["paths"]
     facts = {
         "merge_id": merge["merge_id"],
@@ -258,7 +258,7 @@ def _about_hold(held: MergeHeld, merge: MergeRow) -> Letter:
 
 
 def _in_the_way(conn: Connection, held: MergeHeld, now: datetime) -> list[str | None]:
-    """The sessions with a lock on one of these files in this checkout: that is the evidence that the change is theirs."""
+    """The sessions that hold a lock on one of these files in this checkout: the lock is the evidence that they changed it."""
     keys = {key for path in held["paths"] for key in (path, path.lower())}
     here = os.path.realpath(held["checkout"] or "")
     return [
@@ -272,12 +272,12 @@ def _in_the_way(conn: Connection, held: MergeHeld, now: datetime) -> list[str | 
 
 
 def _conclude(conn: Connection, thread_id: str, event: EventRow, now: datetime) -> None:
-    """When nothing of a batch can happen by itself any more, its participants get one summary of it, after all else."""
+    """Send the participants of a batch one summary, after all other letters, once nothing of it is open."""
     if announcements.is_open(conn, thread_id) or announcements.follows(conn, thread_id, KINDS, event["event_id"]):
         return
     rows = announcements.batch(conn, thread_id)
     bad = [row for row in rows if row["status"] != TaskStatus.COMPLETED or row["merge_state"] in RETURNED_MERGES]
-    # Once for these tasks that they are complete, and once that they are not; a retry that fails again says so itself.
+    # One summary per set of tasks and outcome: a retry that fails again has a letter of its own.
     identity = [thread_id, [row["task_id"] for row in rows], not bad]
     key = f"batch-{hashlib.sha256(json.dumps(identity).encode()).hexdigest()}"
     if message_rows.by_key(conn, None, key) is not None:

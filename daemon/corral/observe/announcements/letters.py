@@ -30,7 +30,7 @@ log = logger("announcements")
 def written(
     kind: str, subject: str, facts: Payload, task: TaskRow | BatchTask | None, importance: Importance
 ) -> Letter:
-    """A letter whose text says the facts, one a line, and which carries them as data."""
+    """A letter with one line per fact, and the same facts as data."""
     thread = (task["thread_id"] or f"task-{task['task_id']}") if task is not None else None
     body = "\n".join(_line(name, value) for name, value in facts.items() if value not in (None, [], {}))
     body = body.encode("utf-8", "backslashreplace").decode()  # names of files need not be UTF-8
@@ -51,7 +51,7 @@ def written(
 
 
 def send(conn: Connection, letter: Letter, to: Iterable[str | None], event: EventRow, now: datetime) -> None:
-    """To everybody who can be reached; whom it does not reach is told to the others, and recorded with what it is about.
+    """Send a letter to every recipient that exists; it names the others, and an event records them.
 
     Args:
         to: Ids of sessions; None is nobody.
@@ -73,14 +73,14 @@ def send(conn: Connection, letter: Letter, to: Iterable[str | None], event: Even
 
 
 def undeliverable(conn: Connection, event: EventRow, kind: str, to: list[str], reason: str, now: datetime) -> None:
-    """Record that a letter about an event reached somebody, or nobody, not; a task's history shows it."""
+    """Record the recipients that a letter did not reach; the history of the task shows it."""
     log.warning("not_announced", event_id=event["event_id"], kind=kind, recipients=to[:SHOWN], reason=reason)
     lost = EventKind.MESSAGE_BOUNCED({"kind": kind, "recipients": to[:SHOWN], "reason": reason})
     events.record(conn, now, lost, task_id=event["task_id"], merge_id=event["merge_id"])
 
 
 def _is_reached(conn: Connection, name: str) -> bool:
-    """Whether a letter that names this comes to one session: not every id that a client gives itself can be an address."""
+    """Whether this name is the address of a session: not every id that a client gives itself is one."""
     return name == name.strip() and name.lower() != EVERYBODY and names.resolve(conn, name) is not None
 
 

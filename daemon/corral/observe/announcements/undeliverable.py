@@ -1,4 +1,4 @@
-"""Mail that did not arrive: its senders are told of what a session that ended has not seen, or has lost."""
+"""Undeliverable mail: the senders learn what a session that ended has not seen, or has lost."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def bounce(conn: Connection, event: EventRow, now: datetime) -> None:
 
 
 def _about(gone: SessionRow, lost: list[UnseenMessage]) -> Letter:
-    """One letter to a sender about all that a session has not seen of what it sent."""
+    """The letter to one sender about all of their messages that a session has not seen."""
     threads = {None if message["role"] == RecipientRole.BCC else message["thread_id"] for message in lost}
     more = f" and {len(lost) - notification_templates.SHOWN} more" if len(lost) > notification_templates.SHOWN else ""
     # Everybody may read the letter; whom a blind copy went to is nobody's business.

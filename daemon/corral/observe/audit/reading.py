@@ -23,7 +23,7 @@ LOST = "the record of the newest line was removed: which lines there were cannot
 
 
 def wire(row: AuditRow) -> Payload:
-    """A line as it is told; ``parameters`` and ``result`` are the values of the JSON texts that were hashed."""
+    """A line as the wire has it; ``parameters`` and ``result`` are the values of the JSON texts that were hashed."""
     return {
         **_who_and_what(row),
         "parameters": json.loads(row["parameters"]),
@@ -101,7 +101,7 @@ def verify(read: Callable[[Callable[[Connection], Any]], Any]) -> AuditVerificat
     at = -1
     while True:
         now, rows = read(lambda conn: (audit_rows.ends(conn), audit_rows.following(conn, at, PAGE)))  # noqa: B023
-        if now["removed_seq"] > check.seq:  # retention was here meanwhile
+        if now["removed_seq"] > check.seq:  # retention removed lines meanwhile
             check.seq, check.hash = now["removed_seq"], now["removed_hash"]
         known = [row for row in rows if row["seq"] <= until or now["last_seq"] == until]
         check.feed(known)

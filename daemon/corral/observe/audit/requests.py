@@ -21,7 +21,7 @@ caller: ContextVar[str] = ContextVar("caller", default="")
 
 
 def note(services: Services, action: str, arguments: Mapping[str, Any], answered: Any) -> None:
-    """Note a request over HTTP. Neither the arguments nor the answer may be changed any more.
+    """Note a request over HTTP. The caller must not change the arguments or the answer afterwards.
 
     Args:
         arguments: The arguments of the operation: the parts of its path, and its body.
@@ -82,7 +82,7 @@ def _brief(answer: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _ids(listed: Any) -> list[Any]:
-    """Of each thing in a list its id, or itself where it is a plain value."""
+    """The id of each item of a list; a plain value stands for itself."""
     ids = []
     for item in listed if isinstance(listed, list) else ():
         ids.append(
@@ -92,7 +92,7 @@ def _ids(listed: Any) -> list[Any]:
 
 
 def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a path beside the fields of the body, without content; what is no value (the request itself) is left out."""
+    """The path parameters and the fields of the body in one mapping, without content and without objects such as the request."""
     plain: dict[str, Any] = {}
     for name, value in arguments.items():
         if isinstance(value, BaseModel):

@@ -36,7 +36,7 @@ def ends(conn: Connection) -> AuditEnds | None:
 
 
 def newest(conn: Connection) -> tuple[int, str] | None:
-    """The number and the hash of the newest line that there is, whatever the record of the chain says."""
+    """The number and the hash of the newest stored line, whatever the record of the chain says."""
     row = conn.execute(select(_ITS.seq, _ITS.hash).order_by(_ITS.seq.desc()).limit(1)).first()
     return (int(row.seq), str(row.hash)) if row else None
 

@@ -11,7 +11,7 @@ from corral.runners.protocol import ToolCall
 from corral.store.rows.tasks import TaskRow
 
 CALLED = "called"
-"""The ``status`` of a call of which nobody told how it ended."""
+"""The ``status`` of a call whose end is not known."""
 CONTENT = frozenset(
     {"content", "old_string", "new_string", "new_source", "edits", "file_text", "old_str", "new_str", "body", "body_md"}
 )
@@ -36,7 +36,7 @@ def note(
     status: str = OK,
     error: str = "",
 ) -> None:
-    """Note a tool call, unless it was noted before: hooks and a worker's output tell of the same ones.
+    """Note a tool call, unless it was noted before: hooks and a worker's output report the same calls.
 
     Args:
         arguments: Its input, as the client has it.
@@ -56,7 +56,7 @@ def note(
 
 
 def note_event(trail: AuditTrail, at: datetime, session_id: str, payload: Mapping[str, Any], denial: str) -> None:
-    """Note what a hook event tells of tool calls.
+    """Note the tool calls that a hook event reports.
 
     Args:
         session_id: The session, or the subagent, that acts.
@@ -75,7 +75,7 @@ def note_event(trail: AuditTrail, at: datetime, session_id: str, payload: Mappin
 
 
 def _note_batch(trail: AuditTrail, at: datetime, session_id: str, payload: Mapping[str, Any]) -> None:
-    """Note the calls of a turn that no other event told of; our own server's are on record with their answers."""
+    """Note the calls of a turn that no other event reported; calls of our own tools are noted with their answers."""
     listed, count = payload.get("tool_calls"), _text(payload, "calls")
     calls = [call for call in listed if isinstance(call, Mapping)] if isinstance(listed, list) else []
     for call in calls:
@@ -126,7 +126,7 @@ def _parameters(arguments: object) -> dict[str, Any]:
     for name, value in arguments.items():
         if name in CONTENT:
             parameters[name] = size_of(value)
-        elif value != "":  # the client fills what a call has not with nothing
+        elif value != "":  # the client sends an empty text for a missing field
             parameters[name] = value[:LONGEST] if isinstance(value, str) else value
     return parameters
 

@@ -86,7 +86,7 @@ class AuditWriter:
         return now + (SOON if self._deeds.waiting > MANY else NEXT) if is_more else self._again
 
     def finish(self, now: datetime) -> None:
-        """Write what is noted, at the end, when nobody notes any more; events and the export follow with the next start."""
+        """Write the noted deeds at shutdown; events and the export follow after the next start."""
         while self._append_deeds(now):
             pass
 
@@ -125,7 +125,7 @@ class AuditWriter:
 
         def write(conn: Connection) -> None:
             trail.append(conn, drafts)
-            if audit_rows.ends(conn) is not None:  # a place in the record without a line would tell of lost lines
+            if audit_rows.ends(conn) is not None:  # a position without a line would read as lost lines
                 events.move_position(conn, audit_rows.READER, last)
 
         self._db.write(write)

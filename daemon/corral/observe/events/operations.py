@@ -56,7 +56,7 @@ async def lines(services: Services, after: int) -> AsyncGenerator[str, None]:
 
 @contextlib.asynccontextmanager
 async def _coming(services: Services) -> AsyncIterator[asyncio.Task[bool]]:
-    """Whether something was written; what comes between a look and the wait for it is noticed."""
+    """A task that ends when something is written; it starts before the look, so that no write is missed."""
     change = asyncio.create_task(services.changes.next_write(HEARTBEAT_S))
     await asyncio.sleep(0)  # it waits from here on
     try:

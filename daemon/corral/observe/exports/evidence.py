@@ -110,7 +110,7 @@ class Evidence:
         return bool(self._due) or len(page) == PAGE
 
     def _begin(self, folder: Path) -> None:
-        """A task that is over and has no folder is due, and so is one that has ended since the last time."""
+        """Mark as due every ended task without a folder, and every task that has ended since the last run."""
 
         def look(conn: Connection) -> tuple[int, int | None, list[str]]:
             newest, stored = events.newest(conn), events.position(conn, _READER)
@@ -151,7 +151,7 @@ class Evidence:
             crash_point("exports.evidence_file_written")
 
     def _commit(self, record: Record) -> str | None:
-        """The commit with what the agent made: what was to land, else what is saved, else its branch."""
+        """The commit with the agent's work: that of its merge request, else the saved one, else its branch."""
         if record.merge is not None:
             return record.merge["head_sha"]
         head, branch = record.task["head_sha"], record.task["branch"]
@@ -169,7 +169,7 @@ class Evidence:
         try:
             base = record.base_sha
             return history.diff_stat(self._git, base, head) if head and base and head != base else None
-        except CorralError as error:  # a commit that was pruned is no reason not to tell of the task
+        except CorralError as error:  # a pruned commit must not hide the task
             log.info("evidence_without_changes", task_id=record.task["task_id"], reason=error.message)
             return None
 
@@ -231,7 +231,7 @@ def end_of_log(log: Path, first: int = 0) -> bytes | None:
 
 
 def _without_secrets(content: bytes) -> bytes:
-    """A file that an agent wrote, whole: the half of a secret is not found."""
+    """Redact the whole file that an agent wrote: half of a secret would not be recognised."""
     return redact(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 

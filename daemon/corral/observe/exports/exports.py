@@ -1,4 +1,4 @@
-"""The supervisor's files: lifecycle, leases and evidence, written from the event log behind everybody's back.
+"""The supervisor's files: lifecycle, leases and evidence, written from the event log in the background.
 
 The database is the authority. The job reads what others have committed, so nobody waits for it; a file that cannot be written
 stops nothing, is shown (``status``, ``doctor``), and is caught up with as soon as it can be. A line is appended before the
@@ -108,7 +108,7 @@ class Exports:
         return is_more
 
     def _exported(self, task_ids: list[str], after: int, until: int) -> list[lines.Exported]:
-        """The lines of these tasks in the order of their events, of those after one and up to another."""
+        """The lines of these tasks for the events after ``after`` up to ``until``, in order."""
         ids = list(dict.fromkeys(task_ids))
         tasks, histories = self._db.read(
             lambda conn: (exports.named(conn, ids), exports.histories(conn, lines.KINDS, ids, until))

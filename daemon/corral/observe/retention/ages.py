@@ -16,7 +16,7 @@ from corral.core.log_files import DRY_RUN_LOG
 
 LOG_FOLDERS = ("tasks", "merges", "worktrees")
 """Subfolders of ``logs/``: logs of attempts, verifications and setups."""
-"""The log of the last dry run of the verification, which is nobody's, beside those folders."""
+"""The log of the last dry run of the verification; it belongs to no task."""
 
 _REVISION = re.compile(r"\d{4}")
 
@@ -31,7 +31,7 @@ class LogFile:
 
     @property
     def owners(self) -> frozenset[str]:
-        """The names by which it may be kept: its own and its folder's."""
+        """The names of its possible owners: its own and its folder's."""
         return frozenset((self.path.stem, self.path.parent.name))
 
 

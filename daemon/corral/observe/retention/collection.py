@@ -35,7 +35,7 @@ class Collection:
         self._retention = retention
 
     def run(self, now: datetime, *, dry_run: bool, forget: Sequence[str] = ()) -> Collected:
-        """Delete what is old and over, or only say what would go.
+        """Delete finished data that is old, or only report what would go.
 
         Args:
             forget: Saved states, by their full refs, that go although nothing else has their work: a person named them.
@@ -102,7 +102,7 @@ class Collection:
         return self._report(True, [entry for entry in removed if entry["count"]], now, freed, False, {})
 
     def _counts(self, kind: str, before: str) -> tuple[int, int]:
-        """How many rows of a kind go, and how many as old ones stay."""
+        """How many old rows of a kind go, and how many stay."""
         db = self._retention.db
         going, staying = db.read(partial(retention_rows.counts, kind=kind, before=before))
         if kind != "worktrees" or not going:
@@ -124,7 +124,7 @@ class Collection:
         }
 
     def _staying(self, ages: Ages, now: datetime) -> list[Kept]:
-        """The rows that are old enough to go, and stay, each with the reason."""
+        """The old data that stays, by kind, each with the reason."""
         retention = self._retention
         groups: list[Kept] = []
 

@@ -1,4 +1,4 @@
-"""Which refs of what landed may go: those that are old, and that this database recorded the landing of."""
+"""Which refs of landed commits may go: old ones whose landing this database has recorded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LandedTips:
 
 
 def find(repo: Git, db: Store, before: datetime) -> LandedTips:
-    """Look through them.
+    """Sort the old refs of landed commits by what may happen to them.
 
     Args:
         before: A commit that landed, or was lost, after this instant stays.

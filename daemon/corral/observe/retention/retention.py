@@ -1,4 +1,4 @@
-"""The one job that deletes what is over and old: rows in small batches, logs, saved work that is held elsewhere, leftovers.
+"""The one job that deletes finished data that is old: rows in small batches, logs, saved work that is held elsewhere, leftovers.
 
 A part that fails is shown (``status``, ``doctor``) with its reason and tried again with the next round; the others go on.
 """
@@ -42,10 +42,10 @@ from corral.work.loops import checkpoints
 from corral.work.loops import store as loop_rows
 
 FIRST_AFTER = timedelta(seconds=60)
-"""The first round after the start: those who wait for the daemon come first."""
+"""The first round after the start: requests that wait for the daemon come first."""
 EVERY = timedelta(hours=1)
 SOON = timedelta(seconds=5)
-"""Until the next round where one has left something over."""
+"""Until the next round where this one was not enough."""
 JUMP = timedelta(days=1)
 """Between two steps there is less, unless the clock was set, or the machine slept."""
 CHECK_EVERY = timedelta(days=1)
@@ -109,7 +109,7 @@ class Retention:
     _unique: dict[str, str] = field(default_factory=dict, init=False)
 
     def step(self, now: datetime) -> datetime | None:
-        """Do a round if one is due; when the next one is."""
+        """Do a round if one is due; returns when the next one is."""
         if self._due is None:
             self._due, self._checked = now + FIRST_AFTER, now  # the start has looked at the whole database itself
         if self._stepped is not None and now - self._stepped > JUMP:
@@ -206,7 +206,7 @@ class Retention:
         done.more |= is_more and removed > 0  # rows that cannot be deleted now are not tried again at once
 
     def without_branch(self, worktree_ids: list[str]) -> list[str]:
-        """Those whose branch is gone too: as long as it is there, the row proves that Corral made it."""
+        """Those whose branch is gone too: while a branch exists, the row proves that Corral made it."""
         branches_left = {ref.name.removeprefix("refs/heads/") for ref in refs.listing(self.git, "refs/heads/")}
         branches = self.db.read(lambda conn: retention_rows.branches(conn, worktree_ids))
         return [worktree_id for worktree_id in worktree_ids if branches.get(worktree_id) not in branches_left]
@@ -220,7 +220,7 @@ class Retention:
         self.pause(took_s)
 
     def _shrink(self, done: Round) -> None:
-        """Give free pages back, but for some that new rows will need."""
+        """Give free pages back to the file system, except those that new rows will need."""
         free, pages = self.db.read(inspection.pages)
         spare = max(SHRINK_FROM, pages // 10)
         given_back = 0
@@ -296,7 +296,7 @@ class Retention:
             self.faults.pop("saved_work", None)
 
     def _refs(self, done: Round, part: str, old: list[Ref]) -> None:
-        """Delete refs of loops that are over, or of what landed long ago; their history is rows, and stays."""
+        """Delete old refs of a part; the rows keep their history."""
         removed = 0
         for ref in old[:REFS_A_ROUND]:
             if self.is_stopping():
@@ -367,7 +367,7 @@ class Retention:
 
 @contextlib.contextmanager
 def _reported(done: Round, part: str) -> Iterator[None]:
-    """Note that a part failed, and why; the others go on."""
+    """Note why a part failed, and let the others go on."""
     try:
         yield
     except DatabaseDamaged:
@@ -379,7 +379,7 @@ def _reported(done: Round, part: str) -> Iterator[None]:
 
 
 def _unlink(done: Round, part: str, files: Sequence[LogFile], logs_dir: Path) -> None:
-    """Delete files, and the folders of tasks that this leaves empty; one that stays keeps no other."""
+    """Delete files, and the folders of tasks that are empty then; a file that cannot be deleted does not stop the others."""
     removed, failure = 0, None
     for file in files:
         try:
@@ -399,7 +399,7 @@ def _unlink(done: Round, part: str, files: Sequence[LogFile], logs_dir: Path) ->
 
 
 def _timed(operation: Callable[[Connection], int], conn: Connection) -> tuple[float, int]:
-    """The writer's time that an operation took, and its result; waiting for the writer does not count."""
+    """Run an operation; returns the writer's time that it took, without the wait for the writer, and its result."""
     began = time.perf_counter()
     result = operation(conn)
     return time.perf_counter() - began, result

@@ -29,7 +29,7 @@ TOLD = frozenset({*lifetime.ENDINGS, EventKind.MESSAGE_SENT})
 def gather(conn: Connection, page: Sequence[EventRow]) -> list[Span]:
     """The spans that end with these events, in the order of the events; a query for a reader.
 
-    The same events give the same spans again, except for what a row that has changed or gone no longer says.
+    The same events give the same spans again, except for attributes of rows that have changed or gone.
     """
     spans_of: dict[int, list[Span]] = {}
     by_task: dict[str, list[EventRow]] = {}
@@ -87,7 +87,7 @@ def _about_attempt(conn: Connection, task: TaskRow, part: Part) -> About:
 
 
 def _unchanged(merge: MergeRow | None, part: Part) -> MergeRow | None:
-    """A merge request whose row still tells of this end: one that was queued again since tells of something else."""
+    """The merge request, if its row still describes this end: one that was queued again since does not."""
     return merge if merge is not None and merge["finished_at"] == part.end["at"] else None
 
 

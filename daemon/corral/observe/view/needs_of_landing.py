@@ -140,13 +140,13 @@ def paused_targets(_services: Services, conn: Connection) -> Iterator[Need]:
 
 
 def unverified_merges(_services: Services, conn: Connection) -> Iterator[Need]:
-    """Requests that were tried again and again without a verdict, where that is not their target's."""
+    """Requests that were tried again and again without a verdict, unless the target is the cause."""
     paused = pauses.paused(conn)
     for row in merges.in_state(conn, MergeState.QUEUED):
         if row["tries"] >= pauses.PAUSE_AFTER and row["target"] not in paused:
             why = (
                 row["reason"] or f"{row['tries']} tries ended without a verdict"
-            )  # a stop of the daemon keeps no reason
+            )  # when the daemon stops, no reason is stored
             yield Need(
                 "unverified_merge",
                 f"{row['title']!r} cannot be verified: {why.splitlines()[0]}",

@@ -53,7 +53,7 @@ def links(services: Services, _conn: Connection) -> Iterator[Need]:
 
 
 def place_of_worktrees(services: Services, _conn: Connection) -> Iterator[Need]:
-    """No folder for worktrees, or one above which tools find what no candidate holds: a verdict may stand on that."""
+    """A worktree folder that is missing, or below files that tools would find and that no candidate contains."""
     try:
         warning, remedy = services.of(WorktreeContext).places.choose().warning(), CLEANER
     except Unsupported as error:

@@ -58,7 +58,7 @@ def use_of_day(conn: Connection, now: datetime) -> DayUse:
 
 
 def resources(services: Services, day: DayUse | None) -> Payload:
-    """The use of memory, disk, tokens and cost, each beside its limit; asks the machine."""
+    """The use of memory, disk, tokens and cost, each beside its limit; measures the machine."""
     supervisor, settings = services.of(Supervisor), services.settings()
     limits = settings.limits
     tokens, cost = (day["tokens"], day["cost_usd"]) if day is not None else (None, None)

@@ -34,10 +34,10 @@ MOST_DELAYED = 50
 """Tasks in an answer that say why they do not start."""
 
 LOOK_EVERY_S = 1.0
-"""Between two looks where nothing was said to have changed."""
+"""Seconds between two looks while no change was announced."""
 
 REST = 4.0
-"""How long nothing is looked at after a look, in times of what that took: thousands of tasks change all the time."""
+"""The pause after a look, as a multiple of its duration: thousands of tasks change all the time."""
 
 
 def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Payload:
@@ -84,7 +84,7 @@ def _reasons(conn: Connection, merge_ids: list[str]) -> dict[str, Payload]:
 
 
 def open_work(conn: Connection) -> tuple[list[str], list[str]]:
-    """The ids of every task and merge request that is under way, or failed without anybody having settled that.
+    """The ids of every open task and merge request, and of every failed one that nobody has settled.
 
     So the answer is the same whether something failed before the question or after it.
     """
@@ -106,7 +106,7 @@ def _look(services: Services, conn: Connection, task_ids: list[str], merge_ids: 
 
 
 def _with_needs(services: Services, conn: Connection, answer: Payload) -> Payload:
-    """The answer, with what keeps the tasks and merge requests of it that are not done, and what to type about that."""
+    """The answer, with the entries of needs_you that block its unfinished tasks and merge requests."""
     undone = [row for row in answer["tasks"] if row["merge_state"] != MergeState.LANDED]
     undone += [row for row in answer["merges"] if row["state"] != MergeState.LANDED]
     ids = {row[key] for row in undone for key in ("task_id", "merge_id") if row.get(key)}
@@ -147,7 +147,9 @@ async def wait(
     deadline = time.monotonic() + timeout_s
     while True:
         began = time.monotonic()
-        change = asyncio.create_task(services.changes.next(LOOK_EVERY_S))  # before the look: none in between is missed
+        change = asyncio.create_task(
+            services.changes.next(LOOK_EVERY_S)
+        )  # before the look, so that no change is missed
         answer = await services.store.read(lambda conn: _look(services, conn, task_ids, merge_ids))
         took, remaining_s = time.monotonic() - began, deadline - time.monotonic()
         if answer["settled"] or remaining_s <= 0 or services.stopping:
