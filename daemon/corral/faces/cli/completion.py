@@ -1,4 +1,4 @@
-"""What shells ask when a word is completed, and the scripts that make them ask; ``--install-completion`` stores one.
+"""Shell completion: the answers, and the scripts with which shells ask for them; ``--install-completion`` stores one.
 
 The names of the variables are those of Typer, with which Corral began: scripts that people have installed use them.
 """
@@ -187,7 +187,7 @@ def _split(line: str) -> list[str]:
 
 
 def _completions(program: Group, words: list[str], incomplete: str) -> list[tuple[str, str]]:
-    """The words that may be meant, each with a few words about it."""
+    """The possible completions, each with a short description."""
     context = _context(program, words)
     if incomplete == "=":
         incomplete = ""

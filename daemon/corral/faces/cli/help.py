@@ -23,7 +23,7 @@ CATEGORIES = {
     "Look back": ("metrics", "audit", "alert", "handoff", "memory", "worktree"),
     "Corral itself": ("config", "alias", "daemon", "gc", "schema", "man", "plugin", "statusline", "mcp"),
 }
-"""The commands by what one wants to do, in the order of the help page and of docs/commands.md."""
+"""The commands by purpose, in the order of the help page and of docs/commands.md."""
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The command line: commands are functions, whose signatures declare what the words of a line are read into.
+"""The command line: commands are functions whose signatures declare their options and arguments.
 
 What is accepted, and the words of a complaint, are those of Click, with which Corral began: options may stand anywhere
 behind their command, values may be joined (``--opt=VALUE``, ``-oVALUE``), so may short flags (``-qv``), and ``--`` ends
@@ -46,7 +46,7 @@ class UsageError(Exception):
 
     Attributes:
         word: The word that is not known, if that is the complaint.
-        known: The words that it may have been meant to be.
+        known: The accepted words, for a suggestion.
     """
 
     def __init__(self, message: str, context: Context, word: str = "", known: Sequence[str] = ()) -> None:
@@ -93,7 +93,7 @@ class Parameter:
             file_okay: Whether a path may be that of an existing file.
             candidates: Completes a word: the values that begin so, each with a few words about it.
             act: Called as soon as the flag is read; what it declares is no parameter of the function.
-            answer: What a command prints where this is given: the name of a type.
+            answer: The type that the command prints with this option, by name.
         """
         self.opts = [flag.partition("/")[0] for flag in flags]
         self.secondary_opts = [flag.partition("/")[2] for flag in flags if "/" in flag]
@@ -122,7 +122,7 @@ class Parameter:
         """The value for the function.
 
         Raises:
-            UsageError: It is none, or there must be one.
+            UsageError: The value is not valid, or is missing.
         """
         if raw is None and self.envvar:
             raw = os.environ.get(self.envvar) or None
@@ -335,7 +335,7 @@ class Context:
 
 
 def run(program: Group, name: str, words: Sequence[str]) -> Any:
-    """Read a command line and run its command; returns what its function returns.
+    """Read a command line and run its command; returns the result of its function.
 
     Raises:
         UsageError: It is not accepted.
@@ -373,7 +373,7 @@ def parse(
     """Read the words behind a command, for a group only those before the next command.
 
     Args:
-        lenient: Take an unfinished command line for what it is, as completion does: nothing is raised or done.
+        lenient: Accept an unfinished command line, as completion needs: raises nothing and calls no ``act``.
 
     Raises:
         UsageError: The words are not accepted.
@@ -390,7 +390,7 @@ def parse(
             raise
     if HELP in reader.values and not lenient:
         raise HelpWanted(context, by_option=True)
-    # What is wrong first on the command line is complained of first.
+    # Report the first error of the command line first.
     for parameter in [*reader.values, *(parameter for parameter in command.params if parameter not in reader.values)]:
         raw = reader.values.get(parameter)
         if raw is not None:

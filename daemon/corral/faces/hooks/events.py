@@ -48,9 +48,9 @@ from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.worktrees import Worktrees
 
 OF_SUBAGENT = "agent-"
-"""The client calls a subagent's worktree so, with the subagent's id behind it."""
+"""The prefix of a subagent's worktree name; the client appends the subagent's id."""
 HEARTBEAT_S = 60.0
-"""A session that uses no tool which is asked about is marked alive so often, seconds."""
+"""Seconds between two heartbeats of a session whose tools need no check."""
 LATE = timedelta(seconds=3)
 """An answer that took longer may reach nobody: the bridge waits for 4 s."""
 
@@ -118,7 +118,7 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         if verdict.denial is not None:
             return hook_events.denial(verdict.denial)
         services.runtime.edited(target.checkout, target.key.match_key, event.actor, None)
-        # Nothing that is told once: a model never sees what was said about a call that its person then refuses.
+        # No one-time texts here: the model never sees the answer about a call that its person then refuses.
         return hook_events.context("PreToolUse", [*verdict.remarks, *unannounced.remarks(services, target)])
 
     return await _present(services, event, now, guard)
@@ -141,7 +141,7 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
 
 
 async def _after_batch(services: Services, event: HookEvent) -> Payload:
-    """Deliver waiting mail and notices, at any tool. Nothing is written unless something waits, or it was long silent."""
+    """Deliver waiting mail and notices after any tool. Writes only if something waits, or after a long silence."""
     now = services.now()
 
     def is_due(conn: Connection) -> bool:
@@ -165,7 +165,7 @@ def _delivery(services: Services, conn: Connection, event: HookEvent, remarks: S
 
 
 def _is_late(services: Services, event: HookEvent) -> bool:
-    """Whether the bridge may have given up: what it does not hear must wait for the next answer."""
+    """Whether the bridge may have given up: deliveries must then wait for the next answer."""
     return services.now() - event.came_at > LATE
 
 
@@ -205,7 +205,7 @@ async def _session_start(services: Services, event: HookEvent) -> Payload:
 
     response = await services.store.write(begin)
     await_bridge(services, event, now)
-    services.nudge("supervisor")  # what a session before it in the same process held has come free
+    services.nudge("supervisor")  # what an earlier session of the same process held is free now
     return response
 
 
@@ -250,17 +250,17 @@ async def _stop(services: Services, event: HookEvent) -> Payload:
         return {}, message_rows.anything_waits(conn, event.actor)
 
     response, something_waits = await _present(services, event, now, rest)
-    if something_waits:  # who waits beside the session may have looked when it was not at rest yet
+    if something_waits:  # a waiter may have looked before the session was at rest
         services.changes.announce()
     return response
 
 
 async def _stop_failure(services: Services, event: HookEvent) -> Payload:
-    """The turn broke off with an error of the API: the session rests as after a Stop, and no answer of ours is heard."""
+    """An API error ended the turn: the session rests as after a Stop; the client ignores the answer."""
     now = services.now()
 
     def rest(conn: Connection) -> bool:
-        if session_rows.beat(conn, event.actor, iso(now)) is None:  # its end may have come first, and stands
+        if session_rows.beat(conn, event.actor, iso(now)) is None:  # it has ended already
             return False
         session_registry.rest(conn, event.actor, now)
         return message_rows.anything_waits(conn, event.actor)
@@ -303,7 +303,7 @@ async def _subagent_start(services: Services, event: HookEvent) -> Payload:
 
 
 async def _subagent_stop(services: Services, event: HookEvent) -> Payload:
-    """The subagent is over, unless urgent mail holds it: its worktree goes, and its parent is told where the work is."""
+    """End the subagent, unless urgent mail holds it: release its worktree, and tell its parent where the work is."""
     parent = event.parent
     if parent is None:
         return {}
@@ -324,7 +324,7 @@ async def _subagent_stop(services: Services, event: HookEvent) -> Payload:
 
 
 def _release_worktrees(services: Services, subagent: str) -> list[str]:
-    """Take back a subagent's worktrees; a line for each in which something was made."""
+    """Release a subagent's worktrees; returns a line for each that has work in it."""
     mine = [row for row in services.of(Worktrees).listing() if row["session_id"] == subagent]
     services.of(Worktrees).release_subagent(subagent, services.now())
     lines = []
@@ -348,7 +348,7 @@ async def _worktree_create(services: Services, event: HookEvent) -> Payload:
     owner = subagent or event.actor
 
     def arrive(conn: Connection, _me: Holder) -> None:
-        if subagent is not None:  # the client tells of it only after its worktree is there
+        if subagent is not None:  # the client announces the subagent only after its worktree exists
             session_registry.alive(conn, Arrival(subagent, "subagent", parent_session_id=event.actor), now)
 
     await _present(services, event, now, arrive)

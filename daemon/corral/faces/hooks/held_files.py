@@ -1,4 +1,4 @@
-"""Copies of files that somebody holds with uncommitted content, made before another session's shell command may write.
+"""Copies of locked files with uncommitted content, made before another session's shell command may overwrite them.
 
 A copy that nobody turned out to need is dropped when a newer one has taken its place, so there is one for each checkout, and one
 for each time that a command really touched what others held.
@@ -67,7 +67,7 @@ def _save(services: Services, held: Mapping[str, list[HeldLock]], looks: Mapping
             copies = salvage.keep(
                 open_checkout(Path(top)), name, services.now(), paths, reason="before a shell command"
             )
-        except (CorralError, OSError) as error:  # the command is nobody's to stop for that
+        except (CorralError, OSError) as error:  # a failed copy never stops the command
             log.warning("held_files_not_saved", checkout=top, error=str(error))
             continue
         if copies is not None:
@@ -81,7 +81,7 @@ def _save(services: Services, held: Mapping[str, list[HeldLock]], looks: Mapping
 
 
 def _held_paths(services: Services, seen: Seen, rows: list[HeldLock]) -> list[str]:
-    """The files that differ from HEAD, are there, and are held."""
+    """The existing files that differ from HEAD and are locked."""
     plain = {row["match_key"] for row in rows if not row["is_pattern"]}
     globs = [stored_key(row) for row in rows if row["is_pattern"]]
     held = []
@@ -94,7 +94,7 @@ def _held_paths(services: Services, seen: Seen, rows: list[HeldLock]) -> list[st
 
 
 async def release(services: Services, call: ShellCall, changed: Mapping[str, Changed] | None = None) -> None:
-    """A command is over: the copies of what it may have changed stay, others go where newer ones have taken their place."""
+    """End a command: keep the copies of files that it may have changed; drop the others where newer copies exist."""
     for top, copies in call.saved.items():
         if not copies.files.isdisjoint((changed or {}).get(top, Changed()).paths):
             services.runtime.need(copies.ref)
@@ -103,7 +103,7 @@ async def release(services: Services, call: ShellCall, changed: Mapping[str, Cha
 
 
 def _drop(services: Services, top: str, copies: Kept) -> None:
-    """Delete copies that nobody needs: no command changed what is in them, none that runs might, and all of it is there."""
+    """Delete copies that nobody needs: no command changed these files, no running one may, and all of them exist."""
     used = any(call.saved.get(top) == copies for call in services.runtime.shell_calls() if call.ended is None)
     if used or services.runtime.is_needed(copies.ref):
         return

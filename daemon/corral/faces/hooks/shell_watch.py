@@ -1,6 +1,6 @@
 """Shell commands: dangerous ones are refused while other sessions are active; a command's changes are found when it ends.
 
-A command is confined by nothing, so the checkout is compared before and after it: the one it runs in, and those it names. What
+A command is not confined, so Corral compares the checkout before and after it: the one it runs in, and those it names. What
 other sessions hold with uncommitted content is copied before, so that whatever it does to that can be undone.
 """
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from corral.core.event_payloads import Commit, SessionCommitted
 
 MOST_ATTRIBUTED = 500
-"""Files of one command and checkout that are locked or told of."""
+"""Files per command and checkout that are locked or reported."""
 
 
 def look(services: Services, top: Path) -> Look:
@@ -86,7 +86,7 @@ async def _refusal(services: Services, event: HookEvent, holder: Holder, danger:
 
 
 async def after(services: Services, event: HookEvent, policy: Policy) -> list[str]:
-    """Find what a command wrote, attribute it, and tell everyone concerned; returns what its session is told."""
+    """Find what a command wrote, attribute it, and notify the holders; returns the remarks for its own session."""
     call = services.runtime.shell_ended(event.actor, event.use_id, services.now())
     if call is None or not call.before:
         return []
@@ -166,7 +166,7 @@ def _traces(
         return changed, None
     if any(rival.runs_git for rival in attribution.rivals(call, str(own.top), others)):
         return changed, None
-    began = call.began.replace(microsecond=0)  # what was merged or checked out is older
+    began = call.began.replace(microsecond=0)  # merged or checked-out commits are older
     news = history.between(last.seen.checkout, call.before[str(own.top)].seen.head, str(last.seen.head))
     commits: list[Commit] = [
         {"sha": commit.sha, "subject": commit.subject[:200]} for commit in news if commit.at >= began

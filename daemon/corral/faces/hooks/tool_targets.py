@@ -17,7 +17,7 @@ from corral.faces.hooks.payloads import HookEvent
 from corral.work.worktrees.worktrees import Worktrees
 
 MOST_WORDS = 500
-"""Of a command's words so many are taken for paths: who names more checkouts names none."""
+"""Words of a command that are tried as paths."""
 _WORD = re.compile(r"[^\s'\"`;|&<>()=,]+")
 
 
@@ -56,7 +56,7 @@ def named_checkouts(services: Services, event: HookEvent) -> list[Path]:
 
 
 def _named(command: str, bases: Iterable[Path], known: list[Path]) -> list[Path]:
-    """Those of the known checkouts that a path in the command lies in; of two that lie in one another, the inner one."""
+    """The known checkouts that contain a path of the command; of nested checkouts, the inner one."""
     tops = sorted(((Path(os.path.realpath(top)), top) for top in known), key=lambda pair: -len(pair[0].parts))
     named = [top for _, top in tops if " " in str(top) and str(top) in command]  # a name of several words
     for word in _WORD.findall(command)[:MOST_WORDS]:

@@ -1,6 +1,6 @@
 """Changes made while no daemon ran: examined after a start, and again with each session's first event after that.
 
-Memory only: what a daemon knows of it goes with it, and the next one looks again at what happened since it was last heard of.
+Memory only: the next daemon examines everything since the last sign of life of this one.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from corral.store.rows.sessions import SessionLife, SessionRow
 from corral.work.worktrees import store as worktrees
 
 FIRST_LOOK_S = 2.5
-"""So long an edit waits at most until the look at the start is over, seconds."""
+"""Maximum time that an edit waits for the first examination, seconds."""
 LOOK_AGAIN = timedelta(seconds=10)
-"""Between two looks whether files that nobody announced are still as they were."""
+"""Between two checks of files with unannounced changes."""
 MOST_CHECKOUTS = 50
 MOST_FILES = 500
-"""Of a checkout; the last changed ones."""
+"""Files per checkout that are examined, the last changed ones."""
 
 log = logger("unannounced")
 
@@ -64,14 +64,14 @@ class _Changed:
 
 
 class UnannouncedChanges:
-    """Step: look at what sessions did while they could not ask, and drop what was shown and is settled."""
+    """Step: examine what sessions did while no daemon ran, and drop shown changes that are settled."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._indexes: dict[Path, Signature] = {}
 
     def step(self, now: datetime) -> datetime | None:
-        """Look where that is due; again while there are files that nobody announced."""
+        """Examine what is due; returns when to look again, while unannounced changes remain."""
         memory = self._services.unannounced
         heard = memory.take_due()
         if heard is not None:
@@ -161,13 +161,13 @@ class UnannouncedChanges:
         return changed[:MOST_FILES]
 
     def _while_away(self, checkout: Checkout, changed: _Changed) -> bool:
-        """Whether a file changed while no daemon ran; where it is gone, its folder tells."""
+        """Whether a file changed while no daemon ran; for a deleted file, whether its folder did."""
         memory = self._services.unannounced
         at = changed.at if changed.at is not None else _folder_changed_at(checkout.top / changed.path)
         return at is not None and memory.away_since is not None and memory.away_since <= at <= memory.back_at
 
     def _still_there(self, top: Path, files: Mapping[str, tuple[str, Signature]]) -> list[str]:
-        """The files that nobody touched since, and that still differ from HEAD: git is asked only after it did something."""
+        """The files that are unchanged since, and still differ from HEAD; git runs only if its index changed."""
         same = [key for key, (path, signature) in files.items() if status.signature(top, path) == signature]
         checkout = find_checkout(top)
         if checkout is None or not same:
@@ -241,7 +241,7 @@ def _command(session_id: str, call: ToolCall, claims: bool, heard_at: datetime |
 
 
 def _transcript(row: SessionRow, by_id: Mapping[str, SessionRow]) -> Path | None:
-    """Where the client writes what a session does; of a subagent, beside its parent's."""
+    """The session's transcript; a subagent's lies beside its parent's."""
     parent = by_id.get(row["parent_session_id"] or "")
     path = (parent or row)["transcript_path"]
     if not path or not Path(path).is_absolute():
@@ -251,7 +251,7 @@ def _transcript(row: SessionRow, by_id: Mapping[str, SessionRow]) -> Path | None
 
 
 def _lives(row: SessionRow) -> bool:
-    """Whether a session has a client of its own, or its parent's, that runs."""
+    """Whether the client of a session, or of its parent, runs."""
     if row["client_pid"] is None:
         return row["parent_session_id"] is not None
     return is_running(row["client_pid"], row["client_started"])
@@ -262,7 +262,7 @@ def _folder_changed_at(path: Path) -> datetime | None:
         try:
             return datetime.fromtimestamp(os.lstat(folder).st_mtime, UTC)
         except OSError:
-            continue  # it went with what was in it
+            continue  # the folder was deleted too
     return None
 
 
@@ -288,7 +288,7 @@ def note_alive(project: Project) -> None:
 
 
 def note_heard(services: Services, event: HookEvent) -> None:
-    """An event of a session came: what it did before, while it could not ask, is looked at."""
+    """Schedule the examination of a session, at its first event since the start."""
     if services.unannounced.note_session(event.actor, event.came_at):
         services.jobs["unannounced"].nudge()
 

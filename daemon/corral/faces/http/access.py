@@ -26,7 +26,7 @@ class Unauthorised(NotPermitted):
 
 
 class Access:
-    """ASGI middleware that lets in only who may speak."""
+    """ASGI middleware that refuses unauthorised requests."""
 
     def __init__(self, app: App, *, token: str, socket: Path) -> None:
         self._app = app
@@ -64,7 +64,7 @@ class Access:
 
 
 async def refuse(send: Send, refusal: CorralError) -> None:
-    """Answer a request whose body nobody reads, and end its connection with it."""
+    """Answer a request without reading its body, and close its connection."""
     await respond(send, refusal.status, json.dumps(refusal.to_wire()).encode(), (b"connection", b"close"))
 
 

@@ -15,9 +15,9 @@ IGNORED = frozenset({
 })  # fmt: skip
 """Arguments of Agent Mail's and the coordinator's clients that have no effect here: tokens, formats, handshakes, panes."""
 MOST_BYTES = 4 * 1024 * 1024
-"""Of a request, as the MCP library has it."""
+"""Maximum size of a request, the limit of the MCP library."""
 MOST_LOOKED_AT = 16 * 1024 * 1024
-"""Bytes of a request that is too large and still looked into, so that the answer can say what of it is."""
+"""Up to this size a request that is too large is parsed, so that the answer can name the argument."""
 _PLAIN = {"unexpected_keyword_argument": "is no parameter of this tool", "missing_argument": "is needed"}
 
 
@@ -49,7 +49,7 @@ def invalid(problems: Iterable[Mapping[str, Any]], parameters: Iterable[str]) ->
 
 
 def too_large(size: int, arguments: Mapping[str, Any]) -> InvalidInput:
-    """A call that no tool could take: which argument makes it so large."""
+    """The error of a call that is too large; it names the largest argument."""
     lengths = {name: len(str(value)) for name, value in arguments.items()}
     longest = max(lengths, key=lambda name: lengths[name], default="arguments")
     cause = f"{longest[:80]}: {lengths.get(longest, size)} characters are too many"

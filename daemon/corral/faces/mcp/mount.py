@@ -75,7 +75,7 @@ class Mcp:
 
     def _profile(self, name: str) -> asyncio.Task[Starlette]:
         known = self._served.get(name)
-        if known is None or (known.done() and known.exception() is not None):  # what failed is tried again
+        if known is None or (known.done() and known.exception() is not None):  # a start that failed is tried again
             known = self._served[name] = asyncio.create_task(self._start(name))
         return known
 
@@ -98,7 +98,7 @@ class Mcp:
             started.set_exception(error)
 
     async def close(self) -> None:
-        """End what was started; the daemon stops."""
+        """End the started applications, when the daemon stops."""
         self._over.set()
         with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
             await asyncio.wait_for(asyncio.gather(*self._living, return_exceptions=True), 2)

@@ -1,4 +1,4 @@
-"""Registering: under which name somebody acts, and which session that is.
+"""Registering: the name under which an agent acts, and the session behind it.
 
 One connection may carry several agents: a client of Agent Mail keeps one for itself and all its workers. The first that
 registers is the connection's own session; each further one is a session under it, with mail and reservations of its own, and
@@ -45,7 +45,7 @@ async def registered(
     """Register the caller, and return the profile.
 
     Args:
-        new: Take a name that nobody has; ``name`` is a wish.
+        new: Take an unused name; ``name`` is only a preference.
     """
     if not program.strip():
         raise EmptyProgram("No program was named.", remedy="Say what you are, such as claude-code.")
@@ -92,7 +92,7 @@ def _on_connection(conn: Connection, call: Call, name: str, now: datetime) -> st
     """The session of the agent of a connection that has this name; without one, of the next agent.
 
     Raises:
-        Conflict: Somebody else who lives has the name.
+        Conflict: Another live session has the name.
     """
     known = name_rows.resolve(conn, name) if name else None
     if known is not None and known["session_id"] == call.connection:
@@ -111,7 +111,7 @@ def _on_connection(conn: Connection, call: Call, name: str, now: datetime) -> st
         return str(session_registry.register(conn, worker, now)["session_id"])
     if name:
         session_registry.register(conn, Arrival(call.connection, own["agent_type"], agent_name=name), now)
-        # Somebody may have read of the name that it had until now, and write to it.
+        # Others may still write to the former name.
         former = {"name": own["agent_name"], "session_id": call.connection, "registered_at": own["started_at"]}
         name_rows.bind(conn, former)
     return call.connection

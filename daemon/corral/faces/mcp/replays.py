@@ -17,7 +17,7 @@ MOST = 4096
 
 
 class Replays:
-    """For one thread, that of the event loop."""
+    """Recent answers by session and key. Used in the event loop only."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[tuple[str, str], tuple[Any, datetime, dict[str, Any]]] = OrderedDict()
@@ -29,7 +29,7 @@ class Replays:
             arguments: The request, comparable.
 
         Raises:
-            IdempotencyKeyConflict: It asked for something else then.
+            IdempotencyKeyConflict: The key was used with other arguments.
         """
         before, at, answer = self._answers.get((session_id, key), (None, now - KEPT, None))
         if answer is None or at <= now - KEPT:

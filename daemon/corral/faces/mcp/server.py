@@ -19,7 +19,7 @@ from corral.faces.mcp.profiles import TOOLS, tools_of
 
 
 class _Tool(FunctionTool):
-    """A tool that tells of wrong arguments as it tells of everything else that is wrong."""
+    """A tool that reports invalid arguments in its family's error format."""
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         known = list(self.parameters.get("properties", {}))

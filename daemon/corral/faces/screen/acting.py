@@ -1,4 +1,4 @@
-"""Doing something with a row: ask the person where that is due, ask the daemon, and say what came of it."""
+"""Actions on a row: confirm with the person where necessary, ask the daemon, and show the outcome."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Acting(Screen[None]):
         line.show_parts([(self.glyphs.cell(text, max(1, self.app.size.width - 2)), style)])
 
     def begin(self, action: Action, *, in_editor: bool = False) -> None:
-        """Do something with the row; says so where that is not possible."""
+        """Start an action on the row, or say that it is not possible."""
         row = self.row
         if row is None or action not in self.actions:
             if row is not None:
@@ -221,7 +221,7 @@ class Acting(Screen[None]):
             await self._settle(request)
 
     async def _settle(self, request: Row) -> None:
-        """Take the replaced request out of what needs a person, if it is still there."""
+        """Dismiss the replaced request, if it still needs a person."""
         if any(
             request["merge_id"] in need["ids"].values()
             for need in (await self.requests.ask("GET", "/status"))["needs_you"]

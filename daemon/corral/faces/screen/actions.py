@@ -165,7 +165,7 @@ def _of_merge(row: Row) -> tuple[Action, ...]:
 
 @dataclass(frozen=True)
 class Call:
-    """A request to the daemon, and what is said once it is done."""
+    """A request to the daemon, and the message after it succeeds."""
 
     path: str
     body: Any

@@ -46,7 +46,7 @@ _SOURCES: dict[str, tuple[str, dict[str, Any], str, int | None]] = {
     LOCKS: ("/locks", {}, "lock_id", None),
     MAIL: ("/messages", {"everyone": True, "limit": MOST_MAIL}, "id", MOST_MAIL),
 }
-"""Per list: its address, its query, what tells a row from all others, and how many rows at most."""
+"""Per list: its path, its query, the key of a row, and the maximum number of rows."""
 
 
 class ViewChanged(Message):
@@ -74,7 +74,7 @@ class Happened(Message):
 
 
 class ConnectionLost(Message):
-    """The rows are of the past, and why; a daemon that is away is tried again until it answers."""
+    """The rows are out of date, and why; the feed retries until the daemon answers."""
 
     def __init__(self, reason: str) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Feed(threading.Thread):
 
     Args:
         project: The daemon's project.
-        seq: The number of the last event that is shown.
+        seq: The ``event_id`` of the last event that is shown.
         tell: Called in this thread with each message.
     """
 
@@ -104,7 +104,7 @@ class Feed(threading.Thread):
         self._stream.interrupt()
 
     def run(self) -> None:
-        """Show everything, then follow the events; again from the beginning after the daemon was away."""
+        """Load everything, then follow the events; start over after the daemon was away."""
         while not self._over.is_set():
             try:
                 self._stream.open()
@@ -157,7 +157,7 @@ class Feed(threading.Thread):
     # -- changes ------------------------------------------------------------------------------------------------
 
     def _round(self) -> None:
-        """Wait for events, and show what they changed; the daemon's heartbeat brings the figures of what runs."""
+        """Wait for events, and show what they changed; the daemon's heartbeat refreshes the figures of running work."""
         events = self._stream.read() or []
         began = time.monotonic()
         until = began + TOGETHER_S
@@ -194,7 +194,7 @@ class Feed(threading.Thread):
         for merge_id in ids:
             try:
                 rows[merge_id] = self._client.request("GET", f"/merges/{segment(merge_id)}")
-            except NotFound:  # it was removed since
+            except NotFound:  # removed meanwhile
                 rows.pop(merge_id, None)
         self._tell(RowsChanged(MERGES, [*rows.values()]))
 

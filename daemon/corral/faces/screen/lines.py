@@ -1,4 +1,4 @@
-"""The lines around the panels: what the project is, which panels there are, and which keys matter now."""
+"""The lines around the panels: the project, the panels, and the keys for the current row."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class LogView(ScrollView, can_focus=True):
 
 
 class OutputGrew(Message):
-    """Lines of an output that is followed; ``number`` tells which. The follower waits until they are ``taken``."""
+    """New lines of the followed output ``number``. The follower waits until they are ``taken``."""
 
     def __init__(self, number: int, lines: list[Line]) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class Follower(threading.Thread):
         self._over.set()
 
     def run(self) -> None:
-        """Follow it; a daemon that comes back is asked from the same place on."""
+        """Follow the output; after the daemon was away, go on at the same offset."""
         query: dict[str, Any] = {"tail": TAIL, "wait_s": 0, **self._how}
         heading = ""
         while not self._over.is_set():
@@ -162,7 +162,7 @@ class Follower(threading.Thread):
 
 
 def split(text: str) -> list[Line]:
-    """A program's output as lines of the screen, of which none is longer than is looked at."""
+    """A program's output as lines of the screen; long lines are cut."""
     whole = log_text(text, colours=False)
     lines = whole.removesuffix("\n").split("\n")[-MOST_LINES:]
     return [(line[:LONGEST_LINE].expandtabs(8), "plain") for line in lines]

@@ -16,7 +16,7 @@ Job = tuple[Callable[[Client], Any], "asyncio.Future[Any]", asyncio.AbstractEven
 
 
 class Requests(threading.Thread):
-    """Runs what is to be asked of the daemon, one after the other; ends with the program.
+    """Runs the requests to the daemon one after the other; ends with the program.
 
     Args:
         project: The daemon's project; a request of a person starts a daemon that is away.

@@ -25,7 +25,7 @@ from corral.faces.screen.table import RowTable
 from corral.faces.screen.text import Glyphs, Row, joined, short_age
 
 LEAST = (20, 9)
-"""Columns and rows below which nothing is shown but that."""
+"""Columns and rows below which only a warning is shown."""
 NAMES = (panels.NEEDS, *(panel.name for panel in panels.PANELS), panels.LOG)
 ROOMY = 28
 """Rows from which on the remedy of what needs a person may take a line more."""
@@ -69,7 +69,7 @@ class MainScreen(Acting):
         self._filters = dict.fromkeys(NAMES, "")
         self._lost: str | None = None
         self._bell = Bell()
-        self._bell.rings(view)  # what waits already is no news
+        self._bell.rings(view)  # needs from before the start are no news
         self._tells_loss = False
         self._loading = set(panels.FED)
         self._events: list[tuple[str, str]] = []
@@ -159,7 +159,7 @@ class MainScreen(Acting):
         return {row["task_id"]: row["title"] for row in rows if row["task_id"] in task_ids}
 
     def on_connection_lost(self, message: ConnectionLost) -> None:
-        """Say that what is shown is of the past."""
+        """Say that the rows are out of date."""
         self._lost = message.reason
         self._show_lines()
 
@@ -254,7 +254,7 @@ class MainScreen(Acting):
         self._show_lines()
 
     def _refresh_ages(self) -> None:
-        """Draw again what shows an age that is another now."""
+        """Draw the rows again whose age has changed."""
         for table in self.query(RowTable):
             ages = [
                 short_age(row.get("created_at") or row.get("since")) for row in table.rows[: 4 * table.visible_rows]
@@ -376,7 +376,7 @@ class MainScreen(Acting):
         self.app.push_screen(Page("Keys", joined(lines.help_parts(ALL)), glyphs=self.glyphs))
 
     def on_key(self, event: Key) -> None:
-        """Do with the row what the key stands for."""
+        """Run the action of the key on the row."""
         action = BY_KEY.get(event.character or "")
         if action is None or isinstance(self.focused, Input):
             return

@@ -114,7 +114,7 @@ class RowTable(ScrollView, can_focus=True):
             self.post_message(self.Moved(self))
 
     def _refresh_changed(self, before: list[Row]) -> None:
-        """Draw the lines of the screen again whose row is not the one that was there."""
+        """Draw the lines again whose row has changed."""
         first = int(self.scroll_offset.y)
         for line in range(self._top, self.size.height):
             at = first + line - self._top

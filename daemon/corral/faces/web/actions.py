@@ -1,6 +1,6 @@
-"""The actions of a person in the web view: the same operations that the command line has.
+"""The actions of a person in the web view: the same operations as on the command line.
 
-An action that ends work is asked for first, on a page of its own; a form without that answer changes nothing.
+An action that ends work is confirmed first, on a page of its own; a form without that confirmation changes nothing.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ async def ask(services: Services, visit: Visit, _item: str) -> dict[str, Any]:
 
 
 async def act(services: Services, visit: Visit, _item: str) -> dict[str, Any] | Response:
-    """Do what a form says; one that ends work and was not confirmed is asked for."""
+    """Run the action of a form; one that ends work needs a confirmation first."""
     noun, item, name, action = _named(visit)
     if action.asks and visit.form.get("confirmed") != "yes":
         return await _confirmation(services, noun, item, name, action)
@@ -188,13 +188,13 @@ async def act(services: Services, visit: Visit, _item: str) -> dict[str, Any] | 
 
 
 async def _act_and_note(services: Services, noun: str, item: str, name: str, form: dict[str, str]) -> None:
-    """Do it, and note it for the audit under the name that the same request over HTTP has."""
+    """Run an action, and note it for the audit under the name of the same request over HTTP."""
     deed = NAMES_IN_AUDIT.get(name, f"{noun.removesuffix('s')}.{name}")
     fields = {field: form[field] for field in ("reason", "priority", "head_sha") if form.get(field)}
     arguments = {
         "to" if noun == "sessions" else f"{noun.removesuffix('s')}_id": item,
         **fields,
-    }  # a session_id would be who did it
+    }  # in the audit, session_id would name the actor
     try:
         answer = await ACTIONS[noun, name].act(services, item, form)
     except Exception as error:  # the edge: noted, and answered by the page of errors

@@ -60,7 +60,7 @@ Page = Callable[[Services, Visit, str], Awaitable[dict[str, Any] | Response]]
 
 @dataclass(frozen=True)
 class Address:
-    """A page: what it is made by, and its template."""
+    """A page: its path, the function that makes its values, and its template."""
 
     pattern: re.Pattern[str]
     make: Page
@@ -89,7 +89,7 @@ ADDRESSES = (
 
 
 class Pages:
-    """Answers what was let in.
+    """Answers the requests that the entry accepted.
 
     Args:
         sessions: To end one, and to end its streams with it.

@@ -1,4 +1,4 @@
-"""The live stream of a page: that something changed, and what a log says next. Its number is limited.
+"""The live stream of a page: a signal that something changed, and new text of a log. The number of streams is limited.
 
 The stream carries no rows: a page that hears of a change fetches itself again. While nothing changes, an open page costs nothing.
 """
@@ -110,9 +110,9 @@ class Streams:
 
 
 def _without_rows(line: str) -> str:
-    """An event as the page hears of it: what it is about, and nothing that was said in it."""
+    """An event for a page: its kind and ids, without its data."""
     head, mark, data = line.partition("\ndata: ")
-    if not mark:  # a heartbeat, or when to come again
+    if not mark:  # a heartbeat, or the retry interval
         return line
     event = json.loads(data)
     return f"{head}\nevent: change\ndata: {json.dumps({name: event[name] for name in _NAMED})}\n\n"

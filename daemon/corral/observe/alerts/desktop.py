@@ -1,7 +1,7 @@
 """Notifications on the desktop, by the library ``desktop-notifier`` (the extra ``desktop``).
 
-A desktop that does not answer keeps nobody waiting: a thread of its own shows one notification at a time, and what comes while
-one hangs is not shown.
+A thread of its own shows one notification at a time, so that a desktop that does not answer blocks nobody; what comes while one
+hangs is not shown.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class TraceExport:
     # -- reading
 
     def _switch_off(self) -> None:
-        """Forget the position: events from now on are never sent, even if export is switched on again."""
+        """Forget the position: events that happen while export is off are never sent."""
         if not self._is_off:
             self._is_off, self._position, self._again, self._address = True, None, None, None
             if self._db.read(lambda conn: events.position(conn, READER)) is not None:

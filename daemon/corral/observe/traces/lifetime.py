@@ -122,7 +122,7 @@ class Lifetime:
     def _merge_ended(self, event: EventRow) -> list[Part]:
         merge_id = event["merge_id"] or ""
         if merge_id in self._landed:
-            return []  # it had ended, and is cancelled now
+            return []  # it had ended before
         self._landed.add(merge_id)
         parts = [self._part(LANDING, self._landings.pop(merge_id, _Open(None)), event)]
         self._awaits_merge = event["kind"] == EventKind.MERGE_SUPERSEDED  # by one that is queued next

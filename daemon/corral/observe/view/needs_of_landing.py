@@ -144,9 +144,7 @@ def unverified_merges(_services: Services, conn: Connection) -> Iterator[Need]:
     paused = pauses.paused(conn)
     for row in merges.in_state(conn, MergeState.QUEUED):
         if row["tries"] >= pauses.PAUSE_AFTER and row["target"] not in paused:
-            why = (
-                row["reason"] or f"{row['tries']} tries ended without a verdict"
-            )  # when the daemon stops, no reason is stored
+            why = row["reason"] or f"{row['tries']} tries ended without a verdict"  # a stop stores no reason
             yield Need(
                 "unverified_merge",
                 f"{row['title']!r} cannot be verified: {why.splitlines()[0]}",

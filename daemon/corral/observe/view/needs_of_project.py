@@ -53,7 +53,7 @@ def links(services: Services, _conn: Connection) -> Iterator[Need]:
 
 
 def place_of_worktrees(services: Services, _conn: Connection) -> Iterator[Need]:
-    """A worktree folder that is missing, or below files that tools would find and that no candidate contains."""
+    """A worktree root that cannot be used, or below files that tools find there and that no candidate contains."""
     try:
         warning, remedy = services.of(WorktreeContext).places.choose().warning(), CLEANER
     except Unsupported as error:

@@ -49,7 +49,7 @@ def install(yes: Yes = False, as_json: Annotated[bool, json_of("faces.cli.api.Gu
 
 
 def _scope(project: Project, checkout: Git, file: Path) -> str | None:
-    """Whom a hook outside the repository's own folder concerns; None for one inside."""
+    """Which other repositories a hook outside the repository's own folder affects; None for one inside."""
     folder, top = file.parent.resolve(), checkout.work_tree
     if folder.is_relative_to(project.common_dir.resolve()):
         return None
@@ -96,7 +96,7 @@ def check(as_json: Annotated[bool, json_of("coordination.locks.api.CommitChecked
     """Check the commit that is being made; the hook runs this. Exits with 4 if it would take along another session's files."""
     try:
         answer = _ask_daemon()
-    except CorralError as error:  # the commit is nobody's to stop for that
+    except CorralError as error:  # an error of the check never stops a commit
         answer = {"enforcement": "off", "held": []}
         print(f"corral guard: this commit was not checked: {error.message}", file=sys.stderr)
         if error.remedy:

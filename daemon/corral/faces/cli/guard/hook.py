@@ -117,7 +117,7 @@ def _content(file: Path) -> bytes:
 
 
 def _block() -> str:
-    """Fails only where the guard itself says so: with a daemon that is away, or a Corral that is gone, a commit is made."""
+    """The block of shell script; it fails only if the guard refuses, not without a daemon or without Corral."""
     script = Path(sys.argv[0])
     if script.name == "corral" and script.is_absolute() and os.access(script, os.X_OK):
         program = [str(script)]

@@ -144,7 +144,7 @@ _MOST_PROBLEMS = 20
 
 
 def _problem(problem: dict[str, Any], *, of_several: bool) -> str:
-    """One of the errors in what was given, with its place; tasks of a batch are counted from 1."""
+    """One error of an invalid input, with its place; tasks of a batch count from 1."""
     file, line = problem.get("file"), problem.get("line")
     where = problem.get("field") or problem.get("path") or ""
     what = problem.get("reason") or problem.get("message") or ""

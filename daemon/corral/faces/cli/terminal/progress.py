@@ -1,6 +1,6 @@
-"""Progress of a command that takes more than a second, on stderr.
+"""Progress on stderr of a command that takes more than a second.
 
-A command has one line of progress: what it calls changes that line, and restores it. Nothing is shown for what is done
+A command has one line of progress: a nested step changes that line, and restores it. Nothing is shown for what is done
 at once, and nothing stays of it at the end.
 """
 
@@ -150,9 +150,9 @@ def is_visible() -> bool:
 
 @contextlib.contextmanager
 def progress(text: str | None = None) -> Iterator[Progress]:
-    """Show progress on stderr if it takes long: a spinner, or a bar where a total is told.
+    """Show progress on stderr if it takes long: a spinner, or a bar if the total is known.
 
-    Within another one it is a step of that: the text is this one's until it has ended.
+    Inside another progress it is a step of that: its text stays until the step ends.
 
     Args:
         text: The step; None: waiting for the daemon, unless another step is shown already.

@@ -26,7 +26,7 @@ def add_suggestion(error: CorralError, context: Context, params: Mapping[str, An
         if repr(value[:80]) in error.message:
             candidates = parameter.completions(context, "")
             if value in dict(candidates):
-                continue  # it exists: the error is about something else of it
+                continue  # the name exists: the error has another cause
             if names := near(value, candidates):
                 error.remedy = f"{did_you_mean(names)} {error.remedy}"
             return
@@ -45,7 +45,7 @@ def _values(context: Context | None, params: Mapping[str, Any]) -> Iterator[tupl
 
 
 def explained(error: UsageError) -> tuple[str, str]:
-    """The message of a complaint about a command line, and the beginning of a remedy, or nothing."""
+    """The message of a usage error, and the question for the remedy; the question is empty without a similar word."""
     context = error.context
     is_command = isinstance(context.command, Group) and context.parent is None and not error.word.startswith("-")
     others = _aliases() if error.word and is_command else []
@@ -53,7 +53,7 @@ def explained(error: UsageError) -> tuple[str, str]:
 
 
 def did_you_mean(names: Sequence[str]) -> str:
-    """The question whether one of the names was meant; empty if there is none."""
+    """The question "Did you mean …?"; empty without names."""
     return f"{_BEGINNING}{' or '.join(map(repr, names))}?" if names else ""
 
 

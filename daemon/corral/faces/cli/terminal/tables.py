@@ -192,7 +192,7 @@ def _cut(text: str, most: int) -> str:
     shortened, room = text[: max(0, most - len(mark))], most - len(mark)
     if not text.isascii():
         shortened = ""
-        for character in text:  # one may take two cells, or none
+        for character in text:  # a character may take two cells, or none
             room -= cells_of(character)
             if room < 0:
                 break

@@ -61,7 +61,7 @@ def watch_status(*, as_json: bool) -> None:
 
 
 def views() -> Iterator[Any]:
-    """The view now and after each change that shows; a :class:`DaemonUnreachable` whenever the daemon is lost.
+    """Yield the view now and after each visible change, and a :class:`DaemonUnreachable` whenever the daemon is lost.
 
     Raises:
         CorralError: The first view cannot be had.
@@ -92,7 +92,7 @@ def views() -> Iterator[Any]:
 
 
 def _wait(stream: EventStream) -> None:
-    """Until something happened, and no more follows at once."""
+    """Wait for an event, and take those that follow within :data:`TOGETHER_S`."""
     stream.read()
     until = time.monotonic() + TOGETHER_S
     while (left := until - time.monotonic()) > 0 and stream.read(left) is not None:
