@@ -85,13 +85,13 @@ class UnannouncedChanges:
                 memory.first_look.set()
             memory.looked_at(heard)
         for top, files in memory.files().items():
-            memory.keep_only(top, self._still_there(Path(top), files))
+            memory.keep_only(top, self._still_unannounced(Path(top), files))
         return now + LOOK_AGAIN if memory.files() else None
 
     def _look(self, now: datetime) -> None:
         services, memory = self._services, self._services.unannounced
         living = services.db.read(session_rows.live)
-        known = [row for row in living if row["session_id"] in memory.silent_since and _lives(row)]
+        known = [row for row in living if row["session_id"] in memory.silent_since and _is_client_running(row)]
         if not known:
             return
         evidence = self._evidence(known, living, now)
@@ -166,7 +166,7 @@ class UnannouncedChanges:
         at = changed.at if changed.at is not None else _folder_changed_at(checkout.top / changed.path)
         return at is not None and memory.away_since is not None and memory.away_since <= at <= memory.back_at
 
-    def _still_there(self, top: Path, files: Mapping[str, tuple[str, Signature]]) -> list[str]:
+    def _still_unannounced(self, top: Path, files: Mapping[str, tuple[str, Signature]]) -> list[str]:
         """The files that are unchanged since, and still differ from HEAD; git runs only if its index changed."""
         same = [key for key, (path, signature) in files.items() if status.signature(top, path) == signature]
         checkout = find_checkout(top)
@@ -206,7 +206,7 @@ class UnannouncedChanges:
                         memory.look_again(session_id)
                 elif call.command and not is_read_only(call.command):
                     commands.append(_command(session_id, call, claims, heard_at, now))
-        newcomers = any(row["session_id"] not in memory.silent_since and _lives(row) for row in living)
+        newcomers = any(row["session_id"] not in memory.silent_since and _is_client_running(row) for row in living)
         return Evidence(
             edits=tuple(edited),
             commands=tuple(commands),
@@ -250,7 +250,7 @@ def _transcript(row: SessionRow, by_id: Mapping[str, SessionRow]) -> Path | None
     return own.with_suffix("") / "subagents" / f"agent-{row['session_id']}.jsonl" if parent is not None else own
 
 
-def _lives(row: SessionRow) -> bool:
+def _is_client_running(row: SessionRow) -> bool:
     """Whether the client of a session, or of its parent, runs."""
     if row["client_pid"] is None:
         return row["parent_session_id"] is not None

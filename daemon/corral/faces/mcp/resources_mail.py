@@ -42,9 +42,9 @@ async def inbox(
             limit=limit,
         )
         mail = page((entry(row, bodies=include_bodies) for row in rows), size=SHOWN_BYTES)
-        return {"agent": me.name, "count": len(mail.rows), "messages": mail.rows, **_older(mail)}
+        return {"agent": me.name, "count": len(mail.rows), "messages": mail.rows, **_left_out(mail)}
 
-    return _told(await act(project, agent, fetch))
+    return _json_text(await act(project, agent, fetch))
 
 
 @raised
@@ -56,10 +56,10 @@ async def thread(thread_id: str, project: str = "", include_bodies: bool = False
         return page((entry(row, bodies=include_bodies) for row in rows), size=SHOWN_BYTES)
 
     messages = await look(project, fetch)
-    return _told({"thread_id": thread_id, "messages": messages.rows[::-1], **_older(messages)})
+    return _json_text({"thread_id": thread_id, "messages": messages.rows[::-1], **_left_out(messages)})
 
 
-def _older(listed: Page) -> Payload:
+def _left_out(listed: Page) -> Payload:
     return {"left_out": f"before={listed.last['id']} tells what is older."} if listed.cut else {}
 
 
@@ -91,7 +91,7 @@ def _reservation(row: Payload, called: str) -> Payload:
     }
 
 
-def _told(answer: Payload) -> str:
+def _json_text(answer: Payload) -> str:
     return json.dumps({"project": str(current.get().services.project.root), **answer})
 
 

@@ -68,7 +68,7 @@ def hint(need: Row | None, glyphs: Glyphs, width: int, height: int, view: Row) -
     """The condition under the cursor in full, and what to type, in that many lines at most."""
     if need is None:
         recent = view["recent"][:1]
-        last = _happened(recent[0]) if recent else ""
+        last = _last_event(recent[0]) if recent else ""
         return [("  " + glyphs.cell(last, max(1, width - 4)), "dim")]
     room = max(10, width - 6)
     what = textwrap.wrap(glyphs.line(need["what"]), room, max_lines=2, placeholder=f" {glyphs.more}")
@@ -88,7 +88,7 @@ def hint(need: Row | None, glyphs: Glyphs, width: int, height: int, view: Row) -
     return [*body, ("    ", "dim"), *press, (rest, "dim")]
 
 
-def _happened(event: Row) -> str:
+def _last_event(event: Row) -> str:
     """The last event, in words."""
     noun, _, verb = event["kind"].partition(".")
     about = event["title"] or f"a {noun}"

@@ -96,11 +96,11 @@ def head_of(path: str) -> str | None:
 def open_shell(place: Place) -> None:
     """Run $SHELL in a worktree, on the terminal, until it ends."""
     shell = os.environ.get("SHELL") or "/bin/sh"
-    _tell(place.path + (f"  (branch {place.branch})" if place.branch else ""))
-    _tell("`exit` brings you back to Corral.")
+    _print(place.path + (f"  (branch {place.branch})" if place.branch else ""))
+    _print("`exit` brings you back to Corral.")
     if place.request is not None and place.request["state"] == "conflict":
         target = shlex.quote(place.request["target"])
-        _tell(f"To resolve the conflict: git merge {target}, correct the files, git commit -a, exit.")
+        _print(f"To resolve the conflict: git merge {target}, correct the files, git commit -a, exit.")
     _run([shell], place.path)
 
 
@@ -192,7 +192,7 @@ def _run(command: list[str], folder: str) -> None:
         raise Conflict(f"Cannot start {command[0]!r} in {folder}.", cause=str(error), remedy=f"{error}") from error
 
 
-def _tell(text: str) -> None:
+def _print(text: str) -> None:
     """Print a line past Python's own streams, which the screen has redirected."""
     encoding = sys.stdout.encoding or "ascii"
     os.write(1, one_line(text).encode(encoding, "backslashreplace") + b"\n")

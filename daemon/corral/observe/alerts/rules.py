@@ -166,7 +166,7 @@ def _queue_age(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Findin
 def _red_target(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
     rule = settings.red_target
     for target, since in facts.red_targets.items():
-        if rule.after_s is not None and _lasts(since, now, rule.after_s):
+        if rule.after_s is not None and _has_lasted(since, now, rule.after_s):
             reason = f"{one_line(target)} itself fails its verification, so nothing lands on it."
             yield Finding("red_target", target, reason, "corral status", rule.cooldown_s)
 
@@ -174,7 +174,7 @@ def _red_target(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Findi
 def _unguarded_session(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
     rule = settings.unguarded_session
     for session_id, (name, since) in facts.unguarded.items():
-        if rule.after_s is not None and _lasts(since, now, rule.after_s):
+        if rule.after_s is not None and _has_lasted(since, now, rule.after_s):
             reason = f"{one_line(name)}'s edits are not checked: its bridge is not connected."
             yield Finding("unguarded_session", session_id, reason, "corral status", rule.cooldown_s)
 
@@ -199,7 +199,7 @@ def _within(facts: Facts, now: datetime, window_s: float) -> Iterator[Ended]:
     return (attempt for attempt in facts.ended if since < attempt.at <= now)
 
 
-def _lasts(since: datetime | None, now: datetime, after_s: float) -> bool:
+def _has_lasted(since: datetime | None, now: datetime, after_s: float) -> bool:
     return since is None or (now - since).total_seconds() >= after_s
 
 

@@ -91,7 +91,7 @@ class Announcer:
         artifacts = self._artifacts(event)
         crash_point("announcements.before_letter")
         try:
-            self._db.write(lambda conn: _tell(conn, event, artifacts, now))
+            self._db.write(lambda conn: _send_letters(conn, event, artifacts, now))
         except (CorralError, ValueError) as error:  # one letter that cannot be written must not stop all that follow
             reason = error.message if isinstance(error, CorralError) else repr(error)
             self._db.write(lambda conn: _give_up(conn, event, reason, now))
@@ -124,27 +124,27 @@ class Announcer:
         return {}
 
 
-def _tell(conn: Connection, event: EventRow, artifacts: Payload, now: datetime) -> None:
+def _send_letters(conn: Connection, event: EventRow, artifacts: Payload, now: datetime) -> None:
     """Send the letters of one event and move the position past it, in one transaction."""
     if event["kind"] in _LOST:
         undeliverable.bounce(conn, event, now)
     held = payload(event, _HELD)
     if held is not None and held.get("paths"):
         merge = merges.get(conn, required(event["merge_id"]))
-        notification_templates.send(conn, _about_hold(held, merge), _in_the_way(conn, held, now), event, now)
+        notification_templates.send(conn, _hold_letter(held, merge), _lock_holders(conn, held, now), event, now)
     if event["kind"] in (*_ENDED, *_MERGED):
         task = task_rows.get(conn, event["task_id"]) if event["task_id"] else None
         if event["kind"] in _ENDED[:3] and task is not None:
             notification_templates.send(
-                conn, _about_task(conn, event, task, artifacts), [task["submitted_by"]], event, now
+                conn, _task_letter(conn, event, task, artifacts), [task["submitted_by"]], event, now
             )
         elif event["kind"] in _MERGED[:3]:
             merge = merges.get(conn, required(event["merge_id"]))
             notification_templates.send(
-                conn, _about_merge(event, merge, task), _concerned(conn, merge, task), event, now
+                conn, _merge_letter(event, merge, task), _merge_recipients(conn, merge, task), event, now
             )
         if task is not None and task["thread_id"] is not None:
-            _conclude(conn, task["thread_id"], event, now)
+            _send_batch_summary(conn, task["thread_id"], event, now)
     announcements.move_on(conn, event["event_id"])
 
 
@@ -156,9 +156,11 @@ def _give_up(conn: Connection, event: EventRow, reason: str, now: datetime) -> N
 # -- a task
 
 
-def _about_task(conn: Connection, event: EventRow, task: TaskRow, artifacts: Payload) -> Letter:
+def _task_letter(conn: Connection, event: EventRow, task: TaskRow, artifacts: Payload) -> Letter:
     done = payload(event, EventKind.TASK_COMPLETED)
-    facts = _completion(done, task, artifacts) if done is not None else _failure(conn, event, task, artifacts)
+    facts = (
+        _completion_facts(done, task, artifacts) if done is not None else _failure_facts(conn, event, task, artifacts)
+    )
     return notification_templates.written(
         event["kind"],
         f"[{task['task_id'][:8]}] Task {'failed' if done is None else 'complete'}: {task['title']}",
@@ -168,14 +170,14 @@ def _about_task(conn: Connection, event: EventRow, task: TaskRow, artifacts: Pay
     )
 
 
-def _completion(done: TaskCompleted, task: TaskRow, artifacts: Payload) -> Payload:
+def _completion_facts(done: TaskCompleted, task: TaskRow, artifacts: Payload) -> Payload:
     result = task["result"] if isinstance(task["result"], dict) else {}
     sha = done.get("head_sha") or task["head_sha"] or artifacts.get("head_sha") or result.get("commit_sha")
     changed = artifacts.get("files") or result.get("files_changed") or []
     return {"commit_sha": sha, "files_changed": changed}
 
 
-def _failure(conn: Connection, event: EventRow, task: TaskRow, artifacts: Payload) -> Payload:
+def _failure_facts(conn: Connection, event: EventRow, task: TaskRow, artifacts: Payload) -> Payload:
     why = required(payload(event, *_FAILED))
     reason = (why.get("error_code") or task["error_code"], why.get("error_message") or task["error_message"])
     tried = [
@@ -214,7 +216,7 @@ def _duration(event: EventRow, task: TaskRow) -> float | None:
 # -- a merge request
 
 
-def _about_merge(event: EventRow, merge: MergeRow, task: TaskRow | None) -> Letter:
+def _merge_letter(event: EventRow, merge: MergeRow, task: TaskRow | None) -> Letter:
     came_back = merge["state"] in RETURNED_MERGES
     landed, end = event["kind"] == EventKind.MERGE_LANDED, required(payload(event, *_MERGED))
     how = f"landed on {merge['target']}" if landed else f"did not land on {merge['target']}"
@@ -234,14 +236,14 @@ def _about_merge(event: EventRow, merge: MergeRow, task: TaskRow | None) -> Lett
     )
 
 
-def _concerned(conn: Connection, merge: MergeRow, task: TaskRow | None) -> list[str | None]:
+def _merge_recipients(conn: Connection, merge: MergeRow, task: TaskRow | None) -> list[str | None]:
     """The session that submitted the work, and the one that made the branch if it is still there."""
     maker = session_rows.get(conn, merge["session_id"]) if merge["session_id"] else None
     alive = maker is not None and maker["status"] != SessionStatus.DISCONNECTED
     return [task["submitted_by"] if task else None, merge["session_id"] if alive or task is None else None]
 
 
-def _about_hold(held: MergeHeld, merge: MergeRow) -> Letter:
+def _hold_letter(held: MergeHeld, merge: MergeRow) -> Letter:
     """The letter to the session whose file a landing waits for: only that session can end the wait."""
     paths = held["paths"]
     facts = {
@@ -257,7 +259,7 @@ def _about_hold(held: MergeHeld, merge: MergeRow) -> Letter:
     return notification_templates.written(_HELD, subject, facts, None, Importance.HIGH)
 
 
-def _in_the_way(conn: Connection, held: MergeHeld, now: datetime) -> list[str | None]:
+def _lock_holders(conn: Connection, held: MergeHeld, now: datetime) -> list[str | None]:
     """The sessions that hold a lock on one of these files in this checkout: the lock is the evidence that they changed it."""
     keys = {key for path in held["paths"] for key in (path, path.lower())}
     here = os.path.realpath(held["checkout"] or "")
@@ -271,7 +273,7 @@ def _in_the_way(conn: Connection, held: MergeHeld, now: datetime) -> list[str | 
 # -- a batch
 
 
-def _conclude(conn: Connection, thread_id: str, event: EventRow, now: datetime) -> None:
+def _send_batch_summary(conn: Connection, thread_id: str, event: EventRow, now: datetime) -> None:
     """Send the participants of a batch one summary, after all other letters, once nothing of it is open."""
     if announcements.is_open(conn, thread_id) or announcements.follows(conn, thread_id, KINDS, event["event_id"]):
         return

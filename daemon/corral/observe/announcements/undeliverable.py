@@ -43,10 +43,10 @@ def bounce(conn: Connection, event: EventRow, now: datetime) -> None:
             events.record(conn, now, bounced, session_id=session_id)
         sender = session_rows.get(conn, addresses.heir(conn, writer))
         if sender is not None and sender["status"] != SessionStatus.DISCONNECTED:
-            notification_templates.send(conn, _about(row, theirs), [sender["session_id"]], event, now)
+            notification_templates.send(conn, _bounce_letter(row, theirs), [sender["session_id"]], event, now)
 
 
-def _about(gone: SessionRow, lost: list[UnseenMessage]) -> Letter:
+def _bounce_letter(gone: SessionRow, lost: list[UnseenMessage]) -> Letter:
     """The letter to one sender about all of their messages that a session has not seen."""
     threads = {None if message["role"] == RecipientRole.BCC else message["thread_id"] for message in lost}
     more = f" and {len(lost) - notification_templates.SHOWN} more" if len(lost) > notification_templates.SHOWN else ""

@@ -25,7 +25,7 @@ LOST = "the record of the newest line was removed: which lines there were cannot
 def wire(row: AuditRow) -> Payload:
     """A line as the wire has it; ``parameters`` and ``result`` are the values of the JSON texts that were hashed."""
     return {
-        **_who_and_what(row),
+        **_identifying_fields(row),
         "parameters": json.loads(row["parameters"]),
         "result": json.loads(row["result"]),
         "previous_hash": row["previous_hash"],
@@ -35,12 +35,12 @@ def wire(row: AuditRow) -> Payload:
 
 def wire_text(row: AuditRow) -> str:
     """The JSON of :func:`wire`; the texts that were hashed stand in it as they are."""
-    begin = json.dumps(_who_and_what(row)).removesuffix("}")
+    begin = json.dumps(_identifying_fields(row)).removesuffix("}")
     values = f'"parameters": {row["parameters"]}, "result": {row["result"]}'
     return f'{begin}, {values}, "previous_hash": "{row["previous_hash"]}", "hash": "{row["hash"]}"}}'
 
 
-def _who_and_what(row: AuditRow) -> Payload:
+def _identifying_fields(row: AuditRow) -> Payload:
     return {
         "seq": row["seq"],
         "timestamp": row["at"],

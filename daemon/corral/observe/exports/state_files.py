@@ -58,12 +58,12 @@ class Lines:
             FolderLinked: A link stands in its place.
             OSError: It cannot be read or repaired.
         """
-        for path in (self.path, *map(self._older, range(1, KEPT + 1))):
+        for path in (self.path, *map(self._older_path, range(1, KEPT + 1))):
             if last := self._last_of(path, newest):
                 return last
         return 0
 
-    def _older(self, number: int) -> Path:
+    def _older_path(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}") if number else self.path
 
     def _last_of(self, path: Path, newest: int) -> int:
@@ -115,10 +115,10 @@ class Lines:
                 return
         except FileNotFoundError:
             return
-        free = next((number for number in range(1, KEPT) if not os.path.lexists(self._older(number))), KEPT)
+        free = next((number for number in range(1, KEPT) if not os.path.lexists(self._older_path(number))), KEPT)
         for number in range(free, 0, -1):
-            self._older(number - 1).replace(self._older(number))
-            self._known.pop(self._older(number), None)
+            self._older_path(number - 1).replace(self._older_path(number))
+            self._known.pop(self._older_path(number), None)
             crash_point("exports.rotating")
 
     def _note(self, path: Path, handle: int, last: int) -> None:

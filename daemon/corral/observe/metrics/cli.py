@@ -75,10 +75,10 @@ def metrics(
     if figures["days"][1:]:
         echo("")
         table(figures["days"], [("DAY (UTC)", "day", 10), *_COLUMNS], empty="")
-    _rest(figures)
+    _print_details(figures)
 
 
-def _rest(figures: Mapping[str, Any]) -> None:
+def _print_details(figures: Mapping[str, Any]) -> None:
     echo("")
     for key, label in _SPREADS.items():
         if (spread := figures[key])["max"] is not None:

@@ -28,7 +28,7 @@ def gc(
     Open work, unread mail and unlanded work stay, however old they are. The daemon does the same every hour. Exits with 1 if
     something could not be deleted.
     """
-    forget = _agreed(yes, dry_run) if unlanded else []
+    forget = _refs_to_forget(yes, dry_run) if unlanded else []
     result = client().request("POST", "/gc", {"dry_run": dry_run, "forget": forget}, timeout_s=TIMEOUT_S)
     if as_json:
         emit(result)
@@ -38,7 +38,7 @@ def gc(
         raise Exit(1)
 
 
-def _agreed(yes: bool, dry_run: bool) -> list[str]:
+def _refs_to_forget(yes: bool, dry_run: bool) -> list[str]:
     """The saved states that a person agrees to lose."""
     plan = client().request("POST", "/gc", {"dry_run": True}, timeout_s=TIMEOUT_S)
     refs = [ref for group in plan["kept"] for ref in group["refs"]]

@@ -179,7 +179,7 @@ class Retention:
             )
             crash_point("retention.audit")
             removed += count
-            self._adjust(took_s)
+            self._adjust_batch(took_s)
             if count < LEAST_IN_A_BATCH:
                 break
         done.removed["audit"] = removed
@@ -201,7 +201,7 @@ class Retention:
             )
             removed += count
             crash_point(f"retention.{kind}")
-            self._adjust(took_s)
+            self._adjust_batch(took_s)
         done.removed[kind] = removed
         done.more |= is_more and removed > 0  # rows that cannot be deleted now are not tried again at once
 
@@ -211,7 +211,7 @@ class Retention:
         branches = self.db.read(lambda conn: retention_rows.branches(conn, worktree_ids))
         return [worktree_id for worktree_id in worktree_ids if branches.get(worktree_id) not in branches_left]
 
-    def _adjust(self, took_s: float) -> None:
+    def _adjust_batch(self, took_s: float) -> None:
         """Make the next batch as large as its time allows, and leave the writer to others for as long."""
         if took_s > BATCH_S:
             self._batch = max(LEAST_IN_A_BATCH, self._batch // 2)

@@ -104,7 +104,7 @@ def check(as_json: Annotated[bool, json_of("coordination.locks.api.CommitChecked
     if as_json:
         emit(answer)
     else:
-        _tell(answer["held"])
+        _print_held(answer["held"])
     if answer["held"] and answer["enforcement"] == "enforce":
         raise Exit(Conflict.exit_code)
 
@@ -127,7 +127,7 @@ def _ask_daemon() -> dict[str, Any]:
     return answer
 
 
-def _tell(held: list[dict[str, Any]]) -> None:
+def _print_held(held: list[dict[str, Any]]) -> None:
     if not held:
         return
     print("corral: this commit would take along files that other sessions hold in this checkout:", file=sys.stderr)

@@ -106,7 +106,7 @@ def unset(
     """Remove a setting from a file; without --file from the file that counts."""
     setting_of(key)
     where = project()
-    chosen = place or _deciding(where, key)
+    chosen = place or _deciding_place(where, key)
 
     def removed(content: bytes) -> bytes:
         try:
@@ -117,7 +117,7 @@ def unset(
     _report(where, key, chosen, change(where, chosen, removed), as_json)
 
 
-def _deciding(where: Any, key: str) -> Place:
+def _deciding_place(where: Any, key: str) -> Place:
     """The file that sets a key last.
 
     Raises:

@@ -39,7 +39,7 @@ def doctor(
     """Check the machine and the repository. Repairs nothing; exits with 1 on a problem."""
     checks: list[DoctorCheck] = []
     with progress("checking the machine") as update:
-        for check in itertools.chain(_all(), _dry_run() if verify else ()):
+        for check in itertools.chain(_checks(), _dry_run() if verify else ()):
             checks.append(check)
             update(f"checked {check['check']}")
     if as_json:
@@ -57,7 +57,7 @@ def _check(name: str, status: str, message: str, remedy: str = "") -> DoctorChec
     return {"check": name, "status": status, "message": message, "remedy": remedy}
 
 
-def _all() -> Iterator[DoctorCheck]:
+def _checks() -> Iterator[DoctorCheck]:
     yield from _machine()
     try:
         project = find_project(here())

@@ -117,7 +117,7 @@ def clear_home(project: Project, staying: Mapping[str, str]) -> dict[str, str]:
     left = dict(staying)
     config = _path(project, project.config_file.name)
     if config in left:
-        aside = _free(_aside(project))
+        aside = _free_name(_aside(project))
         project.config_file.rename(aside)
         reason = left.pop(config)
         left[_path(project, aside.name)] = f"{config} until now; {reason}"
@@ -168,7 +168,7 @@ def _aside(project: Project) -> Path:
     return project.config_file.with_name(f"{project.config_file.name}.kept")
 
 
-def _free(file: Path) -> Path:
+def _free_name(file: Path) -> Path:
     """The name, with a number if it is taken."""
     place, number = file, 2
     while place.exists() or place.is_symlink():

@@ -123,14 +123,14 @@ def _more(number: int, command: str) -> None:
 def used(resources: dict[str, Any]) -> str:
     """The resources in one line."""
     memory, tokens, cost = (resources[name] for name in ("memory_mb", "tokens_per_day", "cost_usd_per_day"))
-    parts = [f"{memory['used']:,.0f}{_of(memory)} MiB of memory ({resources['free_memory_mb']:,.0f} free)"]
+    parts = [f"{memory['used']:,.0f}{_of_limit(memory)} MiB of memory ({resources['free_memory_mb']:,.0f} free)"]
     if resources["free_disk_mb"] is not None:
         parts.append(f"{resources['free_disk_mb'] / 1024:,.1f} GiB of disk free")
-    parts.append(f"in 24 h {tokens['used']:,.0f}{_of(tokens)} tokens, ${cost['used']:.2f}{_of(cost)}")
+    parts.append(f"in 24 h {tokens['used']:,.0f}{_of_limit(tokens)} tokens, ${cost['used']:.2f}{_of_limit(cost)}")
     return "; ".join(parts)
 
 
-def _of(limit: dict[str, Any]) -> str:
+def _of_limit(limit: dict[str, Any]) -> str:
     return "" if limit["allowed"] is None else f" of {limit['allowed']:,.10g}"
 
 

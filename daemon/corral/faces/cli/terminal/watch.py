@@ -72,7 +72,7 @@ def views() -> Iterator[Any]:
     speaker, stream = Client(project(), autostart=False), EventStream(project(), answer["seq"])
     try:
         while True:
-            if (now := (_lasting(answer), shutil.get_terminal_size())) != shown:
+            if (now := (_without_moments(answer), shutil.get_terminal_size())) != shown:
                 shown = now
                 yield answer
             try:
@@ -84,7 +84,7 @@ def views() -> Iterator[Any]:
                 stream.close()
                 shown = None
                 yield error if isinstance(error, DaemonUnreachable) else DaemonUnreachable("The daemon is away.")
-                answer = _when_back(speaker)
+                answer = _view_when_back(speaker)
                 stream.seq = answer["seq"]
     finally:
         stream.close()
@@ -99,7 +99,7 @@ def _wait(stream: EventStream) -> None:
         pass
 
 
-def _when_back(speaker: Client) -> Any:
+def _view_when_back(speaker: Client) -> Any:
     while True:
         time.sleep(AGAIN_S)
         try:
@@ -108,13 +108,15 @@ def _when_back(speaker: Client) -> Any:
             speaker.close()
 
 
-def _lasting(value: Any) -> Any:
+def _without_moments(value: Any) -> Any:
     """A view without the fields that tell the time, and without the memory and disk that others use."""
     if isinstance(value, dict):
         return {
-            key: _lasting(inner) for key, inner in value.items() if key not in _MOMENT and not key.startswith("free_")
+            key: _without_moments(inner)
+            for key, inner in value.items()
+            if key not in _MOMENT and not key.startswith("free_")
         }
-    return [_lasting(item) for item in value] if isinstance(value, list) else value
+    return [_without_moments(item) for item in value] if isinstance(value, list) else value
 
 
 class _Screen(io.StringIO):
