@@ -49,13 +49,13 @@ async def act(project_key: str, name: str, operation: Callable[[Connection, Iden
         await services.work(lambda: check_project(services, project_key))
     async with refusals(services, call.actor):
         if call.actor is None and name:
-            done = await services.store.write(lambda conn: operation(conn, _by_name(conn, name, now), now))
+            answer = await services.store.write(lambda conn: operation(conn, _by_name(conn, name, now), now))
         else:
-            done = await call.write(
+            answer = await call.write(
                 lambda conn, me: operation(conn, _identity(conn, call, me.session_id, name, now), now)
             )
     services.changes.announce()
-    return done
+    return answer
 
 
 def is_agent_of(connection: str, row: CalledSession) -> bool:

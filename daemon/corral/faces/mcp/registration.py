@@ -73,11 +73,11 @@ async def registered(
         await services.work(lambda: check_project(services, project_key))
     if call.actor is None:
         now = services.now()
-        done = await services.store.write(lambda conn: enter(conn, None, now))
+        answer = await services.store.write(lambda conn: enter(conn, None, now))
     else:
-        done = await act("", "", lambda conn, me, now: enter(conn, me.session_id, now))
+        answer = await act("", "", lambda conn, me, now: enter(conn, me.session_id, now))
     services.nudge("sessions")
-    return done
+    return answer
 
 
 def _check(name: str) -> None:

@@ -157,22 +157,24 @@ def _give_up(conn: Connection, event: EventRow, reason: str, now: datetime) -> N
 
 
 def _task_letter(conn: Connection, event: EventRow, task: TaskRow, artifacts: Payload) -> Letter:
-    done = payload(event, EventKind.TASK_COMPLETED)
+    completed = payload(event, EventKind.TASK_COMPLETED)
     facts = (
-        _completion_facts(done, task, artifacts) if done is not None else _failure_facts(conn, event, task, artifacts)
+        _completion_facts(completed, task, artifacts)
+        if completed is not None
+        else _failure_facts(conn, event, task, artifacts)
     )
     return notification_templates.written(
         event["kind"],
-        f"[{task['task_id'][:8]}] Task {'failed' if done is None else 'complete'}: {task['title']}",
+        f"[{task['task_id'][:8]}] Task {'failed' if completed is None else 'complete'}: {task['title']}",
         {"task_id": task["task_id"], **facts, "duration_s": _duration(event, task)},
         task,
-        Importance.HIGH if done is None else Importance.NORMAL,
+        Importance.HIGH if completed is None else Importance.NORMAL,
     )
 
 
-def _completion_facts(done: TaskCompleted, task: TaskRow, artifacts: Payload) -> Payload:
+def _completion_facts(completed: TaskCompleted, task: TaskRow, artifacts: Payload) -> Payload:
     result = task["result"] if isinstance(task["result"], dict) else {}
-    sha = done.get("head_sha") or task["head_sha"] or artifacts.get("head_sha") or result.get("commit_sha")
+    sha = completed.get("head_sha") or task["head_sha"] or artifacts.get("head_sha") or result.get("commit_sha")
     changed = artifacts.get("files") or result.get("files_changed") or []
     return {"commit_sha": sha, "files_changed": changed}
 

@@ -74,12 +74,12 @@ class Collection:
     def _rounds(self, now: datetime) -> tuple[dict[str, int], int, bool, dict[str, str]]:
         until, removed, freed = time.monotonic() + LONGEST_S, dict[str, int](), 0
         while True:
-            done = self._retention.round(now)
-            for kind, count in done.removed.items():
+            result = self._retention.round(now)
+            for kind, count in result.removed.items():
                 removed[kind] = removed.get(kind, 0) + count
-            freed += done.bytes
-            if not done.more or time.monotonic() > until or self._retention.is_stopping():
-                return removed, freed, done.more, done.problems
+            freed += result.bytes
+            if not result.more or time.monotonic() > until or self._retention.is_stopping():
+                return removed, freed, result.more, result.problems
 
     def _planned(self, now: datetime, chosen: dict[str, str]) -> Collected:
         retention = self._retention

@@ -117,36 +117,36 @@ class Retention:
         self._stepped = now
         if not timedelta(0) < self._due - now <= EVERY:
             with self.lock:
-                done = self.round(now)
-            self._due = now + (SOON if done.more else EVERY)
+                result = self.round(now)
+            self._due = now + (SOON if result.more else EVERY)
         return self._due
 
     def round(self, now: datetime) -> Round:
         """Delete what is due, in bounded time."""
-        done, ages = Round(), self.ages()
-        with _reported(done, "logs"):
-            self._logs(done, ages, now)
-        with _reported(done, "backups"):
-            _unlink(done, "backups", self.old_backups(ages, now), self.project.logs_dir)
+        result, ages = Round(), self.ages()
+        with _reported(result, "logs"):
+            self._logs(result, ages, now)
+        with _reported(result, "backups"):
+            _unlink(result, "backups", self.old_backups(ages, now), self.project.logs_dir)
         for kind in retention_rows.KINDS:
-            with _reported(done, kind):
-                self._rows(done, kind, ages, now)
-        with _reported(done, "audit"):
-            self._audit(done, ages, now)
-        with _reported(done, "database"):
-            self._shrink(done)
+            with _reported(result, kind):
+                self._rows(result, kind, ages, now)
+        with _reported(result, "audit"):
+            self._audit(result, ages, now)
+        with _reported(result, "database"):
+            self._shrink(result)
             self._check(now)
-        with _reported(done, "salvage"):
-            self._salvage(done, ages, now)
-        with _reported(done, "loops"):
-            self._refs(done, "loops", self.old_loops(ages, now))
-        with _reported(done, "landed"):
-            self._refs(done, "landed", self.landed(ages, now).old)
-        self._show(done, now)
+        with _reported(result, "salvage"):
+            self._salvage(result, ages, now)
+        with _reported(result, "loops"):
+            self._refs(result, "loops", self.old_loops(ages, now))
+        with _reported(result, "landed"):
+            self._refs(result, "landed", self.landed(ages, now).old)
+        self._show(result, now)
         self._watch_budget(ages, now)
-        if any(done.removed.values()):
-            log.info("removed", **done.removed)
-        return done
+        if any(result.removed.values()):
+            log.info("removed", **result.removed)
+        return result
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Retention:
         used = retention_policy.disk_use(self.project.home, state_dir)
         return used - free * PAGE_BYTES - ages.disk_mb * 1_000_000
 
-    def _audit(self, done: Round, ages: Ages, now: datetime) -> None:
+    def _audit(self, result: Round, ages: Ages, now: datetime) -> None:
         """Remove the oldest lines of the audit, and count them, so that the rest can be verified."""
         moment = retention_policy.cutoff(ages, "audit", now)
         if moment is None:
@@ -182,10 +182,10 @@ class Retention:
             self._adjust_batch(took_s)
             if count < LEAST_IN_A_BATCH:
                 break
-        done.removed["audit"] = removed
-        done.more |= removed >= ROWS_A_ROUND
+        result.removed["audit"] = removed
+        result.more |= removed >= ROWS_A_ROUND
 
-    def _rows(self, done: Round, kind: str, ages: Ages, now: datetime) -> None:
+    def _rows(self, result: Round, kind: str, ages: Ages, now: datetime) -> None:
         before = self.before(kind, ages, now)
         if before is None:
             return
@@ -202,8 +202,8 @@ class Retention:
             removed += count
             crash_point(f"retention.{kind}")
             self._adjust_batch(took_s)
-        done.removed[kind] = removed
-        done.more |= is_more and removed > 0  # rows that cannot be deleted now are not tried again at once
+        result.removed[kind] = removed
+        result.more |= is_more and removed > 0  # rows that cannot be deleted now are not tried again at once
 
     def without_branch(self, worktree_ids: list[str]) -> list[str]:
         """Those whose branch is gone too: while a branch exists, the row proves that Corral made it."""
@@ -219,7 +219,7 @@ class Retention:
             self._batch = min(MOST_IN_A_BATCH, self._batch * 2)
         self.pause(took_s)
 
-    def _shrink(self, done: Round) -> None:
+    def _shrink(self, result: Round) -> None:
         """Give free pages back to the file system, except those that new rows will need."""
         free, pages = self.db.read(inspection.pages)
         spare = max(SHRINK_FROM, pages // 10)
@@ -231,9 +231,9 @@ class Retention:
                 break
             given_back, free = given_back + free - left, left
             self.pause(took_s)
-        done.removed["pages"] = given_back
-        done.bytes += given_back * PAGE_BYTES
-        done.more |= free > spare and given_back > 0
+        result.removed["pages"] = given_back
+        result.bytes += given_back * PAGE_BYTES
+        result.more |= free > spare and given_back > 0
 
     def _check(self, now: datetime) -> None:
         if self._checked is not None and abs(now - self._checked) < CHECK_EVERY:
@@ -245,11 +245,11 @@ class Retention:
 
     # -- files -----------------------------------------------------------------------------------------------------
 
-    def _logs(self, done: Round, ages: Ages, now: datetime) -> None:
+    def _logs(self, result: Round, ages: Ages, now: datetime) -> None:
         folder = self.project.logs_dir
         for name in ("hook.log", "bridge.log"):
             shorten(folder / name)
-        _unlink(done, "logs", self.old_logs(ages, now), folder)
+        _unlink(result, "logs", self.old_logs(ages, now), folder)
 
     def old_backups(self, ages: Ages, now: datetime) -> list[LogFile]:
         """The copies of the database from before an upgrade that may go now."""
@@ -266,7 +266,7 @@ class Retention:
 
     # -- saved work ------------------------------------------------------------------------------------------------
 
-    def _salvage(self, done: Round, ages: Ages, now: datetime) -> None:
+    def _salvage(self, result: Round, ages: Ages, now: datetime) -> None:
         moment = retention_policy.cutoff(ages, "salvage", now)
         if moment is None:
             return
@@ -284,8 +284,8 @@ class Retention:
                 crash_point("retention.salvage")
                 forgotten += 1
                 log.info("salvage_forgotten", ref=ref.name, sha=ref.sha)
-        done.removed["salvage"] = forgotten
-        done.more |= len(unknown) > REFS_A_ROUND
+        result.removed["salvage"] = forgotten
+        result.more |= len(unknown) > REFS_A_ROUND
         if len(self._unique) > MANY_SAVED:
             what = (
                 f"{len(self._unique)} saved states older than {ages.salvage_days} days hold work that nothing else has."
@@ -295,16 +295,16 @@ class Retention:
         else:
             self.faults.pop("saved_work", None)
 
-    def _refs(self, done: Round, part: str, old: list[Ref]) -> None:
+    def _refs(self, result: Round, part: str, expired: list[Ref]) -> None:
         """Delete old refs of a part; the rows keep their history."""
         removed = 0
-        for ref in old[:REFS_A_ROUND]:
+        for ref in expired[:REFS_A_ROUND]:
             if self.is_stopping():
                 return
             removed += refs.delete(self.git, ref.name, ref.sha)
             crash_point(f"retention.{part}")
-        done.removed[part] = removed
-        done.more |= len(old) > REFS_A_ROUND
+        result.removed[part] = removed
+        result.more |= len(expired) > REFS_A_ROUND
 
     def old_loops(self, ages: Ages, now: datetime) -> list[Ref]:
         """The refs of iterations that may go now: their task is gone, or their loop landed before `salvage_days`.
@@ -325,7 +325,9 @@ class Retention:
             }
 
         commits = self.db.read(recorded)
-        return [ref for task_id, its in of_loop.items() for ref in its if ref.sha in commits.get(task_id, ())]
+        return [
+            ref for task_id, loop_refs in of_loop.items() for ref in loop_refs if ref.sha in commits.get(task_id, ())
+        ]
 
     def landed(self, ages: Ages, now: datetime) -> LandedTips:
         """The old refs of what landed."""
@@ -354,31 +356,31 @@ class Retention:
         remedy = "`corral gc --dry-run` shows what is kept and why; raise `retention.disk_mb`, or lower an age."
         fault.show(what, remedy, now)
 
-    def _show(self, done: Round, now: datetime) -> None:
+    def _show(self, result: Round, now: datetime) -> None:
         fault = Fault(self.faults, "retention", "retention")
-        if not done.problems:
+        if not result.problems:
             fault.end()
             return
-        what = "; ".join(f"{part}: {reason}" for part, reason in done.problems.items())
+        what = "; ".join(f"{part}: {reason}" for part, reason in result.problems.items())
         remedy = "Remove the cause; the next round, within the hour, tries again."
         fault.show(f"Old data could not be deleted. {what}", remedy, now)
-        log.warning("not_removed", problems=done.problems)
+        log.warning("not_removed", problems=result.problems)
 
 
 @contextlib.contextmanager
-def _reported(done: Round, part: str) -> Iterator[None]:
+def _reported(result: Round, part: str) -> Iterator[None]:
     """Note why a part failed, and let the others go on."""
     try:
         yield
     except DatabaseDamaged:
         raise
     except CorralError as error:
-        done.problems[part] = f"{error.message} {error.cause}"
+        result.problems[part] = f"{error.message} {error.cause}"
     except OSError as error:
-        done.problems[part] = f"{Path(error.filename).name if error.filename else 'files'}: {error.strerror}"
+        result.problems[part] = f"{Path(error.filename).name if error.filename else 'files'}: {error.strerror}"
 
 
-def _unlink(done: Round, part: str, files: Sequence[LogFile], logs_dir: Path) -> None:
+def _unlink(result: Round, part: str, files: Sequence[LogFile], logs_dir: Path) -> None:
     """Delete files, and the folders of tasks that are empty then; a file that cannot be deleted does not stop the others."""
     removed, failure = 0, None
     for file in files:
@@ -388,12 +390,12 @@ def _unlink(done: Round, part: str, files: Sequence[LogFile], logs_dir: Path) ->
             failure = error
             continue
         removed += 1
-        done.bytes += file.size
+        result.bytes += file.size
         crash_point(f"retention.{part}")
         if file.path.parent.parent.parent == logs_dir:
             with contextlib.suppress(OSError):  # it holds more
                 file.path.parent.rmdir()
-    done.removed[part] = removed
+    result.removed[part] = removed
     if failure is not None:
         raise failure
 

@@ -38,17 +38,17 @@ def gather(conn: Connection, page: Sequence[EventRow]) -> list[Span]:
             spans_of[event["event_id"]] = _message(conn, event)
         elif event["kind"] in lifetime.ENDINGS and event["task_id"] is not None:
             by_task.setdefault(event["task_id"], []).append(event)
-    for task_id, its in by_task.items():
+    for task_id, task_events in by_task.items():
         task = tasks.get(conn, task_id)
         if task is not None:
-            ended = _ended(conn, task_id, its)
+            ended = _ended(conn, task_id, task_events)
             spans_of.update({event_id: _spans(conn, task, parts) for event_id, parts in ended.items()})
     return [span for event_id in sorted(spans_of) for span in spans_of[event_id]]
 
 
-def _ended(conn: Connection, task_id: str, its: Sequence[EventRow]) -> dict[int, list[Part]]:
+def _ended(conn: Connection, task_id: str, task_events: Sequence[EventRow]) -> dict[int, list[Part]]:
     """The parts of a task's life that end with these events."""
-    event_ids, last = {event["event_id"] for event in its}, its[-1]["event_id"]
+    event_ids, last = {event["event_id"] for event in task_events}, task_events[-1]["event_id"]
     life, ended = Lifetime(), dict[int, list[Part]]()
     for event in events.of_task(conn, task_id, MOST_HISTORY):
         if event["event_id"] <= last:

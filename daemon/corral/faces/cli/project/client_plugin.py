@@ -29,7 +29,7 @@ def status_of(cwd: Path) -> tuple[str, str, str]:
             "Install Claude Code, then run ./install.sh",
         )
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [claude, "plugin", "list", "--json"],
             cwd=cwd,
             stdin=subprocess.DEVNULL,
@@ -38,7 +38,7 @@ def status_of(cwd: Path) -> tuple[str, str, str]:
             timeout=ANSWER_S,
             check=True,
         )
-        listed: list[dict[str, Any]] = json.loads(done.stdout)
+        listed: list[dict[str, Any]] = json.loads(process.stdout)
         copies = [plugin for plugin in listed if str(plugin["id"]).partition("@")[0] == "corral"]
         enabled = [plugin for plugin in copies if plugin.get("enabled")]
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -78,7 +78,7 @@ def demo(
 
 
 def _git(cwd: Path, *arguments: str) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         ["git", *arguments],
         cwd=cwd,
         env={**environ(), **IDENTITY},
@@ -86,9 +86,9 @@ def _git(cwd: Path, *arguments: str) -> str:
         text=True,
         stdin=subprocess.DEVNULL,
     )
-    if done.returncode != 0:
-        raise CorralError(f"git {arguments[0]} failed.", cause=done.stderr.strip())
-    return done.stdout.strip()
+    if process.returncode != 0:
+        raise CorralError(f"git {arguments[0]} failed.", cause=process.stderr.strip())
+    return process.stdout.strip()
 
 
 def _make_project(root: Path) -> Project:

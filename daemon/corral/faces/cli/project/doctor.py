@@ -192,9 +192,9 @@ def _workers(client: Client) -> Iterator[DoctorCheck]:
     for agent in agents:
         if agent["problem"]:
             problems.setdefault(agent["problem"], []).append(agent)
-    for problem, held in problems.items():
-        is_broken = any("runner" not in agent for agent in held)  # its file is not valid
-        names = ", ".join(one_line(agent["name"]) for agent in held)
+    for problem, group in problems.items():
+        is_broken = any("runner" not in agent for agent in group)  # its file is not valid
+        names = ", ".join(one_line(agent["name"]) for agent in group)
         remedy = (
             "Correct its file; `corral agent list` shows all."
             if is_broken

@@ -160,8 +160,8 @@ def _is_as_installed(file: Path, path: str, lock: Lock | None) -> bool:
 def _is_committed(project: Project, file: Path, path: str) -> bool:
     if project.bare:
         return False
-    done = open_repository(project.common_dir).run("cat-file", "blob", f"HEAD:{path}")
-    return done.ok and done.stdout == file.read_bytes()
+    blob = open_repository(project.common_dir).run("cat-file", "blob", f"HEAD:{path}")
+    return blob.ok and blob.stdout == file.read_bytes()
 
 
 def _aside(project: Project) -> Path:

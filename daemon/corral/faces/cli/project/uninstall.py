@@ -114,8 +114,8 @@ def _settling_commands(risks: list[dict[str, str]]) -> list[str]:
     """The commands that settle each item; removing a worktree saves its work."""
     commands = {"task": "corral task cancel", "merge": "corral merge cancel", "worktree": "corral worktree remove"}
     lines = []
-    for what, _, which in (risk["what"].partition(" ") for risk in risks[:MOST_NAMED]):
-        lines.append(f"{commands[what]} {shlex.quote(which)}" if what in commands else f"move away {which}")
+    for kind, _, name in (risk["what"].partition(" ") for risk in risks[:MOST_NAMED]):
+        lines.append(f"{commands[kind]} {shlex.quote(name)}" if kind in commands else f"move away {name}")
     if len(risks) > MOST_NAMED:
         lines.append(f"and {len(risks) - MOST_NAMED} more")
     return lines
