@@ -147,7 +147,7 @@ def answered(family: Family, error: CorralError) -> Payload:
     return answer
 
 
-def _edge(family: Family, function: Function) -> Function:
+def _tool(family: Family, function: Function) -> Function:
     is_tool = not function.__module__.rpartition(".")[2].startswith("resources")  # reads are not audited
 
     @functools.wraps(function)
@@ -175,7 +175,7 @@ def _note(tool: str, arguments: Mapping[str, Any], answer: Any) -> None:
     audit_requests.note_call(call.services, tool, arguments, answer, call.actor, call.use_id)
 
 
-told = functools.partial(_edge, COORDINATOR)
-"""A tool of the coordinator's."""
-raised = functools.partial(_edge, AGENT_MAIL)
-"""A tool of Agent Mail's."""
+coordinator_tool = functools.partial(_tool, COORDINATOR)
+"""Make a function a tool of the coordinator's family."""
+mail_tool = functools.partial(_tool, AGENT_MAIL)
+"""Make a function a tool of Agent Mail's family."""

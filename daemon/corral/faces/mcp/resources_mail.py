@@ -17,10 +17,10 @@ from corral.coordination.mail.tools import entry
 from corral.core.pages import MOST, SHOWN_BYTES, Page, page
 from corral.core.payload import Payload
 from corral.faces.mcp.acting import act, contents, known_as, look
-from corral.faces.mcp.calls import current, raised
+from corral.faces.mcp.calls import current, mail_tool
 
 
-@raised
+@mail_tool
 async def inbox(
     agent: str,
     project: str = "",
@@ -47,7 +47,7 @@ async def inbox(
     return _json_text(await act(project, agent, fetch))
 
 
-@raised
+@mail_tool
 async def thread(thread_id: str, project: str = "", include_bodies: bool = False, before: int = 0) -> str:
     """The last messages of a thread, the oldest first."""
 
@@ -63,7 +63,7 @@ def _left_out(listed: Page) -> Payload:
     return {"left_out": f"before={listed.last['id']} tells what is older."} if listed.cut else {}
 
 
-@raised
+@mail_tool
 async def file_reservations(slug: str, active_only: bool = True, after: str = "") -> Any:
     """The live reservations and locks of the project."""
     now = current.get().services.now()
