@@ -12,7 +12,7 @@ from corral.core.errors import InvalidInput
 from corral.core.pages import MOST, SHOWN_BYTES, Page, page
 from corral.core.payload import Payload
 from corral.core.states import OPEN_MERGES
-from corral.faces.mcp.calls import current, told
+from corral.faces.mcp.calls import coordinator_tool, current
 from corral.git.checkouts.status import changes
 from corral.git.process.command import open_checkout
 from corral.landing import requests
@@ -21,7 +21,7 @@ from corral.work.merges import wire as merge_shapes
 from corral.work.merges.store import merges as merge_rows
 
 
-@told
+@coordinator_tool
 async def request_merge(branch: str | None = None, target: str | None = None, task_id: str | None = None) -> Payload:
     """Queue a branch (default: that of your worktree) for its target; what is committed lands once it verifies green."""
     call = current.get()
@@ -56,7 +56,7 @@ def _checked_out(worktree: str | None) -> tuple[str, list[str]]:
     return ref.removeprefix("refs/heads/"), [change.path for change in changes(checkout)]
 
 
-@told
+@coordinator_tool
 async def merge_status(merge_id: str | None = None, branch: str | None = None) -> Payload:
     """Where a merge request stands (the branch's newest), with its conflicts and receipt; without arguments, the open queue."""
     services = current.get().services

@@ -1,1 +1,1 @@
-"""Logs: for people and programs."""
+"""What Corral records and shows of its work: events, audit, alerts, metrics, traces, exports and retention."""

@@ -9,10 +9,10 @@ from corral.coordination.features import reporting as app_features
 from corral.coordination.features.api import USUAL_PRIORITY
 from corral.core.pages import SHOWN_BYTES, page
 from corral.core.payload import Payload
-from corral.faces.mcp.calls import current, told
+from corral.faces.mcp.calls import coordinator_tool, current
 
 
-@told
+@coordinator_tool
 async def register_feature(
     feature_id: str,
     resource_claims: list[str],
@@ -34,21 +34,21 @@ async def register_feature(
     return {"success": True, "action": action, **row}
 
 
-@told
+@coordinator_tool
 async def deregister_feature(feature_id: str, status: str = "completed") -> Payload:
     """End a feature (completed or cancelled): its claims count no more."""
     row = await app_features.deregister(current.get(), feature_id, status)
     return {"success": True, "feature_id": row["feature_id"], "status": row["status"]}
 
 
-@told
+@coordinator_tool
 async def get_feature(feature_id: str) -> Payload:
     """One feature: its claims, status, branch and who registered it."""
     row = await current.get().services.store.read(lambda conn: feature_registry.detail(conn, feature_id))
     return {"success": True, "feature": row}
 
 
-@told
+@coordinator_tool
 async def list_active_features() -> Payload:
     """Every feature whose claims count."""
     features = await current.get().services.store.read(
@@ -57,7 +57,7 @@ async def list_active_features() -> Payload:
     return {"success": True, "features": features.rows, **({"left_out": "The younger ones."} if features.more else {})}
 
 
-@told
+@coordinator_tool
 async def analyze_feature_conflicts(
     feature_id: str | None = None, candidate_feature_id: str | None = None, candidate_claims: list[str] | None = None
 ) -> Payload:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from corral.coordination.handoffs import handoffs
 from corral.core.pages import SHOWN_BYTES, page
 from corral.core.payload import Payload
-from corral.faces.mcp.calls import current, told
+from corral.faces.mcp.calls import coordinator_tool, current
 
 
-@told
+@coordinator_tool
 async def write_handoff(
     summary: str,
     completed_work: list[str] | str | None = None,
@@ -31,7 +31,7 @@ async def write_handoff(
     return {"success": True, "handoff_id": row["handoff_id"]}
 
 
-@told
+@coordinator_tool
 async def read_handoff(agent_name: str | None = None, limit: int = 1) -> Payload:
     """Handoffs, newest first: an agent's, or everybody's."""
     services = current.get().services

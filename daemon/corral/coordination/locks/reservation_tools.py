@@ -25,7 +25,7 @@ from corral.core.errors import CorralError, InvalidInput, NotPermitted
 from corral.core.instants import iso
 from corral.core.payload import Payload
 from corral.faces.mcp.acting import Text, Texts, act, known_as
-from corral.faces.mcp.calls import complaint, current, raised
+from corral.faces.mcp.calls import complaint, current, mail_tool
 
 Some = Annotated[
     tuple[str | int, ...] | None, BeforeValidator(lambda value: (value,) if isinstance(value, str | int) else value)
@@ -48,7 +48,7 @@ class EmptyIds(InvalidInput):
     default_remedy = "Name at least one, or leave the list out."
 
 
-@raised
+@mail_tool
 async def file_reservation_paths(
     paths: Texts,
     ttl_seconds: float = 3600,
@@ -132,7 +132,7 @@ def _conflicts(
     return [{"path": path, "holders": _holders(conn, refused[key])} for path, key in keys.items() if key in refused]
 
 
-@raised
+@mail_tool
 async def release_file_reservations(
     paths: Some = None,
     file_reservation_ids: Some = None,
@@ -156,7 +156,7 @@ async def give_back(
     return await act(project_key, agent_name, free)
 
 
-@raised
+@mail_tool
 async def renew_file_reservations(
     extend_seconds: float = EXTEND_S,
     paths: Some = None,
@@ -187,7 +187,7 @@ async def renew_file_reservations(
     return {"renewed": len(renewed), "file_reservations": shown, **more}
 
 
-@raised
+@mail_tool
 async def force_release_file_reservation(
     file_reservation_id: str | int,
     note: Text = "",
@@ -214,7 +214,7 @@ async def force_release_file_reservation(
     return await act(project_key, agent_name, force)
 
 
-@raised
+@mail_tool
 async def check_file_reservation_conflicts(paths: Texts, project_key: Text = "", agent_name: Text = "") -> Payload:
     """Whether paths are free for you, without reserving them."""
     if not paths:

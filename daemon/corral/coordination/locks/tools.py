@@ -18,7 +18,7 @@ from corral.core.instants import iso
 from corral.core.pages import MOST, SHOWN_BYTES, Page, page
 from corral.core.payload import Payload
 from corral.faces.mcp.acting import listed
-from corral.faces.mcp.calls import current, refusal, told
+from corral.faces.mcp.calls import coordinator_tool, current, refusal
 
 USUAL_TTL_MINUTES = 120
 """As the coordinator has it."""
@@ -28,7 +28,7 @@ MOST_OF_REASON = 2000
 """Characters; everyone who meets the lock reads it."""
 
 
-@told
+@coordinator_tool
 async def acquire_lock(
     file_path: str | list[str],
     reason: str | None = None,
@@ -118,7 +118,7 @@ def _refused(held: LockHeld) -> Payload:
     }
 
 
-@told
+@coordinator_tool
 async def release_lock(file_path: str) -> Payload:
     """Give up a lock of your own."""
     call = current.get()
@@ -135,7 +135,7 @@ async def release_lock(file_path: str) -> Payload:
     return {"success": True, "action": "released", "file_path": released[0]["file_path"], "reason": None}
 
 
-@told
+@coordinator_tool
 async def check_locks(file_paths: list[str] | None = None, after: str | None = None) -> Any:
     """Locks and their holders: all, or those that overlap these paths and keys; after: goes on where an answer was cut."""
     services, now = current.get().services, current.get().services.now()

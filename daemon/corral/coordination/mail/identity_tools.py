@@ -19,13 +19,13 @@ from corral.coordination.sessions import changesets
 from corral.core.pages import SHOWN_BYTES, Page, page
 from corral.core.payload import Payload
 from corral.faces.mcp.acting import Text, act, listed, look
-from corral.faces.mcp.calls import current, raised
+from corral.faces.mcp.calls import current, mail_tool
 from corral.faces.mcp.registration import profile, registered
 
 MOST_COMMITS = 100
 
 
-@raised
+@mail_tool
 async def health_check() -> Payload:
     """Whether the server is there, and where."""
     services = current.get().services
@@ -39,7 +39,7 @@ async def health_check() -> Payload:
     }
 
 
-@raised
+@mail_tool
 async def ensure_project(human_key: str) -> Payload:
     """The project that this server serves, named by the path of any of its worktrees."""
     services = current.get().services
@@ -47,7 +47,7 @@ async def ensure_project(human_key: str) -> Payload:
     return project_of(services)
 
 
-@raised
+@mail_tool
 async def register_agent(
     program: str,
     model: str,
@@ -59,7 +59,7 @@ async def register_agent(
     return await registered(project_key, program, model, name, task_description)
 
 
-@raised
+@mail_tool
 async def create_agent_identity(
     program: str,
     model: str,
@@ -71,7 +71,7 @@ async def create_agent_identity(
     return await registered(project_key, program, model, name_hint, task_description, new=True)
 
 
-@raised
+@mail_tool
 async def whois(
     agent_name: str,
     project_key: Text = "",
@@ -96,7 +96,7 @@ async def whois(
 # -- contacts: inside a repository everybody may write to everybody
 
 
-@raised
+@mail_tool
 async def request_contact(
     from_agent: Text = "",
     to_agent: Text = "",
@@ -116,7 +116,7 @@ async def request_contact(
     return await act(project_key, from_agent, ask)
 
 
-@raised
+@mail_tool
 async def respond_contact(
     to_agent: Text = "",
     from_agent: Text = "",
@@ -133,7 +133,7 @@ async def respond_contact(
     return await act(project_key, to_agent, answer)
 
 
-@raised
+@mail_tool
 async def list_contacts(
     agent_name: Text = "",
     project_key: Text = "",
@@ -153,7 +153,7 @@ def _ts(row: Payload) -> Payload:
     return {key.removesuffix("_at") + "_ts" if key.endswith("_at") else key: value for key, value in row.items()}
 
 
-@raised
+@mail_tool
 async def set_contact_policy(
     policy: str,
     agent_name: Text = "",

@@ -17,11 +17,11 @@ from corral.core.instants import iso
 from corral.core.pages import SHOWN_BYTES, Page, page
 from corral.core.payload import Payload
 from corral.faces.mcp.acting import Text, Texts, act, look
-from corral.faces.mcp.calls import current, raised
+from corral.faces.mcp.calls import current, mail_tool
 from corral.faces.mcp.registration import registered
 
 
-@raised
+@mail_tool
 async def macro_start_session(
     human_key: str,
     program: str,
@@ -49,7 +49,7 @@ async def macro_start_session(
     }
 
 
-@raised
+@mail_tool
 async def macro_prepare_thread(
     project_key: str,
     thread_id: str,
@@ -87,7 +87,7 @@ def _thread(conn: Connection, thread_id: str, examples: int) -> Payload:
     return {"thread_id": thread_id, **threads.summary(conn, thread_id), "examples": shown}
 
 
-@raised
+@mail_tool
 async def macro_file_reservation_cycle(
     paths: Texts,
     ttl_seconds: float = 3600,

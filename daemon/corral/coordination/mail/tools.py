@@ -20,10 +20,10 @@ from corral.core.pages import SHOWN_BYTES, Page, page
 from corral.core.payload import Payload
 from corral.core.states import RecipientRole
 from corral.faces.mcp.acting import Text, Texts, act, is_agent_of, listed, look
-from corral.faces.mcp.calls import current, raised
+from corral.faces.mcp.calls import current, mail_tool
 
 
-@raised
+@mail_tool
 async def send_message(
     to: Texts,
     subject: str,
@@ -59,7 +59,7 @@ async def send_message(
     return _delivered(sent)
 
 
-@raised
+@mail_tool
 async def reply_message(
     message_id: int | str,
     body_md: str,
@@ -82,7 +82,7 @@ async def reply_message(
     return {**payload(sent.message, sent.recipients), "reply_to": message_id, **_delivered(sent)}
 
 
-@raised
+@mail_tool
 async def fetch_inbox(
     limit: int = 20,
     urgent_only: bool = False,
@@ -133,7 +133,7 @@ def shown(conn: Connection, session_id: str, mail: Iterable[Mapping[str, Any]], 
     return fitting
 
 
-@raised
+@mail_tool
 async def mark_message_read(
     message_id: int | str,
     project_key: Text = "",
@@ -146,7 +146,7 @@ async def mark_message_read(
     return {"message_id": message_id, "read": True, "read_at": receipt["read_at"]}
 
 
-@raised
+@mail_tool
 async def acknowledge_message(
     message_id: int | str,
     project_key: Text = "",
@@ -164,7 +164,7 @@ async def acknowledge_message(
     }
 
 
-@raised
+@mail_tool
 async def search_messages(
     query: str,
     limit: int = 20,

@@ -9,10 +9,10 @@ from corral.coordination.memory import recording as app_memory
 from corral.coordination.memory.memory import Memory, Question
 from corral.core.pages import SHOWN_BYTES, page
 from corral.core.payload import Payload
-from corral.faces.mcp.calls import current, told
+from corral.faces.mcp.calls import coordinator_tool, current
 
 
-@told
+@coordinator_tool
 async def remember(
     summary: str,
     event_type: str = "discovery",
@@ -26,7 +26,7 @@ async def remember(
     return await app_memory.remember(current.get(), entry)
 
 
-@told
+@coordinator_tool
 async def recall(
     query: str | None = None,
     tags: list[str] | None = None,

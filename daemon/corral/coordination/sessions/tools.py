@@ -12,7 +12,7 @@ from corral.coordination.sessions.registry import Arrival
 from corral.core.errors import InvalidInput
 from corral.core.pages import SHOWN_BYTES, Page, page
 from corral.core.payload import Payload
-from corral.faces.mcp.calls import current, told
+from corral.faces.mcp.calls import coordinator_tool, current
 
 MAX_TASK = 2000
 _SHOWN = (
@@ -29,7 +29,7 @@ _SHOWN = (
 )
 
 
-@told
+@coordinator_tool
 async def register_session(
     capabilities: list[str] | None = None, current_task: str | None = None, agent_name: str | None = None
 ) -> Payload:
@@ -58,13 +58,13 @@ async def register_session(
     return {"success": True, **{name: row[name] for name in ("session_id", "agent_id", "agent_name")}}
 
 
-@told
+@coordinator_tool
 async def heartbeat() -> Payload:
     """Say that you are alive; any other call does so too."""
     return {"success": True, "session_id": await current.get().write(lambda _conn, me: me.session_id)}
 
 
-@told
+@coordinator_tool
 async def discover_agents(capability: str | None = None, status: str | None = None) -> Payload:
     """Agents and their tasks. status: active, idle, stalled or disconnected (left out unless asked for)."""
     services = current.get().services
@@ -79,7 +79,7 @@ async def discover_agents(capability: str | None = None, status: str | None = No
     return {"agents": agents.rows, **more}
 
 
-@told
+@coordinator_tool
 async def cleanup_dead_agents(stale_threshold_minutes: float = 15) -> Payload:
     """Give up sessions of which nothing was heard for so long; their locks come free."""
     return await session_sweep.clean_up(current.get().services, stale_threshold_minutes)

@@ -98,16 +98,16 @@ def _run(arguments: list[str]) -> int:
     except (Abort, EOFError):
         print("aborted", file=sys.stderr)
         return 1
-    except HelpWanted as wanted:
+    except HelpWanted as request:
         from corral.faces.cli.help import page_of
 
-        if wanted.asked:
-            echo(page_of(wanted.context))
+        if request.by_option:
+            echo(page_of(request.context))
             return 0
-        print(page_of(wanted.context), file=sys.stderr)
+        print(page_of(request.context), file=sys.stderr)
         return InvalidInput.exit_code
     except UsageError as error:
-        raise _refused(error) from None
+        raise _invalid_input(error) from None
     return code if isinstance(code, int) else 0
 
 
@@ -119,11 +119,11 @@ def _with_alias_expanded(arguments: list[str]) -> list[str]:
     return expanded(arguments, frozenset({*NOUNS, "hook"}))
 
 
-def _refused(error: UsageError) -> InvalidInput:
+def _invalid_input(error: UsageError) -> InvalidInput:
     """A complaint about the command line, with cause and remedy."""
     from corral.faces.cli.help import usage_of
     from corral.faces.cli.terminal.suggestions import explained
 
-    message, meant = explained(error)
-    remedy = f"{meant} `{error.context.path} --help` shows what is accepted.".strip()
+    message, suggestion = explained(error)
+    remedy = f"{suggestion} `{error.context.path} --help` shows what is accepted.".strip()
     return InvalidInput(message, cause=" ".join(usage_of(error.context).split()), remedy=remedy)

@@ -1,4 +1,4 @@
-"""What shells ask when a word is completed, and the scripts that make them ask; ``--install-completion`` stores one.
+"""Shell completion: the answers, and the scripts with which shells ask for them; ``--install-completion`` stores one.
 
 The names of the variables are those of Typer, with which Corral began: scripts that people have installed use them.
 """
@@ -83,10 +83,10 @@ def answer(program: Group, instruction: str) -> int:
     if what == "source":
         print(SCRIPTS[shell])
     elif what == "complete":
-        found = _completions(program, *_line(shell))
+        completions = _completions(program, *_line(shell))
         if shell == "fish" and os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
-            return 0 if found else 1
-        print(_printed(found, shell))
+            return 0 if completions else 1
+        print(_printed(completions, shell))
     else:
         return _refuse(f'Completion instruction "{what}" not supported.')
     return 0
@@ -187,7 +187,7 @@ def _split(line: str) -> list[str]:
 
 
 def _completions(program: Group, words: list[str], incomplete: str) -> list[tuple[str, str]]:
-    """The words that may be meant, each with a few words about it."""
+    """The possible completions, each with a short description."""
     context = _context(program, words)
     if incomplete == "=":
         incomplete = ""
@@ -196,12 +196,12 @@ def _completions(program: Group, words: list[str], incomplete: str) -> list[tupl
         words = [*words, flag]
     if incomplete.startswith("-") and "--" not in words:
         return [*_words(context, incomplete)]
-    for one in context.command.params:
-        if words[-1:] and words[-1] in one.opts and not one.is_flag:
-            return one.completions(context, incomplete)
-    for one in context.command.params:
-        if one.is_argument and (one.multiple or one.name not in context.given):
-            return one.completions(context, incomplete)
+    for parameter in context.command.params:
+        if words[-1:] and words[-1] in parameter.opts and not parameter.is_flag:
+            return parameter.completions(context, incomplete)
+    for parameter in context.command.params:
+        if parameter.is_argument and (parameter.multiple or parameter.name not in context.on_command_line):
+            return parameter.completions(context, incomplete)
     return [*_words(context, incomplete)]
 
 
@@ -223,9 +223,13 @@ def _words(context: Context, incomplete: str) -> Iterator[tuple[str, str]]:
     if isinstance(command, Group):
         yield from ((name, _short(text)) for name, text in command.summaries().items() if name.startswith(incomplete))
     if incomplete and not incomplete[0].isalnum():
-        for one in [*command.params, HELP]:
-            if not one.hidden and (one.multiple or one.name not in context.given):
-                yield from ((flag, one.help) for flag in one.opts + one.secondary_opts if flag.startswith(incomplete))
+        for parameter in [*command.params, HELP]:
+            if not parameter.hidden and (parameter.multiple or parameter.name not in context.on_command_line):
+                yield from (
+                    (flag, parameter.help)
+                    for flag in parameter.opts + parameter.secondary_opts
+                    if flag.startswith(incomplete)
+                )
     if context.parent is None:
         yield from completed("alias", context, incomplete)
 
@@ -239,22 +243,22 @@ def _short(text: str, most: int = 45) -> str:
     return next(part for part in reversed(parts) if len(part) + 3 <= most) + "..."
 
 
-def _for_zsh(found: list[tuple[str, str]]) -> str:
+def _for_zsh(completions: list[tuple[str, str]]) -> str:
     def quoted(text: str) -> str:
         for sign, safe in {'"': '""', "'": "''", "$": "\\$", "`": "\\`", ":": "\\\\:"}.items():
             text = text.replace(sign, safe)
         return f'"{text}"'
 
-    lines = (":".join(quoted(text) for text in one if text) for one in found)
-    return "_arguments '*: :((" + "\n".join(lines) + "))'" if found else "_files"
+    lines = (":".join(quoted(text) for text in completion if text) for completion in completions)
+    return "_arguments '*: :((" + "\n".join(lines) + "))'" if completions else "_files"
 
 
-def _printed(found: list[tuple[str, str]], shell: str) -> str:
+def _printed(completions: list[tuple[str, str]], shell: str) -> str:
     """The completions as a shell's script takes them."""
     if shell == "zsh":
-        return _for_zsh(found)
+        return _for_zsh(completions)
     if shell == "bash":
-        return "\n".join(value for value, _about in found)
+        return "\n".join(value for value, _about in completions)
     if shell == "fish":
-        return "\n".join("\t".join(filter(None, (value, re.sub(r"\s", " ", about)))) for value, about in found)
-    return "\n".join(f"{value}:::{about or ' '}" for value, about in found)
+        return "\n".join("\t".join(filter(None, (value, re.sub(r"\s", " ", about)))) for value, about in completions)
+    return "\n".join(f"{value}:::{about or ' '}" for value, about in completions)

@@ -23,14 +23,14 @@ CATEGORIES = {
     "Look back": ("metrics", "audit", "alert", "handoff", "memory", "worktree"),
     "Corral itself": ("config", "alias", "daemon", "gc", "schema", "man", "plugin", "statusline", "mcp"),
 }
-"""The commands by what one wants to do, in the order of the help page and of docs/commands.md."""
+"""The commands by purpose, in the order of the help page and of docs/commands.md."""
 
 
 @functools.cache
 def pages() -> dict[str, dict[str, list[str]]]:
     """Per command: examples and related commands; both without the leading ``corral``."""
-    found: dict[str, dict[str, list[str]]] = json.loads(Path(__file__).with_name("help.json").read_text("utf-8"))
-    return found
+    content: dict[str, dict[str, list[str]]] = json.loads(Path(__file__).with_name("help.json").read_text("utf-8"))
+    return content
 
 
 def epilog(command: str) -> str:
@@ -89,10 +89,12 @@ def page_of(context: Context) -> str:
 def usage_of(context: Context) -> str:
     """The line that shows what a command takes."""
     pieces = ["[OPTIONS]"]
-    for one in context.command.params:
-        if one.is_argument:
-            name = one.metavar or one.name
-            pieces.append((f"{{{name}}}" if one.required else f"[{name}]") + ("..." if one.multiple else ""))
+    for parameter in context.command.params:
+        if parameter.is_argument:
+            name = parameter.metavar or parameter.name
+            pieces.append(
+                (f"{{{name}}}" if parameter.required else f"[{name}]") + ("..." if parameter.multiple else "")
+            )
     if isinstance(context.command, Group):
         pieces.append("COMMAND [ARGS]...")
     beginning, width = f"Usage: {context.path} ", _width()
@@ -107,61 +109,71 @@ def described(command: Command) -> str:
     return first + line_break + textwrap.dedent(others)
 
 
-def record_of(one: Parameter) -> tuple[str, str]:
+def record_of(parameter: Parameter) -> tuple[str, str]:
     """A parameter's flags with the name of its value, and what its help says."""
-    if one.is_argument:
-        names = f"{one.metavar or one.name + '...' * one.multiple} {_kind(one)}"
+    if parameter.is_argument:
+        names = f"{parameter.metavar or parameter.name + '...' * parameter.multiple} {_kind(parameter)}"
     else:
-        value = "" if one.is_flag else f" {one.metavar or _kind(one)}"
-        both = [one.opts, one.secondary_opts] if one.secondary_opts else [one.opts]
+        value = "" if parameter.is_flag else f" {parameter.metavar or _kind(parameter)}"
+        both = [parameter.opts, parameter.secondary_opts] if parameter.secondary_opts else [parameter.opts]
         names = " / ".join(", ".join(sorted(flags, key=lambda flag: flag.startswith("--"))) + value for flags in both)
-    facts = "; ".join(filter(None, _facts(one)))
-    return names, "  ".join(filter(None, [one.help, facts and f"[{facts}]"]))
+    facts = "; ".join(filter(None, _facts(parameter)))
+    return names, "  ".join(filter(None, [parameter.help, facts and f"[{facts}]"]))
 
 
-def _kind(one: Parameter) -> str:
+def _kind(parameter: Parameter) -> str:
     """The type of a value: ``<int>``."""
-    if one.choices:
-        name = "|".join(one.choices)
-    elif one.kind is Path:
-        name = "path" if one.file_okay else "dir"
+    if parameter.choices:
+        name = "|".join(parameter.choices)
+    elif parameter.kind is Path:
+        name = "path" if parameter.file_okay else "dir"
     else:
-        name = f"{one.kind.__name__} range" if (one.min, one.max) != (None, None) else one.kind.__name__
-    return f"<list[{name}]>" if one.multiple else f"<{name}>"
+        name = (
+            f"{parameter.kind.__name__} range"
+            if (parameter.min, parameter.max) != (None, None)
+            else parameter.kind.__name__
+        )
+    return f"<list[{name}]>" if parameter.multiple else f"<{name}>"
 
 
-def _facts(one: Parameter) -> Iterator[str]:
+def _facts(parameter: Parameter) -> Iterator[str]:
     """What is added to the help of a parameter."""
-    yield one.envvar and f"env var: {one.envvar}"
-    default = one.default if one.show_default else None
-    if one.secondary_opts and default is not None:
-        default = (one.opts if default else one.secondary_opts)[0].removeprefix("--")
-    elif one.is_flag and not default:
+    yield parameter.envvar and f"env var: {parameter.envvar}"
+    default = parameter.default if parameter.show_default else None
+    if parameter.secondary_opts and default is not None:
+        default = (parameter.opts if default else parameter.secondary_opts)[0].removeprefix("--")
+    elif parameter.is_flag and not default:
         default = None
     shown = str(default.value if isinstance(default, Enum) else default)
     yield f"default: {shown}" if shown and default is not None else ""
-    if one.min is not None or one.max is not None:
-        least, most = [f"{one.min}<=" if one.max is not None else f">={one.min}", f"<={one.max}"]
-        yield f"x{least}" if one.max is None else f"{least if one.min is not None else ''}x{most}"
-    yield "required" if one.required else ""
+    if parameter.min is not None or parameter.max is not None:
+        least, most = [
+            f"{parameter.min}<=" if parameter.max is not None else f">={parameter.min}",
+            f"<={parameter.max}",
+        ]
+        yield f"x{least}" if parameter.max is None else f"{least if parameter.min is not None else ''}x{most}"
+    yield "required" if parameter.required else ""
 
 
 def _sections(context: Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """The parameters, and the commands of a group: the program's by category, a noun's in one section."""
     command = context.command
-    every = [one for one in [*command.params, HELP] if not one.hidden]
-    shared = [] if isinstance(command, Group) else [one for one in every if _is_shared(one, command)]
-    yield "Arguments", [record_of(one) for one in every if one.is_argument]
-    yield "Options", [record_of(one) for one in every if not one.is_argument and one not in shared]
-    yield "Shared options", [record_of(one) for one in shared]
+    every = [parameter for parameter in [*command.params, HELP] if not parameter.hidden]
+    shared = [] if isinstance(command, Group) else [parameter for parameter in every if _is_shared(parameter, command)]
+    yield "Arguments", [record_of(parameter) for parameter in every if parameter.is_argument]
+    yield (
+        "Options",
+        [record_of(parameter) for parameter in every if not parameter.is_argument and parameter not in shared],
+    )
+    yield "Shared options", [record_of(parameter) for parameter in shared]
     if isinstance(command, Group):
         known = command.summaries()
         for heading, names in ({"Commands": tuple(known)} if context.parent else CATEGORIES).items():
             yield heading, [(name, known[name]) for name in names]
 
 
-def _is_shared(one: Parameter, command: Command) -> bool:
-    return one in command.shared or one.name in ("as_json", "help")
+def _is_shared(parameter: Parameter, command: Command) -> bool:
+    return parameter in command.shared or parameter.name in ("as_json", "help")
 
 
 def _section(heading: str, rows: list[tuple[str, str]], width: int) -> str:

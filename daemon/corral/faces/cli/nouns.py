@@ -30,8 +30,8 @@ class Nouns(Group):
         """Load a command; None if the name is unknown."""
         if name in NOUNS and name not in self.commands:
             module = importlib.import_module(f"corral.{NOUNS[name][0]}")
-            made = module.app if hasattr(module, "app") else Command(getattr(module, name))
-            self.add(with_shared_options(made), name)
+            command = module.app if hasattr(module, "app") else Command(getattr(module, name))
+            self.add(with_shared_options(command), name)
         return super().get_command(name)
 
     def summaries(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The command line: commands are functions, whose signatures declare what the words of a line are read into.
+"""The command line: commands are functions whose signatures declare their options and arguments.
 
 What is accepted, and the words of a complaint, are those of Click, with which Corral began: options may stand anywhere
 behind their command, values may be joined (``--opt=VALUE``, ``-oVALUE``), so may short flags (``-qv``), and ``--`` ends
@@ -34,11 +34,11 @@ class Abort(Exception):
 
 
 class HelpWanted(Exception):
-    """A help page is to be shown; ``asked``: by an option, not for want of a command."""
+    """A help page is to be shown; ``by_option``: because of `--help`, not because no command was named."""
 
-    def __init__(self, context: Context, *, asked: bool) -> None:
+    def __init__(self, context: Context, *, by_option: bool) -> None:
         super().__init__()
-        self.context, self.asked = context, asked
+        self.context, self.by_option = context, by_option
 
 
 class UsageError(Exception):
@@ -46,7 +46,7 @@ class UsageError(Exception):
 
     Attributes:
         word: The word that is not known, if that is the complaint.
-        known: The words that it may have been meant to be.
+        known: The accepted words, for a suggestion.
     """
 
     def __init__(self, message: str, context: Context, word: str = "", known: Sequence[str] = ()) -> None:
@@ -93,7 +93,7 @@ class Parameter:
             file_okay: Whether a path may be that of an existing file.
             candidates: Completes a word: the values that begin so, each with a few words about it.
             act: Called as soon as the flag is read; what it declares is no parameter of the function.
-            answer: What a command prints where this is given: the name of a type.
+            answer: The type that the command prints with this option, by name.
         """
         self.opts = [flag.partition("/")[0] for flag in flags]
         self.secondary_opts = [flag.partition("/")[2] for flag in flags if "/" in flag]
@@ -109,28 +109,30 @@ class Parameter:
     @property
     def choices(self) -> list[str]:
         """The values that it may have; empty for any."""
-        return [str(one.value) for one in self.kind] if issubclass(self.kind, Enum) else []
+        return [str(member.value) for member in self.kind] if issubclass(self.kind, Enum) else []
 
     def completions(self, context: Context, incomplete: str) -> list[tuple[str, str]]:
         """The values that begin so, each with a few words about it."""
-        found = self.candidates(context, incomplete) if self.candidates else [(one, "") for one in self.choices]
-        return [one for one in found if one[0].startswith(incomplete)]
+        candidates = (
+            self.candidates(context, incomplete) if self.candidates else [(choice, "") for choice in self.choices]
+        )
+        return [candidate for candidate in candidates if candidate[0].startswith(incomplete)]
 
-    def value_of(self, given: Any, context: Context) -> Any:
+    def value_of(self, raw: Any, context: Context) -> Any:
         """The value for the function.
 
         Raises:
-            UsageError: It is none, or there must be one.
+            UsageError: The value is not valid, or is missing.
         """
-        if given is None and self.envvar:
-            given = os.environ.get(self.envvar) or None
-        if given is None:
-            given = self.default
+        if raw is None and self.envvar:
+            raw = os.environ.get(self.envvar) or None
+        if raw is None:
+            raw = self.default
         if self.multiple:
-            values = [self._one(value, context) for value in given or ()]
+            values = [self._one(value, context) for value in raw or ()]
             value = values if values or self.default is not None else None
         else:
-            value = None if given is None else self._one(given, context)
+            value = None if raw is None else self._one(raw, context)
         if self.required and value is None:
             shown = f"argument '{self.metavar or self.name}'" if self.is_argument else f"option {self._flags()}"
             raise UsageError(f"Missing {shown}.", context)
@@ -193,9 +195,9 @@ def Option(*flags: str, **more: Any) -> Parameter:
 
 def Argument(**more: Any) -> Parameter:
     """Declare an argument, for ``Annotated``."""
-    made = Parameter(**more)
-    made.is_argument = True
-    return made
+    parameter = Parameter(**more)
+    parameter.is_argument = True
+    return parameter
 
 
 HELP = Option("-h", "--help", help="Show this message and exit.")
@@ -214,22 +216,22 @@ def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
         hint = eval(hint, function.__globals__) if isinstance(hint, str) else hint
         if hint is Context:
             continue
-        made = Parameter()
-        vars(made).update(vars(hint.__metadata__[0]))
-        made.name, made.kind = name, _without_none(hint.__origin__)
-        if getattr(made.kind, "__origin__", None) is list:
-            made.multiple, made.kind = True, made.kind.__args__[0]
-        made.default, made.required = defaults.get(name), name not in defaults
-        if not (made.opts or made.is_argument):
-            made.opts = [f"--{name.replace('_', '-')}"]
-        yield made
+        parameter = Parameter()
+        vars(parameter).update(vars(hint.__metadata__[0]))
+        parameter.name, parameter.kind = name, _without_none(hint.__origin__)
+        if getattr(parameter.kind, "__origin__", None) is list:
+            parameter.multiple, parameter.kind = True, parameter.kind.__args__[0]
+        parameter.default, parameter.required = defaults.get(name), name not in defaults
+        if not (parameter.opts or parameter.is_argument):
+            parameter.opts = [f"--{name.replace('_', '-')}"]
+        yield parameter
 
 
 def _without_none(hint: Any) -> Any:
     """The type ``X`` of ``X | None``."""
     if getattr(hint, "__origin__", None) is list or not hasattr(hint, "__args__"):
         return hint
-    return next(one for one in hint.__args__ if one is not type(None))
+    return next(kind for kind in hint.__args__ if kind is not type(None))
 
 
 class Command:
@@ -252,8 +254,8 @@ class Command:
     def params(self) -> list[Parameter]:
         """All parameters but the option ``--help``."""
         own = [*parameters_of(self.function)] if self.function else []
-        taken = {flag for one in own for flag in one.opts}
-        return [*own, *(one for one in self.shared if not taken.intersection(one.opts))]
+        taken = {flag for parameter in own for flag in parameter.opts}
+        return [*own, *(parameter for parameter in self.shared if not taken.intersection(parameter.opts))]
 
     @property
     def summary(self) -> str:
@@ -309,7 +311,7 @@ class Context:
     Attributes:
         name: The word that named the command.
         params: The values of its parameters.
-        given: The names of those that were on the command line.
+        on_command_line: The names of the parameters that the command line has.
         args: The words that are left: those of a command below.
         invoked: The name of that command.
     """
@@ -317,7 +319,7 @@ class Context:
     def __init__(self, command: Command, name: str, parent: Context | None = None) -> None:
         self.command, self.name, self.parent = command, name, parent
         self.params: dict[str, Any] = {}
-        self.given: set[str] = set()
+        self.on_command_line: set[str] = set()
         self.args: list[str] = []
         self.invoked: str | None = None
 
@@ -333,7 +335,7 @@ class Context:
 
 
 def run(program: Group, name: str, words: Sequence[str]) -> Any:
-    """Read a command line and run its command; returns what its function returns.
+    """Read a command line and run its command; returns the result of its function.
 
     Raises:
         UsageError: It is not accepted.
@@ -371,7 +373,7 @@ def parse(
     """Read the words behind a command, for a group only those before the next command.
 
     Args:
-        lenient: Take an unfinished command line for what it is, as completion does: nothing is raised or done.
+        lenient: Accept an unfinished command line, as completion needs: raises nothing and calls no ``act``.
 
     Raises:
         UsageError: The words are not accepted.
@@ -379,31 +381,31 @@ def parse(
     """
     context = Context(command, name, parent)
     if isinstance(command, Group) and command.function is None and not words and not lenient:
-        raise HelpWanted(context, asked=False)
+        raise HelpWanted(context, by_option=False)
     reader = _Reader(context, words)
     try:
         reader.read()
     except UsageError:
         if not lenient:
             raise
-    if HELP in reader.given and not lenient:
-        raise HelpWanted(context, asked=True)
-    # What is wrong first on the command line is complained of first.
-    for one in [*reader.given, *(one for one in command.params if one not in reader.given)]:
-        given = reader.given.get(one)
-        if given is not None:
-            context.given.add(one.name)
-        if one.act and given and not lenient:
-            one.act(context)
+    if HELP in reader.values and not lenient:
+        raise HelpWanted(context, by_option=True)
+    # Report the first error of the command line first.
+    for parameter in [*reader.values, *(parameter for parameter in command.params if parameter not in reader.values)]:
+        raw = reader.values.get(parameter)
+        if raw is not None:
+            context.on_command_line.add(parameter.name)
+        if parameter.act and raw and not lenient:
+            parameter.act(context)
         try:
-            value = one.value_of(given, context)
+            value = parameter.value_of(raw, context)
         except UsageError:
             if not lenient:
                 raise
             value = None
-        if not one.act and one is not HELP:
-            context.params[one.name] = value
-    context.args = reader.left
+        if not parameter.act and parameter is not HELP:
+            context.params[parameter.name] = value
+    context.args = reader.rest
     if context.args and not (isinstance(command, Group) or command.any_words or lenient):
         extra = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", " ".join(context.args))
         raise UsageError(f"Got unexpected extra argument(s) ({extra})", context)
@@ -414,17 +416,17 @@ class _Reader:
     """Divides the words behind a command among its parameters.
 
     Attributes:
-        given: What was given per parameter, in the order of the command line; arguments come after options.
-        left: The words that belong to none.
+        values: The value of each parameter on the command line, in its order; arguments come after options.
+        rest: The words that belong to no parameter.
     """
 
     def __init__(self, context: Context, words: Sequence[str]) -> None:
-        self.given: dict[Parameter, Any] = {}
-        self.left: list[str] = []
+        self.values: dict[Parameter, Any] = {}
+        self.rest: list[str] = []
         self._context, self._command, self._words = context, context.command, [*words]
         parameters = [*self._command.params, HELP]
-        self._on = {flag: one for one in parameters for flag in one.opts}
-        self._off = {flag: one for one in parameters for flag in one.secondary_opts}
+        self._on = {flag: parameter for parameter in parameters for flag in parameter.opts}
+        self._off = {flag: parameter for parameter in parameters for flag in parameter.secondary_opts}
 
     def read(self) -> None:
         """Read all words."""
@@ -438,19 +440,19 @@ class _Reader:
                 self._words.insert(0, word)
                 break
             else:
-                self.left.append(word)
-        self._arguments([*self.left, *self._words])
+                self.rest.append(word)
+        self._arguments([*self.rest, *self._words])
 
     def _arguments(self, words: list[str]) -> None:
         """The arguments behind a list get theirs first, from the end."""
-        every = [one for one in self._command.params if one.is_argument]
-        at = next((number for number, one in enumerate(every) if one.multiple), len(every))
-        values: dict[Parameter, Any] = {one: words.pop(0) if words else None for one in every[:at]}
-        values |= {one: words.pop() if words else None for one in reversed(every[at + 1 :])}
+        every = [parameter for parameter in self._command.params if parameter.is_argument]
+        at = next((number for number, parameter in enumerate(every) if parameter.multiple), len(every))
+        values: dict[Parameter, Any] = {parameter: words.pop(0) if words else None for parameter in every[:at]}
+        values |= {parameter: words.pop() if words else None for parameter in reversed(every[at + 1 :])}
         if at < len(every):
             values[every[at]], words = words or None, []
-        self.given |= {one: values[one] for one in every}
-        self.left = words
+        self.values |= {parameter: values[parameter] for parameter in every}
+        self.rest = words
 
     def _option(self, word: str) -> None:
         flag, joined, value = word.partition("=")
@@ -461,7 +463,7 @@ class _Reader:
         elif not word.startswith("--"):
             self._letters(word[1:])
         elif self._command.any_words:
-            self.left.append(word)
+            self.rest.append(word)
         else:
             self._unknown(flag)
 
@@ -480,22 +482,22 @@ class _Reader:
             else:
                 self._take(flag, None)
         if unknown:
-            self.left.append(f"-{unknown}")
+            self.rest.append(f"-{unknown}")
 
     def _takes_value(self, flag: str) -> bool:
         return flag in self._on and not self._on[flag].is_flag
 
     def _take(self, flag: str, value: str | None) -> None:
-        one = self._on.get(flag) or self._off[flag]
-        if one.is_flag:
-            self.given[one] = flag in self._on
+        parameter = self._on.get(flag) or self._off[flag]
+        if parameter.is_flag:
+            self.values[parameter] = flag in self._on
             return
         if value is None:
             if not self._words:
                 raise UsageError(f"Option {flag!r} requires an argument.", self._context)
             value = self._words.pop(0)
-        self.given[one] = [*self.given.get(one, ()), value] if one.multiple else value
+        self.values[parameter] = [*self.values.get(parameter, ()), value] if parameter.multiple else value
 
     def _unknown(self, flag: str) -> None:
-        known = [flag for one in self._command.params for flag in one.opts if flag.startswith("--")]
+        known = [flag for parameter in self._command.params for flag in parameter.opts if flag.startswith("--")]
         raise UsageError(f"No such option {flag!r}.", self._context, flag, known)

@@ -33,21 +33,25 @@ def _answers(group: Group, path: str) -> Iterator[tuple[str, str]]:
         if isinstance(command, Group):
             yield from _answers(command, f"{path}{name} ")
         elif command is not None:
-            yield from ((f"{path}{name}", one.answer) for one in command.params if one.name == "as_json")
+            yield from (
+                (f"{path}{name}", parameter.answer) for parameter in command.params if parameter.name == "as_json"
+            )
 
 
 def _schema(title: str, answer: str) -> dict[str, Any]:
     module, _, name = answer.removesuffix("[]").rpartition(".")
     kind: Any = getattr(importlib.import_module(f"corral.{module}"), name)
     many: Any = list[kind]
-    made = TypeAdapter(many if answer.endswith("[]") else kind).json_schema(mode="serialization")
-    return {"$schema": DIALECT, "title": title, **_without_titles(made)}
+    content = TypeAdapter(many if answer.endswith("[]") else kind).json_schema(mode="serialization")
+    return {"$schema": DIALECT, "title": title, **_without_titles(content)}
 
 
 def _without_titles(schema: Any) -> Any:
     """A JSON Schema without the titles that pydantic makes of names."""
     if isinstance(schema, list):
-        return [_without_titles(one) for one in schema]
+        return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    return {key: _without_titles(one) for key, one in schema.items() if key != "title" or not isinstance(one, str)}
+    return {
+        key: _without_titles(value) for key, value in schema.items() if key != "title" or not isinstance(value, str)
+    }

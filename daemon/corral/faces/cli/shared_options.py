@@ -40,8 +40,8 @@ def shared_parameters() -> tuple[Parameter, ...]:
 def with_shared_options(command: Command) -> Command:
     """Give a command, or every command of a group, the shared options."""
     if isinstance(command, Group):
-        for one in command.commands.values():
-            with_shared_options(one)
+        for member in command.commands.values():
+            with_shared_options(member)
     else:
         command.shared, command.invoke = shared_parameters(), _invoke
     return command
@@ -54,13 +54,13 @@ def _invoke(context: Context) -> Any:
         InvalidInput: The command cannot print that format.
         CorralError: The command's; one about an unknown name suggests similar ones.
     """
-    given, own = dict(context.params), context.command.params
-    Common.update(**{one.name: context.params.pop(one.name) for one in shared_parameters() if one in own})
+    params, own = dict(context.params), context.command.params
+    Common.update(**{option.name: context.params.pop(option.name) for option in shared_parameters() if option in own})
     as_json = bool(context.params.get("as_json"))
     if as_json and Common.output not in (None, Format.JSON):
         raise InvalidInput(f"--json and --output {Common.output} contradict each other.", remedy="Use one of them.")
     if Common.output in (Format.JSON, Format.TABLE):
-        if not any(one.name == "as_json" for one in own):
+        if not any(option.name == "as_json" for option in own):
             raise InvalidInput(f"This command has no output as {Common.output}.", remedy="Leave --output out.")
         context.params["as_json"] = True
     try:
@@ -68,5 +68,5 @@ def _invoke(context: Context) -> Any:
     except (NotFound, InvalidInput) as error:
         from corral.faces.cli.terminal.suggestions import add_suggestion
 
-        add_suggestion(error, context, given)
+        add_suggestion(error, context, params)
         raise

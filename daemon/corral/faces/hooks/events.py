@@ -48,9 +48,9 @@ from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.worktrees import Worktrees
 
 OF_SUBAGENT = "agent-"
-"""The client calls a subagent's worktree so, with the subagent's id behind it."""
+"""The prefix of a subagent's worktree name; the client appends the subagent's id."""
 HEARTBEAT_S = 60.0
-"""A session that uses no tool which is asked about is marked alive so often, seconds."""
+"""Seconds between two heartbeats of a session whose tools need no check."""
 LATE = timedelta(seconds=3)
 """An answer that took longer may reach nobody: the bridge waits for 4 s."""
 
@@ -73,15 +73,15 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
     unannounced.note_heard(services, event)
     if event.ends_turn:
         services.runtime.turn_ended(event.actor)
-    said = await _HANDLERS.get(name, _sign_of_life)(services, event)
-    denial = hook_events.reason_of_denial(said)
+    response = await _HANDLERS.get(name, _sign_of_life)(services, event)
+    denial = hook_events.reason_of_denial(response)
     tool_calls.note_event(
         services.of(AuditTrail), event.came_at, event.actor, {**payload, "hook_event_name": name}, denial
     )
     crash_point("hooks.handled")
     if services.unwatched:
         services.nudge("sessions")
-    return said
+    return response
 
 
 def _policy(services: Services) -> Policy:
@@ -118,7 +118,7 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         if verdict.denial is not None:
             return hook_events.denial(verdict.denial)
         services.runtime.edited(target.checkout, target.key.match_key, event.actor, None)
-        # Nothing that is told once: a model never sees what was said about a call that its person then refuses.
+        # No one-time texts here: the model never sees the answer about a call that its person then refuses.
         return hook_events.context("PreToolUse", [*verdict.remarks, *unannounced.remarks(services, target)])
 
     return await _present(services, event, now, guard)
@@ -141,7 +141,7 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
 
 
 async def _after_batch(services: Services, event: HookEvent) -> Payload:
-    """Deliver waiting mail and notices, at any tool. Nothing is written unless something waits, or it was long silent."""
+    """Deliver waiting mail and notices after any tool. Writes only if something waits, or after a long silence."""
     now = services.now()
 
     def is_due(conn: Connection) -> bool:
@@ -165,7 +165,7 @@ def _delivery(services: Services, conn: Connection, event: HookEvent, remarks: S
 
 
 def _is_late(services: Services, event: HookEvent) -> bool:
-    """Whether the bridge may have given up: what it does not hear must wait for the next answer."""
+    """Whether the bridge may have given up: deliveries must then wait for the next answer."""
     return services.now() - event.came_at > LATE
 
 
@@ -191,7 +191,7 @@ async def _session_start(services: Services, event: HookEvent) -> Payload:
 
     def begin(conn: Connection) -> Payload:
         me = session_end.arrive(conn, newcomer, now, services.offer_again)
-        _note_errand(conn, event, me["task_id"])
+        _note_prompt(conn, event, me["task_id"])
         if event.begins_at_rest and me["task_id"] is None:
             session_rows.change(conn, event.actor, {"status": SessionStatus.IDLE})
         others = [row for row in session_rows.live(conn) if row["session_id"] != event.actor]
@@ -203,19 +203,19 @@ async def _session_start(services: Services, event: HookEvent) -> Payload:
         text = briefing(me, others, held, target=target, behind=behind, notices=notices, handoff=for_newcomer(conn, me))
         return on_screen.show(hook_events.context(event.name, [text]), on_screen.greeting(event, me, others))
 
-    said = await services.store.write(begin)
+    response = await services.store.write(begin)
     await_bridge(services, event, now)
-    services.nudge("supervisor")  # what a session before it in the same process held has come free
-    return said
+    services.nudge("supervisor")  # what an earlier session of the same process held is free now
+    return response
 
 
 async def _session_end(services: Services, event: HookEvent) -> Payload:
     now = services.now()
-    said = await services.work(lambda: transcripts.last_words(event.transcript_path or None))
+    last_words = await services.work(lambda: transcripts.last_words(event.transcript_path or None))
 
     def over(conn: Connection) -> None:
-        if said:
-            session_rows.change(conn, event.actor, {"last_words": redact(said)})
+        if last_words:
+            session_rows.change(conn, event.actor, {"last_words": redact(last_words)})
         session_end.end(conn, event.actor, event.reason or "ended", now, services.offer_again)
 
     await services.store.write(over)
@@ -228,15 +228,15 @@ async def _prompt(services: Services, event: HookEvent) -> Payload:
         return await _session_start(services, event)
 
     def begin(conn: Connection, me: Holder) -> Payload:
-        _note_errand(conn, event, me.task_id)
+        _note_prompt(conn, event, me.task_id)
         return _delivery(services, conn, event)
 
     return await _present(services, event, services.now(), begin)
 
 
-def _note_errand(conn: Connection, event: HookEvent, task_id: str | None) -> None:
-    if task_id is None and (asked := session_registry.prompt_summary(event.prompt)):
-        session_rows.change(conn, event.actor, {"current_task": asked})
+def _note_prompt(conn: Connection, event: HookEvent, task_id: str | None) -> None:
+    if task_id is None and (summary := session_registry.prompt_summary(event.prompt)):
+        session_rows.change(conn, event.actor, {"current_task": summary})
 
 
 async def _stop(services: Services, event: HookEvent) -> Payload:
@@ -249,18 +249,18 @@ async def _stop(services: Services, event: HookEvent) -> Payload:
         session_registry.rest(conn, event.actor, now, last_words=event.last_words[:4000] or None)
         return {}, message_rows.anything_waits(conn, event.actor)
 
-    said, something_waits = await _present(services, event, now, rest)
-    if something_waits:  # who waits beside the session may have looked when it was not at rest yet
+    response, something_waits = await _present(services, event, now, rest)
+    if something_waits:  # a waiter may have looked before the session was at rest
         services.changes.announce()
-    return said
+    return response
 
 
 async def _stop_failure(services: Services, event: HookEvent) -> Payload:
-    """The turn broke off with an error of the API: the session rests as after a Stop, and no answer of ours is heard."""
+    """An API error ended the turn: the session rests as after a Stop; the client ignores the answer."""
     now = services.now()
 
     def rest(conn: Connection) -> bool:
-        if session_rows.beat(conn, event.actor, iso(now)) is None:  # its end may have come first, and stands
+        if session_rows.beat(conn, event.actor, iso(now)) is None:  # it has ended already
             return False
         session_registry.rest(conn, event.actor, now)
         return message_rows.anything_waits(conn, event.actor)
@@ -303,7 +303,7 @@ async def _subagent_start(services: Services, event: HookEvent) -> Payload:
 
 
 async def _subagent_stop(services: Services, event: HookEvent) -> Payload:
-    """The subagent is over, unless urgent mail holds it: its worktree goes, and its parent is told where the work is."""
+    """End the subagent, unless urgent mail holds it: release its worktree, and tell its parent where the work is."""
     parent = event.parent
     if parent is None:
         return {}
@@ -317,17 +317,17 @@ async def _subagent_stop(services: Services, event: HookEvent) -> Payload:
 
     if (urgent := await services.store.write(finish)) is not None:
         return urgent
-    for text in await services.work(lambda: _given_back(services, event.actor)):
+    for text in await services.work(lambda: _release_worktrees(services, event.actor)):
         await services.store.write(partial(session_rows.notify, session_id=parent, text=text, at=iso(services.now())))
     services.nudge("landing")
     return {}
 
 
-def _given_back(services: Services, subagent: str) -> list[str]:
-    """Take back a subagent's worktrees; a line for each in which something was made."""
+def _release_worktrees(services: Services, subagent: str) -> list[str]:
+    """Release a subagent's worktrees; returns a line for each that has work in it."""
     mine = [row for row in services.of(Worktrees).listing() if row["session_id"] == subagent]
     services.of(Worktrees).release_subagent(subagent, services.now())
-    told = []
+    lines = []
     for before in mine:
         row = services.db.read(partial(worktree_rows.get, worktree_id=before["worktree_id"])) or before
         tip = refs.read(services.git, refs.branch_ref(required(row["branch"])))
@@ -335,10 +335,10 @@ def _given_back(services: Services, subagent: str) -> list[str]:
         saved = f" Its state is saved: `corral worktree recover {row['name']}`." if row["salvage_ref"] else ""
         if row["state"] != WorktreeState.REMOVED:
             why = " ".join(str(row["note"] or "").splitlines())
-            told.append(f"Your subagent's worktree {row['path']} stays. {why}")
+            lines.append(f"Your subagent's worktree {row['path']} stays. {why}")
         elif committed or saved:
-            told.append(f"Your subagent's worktree {row['path']} was taken back when it ended.{committed}{saved}")
-    return told
+            lines.append(f"Your subagent's worktree {row['path']} was taken back when it ended.{committed}{saved}")
+    return lines
 
 
 async def _worktree_create(services: Services, event: HookEvent) -> Payload:
@@ -348,15 +348,15 @@ async def _worktree_create(services: Services, event: HookEvent) -> Payload:
     owner = subagent or event.actor
 
     def arrive(conn: Connection, _me: Holder) -> None:
-        if subagent is not None:  # the client tells of it only after its worktree is there
+        if subagent is not None:  # the client announces the subagent only after its worktree exists
             session_registry.alive(conn, Arrival(subagent, "subagent", parent_session_id=event.actor), now)
 
     await _present(services, event, now, arrive)
     async with services.creation_locks.setdefault((owner, name), asyncio.Lock()):
-        made = await services.work(
+        worktree = await services.work(
             lambda: services.of(Worktrees).create(name, session_id=owner, base=None, now=services.now())
         )
-    return {"hookSpecificOutput": {"hookEventName": "WorktreeCreate", "worktreePath": made["path"]}}
+    return {"hookSpecificOutput": {"hookEventName": "WorktreeCreate", "worktreePath": worktree["path"]}}
 
 
 async def _worktree_remove(services: Services, event: HookEvent) -> Payload:

@@ -1,4 +1,4 @@
-"""Copies of files that somebody holds with uncommitted content, made before another session's shell command may write.
+"""Copies of locked files with uncommitted content, made before another session's shell command may overwrite them.
 
 A copy that nobody turned out to need is dropped when a newer one has taken its place, so there is one for each checkout, and one
 for each time that a command really touched what others held.
@@ -64,50 +64,52 @@ def _save(services: Services, held: Mapping[str, list[HeldLock]], looks: Mapping
             continue
         try:
             name = f"{Path(top).name[:50]}-held"
-            kept = salvage.keep(open_checkout(Path(top)), name, services.now(), paths, reason="before a shell command")
-        except (CorralError, OSError) as error:  # the command is nobody's to stop for that
+            copies = salvage.keep(
+                open_checkout(Path(top)), name, services.now(), paths, reason="before a shell command"
+            )
+        except (CorralError, OSError) as error:  # a failed copy never stops the command
             log.warning("held_files_not_saved", checkout=top, error=str(error))
             continue
-        if kept is not None:
-            if len(kept.files) < len(paths):
-                log.warning("held_files_left_out", checkout=top, paths=sorted(set(paths) - kept.files)[:20])
-            saved[top] = kept
-            services.runtime.keep(top, kept, state)
-            if last is not None and last[0] != kept:
+        if copies is not None:
+            if len(copies.files) < len(paths):
+                log.warning("held_files_left_out", checkout=top, paths=sorted(set(paths) - copies.files)[:20])
+            saved[top] = copies
+            services.runtime.keep(top, copies, state)
+            if last is not None and last[0] != copies:
                 _drop(services, top, last[0])
     return saved
 
 
 def _held_paths(services: Services, seen: Seen, rows: list[HeldLock]) -> list[str]:
-    """The files that differ from HEAD, are there, and are held."""
+    """The existing files that differ from HEAD and are locked."""
     plain = {row["match_key"] for row in rows if not row["is_pattern"]}
     globs = [stored_key(row) for row in rows if row["is_pattern"]]
-    found = []
+    held = []
     for path in (path for path, signature in seen.files.items() if signature is not None):
         key = literal_key(path, fold=services.fold)
         folders = ancestors(key.match_key)
-        if key.match_key in plain or not plain.isdisjoint(folders) or any(keys_overlap(key, one) for one in globs):
-            found.append(path)
-    return found
+        if key.match_key in plain or not plain.isdisjoint(folders) or any(keys_overlap(key, glob) for glob in globs):
+            held.append(path)
+    return held
 
 
 async def release(services: Services, call: ShellCall, changed: Mapping[str, Changed] | None = None) -> None:
-    """A command is over: the copies of what it may have changed stay, others go where newer ones have taken their place."""
-    for top, kept in call.saved.items():
-        if not kept.files.isdisjoint((changed or {}).get(top, Changed()).paths):
-            services.runtime.need(kept.ref)
-        elif (last := services.runtime.kept(top)) is not None and last[0] != kept:
-            await services.work(partial(_drop, services, top, kept))
+    """End a command: keep the copies of files that it may have changed; drop the others where newer copies exist."""
+    for top, copies in call.saved.items():
+        if not copies.files.isdisjoint((changed or {}).get(top, Changed()).paths):
+            services.runtime.need(copies.ref)
+        elif (last := services.runtime.kept(top)) is not None and last[0] != copies:
+            await services.work(partial(_drop, services, top, copies))
 
 
-def _drop(services: Services, top: str, kept: Kept) -> None:
-    """Delete copies that nobody needs: no command changed what is in them, none that runs might, and all of it is there."""
-    used = any(call.saved.get(top) == kept for call in services.runtime.shell_calls() if call.ended is None)
-    if used or services.runtime.is_needed(kept.ref):
+def _drop(services: Services, top: str, copies: Kept) -> None:
+    """Delete copies that nobody needs: no command changed these files, no running one may, and all of them exist."""
+    used = any(call.saved.get(top) == copies for call in services.runtime.shell_calls() if call.ended is None)
+    if used or services.runtime.is_needed(copies.ref):
         return
-    if not all(os.path.lexists(Path(top) / path) for path in kept.files):
+    if not all(os.path.lexists(Path(top) / path) for path in copies.files):
         return
     try:
-        refs.delete(services.git, kept.ref, kept.sha)
+        refs.delete(services.git, copies.ref, copies.sha)
     except CorralError as error:
-        log.warning("held_files_not_dropped", ref=kept.ref, error=str(error))
+        log.warning("held_files_not_dropped", ref=copies.ref, error=str(error))

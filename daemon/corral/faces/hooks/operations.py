@@ -27,7 +27,7 @@ from corral.observe.metrics.latencies import Latencies
 
 PAUSE_S = 0.5
 LOST = timedelta(seconds=2)
-"""A session whose bridge went has so long to end, or to start another bridge, before it is shown as unguarded."""
+"""How long a session without its bridge may take to end, or to start another bridge, before it is unguarded."""
 router = Routes("hooks", callers=EVERYONE)
 
 
@@ -51,16 +51,16 @@ async def wait(services: Services, request: Request, payload: StopPayload) -> Wo
         return {}
     gone = asyncio.create_task(_hung_up(request.receive))
     try:
-        told = await services.waiters.mail(event.client_pid, event.actor, gone)
+        texts = await services.waiters.mail(event.client_pid, event.actor, gone)
     finally:
         gone.cancel()
-    if services.stopping and not told:
+    if services.stopping and not texts:
         raise DaemonUnreachable("The daemon stops.")
-    return {"text": "\n".join(told)} if told else {}
+    return {"text": "\n".join(texts)} if texts else {}
 
 
 class Held(Response):
-    """An answer that begins and does not end until the other side is gone, or the daemon stops.
+    """An answer that stays open until the other side is gone, or the daemon stops.
 
     A streaming response of the framework is of no use here: it is cancelled when the other side goes, and whatever
     would have to be stored then is cancelled with it.
@@ -82,7 +82,7 @@ class Held(Response):
                 change = asyncio.create_task(self._services.changes.next(300.0))
                 await asyncio.wait({gone, change}, return_when=asyncio.FIRST_COMPLETED)
                 change.cancel()
-                if not self._services.stopping:  # a daemon at work changes all the time: one look serves many changes
+                if not self._services.stopping:  # changes are frequent: one look serves many
                     await asyncio.wait({gone}, timeout=PAUSE_S)
         finally:
             gone.cancel()
@@ -95,14 +95,14 @@ async def _hung_up(receive: Receive) -> None:
 
 
 @router.get("/bridge", answer=str, media="application/octet-stream")
-async def bridge(services: Services, told: Bridge) -> Held:
+async def bridge(services: Services, opened: Bridge) -> Held:
     """Held open by a session's MCP bridge while it lives; its end tells that the session is unguarded, or gone."""
-    services.runtime.bridge_opened(told.pid, told.session, told.client)
+    services.runtime.bridge_opened(opened.pid, opened.session, opened.client)
 
     async def closed() -> None:
-        served = services.runtime.bridge_closed(told.pid)
+        served = services.runtime.bridge_closed(opened.pid)
         if served and not services.stopping:
-            await _bridge_lost(services, served, told.client)
+            await _bridge_lost(services, served, opened.client)
 
     return Held(services, closed)
 
@@ -112,13 +112,13 @@ async def _bridge_lost(services: Services, session_id: str, client: int) -> None
     if await services.store.write(lambda conn: _connection_ended(conn, session_id, now, services.offer_again)):
         services.nudge("supervisor")
         return
-    if is_running(client, None):  # a session that ends closes its bridge just before it says so
+    if is_running(client, None):  # a session that ends closes its bridge just before its SessionEnd event
         services.runtime.await_bridge(session_id, client, now + LOST)
     services.nudge("sessions")
 
 
 def _connection_ended(conn: Connection, session_id: str, now: datetime, offer: session_end.Offer) -> bool:
-    """End the session that was nothing but this connection; False if it was a client's."""
+    """End the session of this connection; False if the session is a client's."""
     row = session_rows.get(conn, session_id)
     return (
         row is not None

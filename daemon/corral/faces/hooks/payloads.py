@@ -16,7 +16,7 @@ from corral.core.identifiers import check_session_id
 from corral.core.instants import UTC
 
 LIMIT = 9_500
-"""Characters of an answer: the client puts what is longer than 10,000 into a file, and shows how it begins."""
+"""Maximum length of an answer, characters: the client moves more than 10,000 into a file, and shows only its beginning."""
 _LONGEST_COMMAND = 128 * 1024
 """Characters of a shell command that are looked at: a longer one is no argument of any program on Linux."""
 _ENDS_TURN = frozenset({"Stop", "StopFailure", "SubagentStop", "SessionEnd", "SessionStart"})
@@ -36,7 +36,7 @@ class HookEvent:
         came_at: When its bridge sent it; for a command hook, when it was read.
         bridge: The process id of the MCP bridge that carried the event, or empty for a command hook.
         transcript_path: Where the client writes down what the session says; empty inside a subagent.
-        unheard: From when to when answers to the actor got lost on their way; None if all arrived.
+        unheard: The span in which answers to the actor got lost; None if all arrived.
     """
 
     name: str
@@ -71,12 +71,12 @@ class HookEvent:
 
     @property
     def begins_at_rest(self) -> bool:
-        """Whether a session starts that was asked nothing yet; one that compacts is in the middle of a turn."""
+        """Whether a session starts without a prompt; one that compacts is in the middle of a turn."""
         return self.source in ("startup", "resume", "clear", "fork")
 
     @property
     def is_shell(self) -> bool:
-        """Whether a shell command is."""
+        """Whether a shell command is running."""
         return self.tool == "Bash"
 
     @property
@@ -89,11 +89,11 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
     """Read a payload.
 
     Raises:
-        InvalidInput: It names no session, or one that cannot be.
+        InvalidInput: The session id is missing or invalid.
     """
     session = check_session_id(_text(payload, "session_id"))
-    given = (payload.get("tool_input"), payload.get("_hook"))
-    tool_input, origin = (part if isinstance(part, Mapping) else {} for part in given)
+    parts = (payload.get("tool_input"), payload.get("_hook"))
+    tool_input, origin = (part if isinstance(part, Mapping) else {} for part in parts)
     agent = _text(payload, "agent_id") and check_session_id(_text(payload, "agent_id"))
     pid = origin.get("pid")
     path = _text(tool_input, "file_path") or _text(tool_input, "notebook_path")
@@ -130,17 +130,17 @@ def _text(mapping: Mapping[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _instant(given: object) -> datetime | None:
-    """A Unix time, if it is one."""
+def _instant(value: object) -> datetime | None:
+    """The instant of a Unix time; None if the value is none."""
     try:
-        return datetime.fromtimestamp(given, UTC) if isinstance(given, float) else None
+        return datetime.fromtimestamp(value, UTC) if isinstance(value, float) else None
     except (ValueError, OverflowError, OSError):
         return None
 
 
-def _span(given: object) -> tuple[datetime, datetime] | None:
-    """Two Unix times."""
-    begin, end = map(_instant, given) if isinstance(given, list) and len(given) == 2 else (None, None)
+def _span(value: object) -> tuple[datetime, datetime] | None:
+    """The span between two Unix times; None if the value is none."""
+    begin, end = map(_instant, value) if isinstance(value, list) and len(value) == 2 else (None, None)
     return (begin, end) if begin and end else None
 
 
@@ -174,13 +174,13 @@ def hold(reason: str) -> dict[str, Any]:
 
 
 def context(event: str, texts: list[str]) -> dict[str, Any]:
-    """Tell the model something beside an event; empty where there is nothing to say or the event cannot carry it.
+    """The answer that adds texts to the model's context; empty without texts, or if the event cannot carry them.
 
     Args:
-        texts: Texts that are told once come first; of the rest, as much as the client shows.
+        texts: One-time texts first; what exceeds :data:`LIMIT` is cut.
     """
     if not texts or event not in _TAKES_CONTEXT:
         return {}
     text = "\n".join(texts)
-    told = text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
-    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": told}}
+    shown = text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": shown}}

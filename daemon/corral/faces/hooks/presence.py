@@ -20,7 +20,7 @@ from corral.core.states import SessionStatus
 from corral.faces.hooks.payloads import HookEvent
 
 BRIDGE_WITHIN = timedelta(seconds=10)
-"""So long after a session registered its bridge is expected; without one it is unguarded."""
+"""How long after its registration a session's bridge is expected; without one the session is unguarded."""
 
 
 def arrival(services: Services, event: HookEvent) -> Arrival:
@@ -50,7 +50,7 @@ def await_bridge(services: Services, event: HookEvent, now: datetime) -> None:
 
 
 def _branch(git_dir: Path) -> str | None:
-    """The branch that a checkout is on, as its HEAD says without git being asked; None: on none, or it does not say."""
+    """The branch in a checkout's HEAD file, read without git; None if it is detached or unreadable."""
     try:
         kind, _, name = (git_dir / "HEAD").read_text(encoding="utf-8").strip().partition("ref: refs/heads/")
     except (OSError, UnicodeDecodeError):
@@ -75,7 +75,7 @@ def presence(services: Services, event: HookEvent, now: datetime) -> Present:
         news: dict[str, Any] = {}
         if row["waiting_for"] is not None or row["status"] == SessionStatus.IDLE:
             news = {"waiting_for": None, "status": SessionStatus.ACTIVE}
-        if seen.worktree not in (None, row["worktree"]):  # it went into another one, which must not go under its feet
+        if seen.worktree not in (None, row["worktree"]):  # the session moved there: it must not be reclaimed
             news = {**news, "worktree": seen.worktree, "cwd": seen.cwd}
         if seen.branch not in (None, row["branch"]):
             news = {**news, "branch": seen.branch}
@@ -90,7 +90,7 @@ def presence(services: Services, event: HookEvent, now: datetime) -> Present:
 
 
 def _is_guarded(event: HookEvent) -> bool:
-    """Whether the event shows that edits of its session are asked about: one did, or the bridge is there that will."""
+    """Whether the event proves that the session's edits are checked: it is such a check, or its bridge is connected."""
     return not event.parent and (
         event.name == "PreToolUse" or (event.name == "UserPromptSubmit" and bool(event.bridge))
     )

@@ -1,6 +1,6 @@
 """Shell commands: dangerous ones are refused while other sessions are active; a command's changes are found when it ends.
 
-A command is confined by nothing, so the checkout is compared before and after it: the one it runs in, and those it names. What
+A command is not confined, so Corral compares the checkout before and after it: the one it runs in, and those it names. What
 other sessions hold with uncommitted content is copied before, so that whatever it does to that can be undone.
 """
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from corral.core.event_payloads import Commit, SessionCommitted
 
 MOST_ATTRIBUTED = 500
-"""Files of one command and checkout that are locked or told of."""
+"""Files per command and checkout that are locked or reported."""
 
 
 def look(services: Services, top: Path) -> Look:
@@ -86,7 +86,7 @@ async def _refusal(services: Services, event: HookEvent, holder: Holder, danger:
 
 
 async def after(services: Services, event: HookEvent, policy: Policy) -> list[str]:
-    """Find what a command wrote, attribute it, and tell everyone concerned; returns what its session is told."""
+    """Find what a command wrote, attribute it, and notify the holders; returns the remarks for its own session."""
     call = services.runtime.shell_ended(event.actor, event.use_id, services.now())
     if call is None or not call.before:
         return []
@@ -97,7 +97,9 @@ async def after(services: Services, event: HookEvent, policy: Policy) -> list[st
         await held_files.release(services, call)
         return []
     now = services.now()
-    foreign = {top: found for top, found in changed.items() if found.own and own is not None and top != str(own.top)}
+    foreign = {
+        top: changes for top, changes in changed.items() if changes.own and own is not None and top != str(own.top)
+    }
     saved = await services.work(lambda: _save(list(foreign), event, now))
 
     def attribute(conn: Connection) -> list[str]:
@@ -109,9 +111,9 @@ async def after(services: Services, event: HookEvent, policy: Policy) -> list[st
         kin = (event.parent,) if event.parent else ()
         holder = Holder(session_id=event.actor, task_id=row["task_id"], kin=kin)
         remarks: list[str] = []
-        for top, found in changed.items():
-            changes = _changes(services, call, top, found)
-            remarks += verdicts.after_shell(conn, holder, row["agent_name"], changes, policy, now)
+        for top, differences in changed.items():
+            keyed = _changes(services, call, top, differences)
+            remarks += verdicts.after_shell(conn, holder, row["agent_name"], keyed, policy, now)
         for top, ref in saved.items():
             remarks.append(
                 f"Your shell command changed {len(foreign[top].own)} file(s) in another checkout ({top}); their state was "
@@ -124,18 +126,18 @@ async def after(services: Services, event: HookEvent, policy: Policy) -> list[st
     return remarks
 
 
-def _changes(services: Services, call: ShellCall, top: str, found: Changed) -> ShellChanges:
+def _changes(services: Services, call: ShellCall, top: str, changed: Changed) -> ShellChanges:
     """The changes found in a checkout, as lock keys."""
 
     def key_of(path: str) -> LockKey:
         return literal_key(path, fold=services.fold)
 
     saved = call.saved.get(top)
-    paths = [*found.own[:MOST_ATTRIBUTED], *list(found.shared)[:MOST_ATTRIBUTED]]
+    paths = [*changed.own[:MOST_ATTRIBUTED], *list(changed.shared)[:MOST_ATTRIBUTED]]
     return ShellChanges(
         checkout=top,
-        own=tuple(key_of(path) for path in found.own[:MOST_ATTRIBUTED]),
-        shared={key_of(path): who for path, who in list(found.shared.items())[:MOST_ATTRIBUTED]},
+        own=tuple(key_of(path) for path in changed.own[:MOST_ATTRIBUTED]),
+        shared={key_of(path): who for path, who in list(changed.shared.items())[:MOST_ATTRIBUTED]},
         edited_by=services.runtime.edited_since(top, call.began),
         gone=frozenset(key_of(path).match_key for path in paths if not os.path.lexists(Path(top) / path)),
         restore={
@@ -157,30 +159,32 @@ def _traces(
     """The differences in each checkout, and the session's commits in its own, where its command alone ran git."""
     call.after = {top: look(services, Path(top)) for top in call.before if Path(top).is_dir()}
     others = [other for other in services.runtime.shell_calls() if other.ended is not None or other.actor in here]
-    found = {top: attribution.changed(call, top, others) for top in call.after}
-    changed = {top: what for top, what in found.items() if what.paths}
+    differences = {top: attribution.changed(call, top, others) for top in call.after}
+    changed = {top: difference for top, difference in differences.items() if difference.paths}
     last = call.after.get(str(own.top)) if own is not None and call.runs_git else None
     if own is None or last is None or last.seen.head in (None, call.before[str(own.top)].seen.head):
         return changed, None
     if any(rival.runs_git for rival in attribution.rivals(call, str(own.top), others)):
         return changed, None
-    began = call.began.replace(microsecond=0)  # what was merged or checked out is older
+    began = call.began.replace(microsecond=0)  # merged or checked-out commits are older
     news = history.between(last.seen.checkout, call.before[str(own.top)].seen.head, str(last.seen.head))
-    told: list[Commit] = [{"sha": one.sha, "subject": one.subject[:200]} for one in news if one.at >= began]
-    branch = (last.seen.checkout.branch() or "").removeprefix("refs/heads/") if told else ""
-    return changed, {"branch": branch or None, "commits": told} if told else None
+    commits: list[Commit] = [
+        {"sha": commit.sha, "subject": commit.subject[:200]} for commit in news if commit.at >= began
+    ]
+    branch = (last.seen.checkout.branch() or "").removeprefix("refs/heads/") if commits else ""
+    return changed, {"branch": branch or None, "commits": commits} if commits else None
 
 
 def _save(foreign: list[str], event: HookEvent, now: datetime) -> dict[str, str]:
     saved = {}
     for top in foreign:
-        kept = salvage.snapshot(
+        snapshot = salvage.snapshot(
             open_checkout(Path(top)),
             Path(top).name,
             now,
             reason=f"written from elsewhere by {event.actor}",
             always=True,
         )
-        if kept is not None:
-            saved[top] = kept.ref
+        if snapshot is not None:
+            saved[top] = snapshot.ref
     return saved

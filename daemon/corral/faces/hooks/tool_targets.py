@@ -17,7 +17,7 @@ from corral.faces.hooks.payloads import HookEvent
 from corral.work.worktrees.worktrees import Worktrees
 
 MOST_WORDS = 500
-"""Of a command's words so many are taken for paths: who names more checkouts names none."""
+"""Words of a command that are tried as paths."""
 _WORD = re.compile(r"[^\s'\"`;|&<>()=,]+")
 
 
@@ -44,30 +44,30 @@ def named_checkouts(services: Services, event: HookEvent) -> list[Path]:
     """
     project, cwd = services.project, Path(event.cwd or services.project.root)
     target = danger.target_directory(event.command, cwd)
-    found: list[Path] = []
+    tops: list[Path] = []
     for checkout in (find_checkout(cwd), find_checkout(target)):
-        if checkout is not None and checkout.common_dir == project.common_dir and checkout.top not in found:
-            found.append(checkout.top)
+        if checkout is not None and checkout.common_dir == project.common_dir and checkout.top not in tops:
+            tops.append(checkout.top)
     known = [*services.of(Worktrees).own_folders(WorktreeState.READY), *([] if project.bare else [project.root])]
     for top in _named(event.command, {cwd, target}, known):
-        if top not in found:
-            found.append(top)
-    return found
+        if top not in tops:
+            tops.append(top)
+    return tops
 
 
 def _named(command: str, bases: Iterable[Path], known: list[Path]) -> list[Path]:
-    """Those of the known checkouts that a path in the command lies in; of two that lie in one another, the inner one."""
+    """The known checkouts that contain a path of the command; of nested checkouts, the inner one."""
     tops = sorted(((Path(os.path.realpath(top)), top) for top in known), key=lambda pair: -len(pair[0].parts))
-    found = [top for _, top in tops if " " in str(top) and str(top) in command]  # a name of several words
+    named = [top for _, top in tops if " " in str(top) and str(top) in command]  # a name of several words
     for word in _WORD.findall(command)[:MOST_WORDS]:
         if "/" not in word and word != "..":
             continue
         for base in bases:
             path = _resolved(base, word)
             top = next((top for real, top in tops if path is not None and path.is_relative_to(real)), None)
-            if top is not None and top not in found:
-                found.append(top)
-    return found
+            if top is not None and top not in named:
+                named.append(top)
+    return named
 
 
 def _resolved(base: Path, word: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""The tool calls of a session, as its client's transcript tells of them: what no hook told while no daemon ran.
+"""The tool calls of a session from its client's transcript: those that no hook reported while no daemon ran.
 
 Unexpected content is skipped, as in :mod:`corral.coordination.sessions.transcripts`.
 """
@@ -17,7 +17,7 @@ from typing import Any
 from corral.core.instants import UTC, parse
 
 TAIL_BYTES = 4 * 1024 * 1024
-"""Of the file's end that are read."""
+"""Bytes of the file's end that are read."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,17 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ToolCalls:
-    """The calls that were not over at an instant, or came later; ``complete``: all of them."""
+    """The calls that were not over at an instant, or came later; ``complete``: none is missing."""
 
     calls: tuple[ToolCall, ...] = ()
     complete: bool = False
 
 
 def tool_calls(path: Path, since: datetime, *, of_subagent: bool = False) -> ToolCalls:
-    """Read the tool calls of a transcript that were not over at an instant; a client that was asked nothing has none.
+    """Read the tool calls of a transcript that were not over at an instant; a client without a prompt has no transcript.
 
     Args:
-        of_subagent: Whether it is a subagent's; what a session's own tells of subagents is not the session's doing.
+        of_subagent: Whether the transcript is a subagent's; in a session's own, the entries of subagents are skipped.
     """
     try:
         tail = _tail(path)
@@ -64,20 +64,20 @@ def tool_calls(path: Path, since: datetime, *, of_subagent: bool = False) -> Too
         return ToolCalls()
     data, whole = tail
     first: datetime | None = None
-    asked: dict[str, tuple[datetime, str, dict[str, Any]]] = {}
+    uses: dict[str, tuple[datetime, str, dict[str, Any]]] = {}
     results: dict[str, tuple[datetime, bool]] = {}
     for line in data.splitlines():
-        # Most of a long transcript is what tools returned: only what may tell of calls is parsed.
+        # Most of a long transcript is tool output: only lines that may hold calls are parsed.
         if first is not None and b'"tool_use"' not in line and b'"tool_result"' not in line:
             continue
         for at, cwd, part in _parts(line, of_subagent):
             first = first or at
             if part["type"] == "tool_use":
-                asked[str(part["id"])] = (at, cwd, part)
+                uses[str(part["id"])] = (at, cwd, part)
             elif part["type"] == "tool_result":
                 results[str(part["tool_use_id"])] = (at, bool(part.get("is_error")))
     calls = []
-    for use_id, (began, cwd, part) in asked.items():
+    for use_id, (began, cwd, part) in uses.items():
         ended, failed = results.get(use_id, (None, False))
         if ended is None or ended > since:
             calls.append(_call(part, cwd, began, ended, failed))
@@ -85,10 +85,10 @@ def tool_calls(path: Path, since: datetime, *, of_subagent: bool = False) -> Too
 
 
 def _call(part: dict[str, Any], cwd: str, began: datetime, ended: datetime | None, failed: bool) -> ToolCall:
-    given = part.get("input")
-    given = given if isinstance(given, dict) else {}
-    path = given.get("file_path") or given.get("notebook_path")
-    command = given.get("command")
+    arguments = part.get("input")
+    arguments = arguments if isinstance(arguments, dict) else {}
+    path = arguments.get("file_path") or arguments.get("notebook_path")
+    command = arguments.get("command")
     return ToolCall(
         tool=str(part.get("name")),
         cwd=cwd,
@@ -101,7 +101,7 @@ def _call(part: dict[str, Any], cwd: str, began: datetime, ended: datetime | Non
 
 
 def _parts(line: bytes, of_subagent: bool) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
-    """When, where, and each part of an entry of the conversation."""
+    """Yield each part of an entry of the conversation, with its instant and folder."""
     try:
         entry: Any = json.loads(line)
         if entry["type"] not in ("user", "assistant") or bool(entry.get("isSidechain")) != of_subagent:

@@ -1,6 +1,6 @@
 """Changes made while no daemon ran: examined after a start, and again with each session's first event after that.
 
-Memory only: what a daemon knows of it goes with it, and the next one looks again at what happened since it was last heard of.
+Memory only: the next daemon examines everything since the last sign of life of this one.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from corral.store.rows.sessions import SessionLife, SessionRow
 from corral.work.worktrees import store as worktrees
 
 FIRST_LOOK_S = 2.5
-"""So long an edit waits at most until the look at the start is over, seconds."""
+"""Maximum time that an edit waits for the first examination, seconds."""
 LOOK_AGAIN = timedelta(seconds=10)
-"""Between two looks whether files that nobody announced are still as they were."""
+"""Between two checks of files with unannounced changes."""
 MOST_CHECKOUTS = 50
 MOST_FILES = 500
-"""Of a checkout; the last changed ones."""
+"""Files per checkout that are examined, the last changed ones."""
 
 log = logger("unannounced")
 
@@ -64,14 +64,14 @@ class _Changed:
 
 
 class UnannouncedChanges:
-    """Step: look at what sessions did while they could not ask, and drop what was shown and is settled."""
+    """Step: examine what sessions did while no daemon ran, and drop shown changes that are settled."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._indexes: dict[Path, Signature] = {}
 
     def step(self, now: datetime) -> datetime | None:
-        """Look where that is due; again while there are files that nobody announced."""
+        """Examine what is due; returns when to look again, while unannounced changes remain."""
         memory = self._services.unannounced
         heard = memory.take_due()
         if heard is not None:
@@ -85,36 +85,36 @@ class UnannouncedChanges:
                 memory.first_look.set()
             memory.looked_at(heard)
         for top, files in memory.files().items():
-            memory.keep_only(top, self._still_there(Path(top), files))
+            memory.keep_only(top, self._still_unannounced(Path(top), files))
         return now + LOOK_AGAIN if memory.files() else None
 
     def _look(self, now: datetime) -> None:
         services, memory = self._services, self._services.unannounced
         living = services.db.read(session_rows.live)
-        known = [row for row in living if row["session_id"] in memory.silent_since and _lives(row)]
+        known = [row for row in living if row["session_id"] in memory.silent_since and _is_client_running(row)]
         if not known:
             return
         evidence = self._evidence(known, living, now)
-        found: list[Claim] = []
+        new_claims: list[Claim] = []
         loose: list[_Changed] = []
         at_work = {row["worktree"] for row in known}
         for checkout in self._checkouts(known, evidence):
             for changed in self._changes(checkout):
                 claims = unannounced.claims(changed.target, changed.at, evidence)
-                found += [claim for claim in claims if memory.is_news(claim)]
+                new_claims += [claim for claim in claims if memory.is_news(claim)]
                 if not claims and str(checkout.top) in at_work and self._while_away(checkout, changed):
                     loose.append(changed)
         chosen = services.settings().locks
         policy = Policy(enforcement=chosen.enforcement, ttl_s=chosen.ttl_s)
-        services.db.write(partial(self._settle, found=found, loose=loose, policy=policy, now=now))
-        memory.settled(found)
-        if found or loose:
+        services.db.write(partial(self._settle, claims=new_claims, loose=loose, policy=policy, now=now))
+        memory.settled(new_claims)
+        if new_claims or loose:
             services.changes.announce()
 
     def _settle(
-        self, conn: Connection, found: list[Claim], loose: list[_Changed], policy: Policy, now: datetime
+        self, conn: Connection, claims: list[Claim], loose: list[_Changed], policy: Policy, now: datetime
     ) -> None:
-        unannounced.settle(conn, found, policy, now)
+        unannounced.settle(conn, claims, policy, now)
         if self._services.unannounced.is_shown:
             return
         nobodys: dict[str, list[_Changed]] = {}
@@ -122,11 +122,11 @@ class UnannouncedChanges:
             if not unannounced.is_locked(conn, changed.target, now):
                 nobodys.setdefault(changed.target.checkout, []).append(changed)
         for top, files in nobodys.items():
-            paths = [one.path for one in files][:50]
+            paths = [file.path for file in files][:50]
             events.record(conn, iso(now), EventKind.CHANGE_UNANNOUNCED({"paths": paths, "checkout": top}))
         self._services.unannounced.show(
             {
-                top: {one.target.key.match_key: (one.path, one.signature) for one in files}
+                top: {file.target.key.match_key: (file.path, file.signature) for file in files}
                 for top, files in nobodys.items()
             }
         )
@@ -138,8 +138,10 @@ class UnannouncedChanges:
         tops = [] if project.bare else [str(project.root)]
         tops += [row["worktree"] for row in known if row["worktree"]]
         tops += [edit.target.checkout for edit in evidence.edits]
-        found = (find_checkout(Path(top)) for top in dict.fromkeys(tops))
-        return [one for one in found if one is not None and one.common_dir == project.common_dir][:MOST_CHECKOUTS]
+        checkouts = (find_checkout(Path(top)) for top in dict.fromkeys(tops))
+        return [
+            checkout for checkout in checkouts if checkout is not None and checkout.common_dir == project.common_dir
+        ][:MOST_CHECKOUTS]
 
     def _changes(self, checkout: Checkout) -> list[_Changed]:
         try:
@@ -155,17 +157,17 @@ class UnannouncedChanges:
             # A transcript's instants have milliseconds.
             at = datetime.fromtimestamp(signature[0] // 1_000_000 / 1000, UTC) if signature is not None else None
             changed.append(_Changed(Target(key, str(checkout.top)), path, signature, at))
-        changed.sort(key=lambda one: one.at.timestamp() if one.at is not None else float("inf"), reverse=True)
+        changed.sort(key=lambda change: change.at.timestamp() if change.at is not None else float("inf"), reverse=True)
         return changed[:MOST_FILES]
 
     def _while_away(self, checkout: Checkout, changed: _Changed) -> bool:
-        """Whether a file changed while no daemon ran; where it is gone, its folder tells."""
+        """Whether a file changed while no daemon ran; for a deleted file, whether its folder did."""
         memory = self._services.unannounced
         at = changed.at if changed.at is not None else _folder_changed_at(checkout.top / changed.path)
         return at is not None and memory.away_since is not None and memory.away_since <= at <= memory.back_at
 
-    def _still_there(self, top: Path, files: Mapping[str, tuple[str, Signature]]) -> list[str]:
-        """The files that nobody touched since, and that still differ from HEAD: git is asked only after it did something."""
+    def _still_unannounced(self, top: Path, files: Mapping[str, tuple[str, Signature]]) -> list[str]:
+        """The files that are unchanged since, and still differ from HEAD; git runs only if its index changed."""
         same = [key for key, (path, signature) in files.items() if status.signature(top, path) == signature]
         checkout = find_checkout(top)
         if checkout is None or not same:
@@ -204,7 +206,7 @@ class UnannouncedChanges:
                         memory.look_again(session_id)
                 elif call.command and not is_read_only(call.command):
                     commands.append(_command(session_id, call, claims, heard_at, now))
-        newcomers = any(row["session_id"] not in memory.silent_since and _lives(row) for row in living)
+        newcomers = any(row["session_id"] not in memory.silent_since and _is_client_running(row) for row in living)
         return Evidence(
             edits=tuple(edited),
             commands=tuple(commands),
@@ -221,12 +223,12 @@ class UnannouncedChanges:
 
     def _owners(self, living: list[SessionRow]) -> dict[str, str]:
         """The sessions that work alone in a worktree that was made for them."""
-        made = self._services.db.read(partial(worktrees.listing, purposes=(WorktreePurpose.SESSION,)))
+        rows = self._services.db.read(partial(worktrees.listing, purposes=(WorktreePurpose.SESSION,)))
         known = self._services.unannounced.silent_since
         owners = {}
-        for row in made:
-            there = [one["session_id"] for one in living if one["worktree"] == row["path"]]
-            if there == [row["session_id"]] and row["session_id"] in known:
+        for row in rows:
+            residents = [session["session_id"] for session in living if session["worktree"] == row["path"]]
+            if residents == [row["session_id"]] and row["session_id"] in known:
                 owners[row["path"]] = row["session_id"]
         return owners
 
@@ -239,7 +241,7 @@ def _command(session_id: str, call: ToolCall, claims: bool, heard_at: datetime |
 
 
 def _transcript(row: SessionRow, by_id: Mapping[str, SessionRow]) -> Path | None:
-    """Where the client writes what a session does; of a subagent, beside its parent's."""
+    """The session's transcript; a subagent's lies beside its parent's."""
     parent = by_id.get(row["parent_session_id"] or "")
     path = (parent or row)["transcript_path"]
     if not path or not Path(path).is_absolute():
@@ -248,8 +250,8 @@ def _transcript(row: SessionRow, by_id: Mapping[str, SessionRow]) -> Path | None
     return own.with_suffix("") / "subagents" / f"agent-{row['session_id']}.jsonl" if parent is not None else own
 
 
-def _lives(row: SessionRow) -> bool:
-    """Whether a session has a client of its own, or its parent's, that runs."""
+def _is_client_running(row: SessionRow) -> bool:
+    """Whether the client of a session, or of its parent, runs."""
     if row["client_pid"] is None:
         return row["parent_session_id"] is not None
     return is_running(row["client_pid"], row["client_started"])
@@ -260,7 +262,7 @@ def _folder_changed_at(path: Path) -> datetime | None:
         try:
             return datetime.fromtimestamp(os.lstat(folder).st_mtime, UTC)
         except OSError:
-            continue  # it went with what was in it
+            continue  # the folder was deleted too
     return None
 
 
@@ -286,7 +288,7 @@ def note_alive(project: Project) -> None:
 
 
 def note_heard(services: Services, event: HookEvent) -> None:
-    """An event of a session came: what it did before, while it could not ask, is looked at."""
+    """Schedule the examination of a session, at its first event since the start."""
     if services.unannounced.note_session(event.actor, event.came_at):
         services.jobs["unannounced"].nudge()
 

@@ -26,7 +26,7 @@ class Unauthorised(NotPermitted):
 
 
 class Access:
-    """ASGI middleware that lets in only who may speak."""
+    """ASGI middleware that refuses unauthorised requests."""
 
     def __init__(self, app: App, *, token: str, socket: Path) -> None:
         self._app = app
@@ -52,8 +52,8 @@ class Access:
             return NotPermitted("The Host header is not this daemon's loopback address.")
         if b"origin" in headers:
             return NotPermitted("Requests from web pages are refused.")
-        kind, _, given = headers.get(b"authorization", b"").partition(b" ")
-        if kind.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
+        kind, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if kind.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._token):
             return Unauthorised("The token is missing or wrong.")
         has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
         if has_body:
@@ -64,7 +64,7 @@ class Access:
 
 
 async def refuse(send: Send, refusal: CorralError) -> None:
-    """Answer a request whose body nobody reads, and end its connection with it."""
+    """Answer a request without reading its body, and close its connection."""
     await respond(send, refusal.status, json.dumps(refusal.to_wire()).encode(), (b"connection", b"close"))
 
 

@@ -1,4 +1,4 @@
-"""One client's connection, bounded before anybody knows who speaks: over TCP that is every program on the machine.
+"""One client's connection, bounded before it is authenticated: over TCP, every program on the machine can connect.
 
 Until its headers are whole, a TCP connection may be neither slow nor long, and their number is limited; so a client that
 opens hundreds and says nothing takes neither descriptors nor memory from the owner, who comes over the Unix socket.
@@ -26,7 +26,7 @@ MOST_BODY_BYTES = 32 * 1024 * 1024
 
 
 class TooLarge(InvalidInput):
-    """A body that nobody will read."""
+    """A body above the limit; it is not read."""
 
     status = 413
     name = "too_large"
@@ -35,7 +35,7 @@ class TooLarge(InvalidInput):
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """uvicorn's connection with bounds on what comes over TCP; over the Unix socket it is as ever."""
+    """uvicorn's connection with bounds on what comes over TCP; over the Unix socket it is unchanged."""
 
     _deadline: asyncio.TimerHandle | None = None
     _bytes_of_headers = 0
@@ -48,13 +48,16 @@ class LimitedConnection(HttpToolsProtocol):
             if not _is_welcome(transport):
                 transport.abort()
             return
-        if sum(isinstance(one, LimitedConnection) and one._is_tcp for one in self.connections) > most_over_tcp():
+        if (
+            sum(isinstance(connection, LimitedConnection) and connection._is_tcp for connection in self.connections)
+            > most_over_tcp()
+        ):
             transport.abort()
         else:
             self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has ended."""
+        """Stop the header timeout; the connection has ended."""
         self._headers_came()
         super().connection_lost(exc)
 
@@ -98,7 +101,7 @@ def _is_welcome(transport: asyncio.Transport) -> bool:
     """Whether the process at the other end of the Unix socket is this user's, or root's; the folder's mode says so too."""
     try:
         uid = peer_uid(transport.get_extra_info("socket"))
-    except OSError:  # it hung up already
+    except OSError:  # the client has closed it already
         return False
     return uid == 0 or is_own(uid)
 

@@ -65,9 +65,9 @@ async def config(services: Services) -> SettingsInForce:
 
 
 @router.post("/pause")
-async def pause(services: Services, wanted: PauseOfWork | None = None) -> Paused:
+async def pause(services: Services, options: PauseOfWork | None = None) -> Paused:
     """Claim and land nothing until told to go on; what runs goes on. Restarts keep it."""
-    now, reason = services.now(), wanted.reason if wanted else None
+    now, reason = services.now(), options.reason if options else None
     row = await services.store.write(lambda conn: work_pause.begin(conn, reason, now))
     services.changes.announce()
     return {"paused": True, **row}

@@ -1,4 +1,4 @@
-"""Agent Mail's way to say who acts and where: by name, and by any word for the project.
+"""Who acts in a call of Agent Mail's tools, and in which project: the call names both.
 
 Over a bridge a session acts under its own names, and a connection that carries several agents acts as any of them. Plain HTTP
 has no connections: there each registered name is its own session. A caller that names another session is refused, and recorded.
@@ -28,12 +28,12 @@ from corral.store.rows.sessions import CalledSession
 
 T = TypeVar("T")
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
-"""A text that may be left out, in a definition that costs a model little."""
+"""An optional text; null is empty, so that the definition stays short."""
 Texts = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else () if value is None else value),
 ]
-"""Texts; one alone is a list of one."""
+"""A list of texts; a single text is a list with one item."""
 
 
 async def act(project_key: str, name: str, operation: Callable[[Connection, Identity, datetime], T]) -> T:
@@ -49,13 +49,13 @@ async def act(project_key: str, name: str, operation: Callable[[Connection, Iden
         await services.work(lambda: check_project(services, project_key))
     async with refusals(services, call.actor):
         if call.actor is None and name:
-            done = await services.store.write(lambda conn: operation(conn, _by_name(conn, name, now), now))
+            answer = await services.store.write(lambda conn: operation(conn, _by_name(conn, name, now), now))
         else:
-            done = await call.write(
-                lambda conn, me: operation(conn, _speaking(conn, call, me.session_id, name, now), now)
+            answer = await call.write(
+                lambda conn, me: operation(conn, _identity(conn, call, me.session_id, name, now), now)
             )
     services.changes.announce()
-    return done
+    return answer
 
 
 def is_agent_of(connection: str, row: CalledSession) -> bool:
@@ -63,8 +63,8 @@ def is_agent_of(connection: str, row: CalledSession) -> bool:
     return bool(row["parent_session_id"] == connection and row["agent_type"] == session_registry.CONNECTION)
 
 
-def _speaking(conn: Connection, call: Call, session_id: str, name: str, now: datetime) -> Identity:
-    """Whom a call speaks for: the session that makes it, or the agent of the same connection that it names."""
+def _identity(conn: Connection, call: Call, session_id: str, name: str, now: datetime) -> Identity:
+    """The identity that a call acts as: its own session, or the agent of the same connection that it names."""
     row = addresses.known(conn, name) if name and session_id == call.connection else None
     if row is None or not is_agent_of(session_id, row):
         return addresses.identity(conn, session_id, name or None)
@@ -102,7 +102,7 @@ async def look(project_key: str, operation: Callable[[Connection], T], *, search
 
 
 def known_as(conn: Connection, holders: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """By which name its own kind knows a session: its own, or where Claude Code gave it that, the first it registered.
+    """The name to show for each session: the first registered one; its own if it registered that, or none.
 
     Args:
         holders: Sessions, each with its own name.

@@ -15,44 +15,46 @@ IGNORED = frozenset({
 })  # fmt: skip
 """Arguments of Agent Mail's and the coordinator's clients that have no effect here: tokens, formats, handshakes, panes."""
 MOST_BYTES = 4 * 1024 * 1024
-"""Of a request, as the MCP library has it."""
+"""Maximum size of a request, the limit of the MCP library."""
 MOST_LOOKED_AT = 16 * 1024 * 1024
-"""Bytes of a request that is too large and still looked into, so that the answer can say what of it is."""
+"""Up to this size a request that is too large is parsed, so that the answer can name the argument."""
 _PLAIN = {"unexpected_keyword_argument": "is no parameter of this tool", "missing_argument": "is needed"}
 
 
-def meant(arguments: Mapping[str, Any], parameters: Iterable[str]) -> dict[str, Any]:
-    """The arguments that a tool has parameters for, and those that nobody knows."""
+def without_ignored(arguments: Mapping[str, Any], parameters: Iterable[str]) -> dict[str, Any]:
+    """The arguments without those that clients add and the tool has no parameter for."""
     known = frozenset(parameters)
     return {name: value for name, value in arguments.items() if name in known or name not in IGNORED}
 
 
-def wrong(problems: Iterable[Mapping[str, Any]], parameters: Iterable[str]) -> InvalidInput:
+def invalid(problems: Iterable[Mapping[str, Any]], parameters: Iterable[str]) -> InvalidInput:
     """The invalid arguments, each with its reason.
 
     Args:
         problems: As pydantic tells them.
         parameters: The names that the tool knows.
     """
-    told: dict[str, list[str]] = {}
+    reasons_of: dict[str, list[str]] = {}
     for problem in problems:
         kind, (field, *_) = problem["type"], problem["loc"] or ("arguments",)
-        told.setdefault(str(field)[:80], []).append(_PLAIN.get(kind, str(problem["msg"])))
-    errors = [{"field": field, "message": ", or: ".join(dict.fromkeys(said))} for field, said in told.items()]
+        reasons_of.setdefault(str(field)[:80], []).append(_PLAIN.get(kind, str(problem["msg"])))
+    errors = [
+        {"field": field, "message": ", or: ".join(dict.fromkeys(reasons))} for field, reasons in reasons_of.items()
+    ]
     return InvalidInput(
-        " ".join(f"{one['field']}: {one['message']}." for one in errors[:5]),
+        " ".join(f"{error['field']}: {error['message']}." for error in errors[:5]),
         remedy=f"The parameters are: {', '.join(parameters)}.",
         details={"errors": errors[:50]},
     )
 
 
 def too_large(size: int, arguments: Mapping[str, Any]) -> InvalidInput:
-    """A call that no tool could take: which argument makes it so large."""
+    """The error of a call that is too large; it names the largest argument."""
     lengths = {name: len(str(value)) for name, value in arguments.items()}
     longest = max(lengths, key=lambda name: lengths[name], default="arguments")
-    said = f"{longest[:80]}: {lengths.get(longest, size)} characters are too many"
+    cause = f"{longest[:80]}: {lengths.get(longest, size)} characters are too many"
     return InvalidInput(
-        f"{said}; a call has at most {MOST_BYTES} bytes, this one has {size}.",
+        f"{cause}; a call has at most {MOST_BYTES} bytes, this one has {size}.",
         remedy="Write it to a file, and name the file.",
         details={"errors": [{"field": longest[:80], "message": f"too long for a call of at most {MOST_BYTES} bytes"}]},
     )

@@ -1,4 +1,4 @@
-"""One tool call: who made it, for which session it acts, and how what goes wrong is told.
+"""One tool call: who made it, for which session it acts, and in which format its errors are.
 
 The caller is never asked for: it comes with the connection. A bridge inside Claude Code serves the session whose hooks came
 through it last; any other bridge is a session of its own, which ends with the connection; over plain HTTP it is the person's.
@@ -94,14 +94,14 @@ current: ContextVar[Call] = ContextVar("call")
 
 @dataclass(frozen=True)
 class Family:
-    """How a family of tools tells what went wrong; ``fails``: as an MCP error, where the other's is an answer like any."""
+    """The error format of a family of tools; ``fails``: an MCP error, not an ordinary answer."""
 
     tell: Callable[[CorralError], Payload]
     fails: bool
 
 
 def refusal(error: CorralError) -> Payload:
-    """An error as the coordinator's tools tell it: ``{"success": false, "error": name, "message", "cause", …}``."""
+    """An error in the format of the coordinator's tools: ``{"success": false, "error": name, "message", "cause", …}``."""
     wire: Mapping[str, Any] = error.to_wire()["error"]
     return {
         "success": False,
@@ -111,7 +111,7 @@ def refusal(error: CorralError) -> Payload:
 
 
 def complaint(error: CorralError) -> Payload:
-    """An error as Agent Mail's tools tell it: ``{"error": {type, message, recoverable, data}}``."""
+    """An error in the format of Agent Mail's tools: ``{"error": {type, message, recoverable, data}}``."""
     return {
         "error": {
             "type": "INVALID_ARGUMENT" if error.name == InvalidInput.name else error.name.upper(),
@@ -125,7 +125,7 @@ def complaint(error: CorralError) -> Payload:
 COORDINATOR = Family(refusal, fails=False)
 AGENT_MAIL = Family(complaint, fails=True)
 FAMILIES: dict[Function, Family] = {}
-"""The family of each tool, and of each resource that tells what went wrong like one."""
+"""The family of each tool, and of each resource with the same error format."""
 
 
 def tools_in(module: str) -> list[Function]:
@@ -137,18 +137,18 @@ def answered(family: Family, error: CorralError) -> Payload:
     """Answer a call with what went wrong.
 
     Raises:
-        ToolError: The family does it so.
+        ToolError: The family's errors are MCP errors.
     """
-    said = family.tell(error)
+    answer = family.tell(error)
     if family.fails:
         from fastmcp.exceptions import ToolError  # costs a second where no MCP client ever came
 
-        raise ToolError(json.dumps(said))
-    return said
+        raise ToolError(json.dumps(answer))
+    return answer
 
 
-def _edge(family: Family, function: Function) -> Function:
-    is_tool = not function.__module__.rpartition(".")[2].startswith("resources")  # what only reads is not noted
+def _tool(family: Family, function: Function) -> Function:
+    is_tool = not function.__module__.rpartition(".")[2].startswith("resources")  # reads are not audited
 
     @functools.wraps(function)
     async def run(*args: Any, **kw: Any) -> Any:
@@ -159,7 +159,7 @@ def _edge(family: Family, function: Function) -> Function:
             return utf8(answer) if isinstance(answer, dict) else answer
         except CorralError as error:
             known = error
-        except Exception as error:  # noqa: BLE001 - the edge of a tool: logged, and told
+        except Exception as error:  # noqa: BLE001 - the edge of a tool: logged, and answered
             known = failure("MCP", function.__name__, error)
         if is_tool:
             _note(function.__name__, kw, known)
@@ -169,13 +169,13 @@ def _edge(family: Family, function: Function) -> Function:
     return run
 
 
-def _note(tool: str, given: Mapping[str, Any], answer: Any) -> None:
+def _note(tool: str, arguments: Mapping[str, Any], answer: Any) -> None:
     """Note a tool call for the audit."""
     call = current.get()
-    audit_requests.note_call(call.services, tool, given, answer, call.actor, call.use_id)
+    audit_requests.note_call(call.services, tool, arguments, answer, call.actor, call.use_id)
 
 
-told = functools.partial(_edge, COORDINATOR)
-"""A tool of the coordinator's."""
-raised = functools.partial(_edge, AGENT_MAIL)
-"""A tool of Agent Mail's."""
+coordinator_tool = functools.partial(_tool, COORDINATOR)
+"""Make a function a tool of the coordinator's family."""
+mail_tool = functools.partial(_tool, AGENT_MAIL)
+"""Make a function a tool of Agent Mail's family."""

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from corral.core.errors import NotFound
 from corral.core.payload import Payload
-from corral.faces.mcp.calls import told
+from corral.faces.mcp.calls import coordinator_tool
 
 _TEXTS = Path(__file__).with_suffix(".md").read_text(encoding="utf-8").split("## ")[1:]
 TOPICS = {topic: " ".join(text.split()) for topic, text in (part.split("\n", 1) for part in _TEXTS)}
 
 
-@told
+@coordinator_tool
 async def help(topic: str | None = None) -> Payload:
     """How to use all this: topics without an argument, else one of them."""
     if topic is None:

@@ -51,8 +51,8 @@ class Mcp:
         if len(body) > arguments.MOST_BYTES:
             await respond(send, 200, await self._services.work(lambda: _too_large(body)))
             return
-        asked = parse_qs(scope["query_string"].decode("latin-1")).get("profile", [usual])[0]
-        served = await asyncio.shield(self._profile(asked if asked in PROFILES else usual))
+        profile = parse_qs(scope["query_string"].decode("latin-1")).get("profile", [usual])[0]
+        served = await asyncio.shield(self._profile(profile if profile in PROFILES else usual))
         token = current.set(self._call(scope))
         try:
             await served({**scope, "path": "/mcp", "raw_path": b"/mcp"}, replayed(body, receive), send)
@@ -75,7 +75,7 @@ class Mcp:
 
     def _profile(self, name: str) -> asyncio.Task[Starlette]:
         known = self._served.get(name)
-        if known is None or (known.done() and known.exception() is not None):  # what failed is tried again
+        if known is None or (known.done() and known.exception() is not None):  # a start that failed is tried again
             known = self._served[name] = asyncio.create_task(self._start(name))
         return known
 
@@ -98,7 +98,7 @@ class Mcp:
             started.set_exception(error)
 
     async def close(self) -> None:
-        """End what was started; the daemon stops."""
+        """End the started applications, when the daemon stops."""
         self._over.set()
         with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
             await asyncio.wait_for(asyncio.gather(*self._living, return_exceptions=True), 2)
@@ -115,19 +115,19 @@ def _too_large(body: bytes) -> bytes:
     from corral.faces.mcp.profiles import TOOLS
 
     try:
-        asked = json.loads(body if len(body) <= arguments.MOST_LOOKED_AT else b"null")
+        request = json.loads(body if len(body) <= arguments.MOST_LOOKED_AT else b"null")
     except (ValueError, RecursionError):
-        asked = None
-    asked = _object(asked)
-    params = _object(asked.get("params"))
-    given, tool = _object(params.get("arguments")), TOOLS.get(str(params.get("name")))
-    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": asked.get("id")}
-    if tool is None or not given:
+        request = None
+    request = _object(request)
+    params = _object(request.get("params"))
+    call_arguments, tool = _object(params.get("arguments")), TOOLS.get(str(params.get("name")))
+    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request.get("id")}
+    if tool is None or not call_arguments:
         limit = f"Too large: a request has at most {arguments.MOST_BYTES} bytes."
         return json.dumps({**answer, "error": {"code": -32600, "message": limit}}).encode()
     family = FAMILIES[tool]
-    said = json.dumps(family.tell(arguments.too_large(len(body), given)))
-    result = {"content": [{"type": "text", "text": said}], "isError": family.fails}
+    text = json.dumps(family.tell(arguments.too_large(len(body), call_arguments)))
+    result = {"content": [{"type": "text", "text": text}], "isError": family.fails}
     return json.dumps({**answer, "result": result}).encode()
 
 

@@ -1,4 +1,4 @@
-"""Registering: under which name somebody acts, and which session that is.
+"""Registering: the name under which an agent acts, and the session behind it.
 
 One connection may carry several agents: a client of Agent Mail keeps one for itself and all its workers. The first that
 registers is the connection's own session; each further one is a session under it, with mail and reservations of its own, and
@@ -45,7 +45,7 @@ async def registered(
     """Register the caller, and return the profile.
 
     Args:
-        new: Take a name that nobody has; ``name`` is a wish.
+        new: Take an unused name; ``name`` is only a preference.
     """
     if not program.strip():
         raise EmptyProgram("No program was named.", remedy="Say what you are, such as claude-code.")
@@ -55,16 +55,16 @@ async def registered(
     about = {"program": program[:200], "model": model[:200], "task_description": task_description[:2000] or None}
 
     def enter(conn: Connection, session_id: str | None, now: datetime) -> Payload:
-        wanted = addresses.unused(conn, name) if new else name
+        agent_name = addresses.unused(conn, name) if new else name
         if session_id is None:
-            who = str(session_registry.over_http(conn, wanted, now)["session_id"])
+            who = str(session_registry.over_http(conn, agent_name, now)["session_id"])
         elif session_id == call.connection:
-            who = _on_connection(conn, call, wanted, now)
+            who = _on_connection(conn, call, agent_name, now)
         else:
             who = session_id
         own = session_rows.get(conn, who)
         assert own is not None
-        called = addresses.bind(conn, who, wanted or own["agent_name"], now, **about)["name"]
+        called = addresses.bind(conn, who, agent_name or own["agent_name"], now, **about)["name"]
         if task_description:
             session_registry.change(conn, who, {"current_task": about["task_description"]})
         return profile(conn, called)
@@ -73,11 +73,11 @@ async def registered(
         await services.work(lambda: check_project(services, project_key))
     if call.actor is None:
         now = services.now()
-        done = await services.store.write(lambda conn: enter(conn, None, now))
+        answer = await services.store.write(lambda conn: enter(conn, None, now))
     else:
-        done = await act("", "", lambda conn, me, now: enter(conn, me.session_id, now))
+        answer = await act("", "", lambda conn, me, now: enter(conn, me.session_id, now))
     services.nudge("sessions")
-    return done
+    return answer
 
 
 def _check(name: str) -> None:
@@ -92,7 +92,7 @@ def _on_connection(conn: Connection, call: Call, name: str, now: datetime) -> st
     """The session of the agent of a connection that has this name; without one, of the next agent.
 
     Raises:
-        Conflict: Somebody else who lives has the name.
+        Conflict: Another live session has the name.
     """
     known = name_rows.resolve(conn, name) if name else None
     if known is not None and known["session_id"] == call.connection:
@@ -111,7 +111,7 @@ def _on_connection(conn: Connection, call: Call, name: str, now: datetime) -> st
         return str(session_registry.register(conn, worker, now)["session_id"])
     if name:
         session_registry.register(conn, Arrival(call.connection, own["agent_type"], agent_name=name), now)
-        # Somebody may have read of the name that it had until now, and write to it.
+        # Others may still write to the former name.
         former = {"name": own["agent_name"], "session_id": call.connection, "registered_at": own["started_at"]}
         name_rows.bind(conn, former)
     return call.connection
@@ -123,13 +123,13 @@ def profile(conn: Connection, name: str) -> Payload:
     Raises:
         AgentNotFound: Nobody goes by that name.
     """
-    meant = addresses.known(conn, name)
-    row = session_rows.get(conn, meant["session_id"])
+    agent = addresses.known(conn, name)
+    row = session_rows.get(conn, agent["session_id"])
     assert row is not None
-    about: Mapping[str, Any] = name_rows.bound(conn, meant["called"]) or {}
+    about: Mapping[str, Any] = name_rows.bound(conn, agent["called"]) or {}
     return {
         "id": row["session_id"],
-        "name": meant["called"],
+        "name": agent["called"],
         "program": about.get("program") or row["agent_type"],
         "model": about.get("model") or "",
         "task_description": about.get("task_description") or row["current_task"] or "",
@@ -140,6 +140,6 @@ def profile(conn: Connection, name: str) -> Payload:
         "registration_token": None,
         "contact_policy": "open",
         "status": session_rows.shown_status(row),
-        "names": [row["agent_name"], *(one["name"] for one in name_rows.of_session(conn, row["session_id"])
-                                       if one["name"] != row["agent_name"])],
+        "names": [row["agent_name"], *(bound["name"] for bound in name_rows.of_session(conn, row["session_id"])
+                                       if bound["name"] != row["agent_name"])],
     }  # fmt: skip

@@ -17,29 +17,29 @@ MOST = 4096
 
 
 class Replays:
-    """For one thread, that of the event loop."""
+    """Recent answers by session and key. Used in the event loop only."""
 
     def __init__(self) -> None:
-        self._said: OrderedDict[tuple[str, str], tuple[Any, datetime, dict[str, Any]]] = OrderedDict()
+        self._answers: OrderedDict[tuple[str, str], tuple[Any, datetime, dict[str, Any]]] = OrderedDict()
 
-    def find(self, session_id: str, key: str, asked: Any, now: datetime) -> dict[str, Any] | None:
+    def find(self, session_id: str, key: str, arguments: Any, now: datetime) -> dict[str, Any] | None:
         """The answer that this session got for this key within a day.
 
         Args:
-            asked: The request, comparable.
+            arguments: The request, comparable.
 
         Raises:
-            IdempotencyKeyConflict: It asked for something else then.
+            IdempotencyKeyConflict: The key was used with other arguments.
         """
-        before, at, answer = self._said.get((session_id, key), (None, now - KEPT, None))
+        before, at, answer = self._answers.get((session_id, key), (None, now - KEPT, None))
         if answer is None or at <= now - KEPT:
             return None
-        if before != asked:
+        if before != arguments:
             raise IdempotencyKeyConflict(f"The key {key[:80]!r} was used for another reservation.")
         return answer
 
-    def keep(self, session_id: str, key: str, asked: Any, answer: dict[str, Any], now: datetime) -> None:
+    def keep(self, session_id: str, key: str, arguments: Any, answer: dict[str, Any], now: datetime) -> None:
         """Remember an answer."""
-        self._said[(session_id, key)] = (asked, now, answer)
-        while len(self._said) > MOST:
-            self._said.popitem(last=False)
+        self._answers[(session_id, key)] = (arguments, now, answer)
+        while len(self._answers) > MOST:
+            self._answers.popitem(last=False)

@@ -34,30 +34,30 @@ async def _fitting(rows: Callable[[Connection], Iterable[Payload]]) -> Page:
 async def locks_current() -> Any:
     """The live locks, the oldest first."""
     now = current.get().services.now()
-    found = await _fitting(
+    listed = await _fitting(
         lambda conn: coordinator_answers(conn, lock_table.listing(conn, now, after=None, limit=MOST))
     )
     return contents(
-        found.rows, f"check_locks with after={lock_table.cursor(found.last)!r} goes on" if found.more else None
+        listed.rows, f"check_locks with after={lock_table.cursor(listed.last)!r} goes on" if listed.more else None
     )
 
 
 async def features_active() -> Any:
     """The active features, the oldest first."""
-    found = await _fitting(feature_registry.active)
-    return contents(found.rows, "get_feature and GET /api/v1/features tell the rest" if found.more else None)
+    listed = await _fitting(feature_registry.active)
+    return contents(listed.rows, "get_feature and GET /api/v1/features tell the rest" if listed.more else None)
 
 
 async def handoffs_recent() -> Any:
     """Handoffs, newest first."""
-    found = await _fitting(lambda conn: handoffs.recent(conn, None, HANDOFFS))
-    return contents(found.rows, "read_handoff tells an agent's" if found.cut else None)
+    listed = await _fitting(lambda conn: handoffs.recent(conn, None, HANDOFFS))
+    return contents(listed.rows, "read_handoff tells an agent's" if listed.cut else None)
 
 
 async def work_pending() -> Any:
     """Tasks that wait: for a session to claim them, or for a worker."""
-    found = await _fitting(_pending)
-    return contents(found.rows, "GET /api/v1/tasks tells the rest" if found.more else None)
+    listed = await _fitting(_pending)
+    return contents(listed.rows, "GET /api/v1/tasks tells the rest" if listed.more else None)
 
 
 def _pending(conn: Connection) -> Iterator[dict[str, Any]]:
@@ -72,8 +72,8 @@ def _pending(conn: Connection) -> Iterator[dict[str, Any]]:
 
 async def merges_queue() -> Any:
     """Open merge requests, in order of submission."""
-    found = await _fitting(lambda conn: map(merge_shapes.summary, merges.listing(conn, OPEN_MERGES, limit=MOST)))
-    return contents(found.rows, "GET /api/v1/merges tells the rest" if found.more else None)
+    listed = await _fitting(lambda conn: map(merge_shapes.summary, merges.listing(conn, OPEN_MERGES, limit=MOST)))
+    return contents(listed.rows, "GET /api/v1/merges tells the rest" if listed.more else None)
 
 
 RESOURCES: dict[str, Callable[..., Awaitable[Any]]] = {

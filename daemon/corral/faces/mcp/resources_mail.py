@@ -17,10 +17,10 @@ from corral.coordination.mail.tools import entry
 from corral.core.pages import MOST, SHOWN_BYTES, Page, page
 from corral.core.payload import Payload
 from corral.faces.mcp.acting import act, contents, known_as, look
-from corral.faces.mcp.calls import current, raised
+from corral.faces.mcp.calls import current, mail_tool
 
 
-@raised
+@mail_tool
 async def inbox(
     agent: str,
     project: str = "",
@@ -33,7 +33,7 @@ async def inbox(
     """An inbox of your own, the newest first."""
 
     def fetch(conn: Connection, me: Identity, now: datetime) -> Payload:
-        found = mailbox.inbox(
+        rows = mailbox.inbox(
             conn,
             me.session_id,
             urgent_only=urgent_only,
@@ -41,40 +41,40 @@ async def inbox(
             before=(before, LAST) if before else None,
             limit=limit,
         )
-        mail = page((entry(row, bodies=include_bodies) for row in found), size=SHOWN_BYTES)
-        return {"agent": me.name, "count": len(mail.rows), "messages": mail.rows, **_older(mail)}
+        mail = page((entry(row, bodies=include_bodies) for row in rows), size=SHOWN_BYTES)
+        return {"agent": me.name, "count": len(mail.rows), "messages": mail.rows, **_left_out(mail)}
 
-    return _told(await act(project, agent, fetch))
+    return _json_text(await act(project, agent, fetch))
 
 
-@raised
+@mail_tool
 async def thread(thread_id: str, project: str = "", include_bodies: bool = False, before: int = 0) -> str:
     """The last messages of a thread, the oldest first."""
 
     def fetch(conn: Connection) -> Page:
-        found = mailbox.thread(conn, thread_id, before=before or None)
-        return page((entry(row, bodies=include_bodies) for row in found), size=SHOWN_BYTES)
+        rows = mailbox.thread(conn, thread_id, before=before or None)
+        return page((entry(row, bodies=include_bodies) for row in rows), size=SHOWN_BYTES)
 
-    found = await look(project, fetch)
-    return _told({"thread_id": thread_id, "messages": found.rows[::-1], **_older(found)})
-
-
-def _older(found: Page) -> Payload:
-    return {"left_out": f"before={found.last['id']} tells what is older."} if found.cut else {}
+    messages = await look(project, fetch)
+    return _json_text({"thread_id": thread_id, "messages": messages.rows[::-1], **_left_out(messages)})
 
 
-@raised
+def _left_out(listed: Page) -> Payload:
+    return {"left_out": f"before={listed.last['id']} tells what is older."} if listed.cut else {}
+
+
+@mail_tool
 async def file_reservations(slug: str, active_only: bool = True, after: str = "") -> Any:
     """The live reservations and locks of the project."""
     now = current.get().services.now()
 
     def fetch(conn: Connection) -> tuple[Page, dict[str, str]]:
-        found = page(lock_table.listing(conn, now, after=after, limit=MOST), size=SHOWN_BYTES)
-        return found, known_as(conn, ((row["session_id"], row["locked_by"]) for row in found.rows))
+        locks = page(lock_table.listing(conn, now, after=after, limit=MOST), size=SHOWN_BYTES)
+        return locks, known_as(conn, ((row["session_id"], row["locked_by"]) for row in locks.rows))
 
-    found, called = await look(slug, fetch)
-    rows = [_reservation(row, called[row["session_id"]]) for row in found.rows]
-    return contents(rows, f"after={lock_table.cursor(found.last)}" if found.more else None)
+    locks, called = await look(slug, fetch)
+    rows = [_reservation(row, called[row["session_id"]]) for row in locks.rows]
+    return contents(rows, f"after={lock_table.cursor(locks.last)}" if locks.more else None)
 
 
 def _reservation(row: Payload, called: str) -> Payload:
@@ -91,7 +91,7 @@ def _reservation(row: Payload, called: str) -> Payload:
     }
 
 
-def _told(answer: Payload) -> str:
+def _json_text(answer: Payload) -> str:
     return json.dumps({"project": str(current.get().services.project.root), **answer})
 
 

@@ -12,24 +12,24 @@ from starlette.applications import Starlette
 
 from corral import __version__
 from corral.core.instructions import INSTRUCTIONS
-from corral.faces.mcp import arguments as told
+from corral.faces.mcp import arguments as call_arguments
 from corral.faces.mcp import resources
 from corral.faces.mcp.calls import FAMILIES, answered
 from corral.faces.mcp.profiles import TOOLS, tools_of
 
 
 class _Tool(FunctionTool):
-    """A tool that tells of wrong arguments as it tells of everything else that is wrong."""
+    """A tool that reports invalid arguments in its family's error format."""
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         known = list(self.parameters.get("properties", {}))
         try:
-            return await super().run(told.meant(arguments, known))
+            return await super().run(call_arguments.without_ignored(arguments, known))
         except ValidationError as error:
             if not isinstance(error.__cause__, ArgumentsInvalid):
                 raise
-            wrong = told.wrong(error.__cause__.errors(include_url=False, include_input=False), known)
-        return self.convert_result(answered(FAMILIES[TOOLS[self.name]], wrong))
+            invalid = call_arguments.invalid(error.__cause__.errors(include_url=False, include_input=False), known)
+        return self.convert_result(answered(FAMILIES[TOOLS[self.name]], invalid))
 
 
 def build(profile: str) -> Starlette:

@@ -1,4 +1,4 @@
-"""Doing something with a row: ask the person where that is due, ask the daemon, and say what came of it."""
+"""Actions on a row: confirm with the person where necessary, ask the daemon, and show the outcome."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Acting(Screen[None]):
         line.show_parts([(self.glyphs.cell(text, max(1, self.app.size.width - 2)), style)])
 
     def begin(self, action: Action, *, in_editor: bool = False) -> None:
-        """Do something with the row; says so where that is not possible."""
+        """Start an action on the row, or say that it is not possible."""
         row = self.row
         if row is None or action not in self.actions:
             if row is not None:
@@ -221,7 +221,7 @@ class Acting(Screen[None]):
             await self._settle(request)
 
     async def _settle(self, request: Row) -> None:
-        """Take the replaced request out of what needs a person, if it is still there."""
+        """Dismiss the replaced request, if it still needs a person."""
         if any(
             request["merge_id"] in need["ids"].values()
             for need in (await self.requests.ask("GET", "/status"))["needs_you"]
@@ -229,20 +229,20 @@ class Acting(Screen[None]):
             await self.requests.ask("POST", f"/merges/{segment(request['merge_id'])}/dismiss")
 
     async def _show_resume(self, subject: RowSubject) -> None:
-        found = await self.requests.run_with(lambda client: outside.find_conversation(client, subject))
+        conversation = await self.requests.run_with(lambda client: outside.find_conversation(client, subject))
         text = Text.assemble(joined([("To resume this conversation with Claude Code:\n\n", "plain")]))
-        text.append_text(joined([(self.glyphs.lines(found.line) + "\n", "bold")]))
-        if found.is_alive:
+        text.append_text(joined([(self.glyphs.lines(conversation.line) + "\n", "bold")]))
+        if conversation.is_alive:
             text.append_text(joined([("\nIt is alive: answer in its terminal, or end it first.", "wait")]))
-        answers = [("c", "copy"), *([] if found.is_alive else [("y", "run it here")])]
-        page = Page(found.agent_name, text, glyphs=self.glyphs, answers=answers, small=True)
+        answers = [("c", "copy"), *([] if conversation.is_alive else [("y", "run it here")])]
+        page = Page(conversation.agent_name, text, glyphs=self.glyphs, answers=answers, small=True)
         answer = await self.app.push_screen_wait(page)
         if answer == "c":
-            self.app.copy_to_clipboard(found.line)
+            self.app.copy_to_clipboard(conversation.line)
             self.tell("Copied, if the terminal allows it.")
         elif answer == "y":
-            refuse_agents("Attaching to a conversation", found.line)
-            argv, folder = await self.requests.run_with(lambda client: outside.prepare_resume(client, found))
+            refuse_agents("Attaching to a conversation", conversation.line)
+            argv, folder = await self.requests.run_with(lambda client: outside.prepare_resume(client, conversation))
             with self.app.suspend():
                 outside.resume(argv, folder)
             self.app.refresh()
@@ -255,9 +255,11 @@ class Acting(Screen[None]):
             if subject.session_id is not None:
                 to = (await self.requests.ask("GET", f"/sessions/{segment(subject.session_id)}"))["agent_name"]
             elif subject.task_id is not None:
-                to = next((one["agent"] for one in self.view["at_work"] if one["task_id"] == subject.task_id), to)
+                to = next(
+                    (attempt["agent"] for attempt in self.view["at_work"] if attempt["task_id"] == subject.task_id), to
+                )
             form = Form("Send a message", [("To", to), ("Subject", ""), ("Text", "")], glyphs=self.glyphs)
-        said = await self.app.push_screen_wait(form)
-        if said is not None:
-            to, about, text = said if len(said) == 3 else ("", "", said[0])
+        values = await self.app.push_screen_wait(form)
+        if values is not None:
+            to, about, text = values if len(values) == 3 else ("", "", values[0])
             await self._call(acts.letter(to, about, text, subject.message))

@@ -103,8 +103,8 @@ def actions_of(panel: str, row: Row) -> Sequence[Action]:
 
 def main_key(need: Row) -> str:
     """The key that settles what needs a person, as its row shows it."""
-    found = _of_need(need)
-    return f"{found[0].key} {found[0].label}" if found else "Enter look"
+    actions = _of_need(need)
+    return f"{actions[0].key} {actions[0].label}" if actions else "Enter look"
 
 
 def _of_need(row: Row) -> tuple[Action, ...]:
@@ -165,7 +165,7 @@ def _of_merge(row: Row) -> tuple[Action, ...]:
 
 @dataclass(frozen=True)
 class Call:
-    """A request to the daemon, and what is said once it is done."""
+    """A request to the daemon, and the message after it succeeds."""
 
     path: str
     body: Any

@@ -48,7 +48,7 @@ class Interactive(App[None]):
     def __init__(self, project: Project, view: Row, *, plain: bool | None = None) -> None:
         is_coloured = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
         if not is_coloured:
-            os.environ["NO_COLOR"] = "1"  # Textual looks for it alone
+            os.environ["NO_COLOR"] = "1"  # the only switch that Textual reads
         super().__init__(ansi_color=None if is_coloured else True)
         self.glyphs = Glyphs(plain=not has_utf8() if plain is None else plain)
         self.project, self.first_view = project, view

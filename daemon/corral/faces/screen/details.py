@@ -1,4 +1,4 @@
-"""All about one row, as a page: asked from the daemon when a person opens it."""
+"""The page with all details of one row; fetched from the daemon when a person opens it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_OUTPUT = 6000
 """Characters of the end of an output on the page of a failure."""
 _LAST_EVENTS = 15
 _UNTOLD = ("_id", "_ids", "_sha", "_at", "seq", "token", "pid", "attempt", "checkout", "model", "key", "ref")
-"""Endings of the names of values that an event's line leaves out: they say nothing to a person."""
+"""Endings of the names of values that an event's line leaves out: they mean nothing to a person."""
 _LABEL = 12
 """Cells of a value's name."""
 Parts = list[tuple[str, str]]
@@ -148,7 +148,7 @@ class Details:
     def _merge(self, merge_id: str) -> Parts:
         merge = self._client.request("GET", f"/merges/{segment(merge_id)}")
         parts = self._heading(merge["title"], merge["state"])
-        conflicts = "\n".join(f"{one['kind']}: {one['path']}" for one in merge["conflicts"] or [])
+        conflicts = "\n".join(f"{conflict['kind']}: {conflict['path']}" for conflict in merge["conflicts"] or [])
         receipt = merge["receipt"]
         tests = f", {receipt['tests']} tests" if receipt and receipt["tests"] is not None else ""
         parts += self._facts(
@@ -187,9 +187,9 @@ class Details:
     def _mail(self, row: Row) -> Parts:
         try:
             row = self._client.request("GET", f"/messages/{segment(str(row['id']))}")
-        except NotFound:  # removed since: what the list has is shown
+        except NotFound:  # removed meanwhile: show what the list has
             row = {**row, "recipients": []}
-        to = ", ".join(f"{one['name']} ({one['state']})" for one in row["recipients"])
+        to = ", ".join(f"{recipient['name']} ({recipient['state']})" for recipient in row["recipients"])
         facts = [("from", row["from"]), ("to", to), ("sent", _moment(row["created_at"])), ("thread", row["thread_id"])]
         parts = [*self._heading(row["subject"], row["importance"]), *self._facts(facts), ("\n", "plain")]
         return [*parts, (self._glyphs.lines(row["body"][:LONGEST]) + "\n", "plain")]
@@ -226,9 +226,9 @@ class Details:
 
 
 def event_line(event: Row, glyphs: Glyphs, title: str = "") -> str:
-    """An event in one line: when, what, about which thing, and what it says beside that."""
-    said = [_short(value) for name, value in event["data"].items() if value and not name.endswith(_UNTOLD)]
-    return glyphs.line("  ".join(filter(None, (_clock(event["at"]), f"{event['kind']:<16}", title, ", ".join(said)))))
+    """An event in one line: when, what, about which thing, and its further data."""
+    facts = [_short(value) for name, value in event["data"].items() if value and not name.endswith(_UNTOLD)]
+    return glyphs.line("  ".join(filter(None, (_clock(event["at"]), f"{event['kind']:<16}", title, ", ".join(facts)))))
 
 
 def _short(value: Any) -> str:

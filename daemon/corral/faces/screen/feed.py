@@ -46,7 +46,7 @@ _SOURCES: dict[str, tuple[str, dict[str, Any], str, int | None]] = {
     LOCKS: ("/locks", {}, "lock_id", None),
     MAIL: ("/messages", {"everyone": True, "limit": MOST_MAIL}, "id", MOST_MAIL),
 }
-"""Per list: its address, its query, what tells a row from all others, and how many rows at most."""
+"""Per list: its path, its query, the key of a row, and the maximum number of rows."""
 
 
 class ViewChanged(Message):
@@ -74,7 +74,7 @@ class Happened(Message):
 
 
 class ConnectionLost(Message):
-    """The rows are of the past, and why; a daemon that is away is tried again until it answers."""
+    """The rows are out of date, and why; the feed retries until the daemon answers."""
 
     def __init__(self, reason: str) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Feed(threading.Thread):
 
     Args:
         project: The daemon's project.
-        seq: The number of the last event that is shown.
+        seq: The ``event_id`` of the last event that is shown.
         tell: Called in this thread with each message.
     """
 
@@ -104,7 +104,7 @@ class Feed(threading.Thread):
         self._stream.interrupt()
 
     def run(self) -> None:
-        """Show everything, then follow the events; again from the beginning after the daemon was away."""
+        """Load everything, then follow the events; start over after the daemon was away."""
         while not self._over.is_set():
             try:
                 self._stream.open()
@@ -141,23 +141,23 @@ class Feed(threading.Thread):
     def _reload(self, name: str) -> None:
         """All rows of a list, page by page; those of the first pages are shown at once."""
         path, query, key, most = _SOURCES[name]
-        found: dict[str, Row] = {}
+        rows: dict[str, Row] = {}
         told_at = time.monotonic()
         first = name not in self._rows
         for part in self._client.parts(path, query):
-            found.update((str(row[key]), row) for row in part)
-            if self._over.is_set() or (most is not None and len(found) >= most):
+            rows.update((str(row[key]), row) for row in part)
+            if self._over.is_set() or (most is not None and len(rows) >= most):
                 break
-            if first and (len(found) == len(part) or time.monotonic() - told_at > TOGETHER_S * 3):
-                self._tell(RowsChanged(name, [*found.values()], complete=False))
+            if first and (len(rows) == len(part) or time.monotonic() - told_at > TOGETHER_S * 3):
+                self._tell(RowsChanged(name, [*rows.values()], complete=False))
                 told_at = time.monotonic()
-        self._rows[name] = found
-        self._tell(RowsChanged(name, [*found.values()]))
+        self._rows[name] = rows
+        self._tell(RowsChanged(name, [*rows.values()]))
 
     # -- changes ------------------------------------------------------------------------------------------------
 
     def _round(self) -> None:
-        """Wait for events, and show what they changed; the daemon's heartbeat brings the figures of what runs."""
+        """Wait for events, and show what they changed; the daemon's heartbeat refreshes the figures of running work."""
         events = self._stream.read() or []
         began = time.monotonic()
         until = began + TOGETHER_S
@@ -181,7 +181,7 @@ class Feed(threading.Thread):
         merges = {event["merge_id"] for event in events if event["merge_id"]}
         if merges:
             self._refresh_merges(merges)
-        of_merges = {self._rows[MERGES][one]["task_id"] for one in merges if one in self._rows[MERGES]}
+        of_merges = {self._rows[MERGES][merge_id]["task_id"] for merge_id in merges if merge_id in self._rows[MERGES]}
         tasks = {event["task_id"] for event in events if event["task_id"]} | (of_merges - {None})
         if tasks:
             self._refresh_tasks(sorted(tasks))
@@ -194,15 +194,15 @@ class Feed(threading.Thread):
         for merge_id in ids:
             try:
                 rows[merge_id] = self._client.request("GET", f"/merges/{segment(merge_id)}")
-            except NotFound:  # it was removed since
+            except NotFound:  # removed meanwhile
                 rows.pop(merge_id, None)
         self._tell(RowsChanged(MERGES, [*rows.values()]))
 
     def _refresh_tasks(self, ids: list[str]) -> None:
         known, fresh = self._rows[TASKS], dict[str, Row]()
         for start in range(0, len(ids), IDS_AT_ONCE):
-            asked = {"task_id": ids[start : start + IDS_AT_ONCE], "sort": "newest"}
-            for part in self._client.parts("/tasks", asked):
+            query = {"task_id": ids[start : start + IDS_AT_ONCE], "sort": "newest"}
+            for part in self._client.parts("/tasks", query):
                 fresh.update((row["task_id"], row) for row in part)
         new = {task_id: row for task_id, row in fresh.items() if task_id not in known}
         known.update(fresh)

@@ -1,4 +1,4 @@
-"""The lines around the panels: what the project is, which panels there are, and which keys matter now."""
+"""The lines around the panels: the project, the panels, and the keys for the current row."""
 
 from __future__ import annotations
 
@@ -60,35 +60,35 @@ def needs_heading(view: Row, glyphs: Glyphs, shown: int, *, focused: bool, filte
     return parts + _filtered(filtered, shown, number)
 
 
-def _filtered(wanted: str, shown: int, number: int) -> Parts:
-    return [(f"  /{wanted}: {shown} of {number}", "wait")] if wanted else []
+def _filtered(words: str, shown: int, number: int) -> Parts:
+    return [(f"  /{words}: {shown} of {number}", "wait")] if words else []
 
 
 def hint(need: Row | None, glyphs: Glyphs, width: int, height: int, view: Row) -> Parts:
     """The condition under the cursor in full, and what to type, in that many lines at most."""
     if need is None:
         recent = view["recent"][:1]
-        last = _happened(recent[0]) if recent else ""
+        last = _last_event(recent[0]) if recent else ""
         return [("  " + glyphs.cell(last, max(1, width - 4)), "dim")]
     room = max(10, width - 6)
     what = textwrap.wrap(glyphs.line(need["what"]), room, max_lines=2, placeholder=f" {glyphs.more}")
     body: Parts = [(f"    {line}\n", "plain") for line in what]
-    found = actions_of(NEEDS, need)
+    actions = actions_of(NEEDS, need)
     press: Parts = (
-        [("Press ", "dim"), (found[0].key, "bold"), (f" to {found[0].label}. By hand: ", "dim")] if found else []
+        [("Press ", "dim"), (actions[0].key, "bold"), (f" to {actions[0].label}. By hand: ", "dim")] if actions else []
     )
-    taken = sum(len(text) for text, _ in press)
-    if found and taken > room - 16:  # a narrow terminal: the key alone says it
-        return [*body, ("    Press ", "dim"), (found[0].key, "bold"), (f" to {found[0].label}"[: room - 7], "dim")]
+    press_width = sum(len(text) for text, _ in press)
+    if actions and press_width > room - 16:  # a narrow terminal: the key alone says it
+        return [*body, ("    Press ", "dim"), (actions[0].key, "bold"), (f" to {actions[0].label}"[: room - 7], "dim")]
     remedy = textwrap.wrap(
-        glyphs.line(need["remedy"]), room, initial_indent=" " * taken, max_lines=height - len(what),
+        glyphs.line(need["remedy"]), room, initial_indent=" " * press_width, max_lines=height - len(what),
         placeholder=f" {glyphs.more}", break_on_hyphens=False,
     )  # fmt: skip
-    rest = "\n    ".join(remedy)[taken:]
+    rest = "\n    ".join(remedy)[press_width:]
     return [*body, ("    ", "dim"), *press, (rest, "dim")]
 
 
-def _happened(event: Row) -> str:
+def _last_event(event: Row) -> str:
     """The last event, in words."""
     noun, _, verb = event["kind"].partition(".")
     about = event["title"] or f"a {noun}"

@@ -40,7 +40,7 @@ class LogView(ScrollView, can_focus=True):
         self._glyphs = glyphs
         self._lines: deque[Line] = deque(maxlen=MOST_LINES)
         self._shown: list[Line] = []
-        self._wanted = ""
+        self._words = ""
 
     def replace(self, lines: list[Line]) -> None:
         """Show other lines."""
@@ -55,9 +55,9 @@ class LogView(ScrollView, can_focus=True):
             self._lines.extend(lines)
             self._arrange(follow=follow)
 
-    def filter(self, wanted: str) -> None:
+    def filter(self, words: str) -> None:
         """Show only the lines that contain these words."""
-        self._wanted = wanted.casefold()
+        self._words = words.casefold()
         self._arrange(follow=True)
 
     def move(self, by: int) -> None:
@@ -79,7 +79,7 @@ class LogView(ScrollView, can_focus=True):
         return self._shown
 
     def _arrange(self, *, follow: bool) -> None:
-        words = self._wanted.split()
+        words = self._words.split()
         self._shown = [line for line in self._lines if all(word in line[0].casefold() for word in words)]
         self.virtual_size = Size(self.size.width, len(self._shown))
         if follow:
@@ -98,7 +98,7 @@ class LogView(ScrollView, can_focus=True):
 
 
 class OutputGrew(Message):
-    """Lines of an output that is followed; ``number`` tells which. The follower waits until they are ``taken``."""
+    """New lines of the followed output ``number``. The follower waits until they are ``taken``."""
 
     def __init__(self, number: int, lines: list[Line]) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class Follower(threading.Thread):
         self._over.set()
 
     def run(self) -> None:
-        """Follow it; a daemon that comes back is asked from the same place on."""
+        """Follow the output; after the daemon was away, go on at the same offset."""
         query: dict[str, Any] = {"tail": TAIL, "wait_s": 0, **self._how}
         heading = ""
         while not self._over.is_set():
@@ -141,12 +141,12 @@ class Follower(threading.Thread):
                     break
                 self._over.wait(1.0)
                 continue
-            told = run_heading(part["run"]) if part.get("run") else ""
-            if told != heading:
-                self._show([(line, "dim") for line, _ in split(told)])
+            run_line = run_heading(part["run"]) if part.get("run") else ""
+            if run_line != heading:
+                self._show([(line, "dim") for line, _ in split(run_line)])
             if part["text"]:
                 self._show(split(part["text"]))
-            heading = told
+            heading = run_line
             if part["complete"] and not part["text"]:
                 self._show([("(end)", "dim")])
                 break
@@ -162,7 +162,7 @@ class Follower(threading.Thread):
 
 
 def split(text: str) -> list[Line]:
-    """A program's output as lines of the screen, of which none is longer than is looked at."""
+    """A program's output as lines of the screen; long lines are cut."""
     whole = log_text(text, colours=False)
     lines = whole.removesuffix("\n").split("\n")[-MOST_LINES:]
     return [(line[:LONGEST_LINE].expandtabs(8), "plain") for line in lines]

@@ -62,18 +62,18 @@ def find_place(client: Client, subject: RowSubject) -> Place:
     if request is None:
         raise NotFound(f"{subject.title[:60]!r} has no worktree.", remedy="A task has one while it runs.")
     name = f"look-{request['merge_id'][:8]}"
-    made = client.request("POST", "/worktrees", {"name": name, "base": request["head_sha"]}, timeout_s=ANSWER_S)
-    return Place(made["path"], made["branch"], request, is_new=True)
+    worktree = client.request("POST", "/worktrees", {"name": name, "base": request["head_sha"]}, timeout_s=ANSWER_S)
+    return Place(worktree["path"], worktree["branch"], request, is_new=True)
 
 
 def _request_of(client: Client, subject: RowSubject) -> Row | None:
     if subject.merge is None:
         return None
     try:
-        found: Row = client.request("GET", f"/merges/{segment(subject.merge)}")
+        request: Row = client.request("GET", f"/merges/{segment(subject.merge)}")
     except NotFound:
         return None
-    return found
+    return request
 
 
 def head_of(path: str) -> str | None:
@@ -96,11 +96,11 @@ def head_of(path: str) -> str | None:
 def open_shell(place: Place) -> None:
     """Run $SHELL in a worktree, on the terminal, until it ends."""
     shell = os.environ.get("SHELL") or "/bin/sh"
-    _tell(place.path + (f"  (branch {place.branch})" if place.branch else ""))
-    _tell("`exit` brings you back to Corral.")
+    _print(place.path + (f"  (branch {place.branch})" if place.branch else ""))
+    _print("`exit` brings you back to Corral.")
     if place.request is not None and place.request["state"] == "conflict":
         target = shlex.quote(place.request["target"])
-        _tell(f"To resolve the conflict: git merge {target}, correct the files, git commit -a, exit.")
+        _print(f"To resolve the conflict: git merge {target}, correct the files, git commit -a, exit.")
     _run([shell], place.path)
 
 
@@ -144,7 +144,9 @@ def find_conversation(client: Client, subject: RowSubject) -> Conversation:
     session_id, last, number = subject.session_id, None, None
     if subject.task_id is not None:
         task = client.request("GET", f"/tasks/{segment(subject.task_id)}/detail")
-        talked = [one["session_id"] for one in task["attempt_history"] if one["runner"] == RunnerName.CLAUDE]
+        talked = [
+            attempt["session_id"] for attempt in task["attempt_history"] if attempt["runner"] == RunnerName.CLAUDE
+        ]
         last, number = (talked[-1] if talked else None), task["number"]
     if (session_id := session_id or last) is None:
         raise NotFound("No Claude Code client has worked on it.", remedy="l shows its output.")
@@ -158,16 +160,16 @@ def find_conversation(client: Client, subject: RowSubject) -> Conversation:
     return Conversation(session_id, row["agent_name"], line, is_alive, row["worktree"], task_id)
 
 
-def prepare_resume(client: Client, found: Conversation) -> tuple[list[str], str]:
+def prepare_resume(client: Client, conversation: Conversation) -> tuple[list[str], str]:
     """The command that resumes a conversation, and its folder; of a task, the worktree is made again where it is gone.
 
     Raises:
         RunnerUnavailable: Its client is not installed.
         Conflict: The task is running, or its branch is checked out elsewhere.
     """
-    command, session_id, folder = "claude", found.session_id, found.folder or str(Path.cwd())
-    if found.task_id is not None:
-        ready = client.request("POST", f"/tasks/{segment(found.task_id)}/attach", timeout_s=ATTACH_S)
+    command, session_id, folder = "claude", conversation.session_id, conversation.folder or str(Path.cwd())
+    if conversation.task_id is not None:
+        ready = client.request("POST", f"/tasks/{segment(conversation.task_id)}/attach", timeout_s=ATTACH_S)
         command, session_id, folder = ready["command"], ready["session_id"], ready["worktree"]
     program = shutil.which(command)
     if program is None:
@@ -190,7 +192,7 @@ def _run(command: list[str], folder: str) -> None:
         raise Conflict(f"Cannot start {command[0]!r} in {folder}.", cause=str(error), remedy=f"{error}") from error
 
 
-def _tell(text: str) -> None:
+def _print(text: str) -> None:
     """Print a line past Python's own streams, which the screen has redirected."""
     encoding = sys.stdout.encoding or "ascii"
     os.write(1, one_line(text).encode(encoding, "backslashreplace") + b"\n")

@@ -54,14 +54,14 @@ class Panel:
     orders: Sequence[Order]
     words: Callable[[Row], Sequence[Any]]
 
-    def chosen(self, rows: list[Row], order: int, wanted: str) -> list[Row]:
+    def chosen(self, rows: list[Row], order: int, words: str) -> list[Row]:
         """The rows that contain every wanted word, in an order."""
-        parts = wanted.casefold().split()
+        parts = words.casefold().split()
         if parts:
-            rows = [row for row in rows if self._has(row, parts)]
+            rows = [row for row in rows if self._contains(row, parts)]
         return self.orders[order % len(self.orders)].sort(rows)
 
-    def _has(self, row: Row, parts: Sequence[str]) -> bool:
+    def _contains(self, row: Row, parts: Sequence[str]) -> bool:
         text = " ".join(str(word) for word in self.words(row) if word).casefold()
         return all(part in text for part in parts)
 
@@ -101,10 +101,10 @@ def brief(need: Row) -> str:
     if title == what:
         return what
     reason = what[len(title) + 2 :].partition(": ")[2]
-    return f"{title}: {_in_conflict(reason) if need_name(need) == CONFLICT else reason}"
+    return f"{title}: {_conflicting_paths(reason) if need_name(need) == CONFLICT else reason}"
 
 
-def _in_conflict(reason: str) -> str:
+def _conflicting_paths(reason: str) -> str:
     """The files of a conflict, of its reason."""
     return reason.partition(" conflicts with ")[2].partition(": ")[2] or reason
 
@@ -134,7 +134,7 @@ def _agent_doing(row: Row) -> str:
     return f"{work['number']} {work['title']}" + (f": {work['step']}" if work["step"] else "")
 
 
-def _spent(row: Row) -> str:
+def _usage(row: Row) -> str:
     work = row.get("work")
     return f"{work['tokens']:,} t ${work['cost_usd']:.2f}" if work and work["tokens"] else ""
 
@@ -145,21 +145,21 @@ def agents_of(view: Row, sessions: list[Row]) -> list[Row]:
     work = {row["session_id"]: row for row in view["at_work"]}
     extra = [
         {
-            "session_id": one["session_id"],
-            "agent_name": one["agent"],
-            "agent_type": one["kind"],
+            "session_id": attempt["session_id"],
+            "agent_name": attempt["agent"],
+            "agent_type": attempt["kind"],
             "status": "active",
-            "current_task": one["title"],
-            "task_id": one["task_id"],
+            "current_task": attempt["title"],
+            "task_id": attempt["task_id"],
             "worktree": None,
             "branch": None,
             "waiting_for": None,
             "unguarded": False,
-            "started_at": one["claimed_at"],
-            "last_heartbeat": one["claimed_at"],
+            "started_at": attempt["claimed_at"],
+            "last_heartbeat": attempt["claimed_at"],
         }
-        for one in work.values()
-        if one["session_id"] not in known
+        for attempt in work.values()
+        if attempt["session_id"] not in known
     ]
     return [{**row, "work": work.get(row["session_id"])} for row in [*extra, *sessions]]
 
@@ -167,7 +167,7 @@ def agents_of(view: Row, sessions: list[Row]) -> list[Row]:
 def notes_of(view: Row, merges: list[Row]) -> dict[str, str]:
     """Per task that is not over: who does what for it, or why it waits or came back."""
     notes = {
-        row["task_id"]: _in_conflict(row["reason"].split("\n")[0])
+        row["task_id"]: _conflicting_paths(row["reason"].split("\n")[0])
         for row in merges
         if row["reason"] and row["task_id"] and row["state"] in _MERGE_RANK
     }
@@ -237,7 +237,7 @@ PANELS: Sequence[Panel] = (
             Column("NAME", lambda row: row["agent_name"], 16, 20),
             Column("STATE", _agent_state, 12, 36, lambda row: style_of(_agent_state(row))),
             Column("TASK", _agent_doing),
-            Column("USED", _spent, 16, 100, _dim, right=True),
+            Column("USED", _usage, 16, 100, _dim, right=True),
             _age_of("started_at"),
         ],
         [

@@ -16,7 +16,7 @@ Job = tuple[Callable[[Client], Any], "asyncio.Future[Any]", asyncio.AbstractEven
 
 
 class Requests(threading.Thread):
-    """Runs what is to be asked of the daemon, one after the other; ends with the program.
+    """Runs the requests to the daemon one after the other; ends with the program.
 
     Args:
         project: The daemon's project; a request of a person starts a daemon that is away.
@@ -44,8 +44,8 @@ class Requests(threading.Thread):
 
     def run(self) -> None:
         """Work off the requests."""
-        while (wanted := self._jobs.get()) is not None:
-            job, future, loop = wanted
+        while (entry := self._jobs.get()) is not None:
+            job, future, loop = entry
             try:
                 answer, error = job(self._client), None
             except (OSError, CorralError) as refused:

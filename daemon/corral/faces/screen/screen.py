@@ -25,7 +25,7 @@ from corral.faces.screen.table import RowTable
 from corral.faces.screen.text import Glyphs, Row, joined, short_age
 
 LEAST = (20, 9)
-"""Columns and rows below which nothing is shown but that."""
+"""Columns and rows below which only a warning is shown."""
 NAMES = (panels.NEEDS, *(panel.name for panel in panels.PANELS), panels.LOG)
 ROOMY = 28
 """Rows from which on the remedy of what needs a person may take a line more."""
@@ -69,7 +69,7 @@ class MainScreen(Acting):
         self._filters = dict.fromkeys(NAMES, "")
         self._lost: str | None = None
         self._bell = Bell()
-        self._bell.rings(view)  # what waits already is no news
+        self._bell.rings(view)  # needs from before the start are no news
         self._tells_loss = False
         self._loading = set(panels.FED)
         self._events: list[tuple[str, str]] = []
@@ -99,7 +99,9 @@ class MainScreen(Acting):
 
     def on_mount(self) -> None:
         """Show what there is, and begin to follow."""
-        self._events = [(event_line(one, self.glyphs, one["title"] or ""), "dim") for one in self.view["recent"][::-1]]
+        self._events = [
+            (event_line(event, self.glyphs, event["title"] or ""), "dim") for event in self.view["recent"][::-1]
+        ]
         self.log_view.replace(self._events)
         self._show_view()
         self.action_show(panels.NEEDS if self.view["needs_you"] else panels.TASKS)
@@ -145,18 +147,19 @@ class MainScreen(Acting):
         """Append events to the log."""
         titles = self._titles({event["task_id"] for event in message.events if event["task_id"]})
         fresh = [
-            (event_line(one, self.glyphs, titles.get(one["task_id"] or "", "")), "plain") for one in message.events
+            (event_line(event, self.glyphs, titles.get(event["task_id"] or "", "")), "plain")
+            for event in message.events
         ]
         self._events = (self._events + fresh)[-1000:]
         if not self.is_following:
             self.log_view.add(fresh)
 
-    def _titles(self, wanted: set[str]) -> dict[str, str]:
-        rows = self.lists.get(panels.TASKS, ()) if wanted else ()
-        return {row["task_id"]: row["title"] for row in rows if row["task_id"] in wanted}
+    def _titles(self, task_ids: set[str]) -> dict[str, str]:
+        rows = self.lists.get(panels.TASKS, ()) if task_ids else ()
+        return {row["task_id"]: row["title"] for row in rows if row["task_id"] in task_ids}
 
     def on_connection_lost(self, message: ConnectionLost) -> None:
-        """Say that what is shown is of the past."""
+        """Say that the rows are out of date."""
         self._lost = message.reason
         self._show_lines()
 
@@ -212,14 +215,14 @@ class MainScreen(Acting):
 
     def _note(self) -> str:
         """The note on the lower panel: its filter, its order, or that more rows come."""
-        name, wanted = self.lower, self._filters[self.lower]
+        name, words = self.lower, self._filters[self.lower]
         if name == panels.LOG:
-            return f"/{wanted}" if wanted else self.following
+            return f"/{words}" if words else self.following
         shown, rows = len(self.query_one(f"#{name}", RowTable).rows), len(self.lists.get(panels.FED[name], ()))
         if name in self._loading:
             return "loading"
-        if wanted:
-            return f"/{wanted}: {shown:,} of {rows:,}"
+        if words:
+            return f"/{words}: {shown:,} of {rows:,}"
         return f"by {self._panels[name].orders[self._orders[name]].name}" if self._orders[name] else ""
 
     def _line(self, name: str) -> Line:
@@ -231,8 +234,8 @@ class MainScreen(Acting):
         is_small = width < LEAST[0] or height < LEAST[1]
         self.set_class(is_small, "-small")
         if is_small:
-            said = f"Too small: {width} x {height}. Corral needs {LEAST[0]} x {LEAST[1]}. q leaves."
-            self.query_one("#small", Static).update(said)
+            warning = f"Too small: {width} x {height}. Corral needs {LEAST[0]} x {LEAST[1]}. q leaves."
+            self.query_one("#small", Static).update(warning)
         number = max(1, len(self.query_one(f"#{panels.NEEDS}", RowTable).rows))
         self.query_one(f"#{panels.NEEDS}").styles.height = min(number, max(2, height // 4))
         hint = self._line("hint")
@@ -251,7 +254,7 @@ class MainScreen(Acting):
         self._show_lines()
 
     def _refresh_ages(self) -> None:
-        """Draw again what shows an age that is another now."""
+        """Draw the rows again whose age has changed."""
         for table in self.query(RowTable):
             ages = [
                 short_age(row.get("created_at") or row.get("since")) for row in table.rows[: 4 * table.visible_rows]
@@ -373,7 +376,7 @@ class MainScreen(Acting):
         self.app.push_screen(Page("Keys", joined(lines.help_parts(ALL)), glyphs=self.glyphs))
 
     def on_key(self, event: Key) -> None:
-        """Do with the row what the key stands for."""
+        """Run the action of the key on the row."""
         action = BY_KEY.get(event.character or "")
         if action is None or isinstance(self.focused, Input):
             return

@@ -114,7 +114,7 @@ class RowTable(ScrollView, can_focus=True):
             self.post_message(self.Moved(self))
 
     def _refresh_changed(self, before: list[Row]) -> None:
-        """Draw the lines of the screen again whose row is not the one that was there."""
+        """Draw the lines again whose row has changed."""
         first = int(self.scroll_offset.y)
         for line in range(self._top, self.size.height):
             at = first + line - self._top
@@ -128,12 +128,12 @@ class RowTable(ScrollView, can_focus=True):
 
     def move_to(self, row: int) -> None:
         """Move the cursor to a row, or to the nearest one that there is."""
-        wanted = max(0, min(row, len(self.rows) - 1))
-        if wanted != self.cursor and self.rows:
+        target = max(0, min(row, len(self.rows) - 1))
+        if target != self.cursor and self.rows:
             first = int(self.scroll_offset.y)
-            for at in (self.cursor, wanted):
+            for at in (self.cursor, target):
                 self.refresh(Region(0, at - first + self._top, self.size.width, 1))
-            self.cursor = wanted
+            self.cursor = target
             self._keep_visible()
             self.post_message(self.Moved(self))
 

@@ -84,9 +84,9 @@ class Glyphs:
 
 def has_utf8() -> bool:
     """Whether the terminal shows UTF-8, as its locale says; Python itself may write it where the terminal does not."""
-    locale = next((found for name in ("LC_ALL", "LC_CTYPE", "LANG") if (found := os.environ.get(name))), "")
-    said = locale.lower().replace("-", "")
-    return "utf8" in said and (sys.stdout.encoding or "").lower().replace("-", "") in ("utf8", "")
+    locale = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := os.environ.get(name))), "")
+    encoding = locale.lower().replace("-", "")
+    return "utf8" in encoding and (sys.stdout.encoding or "").lower().replace("-", "") in ("utf8", "")
 
 
 def short_age(instant: str | None, now: datetime | None = None) -> str:

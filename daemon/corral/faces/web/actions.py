@@ -1,6 +1,6 @@
-"""The actions of a person in the web view: the same operations that the command line has.
+"""The actions of a person in the web view: the same operations as on the command line.
 
-An action that ends work is asked for first, on a page of its own; a form without that answer changes nothing.
+An action that ends work is confirmed first, on a page of its own; a form without that confirmation changes nothing.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Button:
 
 
 async def _cancel_task(services: Services, item: str, form: dict[str, str]) -> Any:
-    said = form.get("reason", "").strip()[:2000]
-    return await tasks.cancel(services, item, Cancellation(reason=said) if said else Cancellation())
+    reason = form.get("reason", "").strip()[:2000]
+    return await tasks.cancel(services, item, Cancellation(reason=reason) if reason else Cancellation())
 
 
 async def _retry_task(services: Services, item: str, _form: dict[str, str]) -> Any:
@@ -75,9 +75,9 @@ async def _retry_task(services: Services, item: str, _form: dict[str, str]) -> A
 
 
 async def _reprioritize(services: Services, item: str, form: dict[str, str]) -> Any:
-    given = form.get("priority", "")
+    priority = form.get("priority", "")
     return await tasks.reprioritize(
-        services, item, {"priority": int(given) if given.isdecimal() and len(given) < 4 else None}
+        services, item, {"priority": int(priority) if priority.isdecimal() and len(priority) < 4 else None}
     )
 
 
@@ -177,30 +177,30 @@ async def ask(services: Services, visit: Visit, _item: str) -> dict[str, Any]:
 
 
 async def act(services: Services, visit: Visit, _item: str) -> dict[str, Any] | Response:
-    """Do what a form says; one that ends work and was not confirmed is asked for."""
+    """Run the action of a form; one that ends work needs a confirmation first."""
     noun, item, name, action = _named(visit)
     if action.asks and visit.form.get("confirmed") != "yes":
         return await _confirmation(services, noun, item, name, action)
-    await _noted(services, noun, item, name, visit.form)
+    await _act_and_note(services, noun, item, name, visit.form)
     to = visit.form.get("back", "")
     path = to if to.startswith("/") and not to.startswith("//") and "\\" not in to and to.isprintable() else "/"
     return RedirectResponse(f"{quote(path, safe='/%')}?done={name}", 303)
 
 
-async def _noted(services: Services, noun: str, item: str, name: str, form: dict[str, str]) -> None:
-    """Do it, and note it for the audit under the name that the same request over HTTP has."""
+async def _act_and_note(services: Services, noun: str, item: str, name: str, form: dict[str, str]) -> None:
+    """Run an action, and note it for the audit under the name of the same request over HTTP."""
     deed = NAMES_IN_AUDIT.get(name, f"{noun.removesuffix('s')}.{name}")
-    said = {field: form[field] for field in ("reason", "priority", "head_sha") if form.get(field)}
-    given = {
+    fields = {field: form[field] for field in ("reason", "priority", "head_sha") if form.get(field)}
+    arguments = {
         "to" if noun == "sessions" else f"{noun.removesuffix('s')}_id": item,
-        **said,
-    }  # a session_id would be who did it
+        **fields,
+    }  # in the audit, session_id would name the actor
     try:
-        answered = await ACTIONS[noun, name].act(services, item, form)
+        answer = await ACTIONS[noun, name].act(services, item, form)
     except Exception as error:  # the edge: noted, and answered by the page of errors
-        audit_requests.note(services, deed, given, error)
+        audit_requests.note(services, deed, arguments, error)
         raise
-    audit_requests.note(services, deed, given, answered)
+    audit_requests.note(services, deed, arguments, answer)
 
 
 def _named(visit: Visit) -> tuple[str, str, str, Action]:
@@ -233,7 +233,7 @@ async def _confirmation(services: Services, noun: str, item: str, name: str, act
 async def _lock(services: Services, item: str) -> Payload:
     from corral.faces.web.pages.sessions import live_locks
 
-    found = next((lock for lock in await live_locks(services) if lock["lock_id"] == item), None)
-    if found is None:
+    row = next((lock for lock in await live_locks(services) if lock["lock_id"] == item), None)
+    if row is None:
         raise NotFound("There is no such lock any more.", remedy="Nothing to do.")
-    return found
+    return row

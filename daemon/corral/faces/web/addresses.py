@@ -60,7 +60,7 @@ Page = Callable[[Services, Visit, str], Awaitable[dict[str, Any] | Response]]
 
 @dataclass(frozen=True)
 class Address:
-    """A page: what it is made by, and its template."""
+    """A page: its path, the function that makes its values, and its template."""
 
     pattern: re.Pattern[str]
     make: Page
@@ -89,7 +89,7 @@ ADDRESSES = (
 
 
 class Pages:
-    """Answers what was let in.
+    """Answers the requests that the entry accepted.
 
     Args:
         sessions: To end one, and to end its streams with it.
@@ -126,10 +126,10 @@ class Pages:
     async def _page(self, visit: Visit) -> Response:
         method = "GET" if visit.method == "HEAD" else visit.method
         for address in ADDRESSES:
-            found = address.pattern.fullmatch(visit.path)
-            if found is None or address.method != method:
+            match = address.pattern.fullmatch(visit.path)
+            if match is None or address.method != method:
                 continue
-            values = await address.make(self._services, visit, found.groupdict().get("item_id", ""))
+            values = await address.make(self._services, visit, match.groupdict().get("item_id", ""))
             if isinstance(values, Response):
                 return values
             values["needs"] = await self._needs()
@@ -165,5 +165,5 @@ class Pages:
         return Response(content, media_type=STATIC[name])
 
     async def _error(self, visit: Visit, error: CorralError) -> Response:
-        said = error.to_wire()["error"]
-        return HTMLResponse(await self._rendered("error.html", visit, {"error": said}), error.status)
+        wire = error.to_wire()["error"]
+        return HTMLResponse(await self._rendered("error.html", visit, {"error": wire}), error.status)

@@ -1,4 +1,4 @@
-"""The entry of the web view: what a request must show before anything of it is read.
+"""The entry of the web view: checks each request before its body is read.
 
 The pages have a port of their own, on which nothing else is served: a request there never reaches the API, and the API's token
 is of no use to it. Everything but the link itself needs the cookie of a browser session.
@@ -86,7 +86,7 @@ class Entry:
             begun = self._sessions.enter(query.get("key", ""), now) if scope["method"] == "GET" else None
             if begun is not None:
                 await entry_pages.send_redirect(send, "/", self._set_cookie(begun))
-            elif is_open:  # the link was opened a second time, by a browser that has come in
+            elif is_open:  # a browser with a session opened the link again
                 await entry_pages.send_redirect(send, "/")
             else:
                 await entry_pages.send_page(send, entry_pages.LINK_IS_VOID)
@@ -108,7 +108,7 @@ class Entry:
         await pages.answer(visit, receive, send)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, str]) -> entry_pages.Refusal | None:
-        """Why a request is not let in, whatever its cookie: a browser that shows these pages would not send it so."""
+        """Why a request is refused whatever its cookie: no browser would send it from these pages. None: accepted."""
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD", "POST"):
             return entry_pages.WRONG_METHOD
         own = f"127.0.0.1:{self.port}"
@@ -125,25 +125,28 @@ class Entry:
         return None
 
     def _set_cookie(self, secret: str) -> tuple[bytes, bytes]:
-        said = f"{self.cookie}={secret}; Path=/; Max-Age={SESSION_S:.0f}; HttpOnly; SameSite=Strict"
-        return b"set-cookie", said.encode()
+        cookie = f"{self.cookie}={secret}; Path=/; Max-Age={SESSION_S:.0f}; HttpOnly; SameSite=Strict"
+        return b"set-cookie", cookie.encode()
 
 
 def _with_headers(send: Send) -> Send:
     async def sending(message: object) -> None:
         assert isinstance(message, dict)
         if message["type"] == "http.response.start":
-            given = list(message["headers"])
-            if not any(name == b"content-security-policy" for name, _ in given):
-                given.append((b"content-security-policy", POLICY.encode()))
-            message = {**message, "headers": [*(one for one in given if one[0] != b"cache-control"), *HEADERS]}
+            headers = list(message["headers"])
+            if not any(name == b"content-security-policy" for name, _ in headers):
+                headers.append((b"content-security-policy", POLICY.encode()))
+            message = {
+                **message,
+                "headers": [*(header for header in headers if header[0] != b"cache-control"), *HEADERS],
+            }
         await send(message)
 
     return sending
 
 
 def _cookie(text: str, name: str) -> str | None:
-    """The value of a cookie; others, which any program on this host may have set, are passed over whatever they hold."""
+    """The value of a cookie; cookies of other programs on this host are ignored."""
     pairs = (part.strip().partition("=") for part in text.split(";"))
     return next((value for key, _, value in pairs if key == name), None)
 

@@ -57,9 +57,11 @@ class WebView:
             if self.entry.port is not None or self._server is None:
                 return
             config = self._server.config
-            made: Any = config.http_protocol_class
+            protocol_class: Any = config.http_protocol_class
             state = self._server.lifespan.state
-            protocol = functools.partial(made, config=config, server_state=self._server.server_state, app_state=state)
+            protocol = functools.partial(
+                protocol_class, config=config, server_state=self._server.server_state, app_state=state
+            )
             listening = await _bound(protocol, self._sessions.port, only_former=only_former)
             if listening is None:
                 log.warning("web_port_taken", port=self._sessions.port)
@@ -72,7 +74,7 @@ class WebView:
     async def _load(self) -> Answerer:
         async with self._loading:
             if self._pages is None:
-                self._pages = await self._services.work(lambda: _made(self._services, self._sessions))
+                self._pages = await self._services.work(lambda: _pages(self._services, self._sessions))
             return self._pages
 
 
@@ -90,7 +92,7 @@ async def _bound(protocol: Callable[[], Any], port: int, *, only_former: bool) -
     return None
 
 
-def _made(services: Services, sessions: BrowserSessions) -> Answerer:
+def _pages(services: Services, sessions: BrowserSessions) -> Answerer:
     from corral.faces.web.addresses import Pages  # Jinja2 and the pages: only who opens one pays for them
 
     return Pages(services, sessions)

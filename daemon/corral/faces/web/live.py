@@ -1,4 +1,4 @@
-"""The live stream of a page: that something changed, and what a log says next. Its number is limited.
+"""The live stream of a page: a signal that something changed, and new text of a log. The number of streams is limited.
 
 The stream carries no rows: a page that hears of a change fetches itself again. While nothing changes, an open page costs nothing.
 """
@@ -73,8 +73,8 @@ class Streams:
                 yield part
         finally:
             self._open -= 1
-            for one in running:
-                one.cancel()
+            for task in running:
+                task.cancel()
 
     async def _events(self, parts: asyncio.Queue[str | None], after: int) -> None:
         try:
@@ -110,9 +110,9 @@ class Streams:
 
 
 def _without_rows(line: str) -> str:
-    """An event as the page hears of it: what it is about, and nothing that was said in it."""
+    """An event for a page: its kind and ids, without its data."""
     head, mark, data = line.partition("\ndata: ")
-    if not mark:  # a heartbeat, or when to come again
+    if not mark:  # a heartbeat, or the retry interval
         return line
     event = json.loads(data)
     return f"{head}\nevent: change\ndata: {json.dumps({name: event[name] for name in _NAMED})}\n\n"
@@ -129,5 +129,5 @@ def following(seq: int, **log: str | int) -> str:
 
 
 def _number(text: str | bytes) -> int:
-    said = text.decode("latin-1") if isinstance(text, bytes) else text
-    return int(said) if said.isdecimal() and len(said) < 18 else 0
+    digits = text.decode("latin-1") if isinstance(text, bytes) else text
+    return int(digits) if digits.isdecimal() and len(digits) < 18 else 0

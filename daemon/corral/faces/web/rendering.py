@@ -23,7 +23,7 @@ ASKS = frozenset({"held", "interrupted", "unverified", "waits for approval"})
 @cache
 def environment() -> Environment:
     """The templates; made once."""
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -31,9 +31,11 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(lasted=lasted, ago=ago, tone=tone, number=number, first=first_line, sha=lambda text: text[:12])
-    made.globals.update(since=since)
-    return made
+    templates.filters.update(
+        lasted=lasted, ago=ago, tone=tone, number=number, first=first_line, sha=lambda text: text[:12]
+    )
+    templates.globals.update(since=since)
+    return templates
 
 
 def render(template: str, **values: Any) -> str:

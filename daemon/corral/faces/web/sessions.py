@@ -92,15 +92,15 @@ class BrowserSessions:
 
     def _load(self) -> None:
         try:
-            kept = json.loads(self._file.read_text(encoding="utf-8"))
-            self._sessions = {str(digest): parse(until) for digest, until in kept["sessions"].items()}
-            self.port = int(kept["port"])
+            stored = json.loads(self._file.read_text(encoding="utf-8"))
+            self._sessions = {str(digest): parse(until) for digest, until in stored["sessions"].items()}
+            self.port = int(stored["port"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             self._sessions, self.port = {}, 0
 
     def _store(self) -> None:
-        kept = {"port": self.port, "sessions": {digest: iso(until) for digest, until in self._sessions.items()}}
-        write_private(self._file, json.dumps(kept) + "\n")
+        stored = {"port": self.port, "sessions": {digest: iso(until) for digest, until in self._sessions.items()}}
+        write_private(self._file, json.dumps(stored) + "\n")
 
 
 def form_token(secret: str) -> str:

@@ -1,1 +1,1 @@
-"""Alerts as pure functions: what fires, what becomes of it, and when it is told."""
+"""Alerts: which rules fire, how long an alert stays open, and when a person is notified."""

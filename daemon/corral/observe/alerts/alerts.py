@@ -1,4 +1,4 @@
-"""The operations on alerts: list, acknowledge, and the test of the ways on which a person is told."""
+"""Operations on alerts: list, acknowledge, and store the alerts that a judgement raises or resolves."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 MOST_LISTED = 200
 SHOWN_ELSEWHERE = frozenset({"red_target", "unguarded_session", "budget", "task_failures"})
-"""Rules whose cause is itself under what needs a person."""
+"""Rules whose cause is an entry of needs_you already."""
 
 
 def wire(row: AlertRow) -> Alert:
-    """An alert as every face gets it."""
+    """An alert as the wire has it."""
     return {
         "alert_id": row["alert_id"],
         "rule": row["rule"],
@@ -63,34 +63,34 @@ def acknowledge(conn: Connection, which: str, now: datetime) -> AlertRow:
         NotFound: No alert, or more than one, begins so.
         Conflict: It is resolved.
     """
-    found = alerts.named(conn, which)
-    if len(found) != 1:
-        several = "More than one alert" if found else "No alert"
+    rows = alerts.named(conn, which)
+    if len(rows) != 1:
+        several = "More than one alert" if rows else "No alert"
         raise NotFound(
             f"{several} has an id that begins with {which!r}.", remedy="`corral alert list --all` shows them."
         )
-    (row,) = found
+    (row,) = rows
     if row["resolved_at"] is not None:
         raise Conflict("The alert is resolved.", cause=f"Its cause was gone at {row['resolved_at']}.")
     changed = alerts.acknowledge(conn, row["alert_id"], iso(now))
     if changed is None:
         return row
-    events.record(conn, now, EventKind.ALERT_ACKNOWLEDGED(_about(changed)))
+    events.record(conn, now, EventKind.ALERT_ACKNOWLEDGED(_event_data(changed)))
     return changed
 
 
 def judge(conn: Connection, findings: Sequence[Finding], settings: Alerts, now: datetime) -> Decision:
-    """Compare what fires with the alerts that there are; nothing is changed."""
-    longest_s = max([3600.0, *(one.cooldown_s for one in findings)])
+    """Compare the findings with the stored alerts; changes nothing."""
+    longest_s = max([3600.0, *(finding.cooldown_s for finding in findings)])
     return decide(findings, alerts.open_or_raised_since(conn, iso(now - timedelta(seconds=longest_s))), settings, now)
 
 
 def apply(conn: Connection, decision: Decision, now: datetime) -> None:
-    """Store a decision with its events; what changed meanwhile stays as it is."""
+    """Store a decision with its events; an alert that changed meanwhile stays as it is."""
     at = iso(now)
     for alert_id in decision.resolved:
         if (row := alerts.resolve(conn, alert_id, at)) is not None:
-            events.record(conn, now, EventKind.ALERT_RESOLVED(_about(row)))
+            events.record(conn, now, EventKind.ALERT_RESOLVED(_event_data(row)))
     for alert_id, finding in decision.again.items():
         row = alerts.raise_again(conn, alert_id, redact(finding.reason), finding.remedy, at)
         if row is not None:
@@ -114,7 +114,7 @@ def apply(conn: Connection, decision: Decision, now: datetime) -> None:
 
 
 def _record_raised(conn: Connection, row: AlertRow, now: datetime) -> None:
-    told: AlertRaised = {
+    data: AlertRaised = {
         "alert_id": row["alert_id"],
         "rule": row["rule"],
         "subject": row["subject"],
@@ -122,8 +122,8 @@ def _record_raised(conn: Connection, row: AlertRow, now: datetime) -> None:
         "remedy": row["remedy"],
         "times": row["times"],
     }
-    events.record(conn, now, EventKind.ALERT_RAISED(told))
+    events.record(conn, now, EventKind.ALERT_RAISED(data))
 
 
-def _about(row: AlertRow) -> AlertChanged:
+def _event_data(row: AlertRow) -> AlertChanged:
     return {"alert_id": row["alert_id"], "rule": row["rule"], "subject": row["subject"]}

@@ -60,8 +60,8 @@ def test(as_json: Annotated[bool, json_of("observe.alerts.api.NotificationTested
     if as_json:
         report(answer, "", as_json=True)
     else:
-        _tell("desktop", answer["desktop"], answer["desktop"]["problem"])
-        _tell("webhook", answer["webhook"], answer["webhook"]["error"])
+        _print_outcome("desktop", answer["desktop"], answer["desktop"]["problem"])
+        _print_outcome("webhook", answer["webhook"], answer["webhook"]["error"])
         echo(
             f"bell     {'on, in terminals that run `corral status --watch` or `corral interactive`' if answer['bell'] else 'off'}"
         )
@@ -69,7 +69,7 @@ def test(as_json: Annotated[bool, json_of("observe.alerts.api.NotificationTested
         raise Exit(1)
 
 
-def _tell(way: str, result: Mapping[str, Any], problem: str | None) -> None:
+def _print_outcome(way: str, result: Mapping[str, Any], problem: str | None) -> None:
     good = result["state"] in ("off", "sent", "delivered")
-    said = f"{_STATES[result['state']]}{f' ({one_line(problem)})' if problem else ''}"
-    echo(f"{way:<9}{said if good else paint(said, 'red')}")
+    text = f"{_STATES[result['state']]}{f' ({one_line(problem)})' if problem else ''}"
+    echo(f"{way:<9}{text if good else paint(text, 'red')}")

@@ -1,7 +1,7 @@
 """Notifications on the desktop, by the library ``desktop-notifier`` (the extra ``desktop``).
 
-A desktop that does not answer keeps nobody waiting: a thread of its own shows one notification at a time, and what comes while
-one hangs is not shown.
+A thread of its own shows one notification at a time, so that a desktop that does not answer blocks nobody; what comes while one
+hangs is not shown.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Desktop:
     def show(self, title: str, text: str) -> None:
         """Begin to show a notification, and return at once."""
         if self._thread is not None and self._thread.is_alive():
-            self._hangs()
+            self._report_hang()
             return
         self._thread = threading.Thread(target=self._run, args=(title, text), name="desktop", daemon=True)
         self._thread.start()
@@ -67,10 +67,10 @@ class Desktop:
         if self._thread is not None:
             self._thread.join(timeout_s)
             if self._thread.is_alive():
-                self._hangs()
+                self._report_hang()
         return self.problem()
 
-    def _hangs(self) -> None:
+    def _report_hang(self) -> None:
         self._failed("the desktop does not answer", "Look whether a notification service runs.")
 
     def _run(self, title: str, text: str) -> None:

@@ -38,7 +38,7 @@ class EndedAttempts:
         self._last: int | None = None
 
     def within(self, conn: Connection, window_s: float, now: datetime) -> list[Ended]:
-        """Those of the window that ends now, oldest first."""
+        """The attempts that ended in the window before ``now``, oldest first."""
         since = now - timedelta(seconds=window_s)
         if self._last is None:
             self._last = max(0, events.newest(conn) - BACKLOG)
@@ -61,15 +61,15 @@ def _ended(row: EndedAttemptEvent) -> Ended:
 
 
 def gather(services: Services, conn: Connection, ended: EndedAttempts, now: datetime) -> Facts:
-    """The state of this moment; runs in a read transaction, and asks the machine."""
+    """Gather the present state, inside a read transaction; measures free disk and memory too."""
     settings = services.settings()
     recent = ended.within(conn, longest_window_s(settings.alerts), now)
     pending = None if work_pause.current(conn) is not None else alerts.oldest_pending(conn)
-    told_of = {one.task_id for one in recent if one.failed} | ({pending["task_id"]} if pending else set())
+    task_ids = {attempt.task_id for attempt in recent if attempt.failed} | ({pending["task_id"]} if pending else set())
     used = running.resources(services, running.use_of_day(conn, now))
     return Facts(
         ended=recent,
-        titles=lists.titles(conn, list(told_of)),
+        titles=lists.titles(conn, list(task_ids)),
         budgets=_budgets(settings, used),
         free_disk_mb=used["free_disk_mb"],
         free_memory_mb=available_mb(),

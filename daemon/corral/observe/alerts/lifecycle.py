@@ -53,18 +53,18 @@ class Decision:
 
 
 def decide(findings: Iterable[Finding], known: Sequence[Known], settings: Alerts, now: datetime) -> Decision:
-    """Compare what fires with the alerts that there are.
+    """Compare the findings with the known alerts.
 
     Args:
         known: The open alerts, and those raised within the longest cooldown; of each rule and subject the last one counts.
     """
-    found = {(one.rule, one.subject): one for one in findings}
-    last = {(one["rule"], one["subject"]): one for one in sorted(known, key=lambda one: one["raised_at"])}
-    recent = Counter(one["rule"] for one in known if timedelta(0) <= now - parse(one["raised_at"]) < HOUR)
+    firing = {(finding.rule, finding.subject): finding for finding in findings}
+    last = {(alert["rule"], alert["subject"]): alert for alert in sorted(known, key=lambda alert: alert["raised_at"])}
+    recent = Counter(alert["rule"] for alert in known if timedelta(0) <= now - parse(alert["raised_at"]) < HOUR)
     decision = Decision()
-    gone = [one["alert_id"] for key, one in last.items() if one["resolved_at"] is None and key not in found]
+    gone = [alert["alert_id"] for key, alert in last.items() if alert["resolved_at"] is None and key not in firing]
     decision.resolved.extend(gone)
-    for key, finding in found.items():
+    for key, finding in firing.items():
         before = last.get(key)
         is_open = before is not None and before["resolved_at"] is None
         if before is not None and is_open and before["acknowledged_at"] is not None:

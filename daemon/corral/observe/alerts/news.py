@@ -33,7 +33,7 @@ FORGET_AFTER = timedelta(minutes=15)
 """A need that is gone and comes back sooner is no news."""
 MOST_LINES = 4
 NO_NEWS = frozenset({ALERT, NOTIFICATIONS})
-"""Kinds of needs that are not told: alerts are told as such, and what does not arrive cannot tell of that."""
+"""Kinds of needs that are no news: an alert is notified as an alert, and no notification can report that notifications fail."""
 
 
 @dataclass(frozen=True)
@@ -55,35 +55,35 @@ class News:
 
 def news(services: Services, conn: Connection, now: datetime) -> News:
     """The news of this moment; runs in a read transaction."""
-    found = {key_of(need): need for need in needs_you(services, conn) if need["kind"] not in NO_NEWS}
-    told = alerts.told_keys(conn)
+    needs = {key_of(need): need for need in needs_you(services, conn) if need["kind"] not in NO_NEWS}
+    told_at = alerts.told_keys(conn)
     before = iso(now - FORGET_AFTER)
-    gone = [key for key, at in told.items() if key not in found and at < before]
-    return News({key: need for key, need in found.items() if key not in told}, alerts.untold(conn), gone)
+    gone = [key for key, at in told_at.items() if key not in needs and at < before]
+    return News({key: need for key, need in needs.items() if key not in told_at}, alerts.untold(conn), gone)
 
 
-def mark(conn: Connection, told: News, now: datetime) -> None:
-    """Note that the news has been told."""
-    if told.gone:
-        alerts.forget_told(conn, told.gone)
-    if told.needs:
-        alerts.set_told(conn, list(told.needs), iso(now))
-    alerts.mark_told(conn, told.alerts)
+def mark(conn: Connection, batch: News, now: datetime) -> None:
+    """Record that a person was notified of this batch."""
+    if batch.gone:
+        alerts.forget_told(conn, batch.gone)
+    if batch.needs:
+        alerts.set_told(conn, list(batch.needs), iso(now))
+    alerts.mark_told(conn, batch.alerts)
 
 
 def key_of(need: Payload) -> str:
-    """The same for a need as long as it lasts, whatever numbers its sentence has meanwhile."""
+    """The identity of a need; it stays the same while the numbers in its sentence change."""
     about: Any = sorted(need["ids"].items()) or re.sub(r"\d+", "#", need["what"])
     return hashlib.sha256(json.dumps([need["kind"], about]).encode()).hexdigest()
 
 
-def message(told: News, *, delivery_id: str, project: str, now: datetime, is_test: bool = False) -> Payload:
+def message(batch: News, *, delivery_id: str, project: str, now: datetime, is_test: bool = False) -> Payload:
     """The message for the webhook; every secret that is known or looks like one is removed.
 
     Returns:
         ``{version, delivery_id, at, project, test, needs_you, alerts, left_out}``.
     """
-    needs, raised = list(told.needs.values()), list(told.alerts)
+    needs, raised = list(batch.needs.values()), list(batch.alerts)
     left_out = max(0, len(needs) - MOST_TOLD) + max(0, len(raised) - MOST_TOLD)
     shown = {
         "project": project,
@@ -95,10 +95,10 @@ def message(told: News, *, delivery_id: str, project: str, now: datetime, is_tes
     return {"version": VERSION, "delivery_id": delivery_id, "at": iso(now), **_without_secrets(shown)}
 
 
-def summary(told: News, project: str) -> tuple[str, str] | None:
+def summary(batch: News, project: str) -> tuple[str, str] | None:
     """Title and text for a desktop; None where only alerts have resolved."""
-    lines = [need["what"] for need in told.needs.values()]
-    raised = [row for row in told.alerts if row["resolved_at"] is None]
+    lines = [need["what"] for need in batch.needs.values()]
+    raised = [row for row in batch.alerts if row["resolved_at"] is None]
     lines += [row["reason"] for row in raised if row["rule"] not in SHOWN_ELSEWHERE or not lines]
     if not lines:
         return None

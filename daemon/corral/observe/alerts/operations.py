@@ -40,25 +40,25 @@ async def acknowledge(
 
 
 @router.post("/test")
-async def test(services: Services, asked: NotificationTest | None = None) -> NotificationTested:
+async def test(services: Services, options: NotificationTest | None = None) -> NotificationTested:
     """Send a notification that says it is a test on every way that is on, whatever the hour; tells what came of it."""
     now, chosen = services.now(), services.settings().notifications
-    told = await services.work(lambda: services.of(AlertWatch).test(now))
+    result = await services.work(lambda: services.of(AlertWatch).test(now))
     desktop: DesktopTest = {"state": "off", "problem": None}
     if chosen.desktop:
-        problem = told["desktop"]
+        problem = result["desktop"]
         desktop = {"state": "failed" if problem else "sent", "problem": problem}
-    if (delivery_id := told["delivery_id"]) is None:
+    if (delivery_id := result["delivery_id"]) is None:
         state = "off" if chosen.webhook_url is None else "not_approved"
         webhook: WebhookTest = {"state": state, "tries": 0, "error": None, "delivery_id": None}
     else:
-        row = await _tried(services, delivery_id, asked.wait_s if asked else WAIT_S)
+        row = await _delivery_once_tried(services, delivery_id, options.wait_s if options else WAIT_S)
         webhook = {"state": row["state"], "tries": row["tries"], "error": row["error"], "delivery_id": delivery_id}
     return {"bell": chosen.bell, "desktop": desktop, "webhook": webhook}
 
 
-async def _tried(services: Services, delivery_id: str, wait_s: float) -> DeliveryRow:
-    """A delivery once it was tried, or after so many seconds."""
+async def _delivery_once_tried(services: Services, delivery_id: str, wait_s: float) -> DeliveryRow:
+    """Wait until a delivery was tried, for ``wait_s`` at most; returns its row."""
     until = time.monotonic() + wait_s
     while True:
         row = await services.store.read(lambda conn: alerts.delivery(conn, delivery_id))

@@ -43,7 +43,7 @@ def sign(secret: str, timestamp: str, body: bytes) -> str:
 
 
 class Posting:
-    """A try of a delivery; it runs from its making on.
+    """One try of a delivery; the constructor starts it.
 
     Args:
         url: The address; http or https.
@@ -77,7 +77,7 @@ class Posting:
         threading.Thread(target=self._run, name="webhook-post", daemon=True).start()
 
     def abandon(self) -> None:
-        """Give it up: the connection is closed under the thread, which ends."""
+        """Abandon the try: close its connection, which ends the thread."""
         connection = self._connection
         link = connection.sock if connection is not None else None
         if link is not None:

@@ -15,7 +15,7 @@ MOST_OF_A_TITLE = 80
 
 @dataclass(frozen=True)
 class Ended:
-    """An attempt that ended, as its own work decided; faults of the machine are none.
+    """An attempt that ended by its own outcome; one that a fault of the machine ended does not count.
 
     Attributes:
         agent: The name of the agent, or its runner.
@@ -73,7 +73,7 @@ class Finding:
 
 def evaluate(settings: Alerts, facts: Facts, now: datetime) -> list[Finding]:
     """Everything that fires at this moment, in the order of :data:`RULES`."""
-    return [found for rule in RULES.values() for found in rule(settings, facts, now)]
+    return [finding for rule in RULES.values() for finding in rule(settings, facts, now)]
 
 
 def longest_window_s(settings: Alerts) -> float:
@@ -83,7 +83,7 @@ def longest_window_s(settings: Alerts) -> float:
 
 def _task_failures(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
     rule = settings.task_failures
-    failed = Counter(one.task_id for one in _within(facts, now, rule.window_s) if one.failed)
+    failed = Counter(attempt.task_id for attempt in _within(facts, now, rule.window_s) if attempt.failed)
     for task_id, number in failed.items():
         if rule.threshold is not None and number >= rule.threshold:
             yield Finding(
@@ -97,7 +97,7 @@ def _task_failures(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Fi
 
 def _agent_failures(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
     rule = settings.agent_failures
-    failed = Counter(one.agent for one in _within(facts, now, rule.window_s) if one.failed)
+    failed = Counter(attempt.agent for attempt in _within(facts, now, rule.window_s) if attempt.failed)
     for agent, number in failed.items():
         if rule.threshold is not None and number >= rule.threshold:
             yield Finding(
@@ -111,8 +111,8 @@ def _agent_failures(settings: Alerts, facts: Facts, now: datetime) -> Iterator[F
 
 def _error_rate(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
     rule = settings.error_rate
-    last = [one for one in _within(facts, now, rule.window_s) if one.is_last]
-    failed = sum(one.failed for one in last)
+    last = [attempt for attempt in _within(facts, now, rule.window_s) if attempt.is_last]
+    failed = sum(attempt.failed for attempt in last)
     if rule.percent is not None and len(last) >= rule.least and 100 * failed >= rule.percent * len(last):
         yield Finding(
             "error_rate",
@@ -166,7 +166,7 @@ def _queue_age(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Findin
 def _red_target(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
     rule = settings.red_target
     for target, since in facts.red_targets.items():
-        if rule.after_s is not None and _lasts(since, now, rule.after_s):
+        if rule.after_s is not None and _has_lasted(since, now, rule.after_s):
             reason = f"{one_line(target)} itself fails its verification, so nothing lands on it."
             yield Finding("red_target", target, reason, "corral status", rule.cooldown_s)
 
@@ -174,7 +174,7 @@ def _red_target(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Findi
 def _unguarded_session(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
     rule = settings.unguarded_session
     for session_id, (name, since) in facts.unguarded.items():
-        if rule.after_s is not None and _lasts(since, now, rule.after_s):
+        if rule.after_s is not None and _has_lasted(since, now, rule.after_s):
             reason = f"{one_line(name)}'s edits are not checked: its bridge is not connected."
             yield Finding("unguarded_session", session_id, reason, "corral status", rule.cooldown_s)
 
@@ -196,10 +196,10 @@ RULES: Mapping[str, Rule] = {
 
 def _within(facts: Facts, now: datetime, window_s: float) -> Iterator[Ended]:
     since = now - timedelta(seconds=window_s)
-    return (one for one in facts.ended if since < one.at <= now)
+    return (attempt for attempt in facts.ended if since < attempt.at <= now)
 
 
-def _lasts(since: datetime | None, now: datetime, after_s: float) -> bool:
+def _has_lasted(since: datetime | None, now: datetime, after_s: float) -> bool:
     return since is None or (now - since).total_seconds() >= after_s
 
 

@@ -104,7 +104,7 @@ def resolve(conn: Connection, alert_id: str, at: str) -> AlertRow | None:
     return fetch_first(conn, query.values(resolved_at=at).returning(alerts), AlertRow)
 
 
-# -- what was told
+# -- what a person was notified of
 
 
 def untold(conn: Connection) -> list[AlertRow]:
@@ -116,25 +116,25 @@ def untold(conn: Connection) -> list[AlertRow]:
 
 
 def mark_told(conn: Connection, rows: Sequence[AlertRow]) -> None:
-    """These alerts have been told as they were."""
+    """Record that a person was notified of these alerts in these states."""
     for row in rows:
-        told = "raised" if row["resolved_at"] is None else "resolved"
-        conn.execute(update(alerts).where(alerts.c.alert_id == row["alert_id"]).values(told=told))
+        state = "raised" if row["resolved_at"] is None else "resolved"
+        conn.execute(update(alerts).where(alerts.c.alert_id == row["alert_id"]).values(told=state))
 
 
 def told_keys(conn: Connection) -> dict[str, str]:
-    """The keys of the needs that were told, and when."""
+    """When a person was notified of each need, by its key."""
     return {row.key: row.told_at for row in conn.execute(select(told_needs.c.key, told_needs.c.told_at))}
 
 
 def set_told(conn: Connection, keys: Collection[str], at: str) -> None:
-    """Note that these needs have been told."""
+    """Record that a person was notified of these needs."""
     conn.execute(delete(told_needs).where(told_needs.c.key.in_(list(keys))))
     conn.execute(insert(told_needs), [{"key": key, "told_at": at} for key in keys])
 
 
 def forget_told(conn: Connection, keys: Collection[str]) -> None:
-    """These needs are gone; where one comes back it is news."""
+    """Forget these needs; one that comes back is news again."""
     conn.execute(delete(told_needs).where(told_needs.c.key.in_(list(keys))))
 
 

@@ -37,7 +37,7 @@ def due_at(
         local: ``now`` in the time zone of the machine.
     """
     due = min(first_seen, now) + timedelta(seconds=settings.group_s)
-    latest = sorted(one for one in sent if timedelta(0) <= now - one < HOUR)
+    latest = sorted(at for at in sent if timedelta(0) <= now - at < HOUR)
     if len(latest) >= settings.max_per_hour:
         due = max(due, latest[-settings.max_per_hour] + HOUR)
     if (quiet := quiet_until(settings.quiet_hours, local)) is not None:

@@ -50,7 +50,7 @@ class AlertWatch:
         self._sent: deque[datetime] = deque(maxlen=1000)
 
     def step(self, now: datetime) -> datetime:
-        """Look once; when the next look is due."""
+        """Judge and notify once; returns when the next step is due."""
         decision = self._services.db.read(partial(self._judge, now=now))
         if decision.raised or decision.again or decision.resolved:
             self._services.db.write(partial(operations.apply, decision=decision, now=now))
@@ -65,15 +65,15 @@ class AlertWatch:
         return operations.judge(conn, findings, settings, now)
 
     def _log_held_back(self, decision: Decision) -> None:
-        held = {(one.rule, one.subject) for one in decision.held_back}
+        held = {(finding.rule, finding.subject) for finding in decision.held_back}
         if held - self._held_back:
             log.warning("alerts_held_back", rules=sorted({rule for rule, _subject in held}), count=len(held))
         self._held_back = held
 
-    # -- telling
+    # -- notifying
 
     def _tell(self, now: datetime) -> datetime | None:
-        """Tell the news if it is due; returns when it will be, or None if there is none."""
+        """Notify of the news if it is due; returns when it will be due, or None without news."""
         chosen = self._services.settings().notifications
         url = self._services.settings.webhook()
         if not chosen.desktop:
@@ -81,11 +81,11 @@ class AlertWatch:
         if not chosen.desktop and url is None:
             self._seen = None
             return None
-        told = self._services.db.read(lambda conn: news.news(self._services, conn, now))
-        if not told:
+        batch = self._services.db.read(lambda conn: news.news(self._services, conn, now))
+        if not batch:
             self._seen = None
-            if told.gone:
-                self._services.db.write(partial(news.mark, told=told, now=now))
+            if batch.gone:
+                self._services.db.write(partial(news.mark, batch=batch, now=now))
             return None
         self._seen = self._seen or now
         due = timing.due_at(self._seen, self._sent, chosen, now, local=now.astimezone())
@@ -93,11 +93,11 @@ class AlertWatch:
             return due
         self._seen = None
         self._sent.append(now)
-        self._send(told, now, to_webhook=url is not None)
+        self._send(batch, now, to_webhook=url is not None)
         return None
 
     def test(self, now: datetime) -> Mapping[str, str | None]:
-        """Tell a person that this is a test, at once, on every way that is on; waits for the desktop, so not for the event loop.
+        """Send a test notification to every channel that is on; blocks until the desktop answers: not for the event loop.
 
         Returns:
             ``delivery_id`` of the webhook, or None if it is off or not approved; ``desktop``: what stands against showing
@@ -109,20 +109,20 @@ class AlertWatch:
         delivery_id = self._send(News({"test": need}, (), ()), now, to_webhook=to_webhook, is_test=True)
         return {"delivery_id": delivery_id, "desktop": self._desktop.outcome(DESKTOP_WITHIN_S)}
 
-    def _send(self, told: News, now: datetime, *, to_webhook: bool, is_test: bool = False) -> str | None:
+    def _send(self, batch: News, now: datetime, *, to_webhook: bool, is_test: bool = False) -> str | None:
         delivery_id, project = new_id(), self._services.project.root.name
-        body = news.message(told, delivery_id=delivery_id, project=project, now=now, is_test=is_test)
+        body = news.message(batch, delivery_id=delivery_id, project=project, now=now, is_test=is_test)
 
         def store(conn: Connection) -> int:
             if not is_test:
-                news.mark(conn, told, now)
+                news.mark(conn, batch, now)
             return alerts.enqueue(conn, delivery_id, body, now, MOST_WAITING) if to_webhook else 0
 
         if dropped := self._services.db.write(store):
             log.warning("notifications_dropped", count=dropped, reason=f"more than {MOST_WAITING} wait for the webhook")
         if to_webhook:
             self._services.nudge("webhook")
-        if self._services.settings().notifications.desktop and (shown := news.summary(told, project)) is not None:
+        if self._services.settings().notifications.desktop and (shown := news.summary(batch, project)) is not None:
             self._desktop.show(*shown)
         return delivery_id if to_webhook else None
 

@@ -1,4 +1,4 @@
-"""The job that brings notifications to the webhook: one at a time, tried again with growing pauses, then given up.
+"""The job that delivers notifications to the webhook: one at a time, retried with backoff, then given up.
 
 The notifications wait in the database, so that a restart loses none. A step never waits for the network: each try runs in a
 thread of its own, and one that takes too long is abandoned. Without an approved address, or without a secret to sign with,
@@ -28,14 +28,14 @@ from corral.store.rows.records import DeliveryRow
 
 FIRST_PAUSE_S, FACTOR, LONGEST_PAUSE_S = 1.0, 4.0, 3600.0
 WITHOUT_SECRET_S = 60.0
-"""Until a notification without a secret is looked at again; it is not a try."""
+"""Seconds until a notification without a signing secret is looked at again; that does not count as a try."""
 _SET_SECRET = "corral config set-key --webhook; or set CORRAL_WEBHOOK_SECRET in the daemon's environment"
 
 log = logger("webhook")
 
 
 def pause_s(tries: int) -> float:
-    """The pause after so many tries that failed, seconds."""
+    """Seconds to wait after ``tries`` failed tries."""
     return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * FACTOR ** (tries - 1))
 
 
@@ -51,10 +51,10 @@ class SigningSecret:
 
     def __call__(self) -> str | None:
         """The secret; raises as :meth:`corral.config.keys.webhook_secret.WebhookSecret.find` does."""
-        found = self._places.find()
-        if found is not None:
-            remember_secret(found)
-        return found
+        secret = self._places.find()
+        if secret is not None:
+            remember_secret(secret)
+        return secret
 
 
 class Webhook:
@@ -89,7 +89,7 @@ class Webhook:
         self._current: tuple[DeliveryRow, Posting, datetime] | None = None
 
     def step(self, now: datetime) -> datetime | None:
-        """Do what is due; when the next try is, or the running one ends at the latest."""
+        """Do what is due; returns when the next try is due, or when the running one ends at the latest."""
         if self._current is not None:
             row, posting, deadline = self._current
             outcome = posting.outcome

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from corral.core.event_payloads import MergeHeld, TaskCompleted
 
 AGAIN_S = 0.5
-"""While something runs, events are looked for so often, seconds; otherwise only when nudged."""
+"""Seconds between two looks for events while a task or merge is open; otherwise the job waits for a nudge."""
 SAVED_WITHIN = timedelta(seconds=20)
 """How long the letter about a failed task waits for what its last attempt made to be saved, so that it can say where."""
 _ENDED = (EventKind.TASK_COMPLETED, EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.TASK_CANCELLED)
@@ -60,7 +60,7 @@ KINDS: tuple[str, ...] = tuple(dict.fromkeys((*_ENDED, *_MERGED, *_LOST, _HELD))
 
 
 class Announcer:
-    """Step: turn the events that nobody was told of into letters.
+    """Step: turn the events that are not announced yet into letters.
 
     Args:
         repo: For the files that a task changed.
@@ -73,40 +73,40 @@ class Announcer:
         self._changed = changed
 
     def step(self, now: datetime) -> datetime | None:
-        """Tell all there is; look again soon while something runs."""
+        """Announce every due event; returns when to look again."""
         while True:
-            told = self._db.read(announcements.told)
-            found = self._db.read(lambda conn, told=told: announcements.news(conn, KINDS, told))  # type: ignore[misc]
-            due = list(takewhile(lambda event: not self._is_early(event, now), found))
+            last = self._db.read(announcements.last_announced)
+            news = self._db.read(lambda conn, last=last: announcements.news(conn, KINDS, last))  # type: ignore[misc]
+            due = list(takewhile(lambda event: not self._is_early(event, now), news))
             for event in due:
                 self._announce(event, now)
             if due:
                 self._changed()
-            if len(due) < len(found):
+            if len(due) < len(news):
                 return now + timedelta(seconds=AGAIN_S)
-            if not found:
+            if not news:
                 return now + timedelta(seconds=AGAIN_S) if self._db.read(announcements.is_busy) else None
 
     def _announce(self, event: EventRow, now: datetime) -> None:
-        found = self._found(event)
+        artifacts = self._artifacts(event)
         crash_point("announcements.before_letter")
         try:
-            self._db.write(lambda conn: _tell(conn, event, found, now))
+            self._db.write(lambda conn: _send_letters(conn, event, artifacts, now))
         except (CorralError, ValueError) as error:  # one letter that cannot be written must not stop all that follow
             reason = error.message if isinstance(error, CorralError) else repr(error)
             self._db.write(lambda conn: _give_up(conn, event, reason, now))
         crash_point("announcements.letter_sent")
 
     def _is_early(self, event: EventRow, now: datetime) -> bool:
-        """Whether what a failed task made is being saved just now."""
+        """Whether the work of a failed task is still being saved."""
         return (
             event["kind"] in _FAILED
             and abs(now - parse(event["at"])) < SAVED_WITHIN
             and self._db.read(lambda conn: announcements.is_being_saved(conn, required(event["task_id"])))
         )
 
-    def _found(self, event: EventRow) -> Payload:
-        """Facts from git: ``head_sha`` and ``files`` of a completed task's submission, the ``branch`` that a failed one left."""
+    def _artifacts(self, event: EventRow) -> Payload:
+        """Facts from git: ``head_sha`` and ``files`` of a completed task's submission, the ``branch`` of a failed one."""
         try:
             if event["kind"] == EventKind.TASK_COMPLETED:
                 row = self._db.read(lambda conn: merge_tasks.decisive(conn, required(event["task_id"])))
@@ -124,25 +124,27 @@ class Announcer:
         return {}
 
 
-def _tell(conn: Connection, event: EventRow, found: Payload, now: datetime) -> None:
-    """Send what an event calls for and move on, in one transaction."""
+def _send_letters(conn: Connection, event: EventRow, artifacts: Payload, now: datetime) -> None:
+    """Send the letters of one event and move the position past it, in one transaction."""
     if event["kind"] in _LOST:
         undeliverable.bounce(conn, event, now)
     held = payload(event, _HELD)
     if held is not None and held.get("paths"):
         merge = merges.get(conn, required(event["merge_id"]))
-        notification_templates.send(conn, _about_hold(held, merge), _in_the_way(conn, held, now), event, now)
+        notification_templates.send(conn, _hold_letter(held, merge), _lock_holders(conn, held, now), event, now)
     if event["kind"] in (*_ENDED, *_MERGED):
         task = task_rows.get(conn, event["task_id"]) if event["task_id"] else None
         if event["kind"] in _ENDED[:3] and task is not None:
-            notification_templates.send(conn, _about_task(conn, event, task, found), [task["submitted_by"]], event, now)
+            notification_templates.send(
+                conn, _task_letter(conn, event, task, artifacts), [task["submitted_by"]], event, now
+            )
         elif event["kind"] in _MERGED[:3]:
             merge = merges.get(conn, required(event["merge_id"]))
             notification_templates.send(
-                conn, _about_merge(event, merge, task), _concerned(conn, merge, task), event, now
+                conn, _merge_letter(event, merge, task), _merge_recipients(conn, merge, task), event, now
             )
         if task is not None and task["thread_id"] is not None:
-            _conclude(conn, task["thread_id"], event, now)
+            _send_batch_summary(conn, task["thread_id"], event, now)
     announcements.move_on(conn, event["event_id"])
 
 
@@ -154,41 +156,45 @@ def _give_up(conn: Connection, event: EventRow, reason: str, now: datetime) -> N
 # -- a task
 
 
-def _about_task(conn: Connection, event: EventRow, task: TaskRow, found: Payload) -> Letter:
-    done = payload(event, EventKind.TASK_COMPLETED)
-    facts = _completion(done, task, found) if done is not None else _failure(conn, event, task, found)
+def _task_letter(conn: Connection, event: EventRow, task: TaskRow, artifacts: Payload) -> Letter:
+    completed = payload(event, EventKind.TASK_COMPLETED)
+    facts = (
+        _completion_facts(completed, task, artifacts)
+        if completed is not None
+        else _failure_facts(conn, event, task, artifacts)
+    )
     return notification_templates.written(
         event["kind"],
-        f"[{task['task_id'][:8]}] Task {'failed' if done is None else 'complete'}: {task['title']}",
+        f"[{task['task_id'][:8]}] Task {'failed' if completed is None else 'complete'}: {task['title']}",
         {"task_id": task["task_id"], **facts, "duration_s": _duration(event, task)},
         task,
-        Importance.HIGH if done is None else Importance.NORMAL,
+        Importance.HIGH if completed is None else Importance.NORMAL,
     )
 
 
-def _completion(done: TaskCompleted, task: TaskRow, found: Payload) -> Payload:
+def _completion_facts(completed: TaskCompleted, task: TaskRow, artifacts: Payload) -> Payload:
     result = task["result"] if isinstance(task["result"], dict) else {}
-    sha = done.get("head_sha") or task["head_sha"] or found.get("head_sha") or result.get("commit_sha")
-    changed = found.get("files") or result.get("files_changed") or []
+    sha = completed.get("head_sha") or task["head_sha"] or artifacts.get("head_sha") or result.get("commit_sha")
+    changed = artifacts.get("files") or result.get("files_changed") or []
     return {"commit_sha": sha, "files_changed": changed}
 
 
-def _failure(conn: Connection, event: EventRow, task: TaskRow, found: Payload) -> Payload:
+def _failure_facts(conn: Connection, event: EventRow, task: TaskRow, artifacts: Payload) -> Payload:
     why = required(payload(event, *_FAILED))
     reason = (why.get("error_code") or task["error_code"], why.get("error_message") or task["error_message"])
     tried = [
-        f"attempt {number} at {one['at']}: {_cause(one)}"
-        for number, one in enumerate(announcements.attempts(conn, task["task_id"], event["event_id"]), 1)
+        f"attempt {number} at {attempt['at']}: {_cause(attempt)}"
+        for number, attempt in enumerate(announcements.attempts(conn, task["task_id"], event["event_id"]), 1)
     ]
     saved = announcements.saved(conn, task["task_id"], notification_templates.SHOWN)
     progress = {
         "last_seen_doing": task["progress"],
-        "branch": found.get("branch"),
+        "branch": artifacts.get("branch"),
         "head_sha": task["head_sha"],
         "salvage_ref": saved[0]["ref"] if saved else None,
         "files": ", ".join(saved[0]["files"]) or None if saved else None,
         "recover_with": f"corral worktree recover {saved[0]['worktree']}" if saved else None,
-        "earlier_salvage_refs": ", ".join(one["ref"] for one in saved[1:]) or None,
+        "earlier_salvage_refs": ", ".join(state["ref"] for state in saved[1:]) or None,
         "result": task["result"],
     }
     return {
@@ -212,7 +218,7 @@ def _duration(event: EventRow, task: TaskRow) -> float | None:
 # -- a merge request
 
 
-def _about_merge(event: EventRow, merge: MergeRow, task: TaskRow | None) -> Letter:
+def _merge_letter(event: EventRow, merge: MergeRow, task: TaskRow | None) -> Letter:
     came_back = merge["state"] in RETURNED_MERGES
     landed, end = event["kind"] == EventKind.MERGE_LANDED, required(payload(event, *_MERGED))
     how = f"landed on {merge['target']}" if landed else f"did not land on {merge['target']}"
@@ -232,15 +238,15 @@ def _about_merge(event: EventRow, merge: MergeRow, task: TaskRow | None) -> Lett
     )
 
 
-def _concerned(conn: Connection, merge: MergeRow, task: TaskRow | None) -> list[str | None]:
+def _merge_recipients(conn: Connection, merge: MergeRow, task: TaskRow | None) -> list[str | None]:
     """The session that submitted the work, and the one that made the branch if it is still there."""
     maker = session_rows.get(conn, merge["session_id"]) if merge["session_id"] else None
     alive = maker is not None and maker["status"] != SessionStatus.DISCONNECTED
     return [task["submitted_by"] if task else None, merge["session_id"] if alive or task is None else None]
 
 
-def _about_hold(held: MergeHeld, merge: MergeRow) -> Letter:
-    """To the session with the file that a landing waits for: only it can end the wait."""
+def _hold_letter(held: MergeHeld, merge: MergeRow) -> Letter:
+    """The letter to the session whose file a landing waits for: only that session can end the wait."""
     paths = held["paths"]
     facts = {
         "merge_id": merge["merge_id"],
@@ -255,8 +261,8 @@ def _about_hold(held: MergeHeld, merge: MergeRow) -> Letter:
     return notification_templates.written(_HELD, subject, facts, None, Importance.HIGH)
 
 
-def _in_the_way(conn: Connection, held: MergeHeld, now: datetime) -> list[str | None]:
-    """The sessions with a lock on one of these files in this checkout: that is the evidence that the change is theirs."""
+def _lock_holders(conn: Connection, held: MergeHeld, now: datetime) -> list[str | None]:
+    """The sessions that hold a lock on one of these files in this checkout: the lock is the evidence that they changed it."""
     keys = {key for path in held["paths"] for key in (path, path.lower())}
     here = os.path.realpath(held["checkout"] or "")
     return [
@@ -269,15 +275,15 @@ def _in_the_way(conn: Connection, held: MergeHeld, now: datetime) -> list[str | 
 # -- a batch
 
 
-def _conclude(conn: Connection, thread_id: str, event: EventRow, now: datetime) -> None:
-    """When nothing of a batch can happen by itself any more, its participants get one summary of it, after all else."""
+def _send_batch_summary(conn: Connection, thread_id: str, event: EventRow, now: datetime) -> None:
+    """Send the participants of a batch one summary, after all other letters, once nothing of it is open."""
     if announcements.is_open(conn, thread_id) or announcements.follows(conn, thread_id, KINDS, event["event_id"]):
         return
     rows = announcements.batch(conn, thread_id)
     bad = [row for row in rows if row["status"] != TaskStatus.COMPLETED or row["merge_state"] in RETURNED_MERGES]
-    # Once for these tasks that they are complete, and once that they are not; a retry that fails again says so itself.
-    said = [thread_id, [row["task_id"] for row in rows], not bad]
-    key = f"batch-{hashlib.sha256(json.dumps(said).encode()).hexdigest()}"
+    # One summary per set of tasks and outcome: a retry that fails again has a letter of its own.
+    identity = [thread_id, [row["task_id"] for row in rows], not bad]
+    key = f"batch-{hashlib.sha256(json.dumps(identity).encode()).hexdigest()}"
     if message_rows.by_key(conn, None, key) is not None:
         return
     facts = {
@@ -295,7 +301,7 @@ def _conclude(conn: Connection, thread_id: str, event: EventRow, now: datetime) 
     letter = notification_templates.written("batch.settled", subject, facts, rows[0], importance)
     submitted = [row["submitted_by"] for row in rows]
     took_part = [*(row["session_id"] for row in rows), *announcements.wrote(conn, thread_id)]
-    present = [one for one in took_part if one and session_rows.get(conn, one) is not None]
+    present = [session_id for session_id in took_part if session_id and session_rows.get(conn, session_id) is not None]
     notification_templates.send(conn, replace(letter, idempotency_key=key), [*submitted, *present], event, now)
 
 
@@ -304,7 +310,7 @@ def _named(row: BatchTask) -> str:
 
 
 def _paths(row: BatchTask) -> str:
-    return ", ".join(str(one.get("path")) for one in (row["conflicts"] or [])[: notification_templates.SHOWN])
+    return ", ".join(str(conflict.get("path")) for conflict in (row["conflicts"] or [])[: notification_templates.SHOWN])
 
 
 def job(services: Services) -> Step:

@@ -30,7 +30,7 @@ log = logger("announcements")
 def written(
     kind: str, subject: str, facts: Payload, task: TaskRow | BatchTask | None, importance: Importance
 ) -> Letter:
-    """A letter whose text says the facts, one a line, and which carries them as data."""
+    """A letter with one line per fact, and the same facts as data."""
     thread = (task["thread_id"] or f"task-{task['task_id']}") if task is not None else None
     body = "\n".join(_line(name, value) for name, value in facts.items() if value not in (None, [], {}))
     body = body.encode("utf-8", "backslashreplace").decode()  # names of files need not be UTF-8
@@ -51,18 +51,18 @@ def written(
 
 
 def send(conn: Connection, letter: Letter, to: Iterable[str | None], event: EventRow, now: datetime) -> None:
-    """To everybody who can be reached; whom it does not reach is told to the others, and recorded with what it is about.
+    """Send a letter to every recipient that exists; it names the others, and an event records them.
 
     Args:
         to: Ids of sessions; None is nobody.
         event: The event that the letter reports.
     """
-    wanted = list(dict.fromkeys(heir(conn, one) for one in to if one))
-    reached = [one for one in wanted if _is_reached(conn, one)]
-    lost = [one for one in wanted if one not in reached]
+    recipients = list(dict.fromkeys(heir(conn, name) for name in to if name))
+    reached = [name for name in recipients if _is_reached(conn, name)]
+    lost = [name for name in recipients if name not in reached]
     if lost:
         undeliverable(conn, event, letter.kind, lost, "Nobody goes by that.", now)
-        named = [one[:128] for one in lost[:SHOWN]]
+        named = [name[:128] for name in lost[:SHOWN]]
         body = f"{letter.body}\n{_line('not_delivered_to', named)}"
         letter = replace(letter, body=body, data={**letter.data, "not_delivered_to": named})
     for start in range(0, len(reached), MOST_RECIPIENTS):
@@ -73,23 +73,23 @@ def send(conn: Connection, letter: Letter, to: Iterable[str | None], event: Even
 
 
 def undeliverable(conn: Connection, event: EventRow, kind: str, to: list[str], reason: str, now: datetime) -> None:
-    """Record that a letter about an event reached somebody, or nobody, not; a task's history shows it."""
+    """Record the recipients that a letter did not reach; the history of the task shows it."""
     log.warning("not_announced", event_id=event["event_id"], kind=kind, recipients=to[:SHOWN], reason=reason)
     lost = EventKind.MESSAGE_BOUNCED({"kind": kind, "recipients": to[:SHOWN], "reason": reason})
     events.record(conn, now, lost, task_id=event["task_id"], merge_id=event["merge_id"])
 
 
-def _is_reached(conn: Connection, one: str) -> bool:
-    """Whether a letter that names this comes to one session: not every id that a client gives itself can be an address."""
-    return one == one.strip() and one.lower() != EVERYBODY and names.resolve(conn, one) is not None
+def _is_reached(conn: Connection, name: str) -> bool:
+    """Whether this name is the address of a session: not every id that a client gives itself is one."""
+    return name == name.strip() and name.lower() != EVERYBODY and names.resolve(conn, name) is not None
 
 
 def _line(name: str, value: Any) -> str:
     label = name.replace("_id", " ID").replace("_sha", " SHA").replace("duration_s", "duration (s)").replace("_", " ")
     if isinstance(value, dict):
-        value = [f"{key.replace('_', ' ')}: {one}" for key, one in value.items()]
+        value = [f"{key.replace('_', ' ')}: {text}" for key, text in value.items()]
     if isinstance(value, list):
-        shown = [one if isinstance(one, str) else json.dumps(one) for one in value[:SHOWN]]
+        shown = [item if isinstance(item, str) else json.dumps(item) for item in value[:SHOWN]]
         more = [f"and {len(value) - SHOWN} more"] if len(value) > SHOWN else []
-        return "\n".join([f"{label}:", *(f"- {one}" for one in (*shown, *more))])
+        return "\n".join([f"{label}:", *(f"- {line}" for line in (*shown, *more))])
     return f"{label[0].upper()}{label[1:]}: {value}"

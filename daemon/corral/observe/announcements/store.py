@@ -1,4 +1,4 @@
-"""SQL for what is announced: events that were not told yet, how far the telling has come, and where a batch stands."""
+"""SQL for announcements: events that are not announced yet, the position of the announcer, and the state of a batch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _INSTANTS = (_RECEIPT.injected_at, _RECEIPT.read_at, _RECEIPT.acknowledged_at, _
 
 
 def _unseen(whose: str) -> ColumnElement[bool]:
-    """Of a receipt: it is the one's who is the parameter of this name, who has not seen the message."""
+    """The receipts of the session in parameter ``whose`` for messages that it has not seen."""
     return and_(_RECEIPT.session_id == bindparam(whose), *(instant.is_(None) for instant in _INSTANTS))
 
 
@@ -61,18 +61,18 @@ _SUMMARY = (
 )  # fmt: skip
 
 
-def told(conn: Connection) -> int:
-    """The last event that was told."""
+def last_announced(conn: Connection) -> int:
+    """The last event that was announced."""
     return position(conn, _READER) or 0
 
 
 def move_on(conn: Connection, event_id: int) -> None:
-    """Everything up to this event is told; in the transaction that tells it."""
+    """Move the position to this event, in the transaction that announces it."""
     move_position(conn, _READER, event_id)
 
 
 def news(conn: Connection, kinds: Sequence[str], after: int, limit: int = 50) -> list[EventRow]:
-    """Events of these kinds after one, in order."""
+    """The events of these kinds after ``after``, in order."""
     return _news(tuple(kinds)).all(conn, {"after": after, "limit": limit})
 
 
@@ -96,7 +96,7 @@ def saved(conn: Connection, task_id: str, limit: int) -> list[WorktreeSalvaged]:
 
 
 def is_being_saved(conn: Connection, task_id: str) -> bool:
-    """Whether a worktree of the task is on its way out, so that what is in it may yet be salvaged."""
+    """Whether a worktree of the task is being reclaimed, so that its content may still be salvaged."""
     going = (worktrees.c.state == WorktreeState.RECLAIMING, worktrees.c.note.is_(None))
     return has_any(conn, select(worktrees.c.worktree_id).where(worktrees.c.task_id == task_id, *going))
 
@@ -107,7 +107,7 @@ def unseen(conn: Connection, session_id: str) -> list[UnseenMessage]:
 
 
 def mark_bounced(conn: Connection, session_id: str, at: str) -> None:
-    """All that a session has not seen did not arrive."""
+    """Mark every message that a session has not seen as bounced."""
     _MARK_BOUNCED.change(conn, {"whose": session_id, "bounced_at": at})
 
 

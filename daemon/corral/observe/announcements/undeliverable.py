@@ -1,4 +1,4 @@
-"""Mail that did not arrive: its senders are told of what a session that ended has not seen, or has lost."""
+"""Undeliverable mail: the senders learn what a session that ended has not seen, or has lost."""
 
 from __future__ import annotations
 
@@ -32,33 +32,37 @@ def bounce(conn: Connection, event: EventRow, now: datetime) -> None:
     if session_id is None or row is None or row["status"] != SessionStatus.DISCONNECTED:
         return
     unseen: dict[str, list[UnseenMessage]] = {}
-    for one in announcements.unseen(conn, session_id):
-        unseen.setdefault(required(one["sender_session_id"]), []).append(one)
+    for message in announcements.unseen(conn, session_id):
+        unseen.setdefault(required(message["sender_session_id"]), []).append(message)
     announcements.mark_bounced(conn, session_id, iso(now))
-    for writer, theirs in unseen.items():
-        sent = [one["message_id"] for one in theirs if one["role"] != RecipientRole.BCC]
+    for writer, messages in unseen.items():
+        sent = [message["message_id"] for message in messages if message["role"] != RecipientRole.BCC]
         if sent:
             shown = sent[: notification_templates.SHOWN]
             bounced = EventKind.MESSAGE_BOUNCED({"sender": writer, "message_ids": shown, "count": len(sent)})
             events.record(conn, now, bounced, session_id=session_id)
         sender = session_rows.get(conn, addresses.heir(conn, writer))
         if sender is not None and sender["status"] != SessionStatus.DISCONNECTED:
-            notification_templates.send(conn, _about(row, theirs), [sender["session_id"]], event, now)
+            notification_templates.send(conn, _bounce_letter(row, messages), [sender["session_id"]], event, now)
 
 
-def _about(gone: SessionRow, lost: list[UnseenMessage]) -> Letter:
-    """One letter to a sender about all that a session has not seen of what it sent."""
-    threads = {None if one["role"] == RecipientRole.BCC else one["thread_id"] for one in lost}
-    more = f" and {len(lost) - notification_templates.SHOWN} more" if len(lost) > notification_templates.SHOWN else ""
+def _bounce_letter(session: SessionRow, messages: list[UnseenMessage]) -> Letter:
+    """The letter to one sender about all of their messages that a session has not seen."""
+    threads = {None if message["role"] == RecipientRole.BCC else message["thread_id"] for message in messages}
+    more = (
+        f" and {len(messages) - notification_templates.SHOWN} more"
+        if len(messages) > notification_templates.SHOWN
+        else ""
+    )
     # Everybody may read the letter; whom a blind copy went to is nobody's business.
-    blind = any(one["role"] == RecipientRole.BCC for one in lost)
-    who = "who got a blind copy" if blind else gone["agent_name"]
+    blind = any(message["role"] == RecipientRole.BCC for message in messages)
+    who = "who got a blind copy" if blind else session["agent_name"]
     facts = {
-        "recipient": who if blind else ", ".join(dict.fromkeys(one["addressed"] for one in lost)),
-        "reason": f"{who} is gone ({gone['end_reason']}) and had not read it",
-        "messages": ", ".join(str(one["seq"]) for one in lost[: notification_templates.SHOWN]) + more,
+        "recipient": who if blind else ", ".join(dict.fromkeys(message["addressed"] for message in messages)),
+        "reason": f"{who} is gone ({session['end_reason']}) and had not read it",
+        "messages": ", ".join(str(message["seq"]) for message in messages[: notification_templates.SHOWN]) + more,
     }
-    what = lost[0]["subject"] if len(lost) == 1 else f"{len(lost)} messages to {who}"
+    what = messages[0]["subject"] if len(messages) == 1 else f"{len(messages)} messages to {who}"
     letter = notification_templates.written(
         EventKind.MESSAGE_BOUNCED, f"Not delivered: {what}", facts, None, Importance.NORMAL
     )

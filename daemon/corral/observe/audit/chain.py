@@ -51,7 +51,7 @@ def digest(line: Mapping[str, Any]) -> str:
 
 
 def chained(drafts: Iterable[Mapping[str, Any]], last_seq: int, last_hash: str) -> Iterator[dict[str, Any]]:
-    """Lines that follow one another behind the line with this number and hash."""
+    """Chain drafts to the line with this number and hash."""
     for seq, draft in enumerate(drafts, last_seq + 1):
         line = {**draft, "seq": seq, "previous_hash": last_hash}
         last_hash = digest(line)
@@ -60,7 +60,7 @@ def chained(drafts: Iterable[Mapping[str, Any]], last_seq: int, last_hash: str) 
 
 @dataclass
 class Check:
-    """A verification, to be fed all lines in their order.
+    """A verification of the chain; feed it all lines in order, then end it.
 
     Args:
         seq: The number of the last line that retention removed; 0: none.
@@ -79,20 +79,20 @@ class Check:
     problems: list[AuditProblem] = field(default_factory=list)
 
     def feed(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Look at the next lines."""
+        """Check the next lines."""
         for line in lines:
             for problem in self._faults(line):
-                self._found(line["seq"], problem)
+                self._add_problem(line["seq"], problem)
             self.seq, self.hash, self.lines = line["seq"], line["hash"], self.lines + 1
 
     def end(self, last_seq: int, last_hash: str) -> None:
-        """There are no more lines; the newest that was written had this number and this hash."""
+        """Compare the last line with the recorded number and hash of the newest one."""
         if self.seq < last_seq:
-            self._found(self.seq + 1, f"{_lines(self.seq + 1, last_seq)} removed")
+            self._add_problem(self.seq + 1, f"{_lines(self.seq + 1, last_seq)} removed")
         elif self.seq > last_seq:
-            self._found(last_seq + 1, f"{_lines(last_seq + 1, self.seq)} inserted")
+            self._add_problem(last_seq + 1, f"{_lines(last_seq + 1, self.seq)} inserted")
         elif self.hash != last_hash and not self.broken:
-            self._found(self.seq, "changed: it is not the line that was written last")
+            self._add_problem(self.seq, "changed: it is not the line that was written last")
 
     def _faults(self, line: Mapping[str, Any]) -> Iterator[str]:
         if line["seq"] <= self.seq:
@@ -106,7 +106,7 @@ class Check:
         if digest(line) != line["hash"]:
             yield "changed: its hash is not that of its content"
 
-    def _found(self, seq: int, problem: str) -> None:
+    def _add_problem(self, seq: int, problem: str) -> None:
         self.broken += 1
         if len(self.problems) < MOST_PROBLEMS:
             self.problems.append({"seq": seq, "problem": problem})

@@ -24,8 +24,8 @@ def _short(value: Mapping[str, Any]) -> str:
 def _outcome(row: Mapping[str, Any]) -> str:
     result = row["result"]
     error = result.get("error")
-    told = error.get("message") or error.get("name") if isinstance(error, dict) else error
-    return f"{result.get('status', '')}: {told}" if told else str(result.get("status", ""))
+    message = error.get("message") or error.get("name") if isinstance(error, dict) else error
+    return f"{result.get('status', '')}: {message}" if message else str(result.get("status", ""))
 
 
 _COLUMNS: list[Column] = [
@@ -66,16 +66,18 @@ def audit(
 
 
 def _verify(as_json: bool) -> None:
-    found = client().request("GET", "/audit/verification", timeout_s=600)
+    verification = client().request("GET", "/audit/verification", timeout_s=600)
     if as_json:
-        emit(found)
-    elif found["valid"]:
-        echo(f"The audit is whole: {found['lines']} lines, {found['first_seq']} to {found['last_seq']}.")
-        if found["removed_until"]:
-            echo(paint(f"Lines up to {found['removed_until']} were removed by retention.", "dim"))
+        emit(verification)
+    elif verification["valid"]:
+        echo(
+            f"The audit is whole: {verification['lines']} lines, {verification['first_seq']} to {verification['last_seq']}."
+        )
+        if verification["removed_until"]:
+            echo(paint(f"Lines up to {verification['removed_until']} were removed by retention.", "dim"))
     else:
         echo(paint("The audit was tampered with, or its file was damaged:", "red"))
-        for one in found["problems"]:
-            echo(f"  line {one['seq']}: {one['problem']}")
-    if not found["valid"]:
+        for problem in verification["problems"]:
+            echo(f"  line {problem['seq']}: {problem['problem']}")
+    if not verification["valid"]:
         raise Exit(1)

@@ -43,8 +43,8 @@ async def listing(
 
     def look(conn: Connection) -> Page:
         of_task = tasks.find(conn, task)["task_id"] if task else None
-        found = reading.listing(conn, agent=agent, task=of_task, action=action, since=since, before=before, limit=limit)
-        return page(found, limit)
+        rows = reading.listing(conn, agent=agent, task=of_task, action=action, since=since, before=before, limit=limit)
+        return page(rows, limit)
 
     return answer(request, await services.store.read(look), lambda row: {"before": row["seq"]})
 

@@ -23,9 +23,9 @@ LOST = "the record of the newest line was removed: which lines there were cannot
 
 
 def wire(row: AuditRow) -> Payload:
-    """A line as it is told; ``parameters`` and ``result`` are the values of the JSON texts that were hashed."""
+    """A line as the wire has it; ``parameters`` and ``result`` are the values of the JSON texts that were hashed."""
     return {
-        **_who_and_what(row),
+        **_identifying_fields(row),
         "parameters": json.loads(row["parameters"]),
         "result": json.loads(row["result"]),
         "previous_hash": row["previous_hash"],
@@ -35,12 +35,12 @@ def wire(row: AuditRow) -> Payload:
 
 def wire_text(row: AuditRow) -> str:
     """The JSON of :func:`wire`; the texts that were hashed stand in it as they are."""
-    begin = json.dumps(_who_and_what(row)).removesuffix("}")
+    begin = json.dumps(_identifying_fields(row)).removesuffix("}")
     values = f'"parameters": {row["parameters"]}, "result": {row["result"]}'
     return f'{begin}, {values}, "previous_hash": "{row["previous_hash"]}", "hash": "{row["hash"]}"}}'
 
 
-def _who_and_what(row: AuditRow) -> Payload:
+def _identifying_fields(row: AuditRow) -> Payload:
     return {
         "seq": row["seq"],
         "timestamp": row["at"],
@@ -101,7 +101,7 @@ def verify(read: Callable[[Callable[[Connection], Any]], Any]) -> AuditVerificat
     at = -1
     while True:
         now, rows = read(lambda conn: (audit_rows.ends(conn), audit_rows.following(conn, at, PAGE)))  # noqa: B023
-        if now["removed_seq"] > check.seq:  # retention was here meanwhile
+        if now["removed_seq"] > check.seq:  # retention removed lines meanwhile
             check.seq, check.hash = now["removed_seq"], now["removed_hash"]
         known = [row for row in rows if row["seq"] <= until or now["last_seq"] == until]
         check.feed(known)

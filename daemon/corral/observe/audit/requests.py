@@ -20,30 +20,30 @@ caller: ContextVar[str] = ContextVar("caller", default="")
 """The session that a request says it comes from, if it does; set by the edge for every request."""
 
 
-def note(services: Services, action: str, given: Mapping[str, Any], answered: Any) -> None:
-    """Note a request over HTTP. Neither the arguments nor the answer may be changed any more.
+def note(services: Services, action: str, arguments: Mapping[str, Any], answered: Any) -> None:
+    """Note a request over HTTP. The caller must not change the arguments or the answer afterwards.
 
     Args:
-        given: The arguments of the operation: the parts of its path, and its body.
+        arguments: The arguments of the operation: the parts of its path, and its body.
         answered: The answer, or the error.
     """
-    at, said = services.now(), caller.get()
+    at, session_id = services.now(), caller.get()
 
-    def made() -> Deed:
-        parameters = _plain(given)
-        named = parameters.get("session_id") or parameters.get("caller") or said
+    def deed() -> Deed:
+        parameters = _plain(arguments)
+        named = parameters.get("session_id") or parameters.get("caller") or session_id
         return _deed(at, action, named if isinstance(named, str) and named else None, parameters, answered)
 
-    services.of(AuditTrail).note_later(made)
+    services.of(AuditTrail).note_later(deed)
 
 
 def note_call(
-    services: Services, tool: str, given: Mapping[str, Any], answered: Any, session_id: str | None, use_id: str
+    services: Services, tool: str, arguments: Mapping[str, Any], answered: Any, session_id: str | None, use_id: str
 ) -> None:
     """Note a call of one of Corral's own tools; the hooks of the same call then add nothing."""
     services.of(AuditTrail).is_new(use_id)
     at = services.now()
-    services.of(AuditTrail).note_later(lambda: _deed(at, f"mcp.{tool}", session_id, _plain(given), answered))
+    services.of(AuditTrail).note_later(lambda: _deed(at, f"mcp.{tool}", session_id, _plain(arguments), answered))
 
 
 def _deed(at: datetime, action: str, session_id: str | None, parameters: dict[str, Any], answered: Any) -> Deed:
@@ -62,14 +62,14 @@ def _deed(at: datetime, action: str, session_id: str | None, parameters: dict[st
 def outcome(answered: Any) -> dict[str, Any]:
     """The result of an operation: ``{status, answer}``, or ``{status, error}``."""
     if isinstance(answered, CorralError):
-        told = {"code": answered.code, "name": answered.name, "message": answered.message}
-        return {"status": FAILED, "error": told}
+        failure = {"code": answered.code, "name": answered.name, "message": answered.message}
+        return {"status": FAILED, "error": failure}
     if isinstance(answered, Exception):
         return {"status": FAILED, "error": {"name": type(answered).__name__}}
     if isinstance(answered, BaseModel):
         answered = answered.model_dump()
-    kept = dict(_brief(answered)) if isinstance(answered, Mapping) else _ids(answered)
-    return {"status": OK, **({"answer": kept} if kept else {})}
+    summary = dict(_brief(answered)) if isinstance(answered, Mapping) else _ids(answered)
+    return {"status": OK, **({"answer": summary} if summary else {})}
 
 
 def _brief(answer: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -82,19 +82,19 @@ def _brief(answer: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _ids(listed: Any) -> list[Any]:
-    """Of each thing in a list its id, or itself where it is a plain value."""
-    found = []
+    """The id of each item of a list; a plain value stands for itself."""
+    ids = []
     for item in listed if isinstance(listed, list) else ():
-        found.append(
+        ids.append(
             next((item[name] for name in item if name.endswith("_id")), None) if isinstance(item, dict) else item
         )
-    return [value for value in found if isinstance(value, (str, int))]
+    return [value for value in ids if isinstance(value, (str, int))]
 
 
-def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a path beside the fields of the body, without content; what is no value (the request itself) is left out."""
+def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The path parameters and the fields of the body in one mapping, without content and without objects such as the request."""
     plain: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in arguments.items():
         if isinstance(value, BaseModel):
             plain |= value.model_dump()
         elif isinstance(value, dict):

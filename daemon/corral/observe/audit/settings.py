@@ -10,11 +10,11 @@ from corral.coordination.services import Services
 from corral.observe.audit.trail import AuditTrail
 
 UNKNOWN = "unknown"
-"""The agent of what came through a file, which anybody may have written."""
+"""The agent of a change in a file: anybody may have written it."""
 
 
 def settings_changes(services: Services) -> Callable[[Settings], None]:
-    """A function to be called with the new settings whenever they were read again."""
+    """A listener that notes the differences whenever the settings are read again."""
     before = services.settings().model_dump(mode="json")
 
     def note(new: Settings) -> None:

@@ -36,7 +36,7 @@ def ends(conn: Connection) -> AuditEnds | None:
 
 
 def newest(conn: Connection) -> tuple[int, str] | None:
-    """The number and the hash of the newest line that there is, whatever the record of the chain says."""
+    """The number and the hash of the newest stored line, whatever the record of the chain says."""
     row = conn.execute(select(_ITS.seq, _ITS.hash).order_by(_ITS.seq.desc()).limit(1)).first()
     return (int(row.seq), str(row.hash)) if row else None
 
@@ -62,8 +62,8 @@ def append(conn: Connection, lines: Sequence[AuditRow]) -> None:
 
 def work_of(conn: Connection, session_ids: Collection[str]) -> dict[str, SessionWork]:
     """Names and tasks of sessions, by their ids: those that are known."""
-    found = (_WORK.first(conn, {"session": session_id}) for session_id in session_ids)
-    return {row["session_id"]: row for row in found if row is not None}
+    rows = (_WORK.first(conn, {"session": session_id}) for session_id in session_ids)
+    return {row["session_id"]: row for row in rows if row is not None}
 
 
 def listing(

@@ -11,7 +11,7 @@ from corral.runners.protocol import ToolCall
 from corral.store.rows.tasks import TaskRow
 
 CALLED = "called"
-"""The ``status`` of a call of which nobody told how it ended."""
+"""The ``status`` of a call whose end is not known."""
 CONTENT = frozenset(
     {"content", "old_string", "new_string", "new_source", "edits", "file_text", "old_str", "new_str", "body", "body_md"}
 )
@@ -28,7 +28,7 @@ def note(
     trail: AuditTrail,
     at: datetime,
     tool: str,
-    given: object,
+    arguments: object,
     *,
     session_id: str,
     task_id: str | None = None,
@@ -36,10 +36,10 @@ def note(
     status: str = OK,
     error: str = "",
 ) -> None:
-    """Note a tool call, unless it was noted before: hooks and a worker's output tell of the same ones.
+    """Note a tool call, unless it was noted before: hooks and a worker's output report the same calls.
 
     Args:
-        given: Its input, as the client has it.
+        arguments: Its input, as the client has it.
         use_id: The client's id of the call.
         error: Why it failed or was denied.
     """
@@ -50,13 +50,13 @@ def note(
             f"tool.{tool}",
             session_id=session_id,
             task_id=task_id,
-            parameters=_parameters(given),
+            parameters=_parameters(arguments),
             result=result,
         )
 
 
 def note_event(trail: AuditTrail, at: datetime, session_id: str, payload: Mapping[str, Any], denial: str) -> None:
-    """Note what a hook event tells of tool calls.
+    """Note the tool calls that a hook event reports.
 
     Args:
         session_id: The session, or the subagent, that acts.
@@ -75,9 +75,9 @@ def note_event(trail: AuditTrail, at: datetime, session_id: str, payload: Mappin
 
 
 def _note_batch(trail: AuditTrail, at: datetime, session_id: str, payload: Mapping[str, Any]) -> None:
-    """Note the calls of a turn that no other event told of; our own server's are on record with their answers."""
-    said, count = payload.get("tool_calls"), _text(payload, "calls")
-    calls = [call for call in said if isinstance(call, Mapping)] if isinstance(said, list) else []
+    """Note the calls of a turn that no other event reported; calls of our own tools are noted with their answers."""
+    listed, count = payload.get("tool_calls"), _text(payload, "calls")
+    calls = [call for call in listed if isinstance(call, Mapping)] if isinstance(listed, list) else []
     for call in calls:
         if not _text(call, "tool_name").startswith(OURS):
             _note_one(trail, at, session_id, call, CALLED, "")
@@ -118,17 +118,17 @@ def _note_one(
     )
 
 
-def _parameters(given: object) -> dict[str, Any]:
+def _parameters(arguments: object) -> dict[str, Any]:
     """The input of a tool, without the content of files, and no longer than a line may keep."""
-    if not isinstance(given, Mapping):
+    if not isinstance(arguments, Mapping):
         return {}
-    kept: dict[str, Any] = {}
-    for name, value in given.items():
+    parameters: dict[str, Any] = {}
+    for name, value in arguments.items():
         if name in CONTENT:
-            kept[name] = size_of(value)
-        elif value != "":  # the client fills what a call has not with nothing
-            kept[name] = value[:LONGEST] if isinstance(value, str) else value
-    return kept
+            parameters[name] = size_of(value)
+        elif value != "":  # the client sends an empty text for a missing field
+            parameters[name] = value[:LONGEST] if isinstance(value, str) else value
+    return parameters
 
 
 def size_of(content: Any) -> str:

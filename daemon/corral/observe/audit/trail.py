@@ -19,7 +19,7 @@ from corral.observe.audit.chain import BEGUN_AGAIN, FIRST_HASH, chained, json_te
 from corral.store.rows.records import AuditDraft, AuditRow, EventRow, SessionWork
 
 SYSTEM = "corral"
-"""The agent of what the daemon did of its own accord."""
+"""The agent of the daemon's own deeds."""
 MOST_WAITING = 100_000
 """Deeds that wait to be written; what comes beyond them is counted, and the count is written."""
 USES_REMEMBERED = 8192
@@ -31,7 +31,7 @@ REPEATED = frozenset(
         EventKind.MESSAGE_READ, EventKind.MESSAGE_ACKNOWLEDGED,
     }
 )  # fmt: skip
-"""Kinds of events that say again what the request or the tool call says that they come from."""
+"""Kinds of events that repeat the request or the tool call that caused them."""
 
 STATUSES: dict[str, str] = {
     **dict.fromkeys((EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.TASK_RETRIED), FAILED),
@@ -63,7 +63,7 @@ class Deed:
 
 
 class AuditTrail:
-    """Deeds on their way into the audit. Thread-safe; to note one takes microseconds and never fails.
+    """The queue of deeds that are not written yet. Thread-safe; noting takes microseconds and never fails.
 
     Attributes:
         on_note: Called after each one.
@@ -96,16 +96,16 @@ class AuditTrail:
         deed = Deed(at, action, session_id, agent_id or session_id or SYSTEM, task_id, parameters, result)
         self.note_later(partial(_same, deed))
 
-    def note_later(self, made: Callable[[], Deed]) -> None:
-        """Note a deed that is made when it is written: nobody waits until then."""
+    def note_later(self, make: Callable[[], Deed]) -> None:
+        """Note a deed that ``make`` builds when it is written, so that the caller does not wait for it."""
         if len(self._waiting) >= MOST_WAITING:
             self._lost += 1
             return
-        self._waiting.append(made)
+        self._waiting.append(make)
         self.on_note()
 
     def is_new(self, use_id: str) -> bool:
-        """Whether a tool call was not noted yet; from now on it was. One without an id is always new."""
+        """Whether a tool call is new; marks it as noted. A call without an id is always new."""
         if not use_id:
             return True
         with self._lock:
@@ -116,7 +116,7 @@ class AuditTrail:
         return is_new
 
     def take(self, most: int, now: datetime) -> list[Deed]:
-        """Take the oldest deeds, at most so many, and one that tells how many were lost."""
+        """Take at most ``most`` of the oldest deeds, and one that counts the lost ones."""
         taken: list[Deed] = []
         while self._waiting and len(taken) < most:
             taken.append(self._waiting.popleft()())
@@ -126,7 +126,7 @@ class AuditTrail:
         return taken
 
     def put_back(self, deeds: Sequence[Deed]) -> None:
-        """They could not be written: they are the next ones again."""
+        """Put deeds that could not be written back to the front of the queue."""
         self._waiting.extendleft(partial(_same, deed) for deed in reversed(deeds))
 
 
@@ -135,7 +135,7 @@ def _same(deed: Deed) -> Deed:
 
 
 def draft(deed: Deed, work: Mapping[str, SessionWork]) -> AuditDraft:
-    """A line of a deed, without its place.
+    """The line of a deed, without its number and hash.
 
     Args:
         work: Sessions by their ids.
@@ -153,7 +153,7 @@ def draft(deed: Deed, work: Mapping[str, SessionWork]) -> AuditDraft:
 
 
 def draft_of_event(event: EventRow, work: Mapping[str, SessionWork]) -> AuditDraft:
-    """A line of an event: what became of a task, a merge request, a session."""
+    """The line of an event of a task, a merge request or a session."""
     session, data = work.get(event["session_id"] or ""), event["data"]
     named = session["agent_name"] if session else data.get("agent_name") or event["session_id"] or SYSTEM
     about = {"merge_id": event["merge_id"]} if event["merge_id"] else {}
@@ -169,7 +169,7 @@ def draft_of_event(event: EventRow, work: Mapping[str, SessionWork]) -> AuditDra
 
 
 def remove_before(conn: Connection, before: datetime, now: datetime, limit: int) -> int:
-    """Remove the oldest lines of those that are older than an instant, and count them as removed.
+    """Remove at most ``limit`` of the lines before an instant, the oldest first, and record them as removed.
 
     Args:
         limit: At most so many.
@@ -186,7 +186,7 @@ def remove_before(conn: Connection, before: datetime, now: datetime, limit: int)
 
 
 def _begun_again(at: str) -> AuditDraft:
-    """The line that tells of a chain whose ends somebody removed, before the next line, which is of that instant."""
+    """The line that reports a chain whose ends were removed; it has the instant of the next line."""
     return draft(Deed(parse(at), BEGUN_AGAIN, None, SYSTEM, None, {}, {"status": FAILED}), {})
 
 

@@ -86,7 +86,7 @@ class AuditWriter:
         return now + (SOON if self._deeds.waiting > MANY else NEXT) if is_more else self._again
 
     def finish(self, now: datetime) -> None:
-        """Write what is noted, at the end, when nobody notes any more; events and the export follow with the next start."""
+        """Write the noted deeds at shutdown; events and the export follow after the next start."""
         while self._append_deeds(now):
             pass
 
@@ -108,8 +108,8 @@ class AuditWriter:
         """Append the next page of events; returns whether there may be more."""
         if self._position is None:
             self._position = self._stored = self._db.read(lambda conn: events.position(conn, audit_rows.READER)) or 0
-        given = {"after": self._position, "most": AT_ONCE}
-        newest, page = self._db.read(lambda conn: (events.newest(conn), _NEWS.all(conn, given)))
+        bounds = {"after": self._position, "most": AT_ONCE}
+        newest, page = self._db.read(lambda conn: (events.newest(conn), _NEWS.all(conn, bounds)))
         is_more = len(page) == AT_ONCE
         last = page[-1]["event_id"] if is_more else max([newest, *(event["event_id"] for event in page)])
         if page or last - self._stored > FAR_BEHIND:
@@ -118,14 +118,14 @@ class AuditWriter:
         self._position = last
         return is_more
 
-    def _write_events(self, told: list[EventRow], last: int) -> None:
-        ids = {event["session_id"] for event in told if event["session_id"]}
+    def _write_events(self, page: list[EventRow], last: int) -> None:
+        ids = {event["session_id"] for event in page if event["session_id"]}
         work = self._db.read(lambda conn: audit_rows.work_of(conn, ids))
-        drafts = [trail.draft_of_event(event, work) for event in told]
+        drafts = [trail.draft_of_event(event, work) for event in page]
 
         def write(conn: Connection) -> None:
             trail.append(conn, drafts)
-            if audit_rows.ends(conn) is not None:  # a place in the record without a line would tell of lost lines
+            if audit_rows.ends(conn) is not None:  # a position without a line would read as lost lines
                 events.move_position(conn, audit_rows.READER, last)
 
         self._db.write(write)

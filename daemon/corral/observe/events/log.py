@@ -28,7 +28,7 @@ PAGE = 100
 PAUSE_S = 0.5
 """Least time between two steps, seconds; what came meanwhile waits, in the database."""
 BACKLOG = 1000
-"""Of a database that was never logged, this many of its last events are."""
+"""Events that the first run logs of a database that was never logged, the newest."""
 MOST_OF_A_DAY = 64 << 20
 """Bytes of today's file from which on only events of level ``WARNING`` and above are written."""
 _READER = "log"

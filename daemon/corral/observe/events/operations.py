@@ -45,7 +45,7 @@ async def lines(services: Services, after: int) -> AsyncGenerator[str, None]:
     """The stream after an event, line by line, until the daemon stops."""
     yield "retry: 1000\n\n"
     while not services.stopping:
-        async with _coming(services) as change:
+        async with _next_write(services) as change:
             page = await services.store.read(lambda conn: events.listing(conn, after_id=after, limit=PAGE))  # noqa: B023
             if not page and not await change:
                 yield ": still here\n\n"
@@ -55,8 +55,8 @@ async def lines(services: Services, after: int) -> AsyncGenerator[str, None]:
 
 
 @contextlib.asynccontextmanager
-async def _coming(services: Services) -> AsyncIterator[asyncio.Task[bool]]:
-    """Whether something was written; what comes between a look and the wait for it is noticed."""
+async def _next_write(services: Services) -> AsyncIterator[asyncio.Task[bool]]:
+    """A task that ends when something is written; it starts before the look, so that no write is missed."""
     change = asyncio.create_task(services.changes.next_write(HEARTBEAT_S))
     await asyncio.sleep(0)  # it waits from here on
     try:

@@ -110,12 +110,16 @@ class Evidence:
         return bool(self._due) or len(page) == PAGE
 
     def _begin(self, folder: Path) -> None:
-        """A task that is over and has no folder is due, and so is one that has ended since the last time."""
+        """Mark as due every ended task without a folder, and every task that has ended since the last run."""
 
         def look(conn: Connection) -> tuple[int, int | None, list[str]]:
             newest, stored = events.newest(conn), events.position(conn, _READER)
             over = exports.ended(conn)
-            return newest, stored, [one["task_id"] for one in over if not _is_there(folder / bundle.folder_name(one))]
+            return (
+                newest,
+                stored,
+                [task["task_id"] for task in over if not _is_there(folder / bundle.folder_name(task))],
+            )
 
         newest, stored, missing = self._db.read(look)
         self._seen = self._stored = newest if stored is None else stored
@@ -147,7 +151,7 @@ class Evidence:
             crash_point("exports.evidence_file_written")
 
     def _commit(self, record: Record) -> str | None:
-        """The commit with what the agent made: what was to land, else what is saved, else its branch."""
+        """The commit with the agent's work: that of its merge request, else the saved one, else its branch."""
         if record.merge is not None:
             return record.merge["head_sha"]
         head, branch = record.task["head_sha"], record.task["branch"]
@@ -155,8 +159,8 @@ class Evidence:
             return head  # without one, it has made nothing
         names = [record.saved, refs.branch_ref(branch) if branch else None]
         try:
-            found = (refs.read(self._git, name) for name in names if name)
-            return next((sha for sha in found if sha), None)
+            commits = (refs.read(self._git, name) for name in names if name)
+            return next((sha for sha in commits if sha), None)
         except CorralError as error:
             log.info("evidence_without_commit", task_id=record.task["task_id"], reason=error.message)
             return None
@@ -165,7 +169,7 @@ class Evidence:
         try:
             base = record.base_sha
             return history.diff_stat(self._git, base, head) if head and base and head != base else None
-        except CorralError as error:  # a commit that was pruned is no reason not to tell of the task
+        except CorralError as error:  # a pruned commit must not hide the task
             log.info("evidence_without_changes", task_id=record.task["task_id"], reason=error.message)
             return None
 
@@ -184,8 +188,8 @@ class Evidence:
         places = ("", f"{bundle.OWN_FOLDER}/", f"{bundle.OWN_FOLDER}/*/")
         names = [f":(icase,glob){place}{phase}.md" for phase in bundle.PHASES for place in places]
         changed = refs.raw_changes(self._git, base, head, *names)
-        found: dict[str, bytes] = {}
-        for change in sorted(changed, key=lambda one: one.path.count("/")):
+        files: dict[str, bytes] = {}
+        for change in sorted(changed, key=lambda change: change.path.count("/")):
             name = bundle.phase_of(change.path)
             if name is None or not change.new_mode.startswith("100"):  # deleted, or no regular file
                 continue
@@ -193,18 +197,18 @@ class Evidence:
                 continue
             content = _without_secrets(refs.show_file(self._git, head, change.path) or b"")
             cut = f"\n\n(Cut: {change.path} of {head[:12]} has {len(content)} bytes.)\n".encode(errors="replace")
-            found[name] = content if len(content) <= MOST_OF_A_FILE else content[:MOST_OF_A_FILE] + cut
-        return found
+            files[name] = content if len(content) <= MOST_OF_A_FILE else content[:MOST_OF_A_FILE] + cut
+        return files
 
     def _verification_log(self, record: Record) -> bytes | None:
         merge = record.merge
         if merge is None or record.receipt is None:
             return None
         listed = self._db.read(lambda conn: runs.listing(conn, self._project, merge))
-        run = next((one for one in listed if one.decided), None)
+        run = next((run for run in listed if run.decided), None)
         log_file = runs.log_of(self._project, run) if run is not None else None
-        found = end_of_log(log_file, runs.begins_at(log_file)) if log_file is not None else None
-        return run_heading(run.model_dump()).encode() + found if run is not None and found is not None else None
+        tail = end_of_log(log_file, runs.begins_at(log_file)) if log_file is not None else None
+        return run_heading(run.model_dump()).encode() + tail if run is not None and tail is not None else None
 
 
 def end_of_log(log: Path, first: int = 0) -> bytes | None:
@@ -221,13 +225,13 @@ def end_of_log(log: Path, first: int = 0) -> bytes | None:
         size = os.fstat(handle).st_size
         begin = max(first, size - MOST_OF_A_LOG)
         file.seek(max(first, begin - LONGEST_SECRET))
-        found = _without_secrets(file.read(MOST_OF_A_LOG + LONGEST_SECRET))
+        content = _without_secrets(file.read(MOST_OF_A_LOG + LONGEST_SECRET))
         cut = f"(Cut: the last {MOST_OF_A_LOG} of {size} bytes.)\n".encode()
-        return cut + found[-MOST_OF_A_LOG:] if begin > first else found
+        return cut + content[-MOST_OF_A_LOG:] if begin > first else content
 
 
 def _without_secrets(content: bytes) -> bytes:
-    """A file that an agent wrote, whole: the half of a secret is not found."""
+    """Redact the whole file that an agent wrote: half of a secret would not be recognised."""
     return redact(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
@@ -240,7 +244,7 @@ def _record(conn: Connection, task_id: str) -> Record | None:
     if row is None:
         return None
     merge = merge_tasks.decisive(conn, task_id)
-    saved: Sequence[str] = [one["ref"] for one in announcements.saved(conn, task_id, 1)] if merge is None else []
+    saved: Sequence[str] = [state["ref"] for state in announcements.saved(conn, task_id, 1)] if merge is None else []
     return Record(
         task=row,
         outcome=outcomes.of_tasks(conn, [task_id])[task_id],

@@ -1,4 +1,4 @@
-"""The supervisor's files: lifecycle, leases and evidence, written from the event log behind everybody's back.
+"""The supervisor's files: lifecycle, leases and evidence, written from the event log in the background.
 
 The database is the authority. The job reads what others have committed, so nobody waits for it; a file that cannot be written
 stops nothing, is shown (``status``, ``doctor``), and is caught up with as soon as it can be. A line is appended before the
@@ -95,10 +95,10 @@ class Exports:
         page = self._db.read(lambda conn: exports.news(conn, lines.KINDS, after, PAGE))
         is_more = len(page) == PAGE
         if page:
-            found = self._exported([str(event["task_id"]) for event in page], after, page[-1]["event_id"])
-            lifecycle.append(one.lifecycle for one in found if one.event_id > places[0])
+            exported = self._exported([str(event["task_id"]) for event in page], after, page[-1]["event_id"])
+            lifecycle.append(line.lifecycle for line in exported if line.event_id > places[0])
             crash_point("exports.lifecycle_written")
-            leases.append(one.lease for one in found if one.lease is not None and one.event_id > places[1])
+            leases.append(line.lease for line in exported if line.lease is not None and line.event_id > places[1])
             crash_point("exports.leases_written")
         reached = page[-1]["event_id"] if is_more else max(newest, page[-1]["event_id"] if page else 0)
         if page or reached - (self._stored or 0) > FAR_BEHIND:
@@ -108,13 +108,13 @@ class Exports:
         return is_more
 
     def _exported(self, task_ids: list[str], after: int, until: int) -> list[lines.Exported]:
-        """The lines of these tasks in the order of their events, of those after one and up to another."""
+        """The lines of these tasks for the events after ``after`` up to ``until``, in order."""
         ids = list(dict.fromkeys(task_ids))
         tasks, histories = self._db.read(
             lambda conn: (exports.named(conn, ids), exports.histories(conn, lines.KINDS, ids, until))
         )
-        found = [one for task_id in ids for one in lines.of_task(tasks[task_id], histories[task_id])]
-        return sorted((one for one in found if one.event_id > after), key=lambda one: one.event_id)
+        lines_of_tasks = [line for task_id in ids for line in lines.of_task(tasks[task_id], histories[task_id])]
+        return sorted((line for line in lines_of_tasks if line.event_id > after), key=lambda line: line.event_id)
 
     def _lines(self) -> tuple[Lines, Lines]:
         folder = self._folder()

@@ -58,12 +58,12 @@ class Lines:
             FolderLinked: A link stands in its place.
             OSError: It cannot be read or repaired.
         """
-        for path in (self.path, *map(self._older, range(1, KEPT + 1))):
+        for path in (self.path, *map(self._older_path, range(1, KEPT + 1))):
             if last := self._last_of(path, newest):
                 return last
         return 0
 
-    def _older(self, number: int) -> Path:
+    def _older_path(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}") if number else self.path
 
     def _last_of(self, path: Path, newest: int) -> int:
@@ -115,15 +115,15 @@ class Lines:
                 return
         except FileNotFoundError:
             return
-        free = next((number for number in range(1, KEPT) if not os.path.lexists(self._older(number))), KEPT)
+        free = next((number for number in range(1, KEPT) if not os.path.lexists(self._older_path(number))), KEPT)
         for number in range(free, 0, -1):
-            self._older(number - 1).replace(self._older(number))
-            self._known.pop(self._older(number), None)
+            self._older_path(number - 1).replace(self._older_path(number))
+            self._known.pop(self._older_path(number), None)
             crash_point("exports.rotating")
 
     def _note(self, path: Path, handle: int, last: int) -> None:
-        found = os.fstat(handle)
-        self._known[path] = (found.st_ino, found.st_size), last
+        status = os.fstat(handle)
+        self._known[path] = (status.st_ino, status.st_size), last
 
 
 def replace(path: Path, content: bytes, top: Path) -> None:
@@ -168,7 +168,7 @@ def _repaired(handle: int, key: str) -> int:
         tail = os.pread(handle, size - begin, begin)
         whole = tail.rfind(b"\n") + 1
         lines = tail[:whole].split(b"\n")[(0 if begin == 0 else 1) :]
-        last = next((found for line in reversed(lines) if (found := _number(line, key)) is not None), None)
+        last = next((number for line in reversed(lines) if (number := _number(line, key)) is not None), None)
         if last is not None or begin == 0:
             break
         part *= 8
@@ -179,8 +179,8 @@ def _repaired(handle: int, key: str) -> int:
 
 def _number(line: bytes, key: str) -> int | None:
     try:
-        found = json.loads(line)
+        entry = json.loads(line)
     except ValueError:
         return None
-    number = found.get(key) if isinstance(found, dict) else None
+    number = entry.get(key) if isinstance(entry, dict) else None
     return number if type(number) is int else None

@@ -45,10 +45,10 @@ def histories(
     query = select(events).where(events.c.task_id.in_(list(task_ids)), events.c.kind.in_(list(kinds)))
     if until is not None:
         query = query.where(events.c.event_id <= until)
-    found: dict[str, list[EventRow]] = {task_id: [] for task_id in task_ids}
+    by_task: dict[str, list[EventRow]] = {task_id: [] for task_id in task_ids}
     for row in fetch_all(conn, query.order_by(events.c.event_id), EventRow):
-        found[str(row["task_id"])].append(row)
-    return found
+        by_task[str(row["task_id"])].append(row)
+    return by_task
 
 
 def named(conn: Connection, task_ids: Sequence[str]) -> dict[str, ExportedTask]:

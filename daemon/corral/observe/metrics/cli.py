@@ -65,32 +65,32 @@ def metrics(
     except ValueError as error:
         raise InvalidInput(f"--since {since!r}: {error}.", remedy="Write 90m, 12h, 7d or 4w.") from error
     query = {"since_s": seconds, **({"by": by.value} if by else {})}
-    found = client().request("GET", "/metrics", query=query)
+    figures = client().request("GET", "/metrics", query=query)
     if as_json:
-        emit(found)
+        emit(figures)
         return
-    rows = [{**found, "name": "all"}, *found["groups"]]
+    rows = [{**figures, "name": "all"}, *figures["groups"]]
     name: Column = (f"BY {by.value.upper()}" if by else "", lambda row: row["name"] or "(none)", 24)
     table(rows, [name, *_COLUMNS], empty="")
-    if found["days"][1:]:
+    if figures["days"][1:]:
         echo("")
-        table(found["days"], [("DAY (UTC)", "day", 10), *_COLUMNS], empty="")
-    _rest(found)
+        table(figures["days"], [("DAY (UTC)", "day", 10), *_COLUMNS], empty="")
+    _print_details(figures)
 
 
-def _rest(found: Mapping[str, Any]) -> None:
+def _print_details(figures: Mapping[str, Any]) -> None:
     echo("")
     for key, label in _SPREADS.items():
-        if (spread := found[key])["max"] is not None:
+        if (spread := figures[key])["max"] is not None:
             echo(f"{label}: median {spread['p50']:.1f} s, p95 {spread['p95']:.1f} s, longest {spread['max']:.1f} s")
-    if found["failures_by_code"]:
-        told = ", ".join(f"{number} × {one_line(code)}" for code, number in found["failures_by_code"].items())
-        echo(f"failures: {told}")
-    counts = ", ".join(f"{found[name]} {name.replace('_', ' ')}" for name in _COUNTS if found[name])
+    if figures["failures_by_code"]:
+        failures = ", ".join(f"{number} × {one_line(code)}" for code, number in figures["failures_by_code"].items())
+        echo(f"failures: {failures}")
+    counts = ", ".join(f"{figures[name]} {name.replace('_', ' ')}" for name in _COUNTS if figures[name])
     if counts:
         echo(counts)
-    daemon, hooks = found["daemon"], found["hooks"]
-    told = f"; {hooks['count']} hook events, {hooks['mean_ms']:.1f} ms each" if hooks["count"] else ""
-    echo(paint(f"daemon: {daemon['memory_mb']:.0f} MB, {daemon['cpu_s']:.0f} s of processor time{told}", "dim"))
-    if found["left_out"]:
+    daemon, hooks = figures["daemon"], figures["hooks"]
+    activity = f"; {hooks['count']} hook events, {hooks['mean_ms']:.1f} ms each" if hooks["count"] else ""
+    echo(paint(f"daemon: {daemon['memory_mb']:.0f} MB, {daemon['cpu_s']:.0f} s of processor time{activity}", "dim"))
+    if figures["left_out"]:
         echo(paint("Older tasks of this span are left out: there are too many.", "yellow"))

@@ -106,10 +106,10 @@ def _counted(counted: Sequence[TotalRow]) -> Iterator[Metric]:
 
     for name, (about, labels) in _COUNTERS.items():
         family = CounterMetricFamily(f"corral_{name}", about, labels=labels)
-        found = [one for one in counted if one["name"] == name]
-        for one in found:
-            family.add_metric([one["label"], one["outcome"]][: len(labels)], one["number"])
-        if not found and not labels:
+        rows = [row for row in counted if row["name"] == name]
+        for row in rows:
+            family.add_metric([row["label"], row["outcome"]][: len(labels)], row["number"])
+        if not rows and not labels:
             family.add_metric([], 0)
         yield family
 

@@ -69,10 +69,10 @@ def recent(conn: Connection) -> RecentWork:
 
 
 def _grouped(rows: Iterable[FinishedTask], of: Callable[[FinishedTask], str]) -> Iterator[tuple[str, Figures]]:
-    found: dict[str, list[FinishedTask]] = {}
+    groups: dict[str, list[FinishedTask]] = {}
     for row in rows:
-        found.setdefault(of(row), []).append(row)
-    return ((name, _figures(members)) for name, members in sorted(found.items()))
+        groups.setdefault(of(row), []).append(row)
+    return ((name, _figures(members)) for name, members in sorted(groups.items()))
 
 
 def _events(counted: Mapping[str, int]) -> EventCounts:
@@ -111,14 +111,14 @@ def _between(began: str | None, ended: str | None) -> float | None:
 
 
 def _spread(values: Iterable[float | None]) -> Spread:
-    found = sorted(value for value in values if value is not None)
-    if not found:
+    numbers = sorted(value for value in values if value is not None)
+    if not numbers:
         return {"mean": None, "p50": None, "p95": None, "max": None}
     return {
-        "mean": round(fmean(found), 3),
-        "p50": round(_percentile(found, 50), 3),
-        "p95": round(_percentile(found, 95), 3),
-        "max": round(found[-1], 3),
+        "mean": round(fmean(numbers), 3),
+        "p50": round(_percentile(numbers, 50), 3),
+        "p95": round(_percentile(numbers, 95), 3),
+        "max": round(numbers[-1], 3),
     }
 
 

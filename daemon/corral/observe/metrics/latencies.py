@@ -24,12 +24,12 @@ class Latencies:
     total_s: float = 0.0
 
     def count(self, seconds: float) -> None:
-        """Count one."""
+        """Count one event."""
         self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
         self.total_s += seconds
 
     def shown(self) -> HookLatencies:
-        """It for a face."""
+        """The histogram as the wire has it."""
         number = sum(self.buckets)
         mean = round(1000 * self.total_s / number, 3) if number else None
         return {"count": number, "mean_ms": mean, "p50_ms": self._bound(0.5), "p95_ms": self._bound(0.95)}

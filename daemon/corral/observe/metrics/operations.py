@@ -39,8 +39,8 @@ async def metrics(
 ) -> Metrics:
     """Counts, rates, durations and use of the tasks that ended lately, of all and by group, and of the daemon itself."""
     since = services.now() - timedelta(seconds=since_s)
-    found = await services.store.read(lambda conn: figures.collect(conn, since, by))
-    return {**found, "daemon": _process(), "hooks": services.of(Latencies).shown()}
+    collected = await services.store.read(lambda conn: figures.collect(conn, since, by))
+    return {**collected, "daemon": _process(), "hooks": services.of(Latencies).shown()}
 
 
 @prometheus.get("/metrics", answer=str, media="text/plain")
@@ -50,9 +50,9 @@ async def scrape(services: Services) -> Response:
     def look(conn: Connection) -> tuple[list[TotalRow], RecentWork, Payload]:
         return totals.every(conn), figures.recent(conn), present(services, conn)
 
-    counted, found, now = await services.store.read(look)
+    counted, recent, now = await services.store.read(look)
     write = asyncio.get_running_loop().run_in_executor
-    text = await write(services.pool, exposition.text, counted, found, now, _process(), services.of(Latencies))
+    text = await write(services.pool, exposition.text, counted, recent, now, _process(), services.of(Latencies))
     return Response(text, media_type=exposition.CONTENT_TYPE)
 
 

@@ -1,1 +1,1 @@
-"""Retention: what is over and old goes."""
+"""Retention: delete finished data that is old."""

@@ -16,7 +16,7 @@ from corral.core.log_files import DRY_RUN_LOG
 
 LOG_FOLDERS = ("tasks", "merges", "worktrees")
 """Subfolders of ``logs/``: logs of attempts, verifications and setups."""
-"""The log of the last dry run of the verification, which is nobody's, beside those folders."""
+"""The log of the last dry run of the verification; it belongs to no task."""
 
 _REVISION = re.compile(r"\d{4}")
 
@@ -31,7 +31,7 @@ class LogFile:
 
     @property
     def owners(self) -> frozenset[str]:
-        """The names by which it may be kept: its own and its folder's."""
+        """The names of its possible owners: its own and its folder's."""
         return frozenset((self.path.stem, self.path.parent.name))
 
 
@@ -49,7 +49,7 @@ def old_logs(
     logs_dir: Path,
     settings: Retention,
     now: datetime,
-    kept: Collection[str],
+    owners_kept: Collection[str],
     landed: Collection[str] = (),
     excess: int = 0,
 ) -> list[LogFile]:
@@ -58,24 +58,24 @@ def old_logs(
     Beyond a limit the logs of landed work go first, then the others of finished work, each time the oldest first.
 
     Args:
-        kept: Ids of tasks and merge requests, and names of worktrees, whose logs stay.
+        owners_kept: Ids of tasks and merge requests, and names of worktrees, whose logs stay.
         landed: Ids of landed merge requests and their tasks.
         excess: Bytes by which all files together exceed the disk budget.
 
     Raises:
         OSError: A folder cannot be read.
     """
-    found = all_logs(logs_dir)
+    logs = all_logs(logs_dir)
     moment = cutoff(settings, "logs", now)
-    excess = max(excess, sum(file.size for file in found) - settings.logs_mb * 1_000_000)
+    excess = max(excess, sum(file.size for file in logs) - settings.logs_mb * 1_000_000)
 
     def order(file: LogFile) -> tuple[bool, bool, float]:
         is_old = moment is not None and file.at < moment.timestamp()
         return not is_old, file.owners.isdisjoint(landed), file.at
 
     going = []
-    for file in sorted(found, key=order):
-        if (not order(file)[0] or excess > 0) and file.owners.isdisjoint(kept):
+    for file in sorted(logs, key=order):
+        if (not order(file)[0] or excess > 0) and file.owners.isdisjoint(owners_kept):
             going.append(file)
             excess -= file.size
     return going
@@ -87,23 +87,23 @@ def all_logs(logs_dir: Path) -> list[LogFile]:
     Raises:
         OSError: A folder cannot be read.
     """
-    found = [file for name in LOG_FOLDERS for file in _logs(logs_dir / name)]
+    logs = [file for name in LOG_FOLDERS for file in _logs(logs_dir / name)]
     with contextlib.suppress(FileNotFoundError):
         status = (logs_dir / DRY_RUN_LOG).lstat()
         if stat.S_ISREG(status.st_mode):
-            found.append(LogFile(logs_dir / DRY_RUN_LOG, status.st_mtime, status.st_size))
-    return found
+            logs.append(LogFile(logs_dir / DRY_RUN_LOG, status.st_mtime, status.st_size))
+    return logs
 
 
 def backups(database: Path) -> list[LogFile]:
     """The copies of the database from before upgrades: files with the name of a revision; any other is a person's."""
-    found = []
+    files = []
     for path in sorted(database.parent.glob(f"{database.name}.before-*")):
         with contextlib.suppress(FileNotFoundError):
             status = path.lstat()
             if stat.S_ISREG(status.st_mode) and _REVISION.fullmatch(path.name.removeprefix(f"{database.name}.before-")):
-                found.append(LogFile(path, status.st_mtime, status.st_size))
-    return found
+                files.append(LogFile(path, status.st_mtime, status.st_size))
+    return files
 
 
 def disk_use(home: Path, state_dir: Path) -> int:
@@ -113,10 +113,10 @@ def disk_use(home: Path, state_dir: Path) -> int:
     size = 0
     for file in files:
         try:
-            found = file.lstat()
+            status = file.lstat()
         except FileNotFoundError:
             continue
-        size += found.st_size if stat.S_ISREG(found.st_mode) else 0
+        size += status.st_size if stat.S_ISREG(status.st_mode) else 0
     return size
 
 

@@ -28,20 +28,20 @@ def gc(
     Open work, unread mail and unlanded work stay, however old they are. The daemon does the same every hour. Exits with 1 if
     something could not be deleted.
     """
-    forget = _agreed(yes, dry_run) if unlanded else []
-    found = client().request("POST", "/gc", {"dry_run": dry_run, "forget": forget}, timeout_s=TIMEOUT_S)
+    forget = _refs_to_forget(yes, dry_run) if unlanded else []
+    result = client().request("POST", "/gc", {"dry_run": dry_run, "forget": forget}, timeout_s=TIMEOUT_S)
     if as_json:
-        emit(found)
+        emit(result)
     else:
-        _show(found)
-    if found["problems"]:
+        _show(result)
+    if result["problems"]:
         raise Exit(1)
 
 
-def _agreed(yes: bool, dry_run: bool) -> list[str]:
+def _refs_to_forget(yes: bool, dry_run: bool) -> list[str]:
     """The saved states that a person agrees to lose."""
     plan = client().request("POST", "/gc", {"dry_run": True}, timeout_s=TIMEOUT_S)
-    refs = [ref for one in plan["kept"] for ref in one["refs"]]
+    refs = [ref for group in plan["kept"] for ref in group["refs"]]
     names = [str(ref["ref"]) for ref in refs]
     if not refs or dry_run:
         return names
@@ -51,19 +51,19 @@ def _agreed(yes: bool, dry_run: bool) -> list[str]:
     return names if agreed else []
 
 
-def _show(found: Mapping[str, Any]) -> None:
-    verb = "would go" if found["dry_run"] else "deleted"
-    for one in found["removed"]:
-        echo(f"{one['kind']:<10} {one['count']:>7}  {verb}")
-    if not found["removed"] and not found["problems"]:
+def _show(result: Mapping[str, Any]) -> None:
+    verb = "would go" if result["dry_run"] else "deleted"
+    for group in result["removed"]:
+        echo(f"{group['kind']:<10} {group['count']:>7}  {verb}")
+    if not result["removed"] and not result["problems"]:
         echo("Nothing is old enough to go.")
-    for one in found["kept"]:
-        echo(paint(f"{one['kind']:<10} {one['count']:>7}  kept: {one['reason']}", "dim"))
-        for ref in one["refs"]:
+    for group in result["kept"]:
+        echo(paint(f"{group['kind']:<10} {group['count']:>7}  kept: {group['reason']}", "dim"))
+        for ref in group["refs"]:
             echo(paint(f"  {ref['created_at'][:10]}  {ref['sha'][:12]}  {one_line(ref['ref'])}", "dim"))
-    if found["freed_bytes"]:
-        echo(f"{found['freed_bytes'] / 1e6:.1f} MB {'would be ' if found['dry_run'] else ''}freed.")
-    if found["more"]:
+    if result["freed_bytes"]:
+        echo(f"{result['freed_bytes'] / 1e6:.1f} MB {'would be ' if result['dry_run'] else ''}freed.")
+    if result["more"]:
         echo("There is more to delete: run it again, or let the daemon's hourly job go on.")
-    for part, reason in found["problems"].items():
+    for part, reason in result["problems"].items():
         echo(paint(f"{part} could not be deleted: {one_line(reason)}", "yellow"))

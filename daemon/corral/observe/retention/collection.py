@@ -35,7 +35,7 @@ class Collection:
         self._retention = retention
 
     def run(self, now: datetime, *, dry_run: bool, forget: Sequence[str] = ()) -> Collected:
-        """Delete what is old and over, or only say what would go.
+        """Delete finished data that is old, or only report what would go.
 
         Args:
             forget: Saved states, by their full refs, that go although nothing else has their work: a person named them.
@@ -74,12 +74,12 @@ class Collection:
     def _rounds(self, now: datetime) -> tuple[dict[str, int], int, bool, dict[str, str]]:
         until, removed, freed = time.monotonic() + LONGEST_S, dict[str, int](), 0
         while True:
-            done = self._retention.round(now)
-            for kind, count in done.removed.items():
+            result = self._retention.round(now)
+            for kind, count in result.removed.items():
                 removed[kind] = removed.get(kind, 0) + count
-            freed += done.bytes
-            if not done.more or time.monotonic() > until or self._retention.is_stopping():
-                return removed, freed, done.more, done.problems
+            freed += result.bytes
+            if not result.more or time.monotonic() > until or self._retention.is_stopping():
+                return removed, freed, result.more, result.problems
 
     def _planned(self, now: datetime, chosen: dict[str, str]) -> Collected:
         retention = self._retention
@@ -93,23 +93,23 @@ class Collection:
             count = retention.db.read(partial(audit_rows.count_before, at=iso(moment)))
             removed.append({"kind": "audit", "count": count})
         files = {"logs": retention.old_logs(ages, now), "backups": retention.old_backups(ages, now)}
-        removed += [{"kind": kind, "count": len(found)} for kind, found in files.items()]
+        removed += [{"kind": kind, "count": len(group)} for kind, group in files.items()]
         held, _alone = retention.saved(ages, now)
         removed.append({"kind": "salvage", "count": len(held) + len(chosen)})
         removed.append({"kind": "loops", "count": len(retention.old_loops(ages, now))})
         removed.append({"kind": "landed", "count": len(retention.landed(ages, now).old)})
-        freed = sum(file.size for found in files.values() for file in found)
-        return self._report(True, [one for one in removed if one["count"]], now, freed, False, {})
+        freed = sum(file.size for group in files.values() for file in group)
+        return self._report(True, [entry for entry in removed if entry["count"]], now, freed, False, {})
 
     def _counts(self, kind: str, before: str) -> tuple[int, int]:
-        """How many rows of a kind go, and how many as old ones stay."""
+        """How many old rows of a kind go, and how many stay."""
         db = self._retention.db
-        going, kept = db.read(partial(retention_rows.counts, kind=kind, before=before))
+        going, staying = db.read(partial(retention_rows.counts, kind=kind, before=before))
         if kind != "worktrees" or not going:
-            return going, kept
+            return going, staying
         keys = db.read(partial(retention_rows.old, kind=kind, before=before, limit=going))
         held = going - len(self._retention.without_branch(keys))
-        return going - held, kept + held
+        return going - held, staying + held
 
     def _report(
         self, dry_run: bool, removed: list[Removed], now: datetime, freed: int, more: bool, problems: dict[str, str]
@@ -117,20 +117,20 @@ class Collection:
         return {
             "dry_run": dry_run,
             "removed": removed,
-            "kept": self._kept(self._retention.ages(), now),
+            "kept": self._staying(self._retention.ages(), now),
             "freed_bytes": freed,
             "more": more,
             "problems": problems,
         }
 
-    def _kept(self, ages: Ages, now: datetime) -> list[Kept]:
-        """The rows that are old enough to go, and stay, each with the reason."""
+    def _staying(self, ages: Ages, now: datetime) -> list[Kept]:
+        """The old data that stays, by kind, each with the reason."""
         retention = self._retention
-        kept: list[Kept] = []
+        groups: list[Kept] = []
 
         def add(kind: str, count: int, reason: str, named: Sequence[SavedState] = ()) -> None:
             if count:
-                kept.append({"kind": kind, "count": count, "reason": reason, "refs": [*named]})
+                groups.append({"kind": kind, "count": count, "reason": reason, "refs": [*named]})
 
         for kind, rows in retention_rows.KINDS.items():
             if (before := retention.before(kind, ages, now)) is not None:
@@ -146,7 +146,7 @@ class Collection:
         tips = retention.landed(ages, now)
         add("landed", len(tips.undecided), "a rewound branch lost it, and nobody has decided: `corral status`")
         add("landed", len(tips.unknown), "no landing is recorded with it here: `git for-each-ref refs/corral/landed`")
-        return kept
+        return groups
 
 
 def _saved(ref: Ref) -> SavedState:

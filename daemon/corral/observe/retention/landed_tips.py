@@ -1,4 +1,4 @@
-"""Which refs of what landed may go: those that are old, and that this database recorded the landing of."""
+"""Which refs of landed commits may go: old ones whose landing this database has recorded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LandedTips:
 
 
 def find(repo: Git, db: Store, before: datetime) -> LandedTips:
-    """Look through them.
+    """Sort the old refs of landed commits by what may happen to them.
 
     Args:
         before: A commit that landed, or was lost, after this instant stays.
@@ -39,7 +39,7 @@ def find(repo: Git, db: Store, before: datetime) -> LandedTips:
     Raises:
         GitFailed: The repository could not be read.
     """
-    found, ours = LandedTips(), dict[str, list[MergeRow]]()
+    tips, ours = LandedTips(), dict[str, list[MergeRow]]()
     for target in db.read(landed.targets):
         ours[kept.folder(target)] = db.read(lambda conn, target=target: landed.on(conn, target))  # type: ignore[misc]
     for ref in refs.listing(repo, kept.PREFIX):
@@ -53,14 +53,14 @@ def find(repo: Git, db: Store, before: datetime) -> LandedTips:
         if not is_old:
             continue
         if state == kept.LOST and aside is not None and rows:
-            found.undecided.append(ref)
+            tips.undecided.append(ref)
         elif _is_recorded(repo, ref.sha, rows) and (
             aside or (state == kept.TIPS and kept.is_on_a_branch(repo, ref.sha))
         ):
-            found.old.append(ref)
+            tips.old.append(ref)
         else:
-            found.unknown.append(ref)
-    return found
+            tips.unknown.append(ref)
+    return tips
 
 
 def _is_recorded(repo: Git, sha: str, rows: list[MergeRow]) -> bool:

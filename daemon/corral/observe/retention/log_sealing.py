@@ -1,4 +1,4 @@
-"""The job that seals logs for which a step has no time, and those whose sealing failed or was interrupted.
+"""The job that seals logs in small steps, and retries those whose sealing failed or was interrupted.
 
 A log is noted on the disk before its turn and the note goes when it is sealed, so that a killed daemon leaves it to the next.
 """
@@ -42,7 +42,7 @@ class LogSealer:
         self._failed: dict[Path, str] = {}
 
     def step(self, now: datetime) -> datetime | None:
-        """Go on with a log, or begin the next."""
+        """Seal the next window of a log."""
         if self._current is None and not self._waiting:
             self._waiting, self._failed = unsealed(self._logs), {}
         if self._current is None and self._waiting:

@@ -16,16 +16,18 @@ router = Routes("gc", "/gc", callers=EVERYONE)
 
 
 @router.post("")
-async def collect(services: Services, wanted: CollectionWanted) -> Collected:
+async def collect(services: Services, options: CollectionWanted) -> Collected:
     """Delete finished data that is old; say what went and what stays.
 
     The ages are the ``retention`` settings. ``kept``: as old, and not deleted, with the reason.
     """
-    if wanted.forget and caller.get():
+    if options.forget and caller.get():
         raise NotPermitted(
             "Only a person deletes work that nothing else has.",
             cause=f"The request comes from the session {caller.get()!r}.",
             remedy="Run `corral gc --unlanded` in a terminal of your own.",
         )
-    run = partial(Collection(services.of(Retention)).run, services.now(), dry_run=wanted.dry_run, forget=wanted.forget)
+    run = partial(
+        Collection(services.of(Retention)).run, services.now(), dry_run=options.dry_run, forget=options.forget
+    )
     return await services.work(run)

@@ -1,4 +1,4 @@
-"""The one job that deletes what is over and old: rows in small batches, logs, saved work that is held elsewhere, leftovers.
+"""The one job that deletes finished data that is old: rows in small batches, logs, saved work that is held elsewhere, leftovers.
 
 A part that fails is shown (``status``, ``doctor``) with its reason and tried again with the next round; the others go on.
 """
@@ -42,10 +42,10 @@ from corral.work.loops import checkpoints
 from corral.work.loops import store as loop_rows
 
 FIRST_AFTER = timedelta(seconds=60)
-"""The first round after the start: those who wait for the daemon come first."""
+"""The first round after the start: requests that wait for the daemon come first."""
 EVERY = timedelta(hours=1)
 SOON = timedelta(seconds=5)
-"""Until the next round where one has left something over."""
+"""Until the next round where this one was not enough."""
 JUMP = timedelta(days=1)
 """Between two steps there is less, unless the clock was set, or the machine slept."""
 CHECK_EVERY = timedelta(days=1)
@@ -109,7 +109,7 @@ class Retention:
     _unique: dict[str, str] = field(default_factory=dict, init=False)
 
     def step(self, now: datetime) -> datetime | None:
-        """Do a round if one is due; when the next one is."""
+        """Do a round if one is due; returns when the next one is."""
         if self._due is None:
             self._due, self._checked = now + FIRST_AFTER, now  # the start has looked at the whole database itself
         if self._stepped is not None and now - self._stepped > JUMP:
@@ -117,36 +117,36 @@ class Retention:
         self._stepped = now
         if not timedelta(0) < self._due - now <= EVERY:
             with self.lock:
-                done = self.round(now)
-            self._due = now + (SOON if done.more else EVERY)
+                result = self.round(now)
+            self._due = now + (SOON if result.more else EVERY)
         return self._due
 
     def round(self, now: datetime) -> Round:
         """Delete what is due, in bounded time."""
-        done, ages = Round(), self.ages()
-        with _reported(done, "logs"):
-            self._logs(done, ages, now)
-        with _reported(done, "backups"):
-            _unlink(done, "backups", self.old_backups(ages, now), self.project.logs_dir)
+        result, ages = Round(), self.ages()
+        with _reported(result, "logs"):
+            self._logs(result, ages, now)
+        with _reported(result, "backups"):
+            _unlink(result, "backups", self.old_backups(ages, now), self.project.logs_dir)
         for kind in retention_rows.KINDS:
-            with _reported(done, kind):
-                self._rows(done, kind, ages, now)
-        with _reported(done, "audit"):
-            self._audit(done, ages, now)
-        with _reported(done, "database"):
-            self._shrink(done)
+            with _reported(result, kind):
+                self._rows(result, kind, ages, now)
+        with _reported(result, "audit"):
+            self._audit(result, ages, now)
+        with _reported(result, "database"):
+            self._shrink(result)
             self._check(now)
-        with _reported(done, "salvage"):
-            self._salvage(done, ages, now)
-        with _reported(done, "loops"):
-            self._refs(done, "loops", self.old_loops(ages, now))
-        with _reported(done, "landed"):
-            self._refs(done, "landed", self.landed(ages, now).old)
-        self._show(done, now)
+        with _reported(result, "salvage"):
+            self._salvage(result, ages, now)
+        with _reported(result, "loops"):
+            self._refs(result, "loops", self.old_loops(ages, now))
+        with _reported(result, "landed"):
+            self._refs(result, "landed", self.landed(ages, now).old)
+        self._show(result, now)
         self._watch_budget(ages, now)
-        if any(done.removed.values()):
-            log.info("removed", **done.removed)
-        return done
+        if any(result.removed.values()):
+            log.info("removed", **result.removed)
+        return result
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Retention:
         used = retention_policy.disk_use(self.project.home, state_dir)
         return used - free * PAGE_BYTES - ages.disk_mb * 1_000_000
 
-    def _audit(self, done: Round, ages: Ages, now: datetime) -> None:
+    def _audit(self, result: Round, ages: Ages, now: datetime) -> None:
         """Remove the oldest lines of the audit, and count them, so that the rest can be verified."""
         moment = retention_policy.cutoff(ages, "audit", now)
         if moment is None:
@@ -179,13 +179,13 @@ class Retention:
             )
             crash_point("retention.audit")
             removed += count
-            self._adjust(took_s)
+            self._adjust_batch(took_s)
             if count < LEAST_IN_A_BATCH:
                 break
-        done.removed["audit"] = removed
-        done.more |= removed >= ROWS_A_ROUND
+        result.removed["audit"] = removed
+        result.more |= removed >= ROWS_A_ROUND
 
-    def _rows(self, done: Round, kind: str, ages: Ages, now: datetime) -> None:
+    def _rows(self, result: Round, kind: str, ages: Ages, now: datetime) -> None:
         before = self.before(kind, ages, now)
         if before is None:
             return
@@ -201,17 +201,17 @@ class Retention:
             )
             removed += count
             crash_point(f"retention.{kind}")
-            self._adjust(took_s)
-        done.removed[kind] = removed
-        done.more |= is_more and removed > 0  # rows that cannot be deleted now are not tried again at once
+            self._adjust_batch(took_s)
+        result.removed[kind] = removed
+        result.more |= is_more and removed > 0  # rows that cannot be deleted now are not tried again at once
 
     def without_branch(self, worktree_ids: list[str]) -> list[str]:
-        """Those whose branch is gone too: as long as it is there, the row proves that Corral made it."""
-        there = {ref.name.removeprefix("refs/heads/") for ref in refs.listing(self.git, "refs/heads/")}
+        """Those whose branch is gone too: while a branch exists, the row proves that Corral made it."""
+        branches_left = {ref.name.removeprefix("refs/heads/") for ref in refs.listing(self.git, "refs/heads/")}
         branches = self.db.read(lambda conn: retention_rows.branches(conn, worktree_ids))
-        return [one for one in worktree_ids if branches.get(one) not in there]
+        return [worktree_id for worktree_id in worktree_ids if branches.get(worktree_id) not in branches_left]
 
-    def _adjust(self, took_s: float) -> None:
+    def _adjust_batch(self, took_s: float) -> None:
         """Make the next batch as large as its time allows, and leave the writer to others for as long."""
         if took_s > BATCH_S:
             self._batch = max(LEAST_IN_A_BATCH, self._batch // 2)
@@ -219,8 +219,8 @@ class Retention:
             self._batch = min(MOST_IN_A_BATCH, self._batch * 2)
         self.pause(took_s)
 
-    def _shrink(self, done: Round) -> None:
-        """Give free pages back, but for some that new rows will need."""
+    def _shrink(self, result: Round) -> None:
+        """Give free pages back to the file system, except those that new rows will need."""
         free, pages = self.db.read(inspection.pages)
         spare = max(SHRINK_FROM, pages // 10)
         given_back = 0
@@ -231,9 +231,9 @@ class Retention:
                 break
             given_back, free = given_back + free - left, left
             self.pause(took_s)
-        done.removed["pages"] = given_back
-        done.bytes += given_back * PAGE_BYTES
-        done.more |= free > spare and given_back > 0
+        result.removed["pages"] = given_back
+        result.bytes += given_back * PAGE_BYTES
+        result.more |= free > spare and given_back > 0
 
     def _check(self, now: datetime) -> None:
         if self._checked is not None and abs(now - self._checked) < CHECK_EVERY:
@@ -245,11 +245,11 @@ class Retention:
 
     # -- files -----------------------------------------------------------------------------------------------------
 
-    def _logs(self, done: Round, ages: Ages, now: datetime) -> None:
+    def _logs(self, result: Round, ages: Ages, now: datetime) -> None:
         folder = self.project.logs_dir
         for name in ("hook.log", "bridge.log"):
             shorten(folder / name)
-        _unlink(done, "logs", self.old_logs(ages, now), folder)
+        _unlink(result, "logs", self.old_logs(ages, now), folder)
 
     def old_backups(self, ages: Ages, now: datetime) -> list[LogFile]:
         """The copies of the database from before an upgrade that may go now."""
@@ -259,20 +259,20 @@ class Retention:
 
     def old_logs(self, ages: Ages, now: datetime) -> list[LogFile]:
         """The logs that may go now."""
-        kept = self.db.read(retention_rows.owners_of_logs)
+        owners = self.db.read(retention_rows.owners_of_logs)
         excess = self.excess(ages)
         landed = self.db.read(retention_rows.owners_of_landed_logs) if excess > 0 else set()
-        return retention_policy.old_logs(self.project.logs_dir, ages, now, kept, landed, excess)
+        return retention_policy.old_logs(self.project.logs_dir, ages, now, owners, landed, excess)
 
     # -- saved work ------------------------------------------------------------------------------------------------
 
-    def _salvage(self, done: Round, ages: Ages, now: datetime) -> None:
+    def _salvage(self, result: Round, ages: Ages, now: datetime) -> None:
         moment = retention_policy.cutoff(ages, "salvage", now)
         if moment is None:
             return
-        found = forgetting.old_salvage(self.git, moment)
-        self._unique = {ref.name: sha for ref in found if (sha := self._unique.get(ref.name)) == ref.sha}
-        unknown = [ref for ref in found if ref.name not in self._unique]
+        refs_by_age = forgetting.old_salvage(self.git, moment)
+        self._unique = {ref.name: sha for ref in refs_by_age if (sha := self._unique.get(ref.name)) == ref.sha}
+        unknown = [ref for ref in refs_by_age if ref.name not in self._unique]
         trees = forgetting.trees_since(self.git, unknown[0].created_at - timedelta(days=7)) if unknown else frozenset()
         forgotten = 0
         for ref in unknown[:REFS_A_ROUND]:
@@ -284,8 +284,8 @@ class Retention:
                 crash_point("retention.salvage")
                 forgotten += 1
                 log.info("salvage_forgotten", ref=ref.name, sha=ref.sha)
-        done.removed["salvage"] = forgotten
-        done.more |= len(unknown) > REFS_A_ROUND
+        result.removed["salvage"] = forgotten
+        result.more |= len(unknown) > REFS_A_ROUND
         if len(self._unique) > MANY_SAVED:
             what = (
                 f"{len(self._unique)} saved states older than {ages.salvage_days} days hold work that nothing else has."
@@ -295,16 +295,16 @@ class Retention:
         else:
             self.faults.pop("saved_work", None)
 
-    def _refs(self, done: Round, part: str, found: list[Ref]) -> None:
-        """Delete refs of loops that are over, or of what landed long ago; their history is rows, and stays."""
+    def _refs(self, result: Round, part: str, expired: list[Ref]) -> None:
+        """Delete old refs of a part; the rows keep their history."""
         removed = 0
-        for ref in found[:REFS_A_ROUND]:
+        for ref in expired[:REFS_A_ROUND]:
             if self.is_stopping():
                 return
             removed += refs.delete(self.git, ref.name, ref.sha)
             crash_point(f"retention.{part}")
-        done.removed[part] = removed
-        done.more |= len(found) > REFS_A_ROUND
+        result.removed[part] = removed
+        result.more |= len(expired) > REFS_A_ROUND
 
     def old_loops(self, ages: Ages, now: datetime) -> list[Ref]:
         """The refs of iterations that may go now: their task is gone, or their loop landed before `salvage_days`.
@@ -318,10 +318,16 @@ class Retention:
             of_loop.setdefault(ref.name.removeprefix(checkpoints.PREFIX).partition("/")[0], []).append(ref)
 
         def recorded(conn: Connection) -> dict[str, set[str]]:
-            return {one: loop_rows.commits(conn, one) for one in of_loop if loop_rows.is_over(conn, one, before)}
+            return {
+                task_id: loop_rows.commits(conn, task_id)
+                for task_id in of_loop
+                if loop_rows.is_over(conn, task_id, before)
+            }
 
         commits = self.db.read(recorded)
-        return [ref for one, its in of_loop.items() for ref in its if ref.sha in commits.get(one, ())]
+        return [
+            ref for task_id, loop_refs in of_loop.items() for ref in loop_refs if ref.sha in commits.get(task_id, ())
+        ]
 
     def landed(self, ages: Ages, now: datetime) -> LandedTips:
         """The old refs of what landed."""
@@ -331,12 +337,12 @@ class Retention:
     def saved(self, ages: Ages, now: datetime) -> tuple[list[Ref], list[Ref]]:
         """Old saved states: those that something else holds, and those that nothing else does."""
         moment = retention_policy.cutoff(ages, "salvage", now)
-        found = forgetting.old_salvage(self.git, moment) if moment is not None else []
-        if not found:
+        old = forgetting.old_salvage(self.git, moment) if moment is not None else []
+        if not old:
             return [], []
-        trees = forgetting.trees_since(self.git, found[0].created_at - timedelta(days=7))
-        held = [ref for ref in found if forgetting.is_held_elsewhere(self.git, ref, trees)]
-        return held, [ref for ref in found if ref not in held]
+        trees = forgetting.trees_since(self.git, old[0].created_at - timedelta(days=7))
+        held = [ref for ref in old if forgetting.is_held_elsewhere(self.git, ref, trees)]
+        return held, [ref for ref in old if ref not in held]
 
     def _watch_budget(self, ages: Ages, now: datetime) -> None:
         excess, fault = self.excess(ages), Fault(self.faults, "disk_budget", "retention")
@@ -350,32 +356,32 @@ class Retention:
         remedy = "`corral gc --dry-run` shows what is kept and why; raise `retention.disk_mb`, or lower an age."
         fault.show(what, remedy, now)
 
-    def _show(self, done: Round, now: datetime) -> None:
+    def _show(self, result: Round, now: datetime) -> None:
         fault = Fault(self.faults, "retention", "retention")
-        if not done.problems:
+        if not result.problems:
             fault.end()
             return
-        what = "; ".join(f"{part}: {reason}" for part, reason in done.problems.items())
+        what = "; ".join(f"{part}: {reason}" for part, reason in result.problems.items())
         remedy = "Remove the cause; the next round, within the hour, tries again."
         fault.show(f"Old data could not be deleted. {what}", remedy, now)
-        log.warning("not_removed", problems=done.problems)
+        log.warning("not_removed", problems=result.problems)
 
 
 @contextlib.contextmanager
-def _reported(done: Round, part: str) -> Iterator[None]:
-    """Note that a part failed, and why; the others go on."""
+def _reported(result: Round, part: str) -> Iterator[None]:
+    """Note why a part failed, and let the others go on."""
     try:
         yield
     except DatabaseDamaged:
         raise
     except CorralError as error:
-        done.problems[part] = f"{error.message} {error.cause}"
+        result.problems[part] = f"{error.message} {error.cause}"
     except OSError as error:
-        done.problems[part] = f"{Path(error.filename).name if error.filename else 'files'}: {error.strerror}"
+        result.problems[part] = f"{Path(error.filename).name if error.filename else 'files'}: {error.strerror}"
 
 
-def _unlink(done: Round, part: str, files: Sequence[LogFile], logs_dir: Path) -> None:
-    """Delete files, and the folders of tasks that this leaves empty; one that stays keeps no other."""
+def _unlink(result: Round, part: str, files: Sequence[LogFile], logs_dir: Path) -> None:
+    """Delete files, and the folders of tasks that are empty then; a file that cannot be deleted does not stop the others."""
     removed, failure = 0, None
     for file in files:
         try:
@@ -384,18 +390,18 @@ def _unlink(done: Round, part: str, files: Sequence[LogFile], logs_dir: Path) ->
             failure = error
             continue
         removed += 1
-        done.bytes += file.size
+        result.bytes += file.size
         crash_point(f"retention.{part}")
         if file.path.parent.parent.parent == logs_dir:
             with contextlib.suppress(OSError):  # it holds more
                 file.path.parent.rmdir()
-    done.removed[part] = removed
+    result.removed[part] = removed
     if failure is not None:
         raise failure
 
 
 def _timed(operation: Callable[[Connection], int], conn: Connection) -> tuple[float, int]:
-    """The writer's time that an operation took, and its result; waiting for the writer does not count."""
+    """Run an operation; returns the writer's time that it took, without the wait for the writer, and its result."""
     began = time.perf_counter()
     result = operation(conn)
     return time.perf_counter() - began, result

@@ -45,7 +45,7 @@ _LIVE = agent_sessions.c.status != SessionStatus.DISCONNECTED
 
 @dataclass(frozen=True)
 class Rows:
-    """A kind of rows that get old.
+    """A kind of rows that retention deletes.
 
     Attributes:
         key: Its primary key, or the part of it that the rows of one owner have in common.
@@ -65,10 +65,10 @@ class Rows:
 
 def _old_events(before: str) -> ColumnElement[bool]:
     its = events.c
-    told = func.coalesce(select(func.min(event_cursors.c.event_id)).scalar_subquery(), 0)
+    announced = func.coalesce(select(func.min(event_cursors.c.event_id)).scalar_subquery(), 0)
     return and_(
         its.at < before,
-        or_(its.event_id <= told, ~_is_announced(its.kind)),
+        or_(its.event_id <= announced, ~_is_announced(its.kind)),
         ~exists(select(tasks.c.seq).where(tasks.c.task_id == its.task_id, _OPEN_TASK)),
         ~exists(select(merge_requests.c.seq).where(merge_requests.c.merge_id == its.merge_id, _OPEN_MERGE)),
         ~exists(select(agent_sessions.c.session_id).where(agent_sessions.c.session_id == its.session_id, _LIVE)),
@@ -90,7 +90,7 @@ def _old_notices(before: str) -> ColumnElement[bool]:
 
 
 def _old_messages(before: str) -> ColumnElement[bool]:
-    """Every recipient has it: it was brought or read, acknowledged where that was asked for; or the sender was told that it did
+    """Every recipient has it: it was delivered or read, and acknowledged if required; or the sender was told that it did
     not arrive, and its recipient is over for as long."""
     its, theirs = messages.c, message_recipients.c
     seen = or_(theirs.injected_at.is_not(None), theirs.read_at.is_not(None))
@@ -114,7 +114,7 @@ def _old_receipts(before: str) -> ColumnElement[bool]:
 
 
 def _old_attempts(before: str) -> ColumnElement[bool]:
-    """Not the newest of its task, which is over, settled, and waited for by nobody."""
+    """Not the newest attempt of its task; the task is over and settled, and no other task waits for it."""
     its, dependent = attempts.c, tasks.alias("dependent")
     settled = select(tasks.c.seq).where(
         tasks.c.task_id == its.task_id,
@@ -132,8 +132,8 @@ def _old_attempts(before: str) -> ColumnElement[bool]:
 
 
 def _old_worktrees(before: str) -> ColumnElement[bool]:
-    asked = select(merge_requests.c.seq).where(merge_requests.c.branch == worktrees.c.branch, _OPEN_MERGE)
-    return and_(worktrees.c.state == WorktreeState.REMOVED, worktrees.c.removed_at < before, ~exists(asked))
+    open_merge = select(merge_requests.c.seq).where(merge_requests.c.branch == worktrees.c.branch, _OPEN_MERGE)
+    return and_(worktrees.c.state == WorktreeState.REMOVED, worktrees.c.removed_at < before, ~exists(open_merge))
 
 
 def _old_sessions(before: str) -> ColumnElement[bool]:
@@ -173,7 +173,7 @@ def _release_receipts(conn: Connection, keys: Sequence[Any]) -> None:
 
 
 def _release_sessions(conn: Connection, keys: Sequence[Any]) -> None:
-    """Its names come free; what it remembered stays under the name that it had."""
+    """Free the names of ended sessions; their memories keep the name that they had."""
     conn.execute(delete(agent_names).where(agent_names.c.session_id.in_(keys)))
     conn.execute(delete(notices).where(notices.c.session_id.in_(keys)))
     conn.execute(update(memories).where(memories.c.session_id.in_(keys)).values(session_id=None))
@@ -212,7 +212,7 @@ KINDS: dict[str, Rows] = {
         "with a handoff, mail or a lock, or named by open work", _release_sessions,
     ),
 }  # fmt: skip
-"""In the order in which they are deleted: what refers to others comes before them."""
+"""The kinds in the order of deletion: a row that refers to another goes before it."""
 
 
 def old(conn: Connection, kind: str, before: str, limit: int) -> list[Any]:
@@ -247,7 +247,7 @@ def remove(conn: Connection, kind: str, keys: Sequence[Any], before: str) -> int
 
 
 def counts(conn: Connection, kind: str, before: str) -> tuple[int, int]:
-    """How many rows of a kind may go, and how many as old ones may not; a query for a reader."""
+    """How many old rows of a kind may go, and how many may not; a query for a reader."""
     rows = KINDS[kind]
     aged, going = (
         int(conn.execute(select(func.count()).select_from(rows.table).where(condition)).scalar_one())
@@ -260,7 +260,7 @@ def owners_of_landed_logs(conn: Connection) -> set[str]:
     """The ids of landed merge requests and of their tasks: their logs go first."""
     its = merge_requests.c
     query = select(its.merge_id, its.task_id).where(its.state == MergeState.LANDED)
-    return {str(one) for row in conn.execute(query) for one in row if one}
+    return {str(owner) for row in conn.execute(query) for owner in row if owner}
 
 
 def owners_of_logs(conn: Connection) -> set[str]:

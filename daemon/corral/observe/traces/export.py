@@ -110,7 +110,7 @@ class TraceExport:
         self._again: datetime | None = None
 
     def step(self, now: datetime) -> datetime | None:
-        """Do what is due; when the next request is, or the running one ends at the latest."""
+        """Do what is due; returns when the next request is due, or when the running one ends at the latest."""
         if self._batch is not None:
             batch = self._batch
             if batch.sending.outcome is None and now < batch.deadline:
@@ -120,7 +120,7 @@ class TraceExport:
             self._switch_off()
             return None
         self._is_off, url = False, self._url()
-        if url != self._address:  # another one owes nothing to the failures of the former
+        if url != self._address:  # a new address starts without the failures of the old one
             self._address, self._again = url, None
             self._recover()
         self._leave_out(now)
@@ -133,7 +133,7 @@ class TraceExport:
     # -- reading
 
     def _switch_off(self) -> None:
-        """Forget the position: what happens from now on is told to nobody, also after it is switched on again."""
+        """Forget the position: events that happen while export is off are never sent."""
         if not self._is_off:
             self._is_off, self._position, self._again, self._address = True, None, None, None
             if self._db.read(lambda conn: events.position(conn, READER)) is not None:
@@ -141,7 +141,7 @@ class TraceExport:
             self._recover()
 
     def _place(self) -> int:
-        """The event up to which everything was sent; at the first time, the newest one."""
+        """The last event whose spans were sent; at the first start, the newest event."""
         if self._position is None:
             stored = self._db.read(lambda conn: events.position(conn, READER))
             if stored is None:
@@ -155,7 +155,7 @@ class TraceExport:
         self._position = self._stored = event_id
 
     def _leave_out(self, now: datetime) -> None:
-        """Pass over what could not be sent until it was as old as events get: it would keep them all for ever."""
+        """Skip events that reached the maximum age unsent: they would keep all events for ever."""
         days = self._settings().retention.events_days
         is_early = self._looked_at is not None and now < self._looked_at + OLD_EVERY
         if days is None or is_early or self._db.read(lambda conn: events.position(conn, READER)) is None:
@@ -191,15 +191,15 @@ class TraceExport:
 
     def _next(self) -> tuple[list[Span], int | None]:
         """The spans of the next page of events, and the event up to which they tell; None: there is nothing new."""
-        given = {"after": self._place(), "most": AT_ONCE}
-        newest, page = self._db.read(lambda conn: (events.newest(conn), _TOLD.all(conn, given)))
-        if newest <= given["after"]:
+        bounds = {"after": self._place(), "most": AT_ONCE}
+        newest, page = self._db.read(lambda conn: (events.newest(conn), _TOLD.all(conn, bounds)))
+        if newest <= bounds["after"]:
             return [], None
         last = page[-1]["event_id"] if len(page) == AT_ONCE else max([newest, *(event["event_id"] for event in page)])
         return self._db.read(lambda conn: gather(conn, page)) if page else [], last
 
     def _move_on(self, last: int) -> None:
-        """Nothing of a page is told; a position that is never far behind need not be stored each time."""
+        """Skip a page without spans; the position is stored only now and then, as it is never far behind."""
         if last - self._stored >= AT_ONCE:
             self._move(last)
         self._position = last

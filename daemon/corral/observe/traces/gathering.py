@@ -29,32 +29,32 @@ TOLD = frozenset({*lifetime.ENDINGS, EventKind.MESSAGE_SENT})
 def gather(conn: Connection, page: Sequence[EventRow]) -> list[Span]:
     """The spans that end with these events, in the order of the events; a query for a reader.
 
-    The same events give the same spans again, except for what a row that has changed or gone no longer says.
+    The same events give the same spans again, except for attributes of rows that have changed or gone.
     """
-    found: dict[int, list[Span]] = {}
+    spans_of: dict[int, list[Span]] = {}
     by_task: dict[str, list[EventRow]] = {}
     for event in page:
         if event["kind"] == EventKind.MESSAGE_SENT:
-            found[event["event_id"]] = _message(conn, event)
+            spans_of[event["event_id"]] = _message(conn, event)
         elif event["kind"] in lifetime.ENDINGS and event["task_id"] is not None:
             by_task.setdefault(event["task_id"], []).append(event)
-    for task_id, its in by_task.items():
+    for task_id, task_events in by_task.items():
         task = tasks.get(conn, task_id)
         if task is not None:
-            ended = _ended(conn, task_id, its)
-            found.update({event_id: _spans(conn, task, those) for event_id, those in ended.items()})
-    return [span for event_id in sorted(found) for span in found[event_id]]
+            ended = _ended(conn, task_id, task_events)
+            spans_of.update({event_id: _spans(conn, task, parts) for event_id, parts in ended.items()})
+    return [span for event_id in sorted(spans_of) for span in spans_of[event_id]]
 
 
-def _ended(conn: Connection, task_id: str, its: Sequence[EventRow]) -> dict[int, list[Part]]:
+def _ended(conn: Connection, task_id: str, task_events: Sequence[EventRow]) -> dict[int, list[Part]]:
     """The parts of a task's life that end with these events."""
-    wanted, last = {event["event_id"] for event in its}, its[-1]["event_id"]
+    event_ids, last = {event["event_id"] for event in task_events}, task_events[-1]["event_id"]
     life, ended = Lifetime(), dict[int, list[Part]]()
     for event in events.of_task(conn, task_id, MOST_HISTORY):
         if event["event_id"] <= last:
-            those = life.feed(event)
-            if event["event_id"] in wanted:
-                ended[event["event_id"]] = those
+            parts = life.feed(event)
+            if event["event_id"] in event_ids:
+                ended[event["event_id"]] = parts
     return ended
 
 
@@ -76,7 +76,9 @@ def _about(conn: Connection, task: TaskRow, part: Part) -> About:
 
 def _about_attempt(conn: Connection, task: TaskRow, part: Part) -> About:
     rows: list[AttemptRow] = attempts.of_task(conn, task["task_id"])
-    row = next((one for one in rows if one["number"] == part.number and one["ended_at"] is not None), None)
+    row = next(
+        (attempt for attempt in rows if attempt["number"] == part.number and attempt["ended_at"] is not None), None
+    )
     if row is None:
         return About(task)
     until = row["ended_at"] or part.end["at"]
@@ -85,7 +87,7 @@ def _about_attempt(conn: Connection, task: TaskRow, part: Part) -> About:
 
 
 def _unchanged(merge: MergeRow | None, part: Part) -> MergeRow | None:
-    """A merge request whose row still tells of this end: one that was queued again since tells of something else."""
+    """The merge request, if its row still describes this end: one that was queued again since does not."""
     return merge if merge is not None and merge["finished_at"] == part.end["at"] else None
 
 

@@ -14,12 +14,12 @@ from corral.store.rows.records import EventRow
 
 WAIT, ATTEMPT, LANDING, TASK = "wait", "attempt", "landing", "task"
 MOST_MARKS = 50
-"""Events that are told within one part."""
+"""Events that one part carries as marks."""
 
 _GIVEN_BACK = (EventKind.TASK_INTERRUPTED, EventKind.TASK_RETRIED, EventKind.TASK_REQUEUED)
 _FINAL = (EventKind.TASK_FAILED, EventKind.TASK_DEAD, EventKind.TASK_CANCELLED)
 _AGAIN = (EventKind.TASK_RETRY_REQUESTED, EventKind.TASK_REVIVED)
-_ASKED = (EventKind.MERGE_QUEUED, EventKind.MERGE_RETRIED)
+_LANDING_REQUESTED = (EventKind.MERGE_QUEUED, EventKind.MERGE_RETRIED)
 _MERGE_ENDS = tuple(MERGE_ENDS.values())
 ENDINGS = frozenset({EventKind.TASK_CLAIMED, EventKind.TASK_COMPLETED, *_GIVEN_BACK, *_FINAL, *_MERGE_ENDS})
 """The kinds of events with which a part can end."""
@@ -74,8 +74,8 @@ class Lifetime:
         elif kind in _AGAIN:
             self._reopen(event)
             self._wait, self._is_done, self._awaits_merge = _Open(event["at"]), False, False
-        elif kind in _ASKED:
-            self._asked(event)
+        elif kind in _LANDING_REQUESTED:
+            self._landing_requested(event)
         elif kind == EventKind.TASK_CLAIMED:
             return self._claimed(event)
         elif kind in _MERGE_ENDS:
@@ -110,10 +110,10 @@ class Lifetime:
             return [*parts, *self._close_if_settled(event)]
         return parts
 
-    def _asked(self, event: EventRow) -> None:
+    def _landing_requested(self, event: EventRow) -> None:
         merge_id = event["merge_id"] or ""
         if merge_id in self._landings:
-            self._mark(event)  # one that was held goes on
+            self._mark(event)  # a held request goes on
             return
         self._reopen(event)
         self._landings[merge_id], self._awaits_merge = _Open(event["at"]), False
@@ -122,7 +122,7 @@ class Lifetime:
     def _merge_ended(self, event: EventRow) -> list[Part]:
         merge_id = event["merge_id"] or ""
         if merge_id in self._landed:
-            return []  # it had ended, and is given up now
+            return []  # it had ended before
         self._landed.add(merge_id)
         parts = [self._part(LANDING, self._landings.pop(merge_id, _Open(None)), event)]
         self._awaits_merge = event["kind"] == EventKind.MERGE_SUPERSEDED  # by one that is queued next
@@ -143,7 +143,7 @@ class Lifetime:
             self._is_over, self._life, self._whole = False, event["event_id"], _Open(event["at"])
 
     def _mark(self, event: EventRow) -> None:
-        """Tell an event within the part that it belongs to."""
+        """Add an event to the part that it belongs to."""
         landing = self._landings.get(event["merge_id"] or "")
         part = landing or self._attempt or self._wait
         if part is not None and not self._is_over and len(part.marks) < MOST_MARKS:

@@ -45,7 +45,7 @@ class Outcome:
 
 
 class Sending:
-    """A request; it runs from its making on.
+    """One request; the constructor starts it.
 
     Args:
         url: The collector's address for traces.
@@ -103,7 +103,7 @@ def _send(url: str, batch: Sequence[Span], resource: Mapping[str, Value], timeou
 
 
 class _Refused(Exception):
-    """Ends the exporter's work: it tries errors of a connection, and some statuses, again by itself."""
+    """Stops the exporter, which would retry connection errors and some statuses by itself."""
 
 
 def _session(seen: list[Outcome], timeout_s: float) -> Session:
@@ -134,7 +134,7 @@ def _session(seen: list[Outcome], timeout_s: float) -> Session:
 
 
 def _judge(response: Response, until: float) -> Outcome:
-    """The outcome that an answer means; its body is read as far as it comes in time."""
+    """The outcome of an answer; its body is read until the time limit."""
     if response.status_code // 100 != 2:
         wait = response.headers.get("Retry-After", "")
         wait_s = float(wait) if wait.isascii() and wait.isdigit() else 0.0
@@ -144,7 +144,7 @@ def _judge(response: Response, until: float) -> Outcome:
 
     try:
         partial = ExportTraceServiceResponse.FromString(_read(response, until)).partial_success
-    except DecodeError:  # it has them; what else it says is in another format
+    except DecodeError:  # it has the spans; the rest of its answer is in another format
         return Outcome(None)
     if partial.rejected_spans:
         return Outcome(None, rejected=f"{partial.rejected_spans} spans: {partial.error_message[:200]}")

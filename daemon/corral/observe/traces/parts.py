@@ -59,7 +59,7 @@ def as_spans(part: Part, about: About) -> list[Span]:
         end=end,
         attributes=spans.attributes(_ATTRIBUTES[kind](part, about)),
         is_error=_is_error(part),
-        links=[spans.of_message(one) for one in about.message_ids[-spans.MOST_LINKS :]],
+        links=[spans.of_message(message_id) for message_id in about.message_ids[-spans.MOST_LINKS :]],
         marks=[_mark(event) for event in part.marks],
     )
     return [span, *_verification(span, about)]
@@ -232,9 +232,9 @@ def _error(data: Mapping[str, Any]) -> dict[str, Value | None]:
 
 def _mark(event: EventRow) -> Mark:
     """An event within a span; of its data, what is a text or a number at the top."""
-    told = {
+    attributes = {
         f"corral.{name}": value
         for name, value in event["data"].items()
         if isinstance(value, (str, int, float)) and name != "error_message"
     }
-    return Mark(event["kind"], parse(event["at"]), spans.attributes(told))
+    return Mark(event["kind"], parse(event["at"]), spans.attributes(attributes))

@@ -21,10 +21,10 @@ _SHOWN = ("merge_id", "task_id", "title", "branch", "target", "state", "priority
 def queue(conn: Connection, now: datetime, most: int) -> Payload:
     """The open merge requests, target by target in landing order: ``queue``, and how many more there are."""
     rows = pauses.explained(conn, merges.in_order(conn, most))
-    found, before = [], Counter[str]()
+    entries, before = [], Counter[str]()
     for row in rows:
         before[row["target"]] += 1
-        found.append(
+        entries.append(
             {
                 **picked(row, _SHOWN),
                 "position": before[row["target"]],
@@ -33,7 +33,7 @@ def queue(conn: Connection, now: datetime, most: int) -> Payload:
             }
         )
     counts = merges.counts(conn)
-    return {"queue": found, "queue_left_out": sum(counts.get(state, 0) for state in OPEN_MERGES) - len(found)}
+    return {"queue": entries, "queue_left_out": sum(counts.get(state, 0) for state in OPEN_MERGES) - len(entries)}
 
 
 def _reason(row: MergeRow, position: int, now: datetime) -> str:

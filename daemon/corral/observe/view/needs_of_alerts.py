@@ -1,4 +1,4 @@
-"""Needs of a person that an alert tells of: open, unacknowledged, and shown by nothing else."""
+"""Needs of a person from alerts: open, unacknowledged, and shown by nothing else."""
 
 from __future__ import annotations
 

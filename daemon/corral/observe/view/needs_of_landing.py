@@ -31,10 +31,10 @@ def held_merges(_services: Services, conn: Connection) -> Iterator[Need]:
         if waits_for_red_target(row):
             continue
         approval, merge = needs_approval(row), row["merge_id"][:8]
-        said = remedy_in(required(row["reason"]))
+        condition = remedy_in(required(row["reason"]))
         look = (
-            f"{said} It lands by itself then."
-            if said
+            f"{condition} It lands by itself then."
+            if condition
             else f"It lands by itself then; more: corral merge detail {merge}"
         )
         yield Need(
@@ -92,8 +92,8 @@ def red_targets(_services: Services, conn: Connection) -> Iterator[Need]:
 def failures(_services: Services, conn: Connection) -> Iterator[Need]:
     """Failed tasks and returned merges, until they are tried again, land another way, or are dismissed."""
     for failed in outcomes.failed_tasks(conn, MOST_OF_A_KIND + 1):
-        task, said = failed["task_id"][:8], remedy_in(str(failed["error_message"]))
-        look = (said or f"corral task logs {task}").rstrip(".")
+        task, advice = failed["task_id"][:8], remedy_in(str(failed["error_message"]))
+        look = (advice or f"corral task logs {task}").rstrip(".")
         is_loop = loops.get(conn, failed["task_id"]) is not None
         of_loop = f"corral loop history {task}; then corral loop resume {task}, or corral loop land {task}"
         yield Need(
@@ -140,13 +140,11 @@ def paused_targets(_services: Services, conn: Connection) -> Iterator[Need]:
 
 
 def unverified_merges(_services: Services, conn: Connection) -> Iterator[Need]:
-    """Requests that were tried again and again without a verdict, where that is not their target's."""
+    """Requests that were tried again and again without a verdict, unless the target is the cause."""
     paused = pauses.paused(conn)
     for row in merges.in_state(conn, MergeState.QUEUED):
         if row["tries"] >= pauses.PAUSE_AFTER and row["target"] not in paused:
-            why = (
-                row["reason"] or f"{row['tries']} tries ended without a verdict"
-            )  # a stop of the daemon keeps no reason
+            why = row["reason"] or f"{row['tries']} tries ended without a verdict"  # a stop stores no reason
             yield Need(
                 "unverified_merge",
                 f"{row['title']!r} cannot be verified: {why.splitlines()[0]}",

@@ -30,8 +30,8 @@ def faults(services: Services, _conn: Connection) -> Iterable[Need]:
 
 def untrusted_commands(services: Services, conn: Connection) -> Iterator[Need]:
     """Commands in the project's files, and in versions of agents that are chosen, that nobody approved."""
-    if found := [*services.settings.untrusted(), *unapproved(services, conn)]:
-        error = not_trusted(found)
+    if commands := [*services.settings.untrusted(), *unapproved(services, conn)]:
+        error = not_trusted(commands)
         yield Need("untrusted_commands", f"{error.message} {error.cause}", "corral trust")
 
 
@@ -53,7 +53,7 @@ def links(services: Services, _conn: Connection) -> Iterator[Need]:
 
 
 def place_of_worktrees(services: Services, _conn: Connection) -> Iterator[Need]:
-    """No folder for worktrees, or one above which tools find what no candidate holds: a verdict may stand on that."""
+    """A worktree root that cannot be used, or below files that tools find there and that no candidate contains."""
     try:
         warning, remedy = services.of(WorktreeContext).places.choose().warning(), CLEANER
     except Unsupported as error:
@@ -78,8 +78,8 @@ def roadmap_problems(services: Services, _conn: Connection) -> Iterator[Need]:
 
 def unapproved_roadmap(services: Services, conn: Connection) -> Iterator[Need]:
     """Tasks of the roadmap that wait until a person approved what they execute."""
-    if found := services.of(RoadmapSupervision).waiting_for_approval(conn):
-        ids = [one_line(claim.key.partition(".")[2]) for claim in found]
+    if claims := services.of(RoadmapSupervision).waiting_for_approval(conn):
+        ids = [one_line(claim.key.partition(".")[2]) for claim in claims]
         shown = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if ids[5:] else "")
         what = f"Tasks of the roadmap wait until you have approved what they execute: {shown}."
         yield Need("unapproved_roadmap", what, "corral trust")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def waiting_sessions(_services: Services, conn: Connection) -> Iterator[Need]:
-    """Sessions that asked for a permission or an answer in the middle of their turn; one at rest waits for nothing."""
+    """Sessions that wait for a permission or an answer in the middle of a turn."""
     for row in sessions.live(conn):
         if row["waiting_for"] is None or row["status"] != SessionStatus.ACTIVE:
             continue

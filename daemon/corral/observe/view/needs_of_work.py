@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from corral.coordination.services import Services
 
 FAULTS_TO_TELL = 3
-"""Starts of one task that the machine prevented in a row, from which on a person should look."""
+"""Starts of one task that the machine prevented in a row, after which a person should look."""
 
 OF_A_DAY = ("limits.tokens_per_day", "limits.cost_usd_per_day")
 """Limits that hold work back for hours."""
 
 LONG_PARK = timedelta(minutes=15)
-"""A usage limit of a model that lasts as long or longer is told to a person."""
+"""A usage limit of a model that lasts as long or longer is shown to a person."""
 
 
 def paused_work(_services: Services, conn: Connection) -> Iterator[Need]:
@@ -51,7 +51,7 @@ def paused_claiming(services: Services, _conn: Connection) -> Iterator[Need]:
 
 
 def limits_reached(services: Services, _conn: Connection) -> Iterator[Need]:
-    """Limits that a person may want to raise; memory and the requests of a minute get free by themselves, and soon."""
+    """Limits that a person may want to raise; memory and requests per minute become free soon by themselves."""
     now = services.now()
     for hold in services.of(Supervisor).throttles:
         if isinstance(hold, Throttle):
@@ -71,7 +71,7 @@ def leaders_without_room(services: Services, conn: Connection) -> Iterator[Need]
 
 def tasks_that_cannot_start(services: Services, conn: Connection) -> Iterator[Need]:
     """Tasks whose starts the machine prevented again and again."""
-    if services.of(Supervisor).pause is not None:  # that says it for all of them
+    if services.of(Supervisor).pause is not None:  # the pause covers all of them
         return
     for row in tasks.held_back(conn, MOST_OF_A_KIND + 1):
         if row["faults"] >= FAULTS_TO_TELL:
@@ -86,9 +86,9 @@ def tasks_that_cannot_start(services: Services, conn: Connection) -> Iterator[Ne
 
 def unobserved_workers(services: Services, conn: Connection) -> Iterator[Need]:
     """Workers whose output and end the supervisor cannot see just now, or that do not end."""
-    found = services.of(Supervisor).unobserved()
-    titles = lists.titles(conn, [*found])
-    for task_id, reason in found.items():
+    reasons = services.of(Supervisor).unobserved()
+    titles = lists.titles(conn, [*reasons])
+    for task_id, reason in reasons.items():
         named = f"{one_line(titles[task_id])!r} ({task_id[:8]})" if task_id in titles else task_id[:8]
         yield Need(
             "unobserved_worker",

@@ -52,14 +52,14 @@ def needs_you_for(services: Services, conn: Connection, ids: set[str]) -> list[d
 
 def needs_you(services: Services, conn: Connection) -> list[dict[str, Any]]:
     """Everything that needs a person, in the order of :data:`SOURCES`; runs in a read transaction."""
-    found: list[Need] = []
+    needs: list[Need] = []
     for source in SOURCES:
         entries = list(source(services, conn))
-        found += entries[:MOST_OF_A_KIND]
+        needs += entries[:MOST_OF_A_KIND]
         if len(entries) > MOST_OF_A_KIND:
             kind = entries[0].kind
-            found.append(Need(kind, f"{len(entries) - MOST_OF_A_KIND} more of this kind.", "See the list of its kind."))
-    return [need.to_wire() for need in found]
+            needs.append(Need(kind, f"{len(entries) - MOST_OF_A_KIND} more of this kind.", "See the list of its kind."))
+    return [need.to_wire() for need in needs]
 
 
 SOURCES: tuple[Source, ...] = (

@@ -21,10 +21,10 @@ router = Routes("status_line", "/statusline", callers=EVERYONE)
 
 
 @router.post("", audited=False)
-async def line(services: Services, given: ClientStatus) -> StatusLine:
+async def line(services: Services, status: ClientStatus) -> StatusLine:
     """A session in one line: its name, task, locks and mail, the queue, and what needs a person. Changes nothing."""
-    found = await services.store.read(lambda conn: status_line(services, conn, given.session_id))
-    return StatusLine(line=found)
+    text = await services.store.read(lambda conn: status_line(services, conn, status.session_id))
+    return StatusLine(line=text)
 
 
 MOST_OF_A_TASK, MOST_OF_A_NEED = 40, 80

@@ -26,7 +26,7 @@ MIB = 1 << 20
 def at_work(services: Services, conn: Connection, now: datetime, most: int) -> Payload:
     """The open attempts, the oldest task first: ``at_work``, and how many more there are."""
     members = swarm.members(conn)
-    seen = {one.task_id: one for one in services.of(Supervisor).at_work()}
+    seen = {worker.task_id: worker for worker in services.of(Supervisor).at_work()}
     rows = [_attempt(row, seen.get(row["task_id"]), now) for row in members[:most]]
     return {"at_work": rows, "at_work_left_out": len(members) - len(rows)}
 
@@ -58,7 +58,7 @@ def use_of_day(conn: Connection, now: datetime) -> DayUse:
 
 
 def resources(services: Services, day: DayUse | None) -> Payload:
-    """The use of memory, disk, tokens and cost, each beside its limit; asks the machine."""
+    """The use of memory, disk, tokens and cost, each beside its limit; measures the machine."""
     supervisor, settings = services.of(Supervisor), services.settings()
     limits = settings.limits
     tokens, cost = (day["tokens"], day["cost_usd"]) if day is not None else (None, None)

@@ -34,12 +34,14 @@ def wait(
         raise InvalidInput("Nothing named to wait for.", remedy="Name tasks, or use --all.")
     deadline = None if timeout is None else time.monotonic() + timeout
     query: dict[str, Any] = {"task": ids or [], "all": everything or None}
-    speaker, longest, told = client(), FIRST_ROUND_S, set[str]()
+    speaker, longest, shown = client(), FIRST_ROUND_S, set[str]()
     with progress("waiting") as update:
         while True:
-            left = longest if deadline is None else min(longest, max(0.0, deadline - time.monotonic()))
+            remaining_s = longest if deadline is None else min(longest, max(0.0, deadline - time.monotonic()))
             longest = min(ROUND_S, LONGER * longest)
-            answer = speaker.request("GET", "/wait", query={**query, "timeout_s": left}, timeout_s=left + 15)
+            answer = speaker.request(
+                "GET", "/wait", query={**query, "timeout_s": remaining_s}, timeout_s=remaining_s + 15
+            )
             query = {
                 "task": [row["task_id"] for row in answer["tasks"]],
                 "merge": [row["merge_id"] for row in answer["merges"]],
@@ -48,14 +50,14 @@ def wait(
             if answer["settled"] or over or not (query["task"] or query["merge"]):
                 break
             for need in answer["needs_you"]:
-                if need["what"] not in told:  # during a wait, the final rows are not on screen yet
-                    told.add(need["what"])
+                if need["what"] not in shown:  # during a wait, the final rows are not on screen yet
+                    shown.add(need["what"])
                     show_need(need, update.tell)
             paused = "".join(f"; {_pause(row)}" for row in answer["paused"])
             open_, total = _unsettled(answer), len(answer["tasks"]) + len(_without_task(answer))
             update(f"waiting for {open_} of {total}{_delay(answer)}{paused}", total - open_, total)
     # Rows printed during the wait are still on the terminal.
-    _report(answer, as_json, seen=told if sys.stderr.isatty() else set())
+    _report(answer, as_json, seen=shown if sys.stderr.isatty() else set())
     if not answer["done"]:
         raise Exit(1)
 

@@ -34,10 +34,10 @@ MOST_DELAYED = 50
 """Tasks in an answer that say why they do not start."""
 
 LOOK_EVERY_S = 1.0
-"""Between two looks where nothing was said to have changed."""
+"""Seconds between two looks while no change was announced."""
 
 REST = 4.0
-"""How long nothing is looked at after a look, in times of what that took: thousands of tasks change all the time."""
+"""The pause after a look, as a multiple of its duration: thousands of tasks change all the time."""
 
 
 def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Payload:
@@ -49,10 +49,10 @@ def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Pay
         present, with the reason.
     """
     standing = task_rows.standing(conn, task_ids) if task_ids else []
-    found = [merges.get(conn, merge_id) for merge_id in merge_ids]
+    requests = [merges.get(conn, merge_id) for merge_id in merge_ids]
     statuses = {row["status"] for row in standing}
-    states = {standing_of(row) for row in found} | {row["merge_state"] for row in standing} - {None}
-    waiting = [row["merge_id"] for row in (*standing, *found) if row["merge_id"] is not None][:MOST_EXPLAINED]
+    states = {standing_of(row) for row in requests} | {row["merge_state"] for row in standing} - {None}
+    waiting = [row["merge_id"] for row in (*standing, *requests) if row["merge_id"] is not None][:MOST_EXPLAINED]
     why = _reasons(conn, waiting)
     outcome = outcomes.of_tasks(conn, [row["task_id"] for row in standing[:MOST_EXPLAINED]])
     return {
@@ -65,7 +65,7 @@ def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Pay
             for row in standing
         ],
         "merges": [
-            {"merge_id": row["merge_id"], "state": standing_of(row), **why.get(row["merge_id"], {})} for row in found
+            {"merge_id": row["merge_id"], "state": standing_of(row), **why.get(row["merge_id"], {})} for row in requests
         ],
         "settled": statuses <= {*TERMINAL_TASKS} and states.isdisjoint(OPEN_MERGES),
         "done": statuses <= {TaskStatus.COMPLETED} and states <= {MergeState.LANDED},
@@ -84,7 +84,7 @@ def _reasons(conn: Connection, merge_ids: list[str]) -> dict[str, Payload]:
 
 
 def open_work(conn: Connection) -> tuple[list[str], list[str]]:
-    """The ids of every task and merge request that is under way, or failed without anybody having settled that.
+    """The ids of every open task and merge request, and of every failed one that nobody has settled.
 
     So the answer is the same whether something failed before the question or after it.
     """
@@ -106,22 +106,22 @@ def _look(services: Services, conn: Connection, task_ids: list[str], merge_ids: 
 
 
 def _with_needs(services: Services, conn: Connection, answer: Payload) -> Payload:
-    """The answer, with what keeps the tasks and merge requests of it that are not done, and what to type about that."""
+    """The answer, with the entries of needs_you that block its unfinished tasks and merge requests."""
     undone = [row for row in answer["tasks"] if row["merge_state"] != MergeState.LANDED]
     undone += [row for row in answer["merges"] if row["state"] != MergeState.LANDED]
     ids = {row[key] for row in undone for key in ("task_id", "merge_id") if row.get(key)}
     return {**answer, "needs_you": [] if answer["done"] else needs_you_for(services, conn, ids)}
 
 
-def _named(conn: Connection, said: list[str]) -> tuple[list[str], list[str]]:
+def _named(conn: Connection, references: list[str]) -> tuple[list[str], list[str]]:
     """The ids of the tasks, and of the merge requests without a task, that texts name."""
     task_ids, merge_ids = list[str](), list[str]()
-    for one in said:
+    for reference in references:
         try:
-            task_ids.append(tasks.find(conn, one)["task_id"])
+            task_ids.append(tasks.find(conn, reference)["task_id"])
         except NotFound as unknown:
             try:
-                merge_ids.append(of_tasks.named(conn, one)["merge_id"])
+                merge_ids.append(of_tasks.named(conn, reference)["merge_id"])
             except NotFound:
                 raise unknown from None
     return task_ids, merge_ids
@@ -139,20 +139,22 @@ async def wait(
     task_ids, merge_ids = list(task), list(merge)
     if everything:
         more_tasks, more_merges = await services.store.read(open_work)
-        task_ids += [one for one in more_tasks if one not in task_ids]
-        merge_ids += [one for one in more_merges if one not in merge_ids]
+        task_ids += [task_id for task_id in more_tasks if task_id not in task_ids]
+        merge_ids += [merge_id for merge_id in more_merges if merge_id not in merge_ids]
     if task:
         task_ids, others = await services.store.read(lambda conn: _named(conn, task_ids))
-        merge_ids += [one for one in others if one not in merge_ids]
+        merge_ids += [merge_id for merge_id in others if merge_id not in merge_ids]
     deadline = time.monotonic() + timeout_s
     while True:
         began = time.monotonic()
-        change = asyncio.create_task(services.changes.next(LOOK_EVERY_S))  # before the look: none in between is missed
+        change = asyncio.create_task(
+            services.changes.next(LOOK_EVERY_S)
+        )  # before the look, so that no change is missed
         answer = await services.store.read(lambda conn: _look(services, conn, task_ids, merge_ids))
-        took, left = time.monotonic() - began, deadline - time.monotonic()
-        if answer["settled"] or left <= 0 or services.stopping:
+        took, remaining_s = time.monotonic() - began, deadline - time.monotonic()
+        if answer["settled"] or remaining_s <= 0 or services.stopping:
             change.cancel()
             return await services.store.read(lambda conn: _with_needs(services, conn, answer))  # noqa: B023 - run at once
-        await asyncio.sleep(min(left, took * REST))
-        await asyncio.wait((change,), timeout=left)
+        await asyncio.sleep(min(remaining_s, took * REST))
+        await asyncio.wait((change,), timeout=remaining_s)
         change.cancel()

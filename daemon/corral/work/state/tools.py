@@ -8,12 +8,12 @@ from sqlalchemy import Connection
 
 from corral.coordination.locks.table import Holder
 from corral.core.payload import Payload
-from corral.faces.mcp.calls import Call, current, told
+from corral.faces.mcp.calls import Call, coordinator_tool, current
 from corral.work.state import state as shared_state
 from corral.work.tasks.api import StateKey
 
 
-@told
+@coordinator_tool
 async def get_state(key: StateKey, task_id: str | None = None) -> Payload:
     """A value that agents share about a task, with its version. task_id: default is the task that you work on, or the one that
     leads it."""
@@ -24,7 +24,7 @@ async def get_state(key: StateKey, task_id: str | None = None) -> Payload:
     }
 
 
-@told
+@coordinator_tool
 async def list_state(task_id: str | None = None) -> Payload:
     """All values that agents share about a task (default: as in get_state)."""
     call = current.get()
@@ -32,7 +32,7 @@ async def list_state(task_id: str | None = None) -> Payload:
     return {"success": True, "values": rows}
 
 
-@told
+@coordinator_tool
 async def set_state(key: StateKey, value: Any, if_version: int | None = None, task_id: str | None = None) -> Payload:
     """Set a value (default task: as in get_state). if_version: only if nobody has changed it since you read that version; 0: only
     if the key is new. All values are deleted when the task ends."""
@@ -46,7 +46,7 @@ async def set_state(key: StateKey, value: Any, if_version: int | None = None, ta
     return await call.write(store)
 
 
-@told
+@coordinator_tool
 async def delete_state(key: StateKey, if_version: int | None = None, task_id: str | None = None) -> Payload:
     """Delete a value (default task: as in get_state); if_version: as in set_state."""
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from corral.core.errors import LeaseLost, NotFound
 from corral.core.payload import Payload
-from corral.faces.mcp.calls import current, refusal, told
+from corral.faces.mcp.calls import coordinator_tool, current, refusal
 from corral.work.tasks import completion, views
 from corral.work.tasks import submitting as app_tasks
 
 DEFAULT_PRIORITY = 5
 
 
-@told
+@coordinator_tool
 async def submit_work(
     task_type: str,
     description: str,
@@ -61,14 +61,14 @@ async def submit_work(
     return {"success": True, "task_id": row["task_id"], "status": row["status"]}
 
 
-@told
+@coordinator_tool
 async def get_work(task_types: list[str] | None = None) -> Payload:
     """Claim the next task that is for sessions: it is yours until you complete it or your session ends. also_held: what you
     claimed before and have not completed."""
     return await app_tasks.claim(current.get(), task_types or ())
 
 
-@told
+@coordinator_tool
 async def complete_work(
     task_id: str, success: bool, result: dict[str, Any] | None = None, error_message: str | None = None
 ) -> Payload:
@@ -82,13 +82,13 @@ async def complete_work(
         return {**refusal(error), "reason": "task_not_found_or_not_claimed_by_agent", "task_id": task_id}
 
 
-@told
+@coordinator_tool
 async def get_task(task_id: str) -> Payload:
     """A task's status, input and result, of any task; reading changes nothing."""
     return await _with_success(task_id, current.get().services.store.read(lambda conn: views.read(conn, task_id)))
 
 
-@told
+@coordinator_tool
 async def cancel_task_convention(task_id: str, reason: str) -> Payload:
     """Cancel any task, running or not: it ends failed, with result.error_code "cancelled_by_orchestrator" and the reason."""
     return await _with_success(task_id, _cancelled(task_id, reason))

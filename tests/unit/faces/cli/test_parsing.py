@@ -180,7 +180,7 @@ def test_a_command_may_take_any_words_and_end_with_a_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "asked", "path"),
+    ("words", "by_option", "path"),
     [
         ([], False, "test"),
         (["noun"], False, "test noun"),
@@ -188,10 +188,10 @@ def test_a_command_may_take_any_words_and_end_with_a_code() -> None:
         (["noun", "copy-all", "--count", "9", "-h"], True, "test noun copy-all"),
     ],
 )
-def test_help_is_wanted_by_its_option_or_for_want_of_a_command(words: list[str], asked: bool, path: str) -> None:
+def test_help_is_wanted_by_its_option_or_for_want_of_a_command(words: list[str], by_option: bool, path: str) -> None:
     with pytest.raises(HelpWanted) as wanted:
         run(program(), "test", words)
-    assert (wanted.value.asked, wanted.value.context.path) == (asked, path)
+    assert (wanted.value.by_option, wanted.value.context.path) == (by_option, path)
 
 
 def test_a_help_page_says_what_a_parameter_is(monkeypatch: pytest.MonkeyPatch) -> None:

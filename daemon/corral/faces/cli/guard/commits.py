@@ -43,13 +43,13 @@ def install(yes: Yes = False, as_json: Annotated[bool, json_of("faces.cli.api.Gu
             echo(f"{paint('will change', 'bold')} {file}: {scope}")
         if not yes and not confirm("Change it?", default=False):
             raise Exit(1)
-    _remember(project, {*_remembered(project), str(file)})
+    _remember(project, {*_recorded_hooks(project), str(file)})
     hook.put_in(file)
     report({"hook": str(file), "installed": True}, f"The guard is in {file}.", as_json=as_json)
 
 
 def _scope(project: Project, checkout: Git, file: Path) -> str | None:
-    """Whom a hook outside the repository's own folder concerns; None for one inside."""
+    """Which other repositories a hook outside the repository's own folder affects; None for one inside."""
     folder, top = file.parent.resolve(), checkout.work_tree
     if folder.is_relative_to(project.common_dir.resolve()):
         return None
@@ -68,8 +68,8 @@ def remove(as_json: Annotated[bool, json_of("faces.cli.api.GuardRemoved")] = Fal
     """Take the guard out of every hook that it was put into; the hooks are then as they were."""
     refuse_agents("Removing the guard", "corral guard remove")
     gone = take_out_everywhere(find_project(here(), initialised=False), hook.hook_file(_checkout()))
-    said = f"The guard is out of {', '.join(gone)}." if gone else "The guard is in no hook."
-    report({"removed": gone}, said, as_json=as_json)
+    sentence = f"The guard is out of {', '.join(gone)}." if gone else "The guard is in no hook."
+    report({"removed": gone}, sentence, as_json=as_json)
 
 
 @app.command()
@@ -77,26 +77,26 @@ def status(as_json: Annotated[bool, json_of("faces.cli.api.GuardStatus")] = Fals
     """Show whether commits in this checkout are checked, and by which hook."""
     checkout = _checkout()
     file = hook.hook_file(checkout)
-    found = {
+    answer = {
         "installed": hook.is_in(file),
         "hook": str(file),
         "hooks_path": hook.configured_folder(checkout),
         "former_hook": str(saved) if os.path.lexists(saved := file.with_name(hook.SAVED)) else None,
     }
     if as_json:
-        emit(found)
+        emit(answer)
         return
-    echo(f"The guard is {'in' if found['installed'] else 'not in'} {file}.")
-    if found["former_hook"]:
-        echo(f"It then runs {found['former_hook']}.")
+    echo(f"The guard is {'in' if answer['installed'] else 'not in'} {file}.")
+    if answer["former_hook"]:
+        echo(f"It then runs {answer['former_hook']}.")
 
 
 @app.command()
 def check(as_json: Annotated[bool, json_of("coordination.locks.api.CommitChecked")] = False) -> None:
     """Check the commit that is being made; the hook runs this. Exits with 4 if it would take along another session's files."""
     try:
-        answer = _asked()
-    except CorralError as error:  # the commit is nobody's to stop for that
+        answer = _ask_daemon()
+    except CorralError as error:  # an error of the check never stops a commit
         answer = {"enforcement": "off", "held": []}
         print(f"corral guard: this commit was not checked: {error.message}", file=sys.stderr)
         if error.remedy:
@@ -104,15 +104,15 @@ def check(as_json: Annotated[bool, json_of("coordination.locks.api.CommitChecked
     if as_json:
         emit(answer)
     else:
-        _tell(answer["held"])
+        _print_held(answer["held"])
     if answer["held"] and answer["enforcement"] == "enforce":
         raise Exit(Conflict.exit_code)
 
 
-def _asked() -> dict[str, Any]:
+def _ask_daemon() -> dict[str, Any]:
     checkout = _checkout()
-    given = os.environ.get("GIT_INDEX_FILE")  # `git commit -- FILE` commits an index of its own
-    index = Path(checkout.work_tree or here(), given) if given else None
+    index_file = os.environ.get("GIT_INDEX_FILE")  # `git commit -- FILE` commits an index of its own
+    index = Path(checkout.work_tree or here(), index_file) if index_file else None
     staged = checkout.check("diff", "--cached", "--name-only", "--no-renames", "-z", index_file=index).names
     nothing: dict[str, Any] = {"enforcement": "off", "held": []}
     paths = [path for path in staged[:MOST_COMMITTED] if path.isprintable()]
@@ -127,13 +127,13 @@ def _asked() -> dict[str, Any]:
     return answer
 
 
-def _tell(held: list[dict[str, Any]]) -> None:
+def _print_held(held: list[dict[str, Any]]) -> None:
     if not held:
         return
     print("corral: this commit would take along files that other sessions hold in this checkout:", file=sys.stderr)
-    for one in held[:MOST_NAMED]:
-        task = f', for "{one_line(str(one["task"]))[:100]}"' if one["task"] else ""
-        print(f"  {one_line(one['path'])}: held by {one_line(one['held_by'])}{task}", file=sys.stderr)
+    for lock in held[:MOST_NAMED]:
+        task = f', for "{one_line(str(lock["task"]))[:100]}"' if lock["task"] else ""
+        print(f"  {one_line(lock['path'])}: held by {one_line(lock['held_by'])}{task}", file=sys.stderr)
     if len(held) > MOST_NAMED:
         print(f"  and {len(held) - MOST_NAMED} more", file=sys.stderr)
     print("Commit your own files only: git commit -- FILE…   To commit all the same: --no-verify", file=sys.stderr)
@@ -145,23 +145,23 @@ def take_out_everywhere(project: Project, *more: Path) -> list[str]:
     Raises:
         Conflict: One was changed since, so that it cannot be restored.
     """
-    files = sorted({*_remembered(project), *map(str, more)})
+    files = sorted({*_recorded_hooks(project), *map(str, more)})
     gone = [file for file in files if hook.take_out(Path(file))]
     give_back(project.common_dir / RECORD, None)
     return gone
 
 
 def _checkout() -> Git:
-    found = find_checkout(here())
-    if found is None:
+    checkout = find_checkout(here())
+    if checkout is None:
         raise NotAProject(f"{here()} is in no checkout.", remedy="Change to a checkout of the repository.")
-    return Git(found.git_dir, found.top)
+    return Git(checkout.git_dir, checkout.top)
 
 
-def _remembered(project: Project) -> list[str]:
+def _recorded_hooks(project: Project) -> list[str]:
     try:
-        said = json.loads((project.common_dir / RECORD).read_text(encoding="utf-8"))
-        return [one for one in said["hooks"] if isinstance(one, str)]
+        record = json.loads((project.common_dir / RECORD).read_text(encoding="utf-8"))
+        return [path for path in record["hooks"] if isinstance(path, str)]
     except (OSError, ValueError, KeyError, TypeError):
         return []
 

@@ -32,8 +32,8 @@ if [ -x "$before" ]; then exec "$before" "$@"; fi
 def configured_folder(checkout: Git) -> str | None:
     """The user's ``core.hooksPath``, with ``~`` expanded; None: not set. The one of Corral's own git does not count."""
     result = checkout.run("config", "--show-scope", "--type=path", "--get-all", "core.hooksPath")
-    found = [line.partition("\t") for line in result.text.splitlines()] if result.ok else []
-    return next((value for scope, _, value in reversed(found) if scope != "command"), None)
+    values = [line.partition("\t") for line in result.text.splitlines()] if result.ok else []
+    return next((value for scope, _, value in reversed(values) if scope != "command"), None)
 
 
 def hook_file(checkout: Git) -> Path:
@@ -117,10 +117,10 @@ def _content(file: Path) -> bytes:
 
 
 def _block() -> str:
-    """Fails only where the guard itself says so: with a daemon that is away, or a Corral that is gone, a commit is made."""
-    told = Path(sys.argv[0])
-    if told.name == "corral" and told.is_absolute() and os.access(told, os.X_OK):
-        program = [str(told)]
+    """The block of shell script; it fails only if the guard refuses, not without a daemon or without Corral."""
+    script = Path(sys.argv[0])
+    if script.name == "corral" and script.is_absolute() and os.access(script, os.X_OK):
+        program = [str(script)]
     else:
         program = [sys.executable, "-m", "corral"]
     test, call = shlex.quote(program[0]), shlex.join(program)

@@ -92,8 +92,8 @@ def _require_command(known: dict[str, Alias], name: str, first: str) -> None:
         first = check(first, known[first].command)[0]
     if first not in NOUNS and not first.startswith("$"):
         near = difflib.get_close_matches(first, [*NOUNS, *(known.keys() - {name})])
-        meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-        raise InvalidInput(f"There is no command {first!r}.{meant}", remedy="`corral --help` lists the commands.")
+        suggestion = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise InvalidInput(f"There is no command {first!r}.{suggestion}", remedy="`corral --help` lists the commands.")
 
 
 @app.command()
@@ -107,11 +107,11 @@ def remove(
     """Remove an alias from its file."""
     where = project()
     known = aliases_of(layers_of(where))
-    sources = {one.source: one for one in Place}
+    sources = {place.source: place for place in Place}
     if name not in known:
         near = difflib.get_close_matches(name, known)
-        meant = f"Did you mean {near[0]!r}? " if near else ""
-        raise NotFound(f"There is no alias {name!r}.", remedy=f"{meant}`corral alias list` shows all of them.")
+        suggestion = f"Did you mean {near[0]!r}? " if near else ""
+        raise NotFound(f"There is no alias {name!r}.", remedy=f"{suggestion}`corral alias list` shows all of them.")
     chosen = place or sources[known[name].source]
 
     def removed(content: bytes) -> bytes:

@@ -60,8 +60,8 @@ def set_key(
         in_keychain = WebhookSecret(os.environ, PERSON_TIMEOUT_S).store(key, in_file=file)
         kept_in = Source.KEYCHAIN if in_keychain else Source.FILE
         shadow = VARIABLE in os.environ
-        said = {"stored_in": kept_in.value, "shadowed_by_environment": shadow, "daemon": None}
-        report(said, f"The signing secret is stored in the {_NAMES[kept_in]}.", as_json=as_json)
+        answer = {"stored_in": kept_in.value, "shadowed_by_environment": shadow, "daemon": None}
+        report(answer, f"The signing secret is stored in the {_NAMES[kept_in]}.", as_json=as_json)
         return
     stored_in = _store(key, in_file=file)
     daemon = _tell_daemon()
@@ -84,8 +84,8 @@ def remove_key(
     refuse_agents(f"Removing the {kind.words}", f"corral config remove-key{kind.options}")
     if webhook:
         places = WebhookSecret(os.environ, PERSON_TIMEOUT_S).remove()
-        said = {"removed_from": places, "daemon": None}
-        report(said, f"Removed from: {', '.join(places) or 'nowhere, none is stored'}.", as_json=as_json)
+        answer = {"removed_from": places, "daemon": None}
+        report(answer, f"Removed from: {', '.join(places) or 'nowhere, none is stored'}.", as_json=as_json)
         return
     stored = _stored()
     removed = [Source.FILE] if stored.delete() else []
@@ -115,12 +115,12 @@ def key_status(as_json: Annotated[bool, json_of("faces.cli.api.KeyLooked")] = Fa
             {
                 "source": key.source.value if key else None,
                 "ending": key.ending if key else None,
-                "places": [_place(look) for look in looks],
+                "places": [_wire(look) for look in looks],
                 "daemon": daemon,
             }
         )
         return
-    rows = [{"place": _NAMES[look.source], **_said(look, is_used=look is used)} for look in looks]
+    rows = [{"place": _NAMES[look.source], **_row(look, is_used=look is used)} for look in looks]
     table(rows, [("PLACE", "place", 16), ("KEY", "key", 24), ("NOTE", "note", 300)], empty="")
     if used is None:
         echo("There is no key: `corral config set-key` stores one.")
@@ -128,7 +128,7 @@ def key_status(as_json: Annotated[bool, json_of("faces.cli.api.KeyLooked")] = Fa
         _compare(used.source if used else None, daemon)
 
 
-def _place(look: Lookup) -> KeyLook:
+def _wire(look: Lookup) -> KeyLook:
     problem = f"{look.error.message} {look.error.cause}" if look.error else None
     return {
         "place": look.source.value,
@@ -140,7 +140,7 @@ def _place(look: Lookup) -> KeyLook:
     }
 
 
-def _said(look: Lookup, *, is_used: bool) -> dict[str, str]:
+def _row(look: Lookup, *, is_used: bool) -> dict[str, str]:
     if look.error is not None:
         return {"key": paint("error", "red"), "note": f"{look.error.message} {look.error.remedy}"}
     if look.key is None:

@@ -49,9 +49,9 @@ def setting_of(key: str) -> Setting:
     """
     known = {setting.key: setting for setting in all_settings()}
     if key not in known:
-        near = difflib.get_close_matches(key, known) or [one for one in known if one.startswith(f"{key}.")][:5]
-        meant = f"Did you mean {' or '.join(near)}? " if near else ""
-        raise NotFound(f"There is no setting {key!r}.", remedy=f"{meant}`corral config show` lists all of them.")
+        near = difflib.get_close_matches(key, known) or [name for name in known if name.startswith(f"{key}.")][:5]
+        suggestion = f"Did you mean {' or '.join(near)}? " if near else ""
+        raise NotFound(f"There is no setting {key!r}.", remedy=f"{suggestion}`corral config show` lists all of them.")
     return known[key]
 
 
@@ -81,13 +81,13 @@ def set_(
     """
     setting, where = setting_of(key), project()
     chosen = place or (Place.TEAM if key.startswith("landing.") else Place.LOCAL)
-    meant = _meant(setting, value)
-    changed = change(where, chosen, lambda content: with_value(content, _path(key), meant))
+    parsed = _parsed(setting, value)
+    changed = change(where, chosen, lambda content: with_value(content, _path(key), parsed))
     approve_own(where, key, chosen.source)
-    _told(where, key, chosen, changed, as_json)
+    _report(where, key, chosen, changed, as_json)
 
 
-def _meant(setting: Setting, text: str) -> Any:
+def _parsed(setting: Setting, text: str) -> Any:
     if text == "null" and "null" in setting.types:
         return None
     try:
@@ -106,7 +106,7 @@ def unset(
     """Remove a setting from a file; without --file from the file that counts."""
     setting_of(key)
     where = project()
-    chosen = place or _deciding(where, key)
+    chosen = place or _deciding_place(where, key)
 
     def removed(content: bytes) -> bytes:
         try:
@@ -114,10 +114,10 @@ def unset(
         except KeyError as error:
             raise NotFound(f"{chosen.source} does not set {key}.", remedy=f"`corral config explain {key}`.") from error
 
-    _told(where, key, chosen, change(where, chosen, removed), as_json)
+    _report(where, key, chosen, change(where, chosen, removed), as_json)
 
 
-def _deciding(where: Any, key: str) -> Place:
+def _deciding_place(where: Any, key: str) -> Place:
     """The file that sets a key last.
 
     Raises:
@@ -130,17 +130,17 @@ def _deciding(where: Any, key: str) -> Place:
     raise NotFound(f"No file sets {key}.", remedy=f"`corral config explain {key}` shows what counts.")
 
 
-def _told(where: Any, key: str, place: Place, changed: bool, as_json: bool) -> None:
+def _report(where: Any, key: str, place: Place, changed: bool, as_json: bool) -> None:
     """Say what was written, and whether it counts."""
-    found = explained(where, setting_of(key))
-    answer = {"key": key, "file": str(file_of(where, place)), "changed": changed, "value": found["value"]}
-    answer |= {"source": found["source"], "profile": found["profile"]}
-    line = f"{key} in force: {json.dumps(found['value'], ensure_ascii=False)}  ({found['source']})"
+    setting = explained(where, setting_of(key))
+    answer = {"key": key, "file": str(file_of(where, place)), "changed": changed, "value": setting["value"]}
+    answer |= {"source": setting["source"], "profile": setting["profile"]}
+    line = f"{key} in force: {json.dumps(setting['value'], ensure_ascii=False)}  ({setting['source']})"
     report(answer, line if changed else f"Nothing to change. {line}", as_json=as_json)
     if not changed or as_json:
         return
     mine = next(
-        (row for row in found["layers"] if (row["source"], row["profile"]) == (place.source, Common.profile)), None
+        (row for row in setting["layers"] if (row["source"], row["profile"]) == (place.source, Common.profile)), None
     )
     is_idle = mine is not None and not mine["counts"]
     if place == Place.TEAM and is_idle and key.startswith("landing."):
@@ -155,23 +155,23 @@ def _told(where: Any, key: str, place: Place, changed: bool, as_json: bool) -> N
 
 def explain(key: Key, as_json: Annotated[bool, json_of("faces.cli.api.SettingExplained")] = False) -> None:
     """Show where a setting comes from: each file and variable that sets it, and why the others do not count."""
-    found = explained(project(), setting_of(key))
+    setting = explained(project(), setting_of(key))
     if as_json:
-        emit(found)
+        emit(setting)
         return
-    echo(f"{paint(key, 'bold')} = {one_line(json.dumps(found['value'], ensure_ascii=False))}")
-    echo(f"  {visible(found['description'])}")
-    fact("type", found["type"], 9)
-    fact("default", json.dumps(found["default"], ensure_ascii=False), 9)
-    fact("variable", found["variable"], 9)
-    rows = [{**one, "value": json.dumps(one["value"], ensure_ascii=False)} for one in found["layers"]]
+    echo(f"{paint(key, 'bold')} = {one_line(json.dumps(setting['value'], ensure_ascii=False))}")
+    echo(f"  {visible(setting['description'])}")
+    fact("type", setting["type"], 9)
+    fact("default", json.dumps(setting["default"], ensure_ascii=False), 9)
+    fact("variable", setting["variable"], 9)
+    rows = [{**layer, "value": json.dumps(layer["value"], ensure_ascii=False)} for layer in setting["layers"]]
     columns: Any = [("FROM", "source", 40), ("PROFILE", "profile", 20), ("VALUE", "value", 40), ("COUNTS", "why", 80)]
     table(rows, columns, empty="No file and no variable sets it: the default counts.")
-    if found["daemon"] is not None and found["daemon"]["value"] != found["value"]:
-        said = json.dumps(found["daemon"]["value"], ensure_ascii=False)
+    if setting["daemon"] is not None and setting["daemon"]["value"] != setting["value"]:
+        value = json.dumps(setting["daemon"]["value"], ensure_ascii=False)
         echo(
             paint(
-                f"The daemon has {said} ({found['daemon']['source']}): `corral daemon restart` loads it again.",
+                f"The daemon has {value} ({setting['daemon']['source']}): `corral daemon restart` loads it again.",
                 "yellow",
             )
         )

@@ -117,10 +117,10 @@ def _runs(pid: int) -> bool:
 def _announced(where: Project) -> dict[str, Any]:
     """The content of ``daemon.json``; empty if it cannot be read."""
     try:
-        said = json.loads(where.daemon_json.read_text(encoding="utf-8"))
+        content = json.loads(where.daemon_json.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 @app.command()
@@ -153,12 +153,12 @@ def _running(health: dict[str, Any]) -> str:
 def _state(where: Project, health: dict[str, Any] | None) -> dict[str, Any]:
     if health is None:
         return {"running": False, "pid": None, "address": None, "version": __version__}
-    said = _announced(where)
+    announced = _announced(where)
     return {
         "running": True,
         "pid": health["pid"],
-        "address": said.get("address"),
-        "socket": said.get("socket"),
+        "address": announced.get("address"),
+        "socket": announced.get("socket"),
         "version": health["version"],
         "started_at": health["started_at"],
     }
@@ -183,8 +183,8 @@ def adopt(
         raise Exit(1)
     with progress("adopting the database"):
         answer = adopt_database(where, file.absolute())
-    kept = f" The previous database is now {answer['replaced']}." if answer["replaced"] else ""
-    report(answer, f"adopted {answer['adopted']}.{kept} `corral status` starts the daemon.", as_json=as_json)
+    replaced = f" The previous database is now {answer['replaced']}." if answer["replaced"] else ""
+    report(answer, f"adopted {answer['adopted']}.{replaced} `corral status` starts the daemon.", as_json=as_json)
 
 
 @app.command()

@@ -74,6 +74,6 @@ def _show(title: str, text: str) -> None:
     with tempfile.TemporaryDirectory(prefix="corral-man-") as folder:
         file = Path(folder, f"{title}.1")
         file.write_text(text, encoding="utf-8")
-        done = subprocess.run(["man", os.fspath(file)], check=False)
-    if done.returncode:
+        process = subprocess.run(["man", os.fspath(file)], check=False)
+    if process.returncode:
         echo(text.rstrip("\n"))

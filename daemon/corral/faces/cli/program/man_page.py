@@ -45,29 +45,35 @@ def page_of(program: Group, name: str) -> str:
         program: The command ``corral`` itself.
         name: Such as ``task submit``; empty for ``corral`` itself.
     """
-    found = reached(program, name.split())
-    assert found is not None, "the pages are those of existing commands"
-    command = found.command
+    context = reached(program, name.split())
+    assert context is not None, "the pages are those of existing commands"
+    command = context.command
     title = title_of(name)
     summary = command.summary.rstrip(".")
     lines = [MARK, f'.TH "{title.upper()}" "1" "" "corral {__version__}" "Corral"']
     lines += [".SH NAME", f"{_text(title)} \\- {_text(summary)}"]
-    lines += [".SH SYNOPSIS", f".B corral {_text(name)}".rstrip(), _text(_usage(found, name))]
+    lines += [".SH SYNOPSIS", f".B corral {_text(name)}".rstrip(), _text(_usage(context, name))]
     lines += [".SH DESCRIPTION", *_paragraphs(described(command))]
-    every = [one for one in [*command.params, HELP] if not one.hidden]
-    lines += _described("ARGUMENTS", dict(record_of(one) for one in every if one.is_argument))
-    lines += _described("OPTIONS", dict(record_of(one) for one in every if not one.is_argument))
+    every = [parameter for parameter in [*command.params, HELP] if not parameter.hidden]
+    lines += _described("ARGUMENTS", dict(record_of(parameter) for parameter in every if parameter.is_argument))
+    lines += _described("OPTIONS", dict(record_of(parameter) for parameter in every if not parameter.is_argument))
     if isinstance(command, Group):
         lines += _commands(command, name)
     page = pages().get(name)
     examples, related = (page["examples"], page["related"]) if page else (PROGRAM[0], ())
     if examples:
-        lines += [".SH EXAMPLES", ".nf", *(_line(f"corral {one}") for one in examples), ".fi"]
+        lines += [".SH EXAMPLES", ".nf", *(_line(f"corral {example}") for example in examples), ".fi"]
     lines += _described("EXIT STATUS", EXIT_CODES)
     if not name:
         lines += [*_described("FILES", FILES), *_described("ENVIRONMENT", VARIABLES)]
-    others = ["", " ".join(name.split()[:-1]), *related] if name else [one for one in pages() if " " not in one]
-    also = [f".BR {_text(title_of(one))} (1)" for one in dict.fromkeys(others) if one != name or not name]
+    others = (
+        ["", " ".join(name.split()[:-1]), *related]
+        if name
+        else [page_name for page_name in pages() if " " not in page_name]
+    )
+    also = [
+        f".BR {_text(title_of(page_name))} (1)" for page_name in dict.fromkeys(others) if page_name != name or not name
+    ]
     return "\n".join([*lines, ".SH SEE ALSO", " ,\n".join(also)]) + "\n"
 
 
@@ -87,7 +93,7 @@ def _commands(command: Group, name: str) -> list[str]:
     return [
         line
         for heading, names in sections.items()
-        for line in _described(heading, {one: summaries[one] for one in names})
+        for line in _described(heading, {command_name: summaries[command_name] for command_name in names})
     ]
 
 

@@ -26,10 +26,11 @@ def schema(
         emit({"commands": known, "error": error_schema()})
         return
     if name not in known:
-        below = [one for one in known if one.startswith(f"{name} ")]
+        below = [command_name for command_name in known if command_name.startswith(f"{name} ")]
         near = below or difflib.get_close_matches(name, known)
-        meant = f"Did you mean {' or '.join(near)}? " if near else ""
+        suggestion = f"Did you mean {' or '.join(near)}? " if near else ""
         raise NotFound(
-            f"No command {name!r} prints JSON.", remedy=f"{meant}`corral schema` prints the schemas of all commands."
+            f"No command {name!r} prints JSON.",
+            remedy=f"{suggestion}`corral schema` prints the schemas of all commands.",
         )
     emit(known[name])

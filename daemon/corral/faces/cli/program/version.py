@@ -32,8 +32,8 @@ def _template() -> dict[str, Any] | None:
     """The template of this project, and whether it suits this version; None outside of a project."""
     try:
         file = project().home / "metadata.json"
-        said = json.loads(file.read_text(encoding="utf-8"))
-        name, version = str(said["template"]), str(said["version"])
+        metadata = json.loads(file.read_text(encoding="utf-8"))
+        name, version = str(metadata["template"]), str(metadata["version"])
     except CorralError:
         return None
     except (OSError, ValueError, LookupError, TypeError):
@@ -51,7 +51,7 @@ def _template() -> dict[str, Any] | None:
         status = "older than this Corral: run `corral init` again"
     else:
         status = "compatible"
-    release = said.get("template_version")
+    release = metadata.get("template_version")
     release = release if isinstance(release, str) else None
     about = {"name": name, "version": version, "template_version": release}
     return {**about, "compatible": status == "compatible", "status": status}

@@ -96,9 +96,9 @@ def plan_status_line(local: Path, shared: Path) -> Edit:
     """
     before = _content(local)
     settings = _parse(local, before)
-    for file, found in ((local, settings), (shared, _parse(shared, _content(shared)))):
-        if "statusLine" in found:
-            is_ours = found["statusLine"] == STATUS_LINE
+    for file, content in ((local, settings), (shared, _parse(shared, _content(shared)))):
+        if "statusLine" in content:
+            is_ours = content["statusLine"] == STATUS_LINE
             return Edit(before, before or b"", () if is_ours else (f"{file.name} has its own status line; it stays.",))
     settings["statusLine"] = STATUS_LINE
     return Edit(before, _format(settings, before), ())
@@ -164,10 +164,10 @@ def changed_hooks(file: Path) -> list[str]:
     """The events whose hook calls Corral by another command than :func:`plan` writes; none in an unreadable file."""
     try:
         hooks = _parse(file, file.read_bytes()).get("hooks", {})
-        found = {event: _commands(groups) for event, groups in hooks.items() if isinstance(groups, list)}
+        commands_of = {event: _commands(groups) for event, groups in hooks.items() if isinstance(groups, list)}
     except (OSError, InvalidInput, AttributeError):
         return []
-    ours = {event: [text for text in commands if MARK in text] for event, commands in found.items()}
+    ours = {event: [text for text in commands if MARK in text] for event, commands in commands_of.items()}
     expected = {event: hook["command"] for event, hook in _HOOKS.items()}
     return sorted(event for event, texts in ours.items() if any(text != expected.get(event) for text in texts))
 
@@ -183,11 +183,11 @@ def _set_strict(file: Path, hooks: dict[str, Any], strict: bool) -> bool:
     """Add or remove the strict PreToolUse hook; returns whether that changed the settings."""
     groups = _groups(file, hooks, "PreToolUse")
     others = [group for group in groups if not any(MARK in text for text in _commands([group]))]
-    wanted = [*others, _STRICT_GROUP] if strict else others
-    if wanted == groups:
+    planned = [*others, _STRICT_GROUP] if strict else others
+    if planned == groups:
         return False
-    hooks["PreToolUse"] = wanted
-    if not wanted:
+    hooks["PreToolUse"] = planned
+    if not planned:
         del hooks["PreToolUse"]
     return True
 
@@ -222,10 +222,10 @@ def undo(file: Path, recorded: dict[str, Any] | None) -> bytes | None:
         original = recorded["original"]
         return None if original is None else base64.b64decode(original)
     settings = _parse(file, now)
-    found = bool(recorded and recorded.get("allow")) and _without_rule(settings)
+    has_ours = bool(recorded and recorded.get("allow")) and _without_rule(settings)
     if recorded and recorded.get("status_line") and settings.get("statusLine") == STATUS_LINE:
         del settings["statusLine"]
-        found = True
+        has_ours = True
     hooks = settings.get("hooks", {})
     if not isinstance(hooks, dict):
         return now
@@ -233,11 +233,11 @@ def undo(file: Path, recorded: dict[str, Any] | None) -> bytes | None:
         groups = hooks[event]
         if not isinstance(groups, list) or not any(MARK in text for text in _commands(groups)):
             continue
-        found = True
+        has_ours = True
         hooks[event] = [group for group in groups if not any(MARK in text for text in _commands([group]))]
         if not hooks[event]:
             del hooks[event]
-    if not found:
+    if not has_ours:
         return now
     if not hooks:
         settings.pop("hooks", None)

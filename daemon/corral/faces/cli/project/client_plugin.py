@@ -29,7 +29,7 @@ def status_of(cwd: Path) -> tuple[str, str, str]:
             "Install Claude Code, then run ./install.sh",
         )
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [claude, "plugin", "list", "--json"],
             cwd=cwd,
             stdin=subprocess.DEVNULL,
@@ -38,18 +38,18 @@ def status_of(cwd: Path) -> tuple[str, str, str]:
             timeout=ANSWER_S,
             check=True,
         )
-        listed: list[dict[str, Any]] = json.loads(done.stdout)
-        found = [plugin for plugin in listed if str(plugin["id"]).partition("@")[0] == "corral"]
-        enabled = [plugin for plugin in found if plugin.get("enabled")]
+        listed: list[dict[str, Any]] = json.loads(process.stdout)
+        copies = [plugin for plugin in listed if str(plugin["id"]).partition("@")[0] == "corral"]
+        enabled = [plugin for plugin in copies if plugin.get("enabled")]
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError, AttributeError) as error:
         return "warning", f"cannot list Claude Code's plugins: {error}", "Run: claude plugin list"
     if enabled:
         return _working(enabled[0])
-    if found:
+    if copies:
         return (
             "warning",
-            f"Claude Code has {found[0]['id']}, but it is disabled",
-            f"Run: claude plugin enable {found[0]['id']}",
+            f"Claude Code has {copies[0]['id']}, but it is disabled",
+            f"Run: claude plugin enable {copies[0]['id']}",
         )
     return (
         "warning",

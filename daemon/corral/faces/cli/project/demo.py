@@ -78,7 +78,7 @@ def demo(
 
 
 def _git(cwd: Path, *arguments: str) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         ["git", *arguments],
         cwd=cwd,
         env={**environ(), **IDENTITY},
@@ -86,9 +86,9 @@ def _git(cwd: Path, *arguments: str) -> str:
         text=True,
         stdin=subprocess.DEVNULL,
     )
-    if done.returncode != 0:
-        raise CorralError(f"git {arguments[0]} failed.", cause=done.stderr.strip())
-    return done.stdout.strip()
+    if process.returncode != 0:
+        raise CorralError(f"git {arguments[0]} failed.", cause=process.stderr.strip())
+    return process.stdout.strip()
 
 
 def _make_project(root: Path) -> Project:
@@ -170,7 +170,7 @@ def _account(client: Client, details: dict[str, Any], *, keep: bool) -> None:
                 echo(paint(f"             {line[:150]}", "dim"))
     saved = client.request("GET", "/salvage")
     if saved and keep:
-        echo(f"  Salvaged: {', '.join(one['ref'] for one in saved[:3])} (`corral worktree recover` restores it)")
+        echo(f"  Salvaged: {', '.join(state['ref'] for state in saved[:3])} (`corral worktree recover` restores it)")
     elif saved:
         echo(
             f"  Salvaged: the work of {len(saved)} failed task(s); removed with the folder (`corral demo --keep` "

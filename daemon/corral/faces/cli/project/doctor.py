@@ -39,7 +39,7 @@ def doctor(
     """Check the machine and the repository. Repairs nothing; exits with 1 on a problem."""
     checks: list[DoctorCheck] = []
     with progress("checking the machine") as update:
-        for check in itertools.chain(_all(), _dry_run() if verify else ()):
+        for check in itertools.chain(_checks(), _dry_run() if verify else ()):
             checks.append(check)
             update(f"checked {check['check']}")
     if as_json:
@@ -57,7 +57,7 @@ def _check(name: str, status: str, message: str, remedy: str = "") -> DoctorChec
     return {"check": name, "status": status, "message": message, "remedy": remedy}
 
 
-def _all() -> Iterator[DoctorCheck]:
+def _checks() -> Iterator[DoctorCheck]:
     yield from _machine()
     try:
         project = find_project(here())
@@ -73,10 +73,10 @@ def _all() -> Iterator[DoctorCheck]:
 
 def _drift(project: Project) -> Iterator[DoctorCheck]:
     of_project = () if project.bare else drift.of_project(project, init_record.copies(project))
-    found = [*drift.of_package(), *drift.of_plugin(), *of_project]
-    for item in found:
+    differences = [*drift.of_package(), *drift.of_plugin(), *of_project]
+    for item in differences:
         yield _check("drift", "warning", item.what, item.remedy)
-    if not found:
+    if not differences:
         yield _check("drift", "ok", "Corral's installed files are unchanged")
 
 
@@ -116,10 +116,12 @@ def _daemon(project: Project) -> Iterator[DoctorCheck]:
             return
         health = client.ensure_daemon()
         is_ours = health["version"] == __version__
-        said = f"pid {health['pid']}, version {health['version']}" + (
+        version = f"pid {health['pid']}, version {health['version']}" + (
             "" if is_ours else f"; this command is {__version__}"
         )
-        yield _check("daemon", "ok" if is_ours else "warning", said, "" if is_ours else "Run `corral daemon restart`.")
+        yield _check(
+            "daemon", "ok" if is_ours else "warning", version, "" if is_ours else "Run `corral daemon restart`."
+        )
         answer: dict[str, Any] = client.request("GET", "/status")
         settings = client.request("GET", "/config")["settings"]
     except CorralError as error:
@@ -149,8 +151,10 @@ def _daemon(project: Project) -> Iterator[DoctorCheck]:
             "Set landing.verify in .corral/config.yaml.",
         )
     if settings["landing"]["approve"] == "never":
-        said = "landing.approve is `never`: no person sees a merge that changes what agents obey, or what verifies it"
-        yield _check("approval", "warning", said, "Set landing.approve to `paths`, unless this is what you want.")
+        problem = (
+            "landing.approve is `never`: no person sees a merge that changes what agents obey, or what verifies it"
+        )
+        yield _check("approval", "warning", problem, "Set landing.approve to `paths`, unless this is what you want.")
     if settings["locks"]["on_daemon_down"] == "deny" and claude_settings.STRICT not in _claude_settings(project):
         yield _check(
             "denial",
@@ -188,21 +192,21 @@ def _workers(client: Client) -> Iterator[DoctorCheck]:
     for agent in agents:
         if agent["problem"]:
             problems.setdefault(agent["problem"], []).append(agent)
-    for problem, held in problems.items():
-        is_broken = any("runner" not in agent for agent in held)  # its file is not valid
-        names = ", ".join(one_line(agent["name"]) for agent in held)
+    for problem, group in problems.items():
+        is_broken = any("runner" not in agent for agent in group)  # its file is not valid
+        names = ", ".join(one_line(agent["name"]) for agent in group)
         remedy = (
             "Correct its file; `corral agent list` shows all."
             if is_broken
             else "`corral agent show NAME` shows its runner."
         )
-        said = f"{names} cannot start here: {one_line(problem)}"
-        yield _check("agents", "error" if is_broken else "warning", said, remedy)
+        finding = f"{names} cannot start here: {one_line(problem)}"
+        yield _check("agents", "error" if is_broken else "warning", finding, remedy)
     if not problems:
         yield _check("agents", "ok", f"{len(agents)} can start")
     uses = [agent["name"] for agent in agents if agent.get("runner") == "anthropic"]
     uses += [name for name, file in sources.items() if name.startswith("runners.anthropic.") and file != "default"]
-    (runner,) = (one for one in runners if one["name"] == "anthropic")
+    (runner,) = (entry for entry in runners if entry["name"] == "anthropic")
     if uses:
         by = f"used by {one_line(', '.join(uses[:3]))}"
         if runner["problem"]:
@@ -215,17 +219,17 @@ def _dry_run() -> Iterator[DoctorCheck]:
     try:
         client = Client(find_project(here()))
         limit_s = client.request("GET", "/config")["settings"]["landing"]["timeout_s"]
-        found = verification.dry_run(client, limit_s)
+        result = verification.dry_run(client, limit_s)
     except CorralError as error:
         yield _check("verification", "error", f"{error.message} {error.cause}", error.remedy)
         return
-    if found["status"] == "passed" and not found["needed"]:
+    if result["status"] == "passed" and not result["needed"]:
         yield _check("verification", "ok", "the commands pass in a fresh worktree")
-        if found["note"]:
-            yield _check("dependencies", "warning", f"it runs with {found['note']}", verification.DECLARED_ONLY)
+        if result["note"]:
+            yield _check("dependencies", "warning", f"it runs with {result['note']}", verification.DECLARED_ONLY)
         return
-    said = f"the commands fail in a fresh worktree, so nothing lands: {found['reason']}"
-    yield _check("verification", "error", said, verification.remedy(found))
+    finding = f"the commands fail in a fresh worktree, so nothing lands: {result['reason']}"
+    yield _check("verification", "error", finding, verification.remedy(result))
 
 
 def _database(client: Client) -> Iterator[DoctorCheck]:

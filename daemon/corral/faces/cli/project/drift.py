@@ -86,32 +86,37 @@ def of_project(project: Project, recorded: Mapping[str, str]) -> Iterator[Drift]
 
 def _is_own_launcher(file: Path) -> bool:
     try:
-        found = _LAUNCHER.fullmatch(file.read_text(encoding="utf-8"))
+        match = _LAUNCHER.fullmatch(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         return not file.exists()  # the daemon creates it when it starts
-    return found is not None and found[1] == shlex.quote(sys.executable)
+    return match is not None and match[1] == shlex.quote(sys.executable)
 
 
 def _plugin_copies() -> Iterator[Path]:
     """The folders of the plugin's copies, as Claude Code lists them."""
     file = account.home() / ".claude" / "plugins" / "installed_plugins.json"
     try:
-        said: Any = json.loads(file.read_text(encoding="utf-8"))["plugins"]
-        entries = [entry for name, found in said.items() if name.startswith("corral@") for entry in _listed(found)]
+        plugins: Any = json.loads(file.read_text(encoding="utf-8"))["plugins"]
+        entries = [
+            entry
+            for name, entry_or_list in plugins.items()
+            if name.startswith("corral@")
+            for entry in _listed(entry_or_list)
+        ]
         places = {Path(entry["installPath"]) for entry in entries}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return
     yield from sorted(place for place in places if place.is_dir() and place.resolve() != bundle_dir().resolve())
 
 
-def _listed(found: Any) -> list[Any]:
-    return found if isinstance(found, list) else [found]
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _files(root: Path) -> Iterator[Path]:
     for name in BUNDLED:
-        found = [root / name] if (root / name).is_file() else sorted((root / name).rglob("*"))
-        yield from (path for path in found if path.is_file() and "__pycache__" not in path.parts)
+        paths = [root / name] if (root / name).is_file() else sorted((root / name).rglob("*"))
+        yield from (path for path in paths if path.is_file() and "__pycache__" not in path.parts)
 
 
 def _drift(path: Path, remedy: str) -> Drift:

@@ -39,7 +39,7 @@ def text_of(project: Project, answers: Answers, *, may_change: bool) -> str | No
     """
     if not project.config_file.exists():
         return default_config(answers.branch, answers.verify)
-    others = _others(project, answers)
+    others = _changed_settings(project, answers)
     if not others:
         return None
     if not may_change:
@@ -60,7 +60,7 @@ def text_of(project: Project, answers: Answers, *, may_change: bool) -> str | No
     return content.decode()
 
 
-def _others(project: Project, answers: Answers) -> dict[str, str | list[str]]:
+def _changed_settings(project: Project, answers: Answers) -> dict[str, str | list[str]]:
     """The named settings that have another value in the existing files."""
     landing = load(project, environ={}, home=account.home()).settings.landing
     others: dict[str, str | list[str]] = {}

@@ -10,23 +10,23 @@ from corral.config.paths import Project
 
 def settings(project: Project) -> dict[str, Any] | None:
     """The earlier change of the client's settings; None if there was none."""
-    return _remembered(project, "claude_settings")
+    return _recorded(project, "claude_settings")
 
 
 def local_settings(project: Project) -> dict[str, Any] | None:
     """The earlier change of the person's own settings of the client; None if there was none."""
-    return _remembered(project, "claude_local_settings")
+    return _recorded(project, "claude_local_settings")
 
 
 def copies(project: Project) -> dict[str, str]:
     """The files that an earlier init copied: path to digest."""
-    return _remembered(project, "copies") or {}
+    return _recorded(project, "copies") or {}
 
 
-def _remembered(project: Project, what: str) -> dict[str, Any] | None:
+def _recorded(project: Project, what: str) -> dict[str, Any] | None:
     try:
-        said = json.loads((project.home / "metadata.json").read_text(encoding="utf-8"))
+        metadata = json.loads((project.home / "metadata.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    found = said.get(what) if isinstance(said, dict) else None
-    return found if isinstance(found, dict) else None
+    value = metadata.get(what) if isinstance(metadata, dict) else None
+    return value if isinstance(value, dict) else None

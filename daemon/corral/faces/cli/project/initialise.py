@@ -98,8 +98,8 @@ def init(
     files = _files(project, answers, may_change=bool(prepared) or (ask and is_terminal()))
     changes = project.config_file in files and project.config_file.exists()
     settings = None if project.bare else project.root / ".claude" / "settings.json"
-    wanted = not project.bare and not no_copies
-    opencode = wanted and _wants_opencode(project, with_opencode, ask=ask)
+    wants_copies = not project.bare and not no_copies
+    opencode = wants_copies and _wants_opencode(project, with_opencode, ask=ask)
     allow = settings is not None and _wants_tools_allowed(settings, allow_tools, ask=ask)
     line = settings is not None and _wants_status_line(settings, status_line, ask=ask)
     edits: dict[Path, claude_settings.Edit] = {}
@@ -108,7 +108,7 @@ def init(
     if settings is not None and line:
         edits[_local(settings)] = _status_line(project, settings)
     recorded = init_record.copies(project)
-    copies = project_copies.plan(project.root, recorded, with_opencode=opencode) if wanted else Copies({})
+    copies = project_copies.plan(project.root, recorded, with_opencode=opencode) if wants_copies else Copies({})
     files |= copies.texts
     lock, unrecorded = _shipped_lock(project, answers, files, copies)
     files |= {lock_file(project): lock.text()} if lock else {}
@@ -174,10 +174,10 @@ def _shipped_lock(
         return None, [f"`corral template update` will not know what was written. {error.message} {error.cause}"]
 
 
-def _wants_opencode(project: Project, said: bool | None, *, ask: bool) -> bool:
+def _wants_opencode(project: Project, option: bool | None, *, ask: bool) -> bool:
     """Whether the person wants the agent that sends code to another provider; no answer means no."""
-    if said is not None or not ask or not is_terminal() or (project.root / project_copies.OPENCODE).exists():
-        return bool(said)
+    if option is not None or not ask or not is_terminal() or (project.root / project_copies.OPENCODE).exists():
+        return bool(option)
     echo(
         "The agent OpenCode-Builder runs tasks with OpenCode and google/gemini-3-flash: Google receives the "
         "code that it reads."
@@ -185,19 +185,19 @@ def _wants_opencode(project: Project, said: bool | None, *, ask: bool) -> bool:
     return confirm(f"Write {project_copies.OPENCODE} too?", default=False)
 
 
-def _wants_tools_allowed(settings: Path, said: bool | None, *, ask: bool) -> bool:
+def _wants_tools_allowed(settings: Path, option: bool | None, *, ask: bool) -> bool:
     """Whether Claude Code may use Corral's tools without a prompt."""
-    if said is not None or not ask or not is_terminal() or claude_settings.allows(claude_settings.read(settings)):
-        return bool(said)
+    if option is not None or not ask or not is_terminal() or claude_settings.allows(claude_settings.read(settings)):
+        return bool(option)
     echo(f"Claude Code prompts before each use of Corral's tools, unless its settings allow {claude_settings.ALLOW}.")
     return confirm("Allow them in .claude/settings.json?", default=True)
 
 
-def _wants_status_line(settings: Path, said: bool | None, *, ask: bool) -> bool:
+def _wants_status_line(settings: Path, option: bool | None, *, ask: bool) -> bool:
     """Whether Claude Code is to show Corral's status line here; nobody is asked who has one."""
     places = (settings, _local(settings), account.home() / ".claude" / "settings.json")
-    if said is not None or not ask or not is_terminal() or claude_settings.has_status_line(*places):
-        return bool(said)
+    if option is not None or not ask or not is_terminal() or claude_settings.has_status_line(*places):
+        return bool(option)
     echo("Claude Code can show in its status line who a session is, its locks and mail, the queue, and what needs you.")
     return confirm("Set it for yourself, in .claude/settings.local.json?", default=False)
 
@@ -371,17 +371,17 @@ def _contents(
         original = claude_settings.undo(file, known or None)
         known = claude_settings.record(edit, original, allow=ours, status_line=bool(known.get("status_line")))
     if contents.keys() & edits.keys() or copies.texts or lock or not metadata.exists():
-        kept = metadata_of(project)
-        said: dict[str, Any] = {
-            **{name: kept[name] for name in ("template_version", "template_pin") if name in kept},
+        former = metadata_of(project)
+        record: dict[str, Any] = {
+            **{name: former[name] for name in ("template_version", "template_pin") if name in former},
             **({"template_version": lock.version, "template_pin": lock.pin()} if lock else {}),
             "version": __version__,
-            "template": kept["template"] if "template_pin" in kept else SHIPPED,
+            "template": former["template"] if "template_pin" in former else SHIPPED,
             "claude_settings": known,
             "claude_local_settings": line,
             "copies": project_copies.record(project.root, copies, init_record.copies(project)),
         }
-        contents[metadata] = (json.dumps(said, indent=2) + "\n").encode()
+        contents[metadata] = (json.dumps(record, indent=2) + "\n").encode()
     if project.config_file in contents:
         contents[project.config_file] = contents.pop(project.config_file)
     return contents

@@ -85,20 +85,20 @@ def kept_at_home(project: Project, lock: Lock | None) -> dict[str, str]:
     A task template stays if the project's template has another one, or none of that name; settings stay if nothing else
     has their content: neither the project's template nor the last commit. Files that Corral did not make stay too.
     """
-    found = {}
+    reasons = {}
     for name in _SETTINGS:
         path, file = _path(project, name), project.home / name
         if file.is_file() and not _is_as_installed(file, path, lock) and not _is_committed(project, file, path):
-            found[path] = "you changed it, and no commit has it"
+            reasons[path] = "you changed it, and no commit has it"
     for file in sorted((project.home / _TEMPLATES).rglob("*")):
         path = _path(project, file.relative_to(project.home).as_posix())
         if (file.is_file() or file.is_symlink()) and not _is_as_installed(file, path, lock):
-            found[path] = "you changed it" if lock is not None and path in lock.files else "it is yours"
+            reasons[path] = "you changed it" if lock is not None and path in lock.files else "it is yours"
     for entry in sorted(project.home.iterdir()):
         if not _is_known(entry.name):
             earlier = entry.name.startswith(_aside(project).name)
-            found[_path(project, entry.name)] = "an earlier removal kept it" if earlier else "Corral did not make it"
-    return found
+            reasons[_path(project, entry.name)] = "an earlier removal kept it" if earlier else "Corral did not make it"
+    return reasons
 
 
 def clear_home(project: Project, staying: Mapping[str, str]) -> dict[str, str]:
@@ -117,7 +117,7 @@ def clear_home(project: Project, staying: Mapping[str, str]) -> dict[str, str]:
     left = dict(staying)
     config = _path(project, project.config_file.name)
     if config in left:
-        aside = _free(_aside(project))
+        aside = _free_name(_aside(project))
         project.config_file.rename(aside)
         reason = left.pop(config)
         left[_path(project, aside.name)] = f"{config} until now; {reason}"
@@ -160,15 +160,15 @@ def _is_as_installed(file: Path, path: str, lock: Lock | None) -> bool:
 def _is_committed(project: Project, file: Path, path: str) -> bool:
     if project.bare:
         return False
-    done = open_repository(project.common_dir).run("cat-file", "blob", f"HEAD:{path}")
-    return done.ok and done.stdout == file.read_bytes()
+    blob = open_repository(project.common_dir).run("cat-file", "blob", f"HEAD:{path}")
+    return blob.ok and blob.stdout == file.read_bytes()
 
 
 def _aside(project: Project) -> Path:
     return project.config_file.with_name(f"{project.config_file.name}.kept")
 
 
-def _free(file: Path) -> Path:
+def _free_name(file: Path) -> Path:
     """The name, with a number if it is taken."""
     place, number = file, 2
     while place.exists() or place.is_symlink():

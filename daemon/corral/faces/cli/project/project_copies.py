@@ -51,8 +51,8 @@ def plan(root: Path, recorded: Mapping[str, str], *, with_opencode: bool) -> Cop
             remarks.append(f"{name} would be outside the repository; skipped.")
         elif not file.exists() and not file.is_symlink():
             texts[file] = text
-        elif (found := _digest_of(file)) != digest(text):
-            if found is not None and found == recorded.get(name):
+        elif (current := _digest_of(file)) != digest(text):
+            if current is not None and current == recorded.get(name):
                 texts[file] = text
             else:
                 remarks.append(f"{name} is not Corral's, or was changed; it stays as it is.")

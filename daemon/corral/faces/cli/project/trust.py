@@ -41,15 +41,15 @@ def trust(
         tell_daemon(project)
         emit({"revoked": gone}) if as_json else echo("All approvals for this project are revoked.")
         return
-    found = untrusted(project)
+    unapproved = untrusted(project)
     if not as_json:
-        show(found)
-    if found and not yes and not confirm("Allow Corral to run these on this machine?", default=False):
+        show(unapproved)
+    if unapproved and not yes and not confirm("Allow Corral to run these on this machine?", default=False):
         raise Exit(1)
-    answers.approve(project.common_dir, found)
+    answers.approve(project.common_dir, unapproved)
     left = tell_daemon(project)
     if as_json:
-        emit({"approved": [vars(claim) for claim in found], "untrusted": left})
+        emit({"approved": [vars(claim) for claim in unapproved], "untrusted": left})
     elif left:
         echo(
             paint(
@@ -71,8 +71,8 @@ def untrusted(project: Project) -> list[Claim]:
     Raises:
         ConfigInvalid: A file is not valid.
     """
-    found = {claim.digest: claim for claim in (*claims(project), *_told_by_daemon(project))}
-    return store().missing(project.common_dir, found.values())
+    by_digest = {claim.digest: claim for claim in (*claims(project), *_told_by_daemon(project))}
+    return store().missing(project.common_dir, by_digest.values())
 
 
 def claims(project: Project) -> Iterator[Claim]:
@@ -99,10 +99,10 @@ def committed_config(project: Project, target: str | None) -> bytes | None:
     return refs.show_file(git, tip, COMMITTED) if tip else None
 
 
-def show(found: Iterable[Claim]) -> None:
+def show(unapproved: Iterable[Claim]) -> None:
     """Print the commands and the files that contain them."""
     count = 0
-    for count, claim in enumerate(found, 1):  # noqa: B007
+    for count, claim in enumerate(unapproved, 1):  # noqa: B007
         echo(f"{paint('not approved', 'yellow')}  {paint(one_line(claim.key), 'bold')} in {one_line(claim.source)}")
         for line in _lines(claim.value):
             echo(f"    {visible(line)}")
@@ -114,9 +114,9 @@ def _lines(value: Any) -> Iterator[str]:
     if isinstance(value, list):
         yield from map(str, value)
     elif isinstance(value, dict):
-        for name, said in value.items():
-            is_command = name == "command" and isinstance(said, list)
-            yield f"{name}: {shlex.join(said) if is_command else json.dumps(said, ensure_ascii=False)}"
+        for name, part in value.items():
+            is_command = name == "command" and isinstance(part, list)
+            yield f"{name}: {shlex.join(part) if is_command else json.dumps(part, ensure_ascii=False)}"
     else:
         yield str(value)
 
@@ -134,7 +134,7 @@ def _ask(project: Project, method: str, path: str) -> list[Any]:
     """The commands that a running daemon finds unapproved; empty if none runs: it reads the approvals when it starts."""
     with closing(Client(project, autostart=False)) as client:
         try:
-            found: list[Any] = client.request(method, path)["untrusted"]
+            unapproved: list[Any] = client.request(method, path)["untrusted"]
         except CorralError:
             return []
-    return found
+    return unapproved

@@ -65,9 +65,9 @@ def uninstall(
             contents[local] = claude_settings.undo(local, line)
         contents |= dict.fromkeys(project_copies.unchanged(project.root, init_record.copies(project)))
         if lock is not None:
-            found = removal.plan(project, lock, contents)
-            contents |= found.contents
-            kept |= found.kept
+            files = removal.plan(project, lock, contents)
+            contents |= files.contents
+            kept |= files.kept
         for file, content in contents.items():
             give_back(file, content)
     project_trust.store().revoke(project.common_dir)
@@ -113,9 +113,9 @@ def _refuse_if_at_risk(project: Project) -> None:
 def _settling_commands(risks: list[dict[str, str]]) -> list[str]:
     """The commands that settle each item; removing a worktree saves its work."""
     commands = {"task": "corral task cancel", "merge": "corral merge cancel", "worktree": "corral worktree remove"}
-    found = []
-    for what, _, which in (risk["what"].partition(" ") for risk in risks[:MOST_NAMED]):
-        found.append(f"{commands[what]} {shlex.quote(which)}" if what in commands else f"move away {which}")
+    lines = []
+    for kind, _, name in (risk["what"].partition(" ") for risk in risks[:MOST_NAMED]):
+        lines.append(f"{commands[kind]} {shlex.quote(name)}" if kind in commands else f"move away {name}")
     if len(risks) > MOST_NAMED:
-        found.append(f"and {len(risks) - MOST_NAMED} more")
-    return found
+        lines.append(f"and {len(risks) - MOST_NAMED} more")
+    return lines

@@ -31,11 +31,11 @@ def dry_run(client: Client, timeout_s: float) -> dict[str, Any]:
     return answer
 
 
-def remedy(found: dict[str, Any]) -> str:
+def remedy(result: dict[str, Any]) -> str:
     """The remedy after a dry run that did not pass at once."""
-    files = found["needed"] or found["suspected"]
-    ignored = [one["path"] for one in files if one["ignored"]]
-    uncommitted = [one["path"] for one in files if not one["ignored"]]
+    files = result["needed"] or result["suspected"]
+    ignored = [file["path"] for file in files if file["ignored"]]
+    uncommitted = [file["path"] for file in files if not file["ignored"]]
     parts = []
     if ignored:
         lines = " ".join(f"'{path}'" for path in ignored)
@@ -45,27 +45,27 @@ def remedy(found: dict[str, Any]) -> str:
     if uncommitted:
         parts.append("commit the uncommitted files: git add -- " + " ".join(f"'{path}'" for path in uncommitted))
     if not parts:
-        return f"Correct landing.verify in .corral/config.yaml, or the target; full output: {found['log']}"
-    if found["needed"]:
+        return f"Correct landing.verify in .corral/config.yaml, or the target; full output: {result['log']}"
+    if result["needed"]:
         return "With these files it passes: " + "; ".join(parts)
-    return f"It may need files that only the main checkout has: {'; '.join(parts)}. Full output: {found['log']}"
+    return f"It may need files that only the main checkout has: {'; '.join(parts)}. Full output: {result['log']}"
 
 
 def report(client: Client) -> None:
     """Run the commands that ``corral init`` was given and report the result; a failure does not fail init."""
     echo("  Running the verification in a fresh worktree …")
     try:
-        found = dry_run(client, INIT_LIMIT_S)
+        result = dry_run(client, INIT_LIMIT_S)
     except CorralError as error:
         echo(paint(f"  Could not run the verification: {error.message} {error.remedy}", "yellow"))
         return
-    if found["status"] == "passed" and not found["needed"]:
+    if result["status"] == "passed" and not result["needed"]:
         echo(paint("  The verification passes in a fresh worktree.", "green"))
-        if found["note"]:
-            echo(f"  It ran with {found['note']}. {DECLARED_ONLY}")
+        if result["note"]:
+            echo(f"  It ran with {result['note']}. {DECLARED_ONLY}")
         return
     echo(paint("  The verification fails in a fresh worktree, so nothing would land:", "red"))
-    for line in str(found["reason"]).splitlines():
+    for line in str(result["reason"]).splitlines():
         echo(f"      {line}")
-    echo(f"  {remedy(found)}")
+    echo(f"  {remedy(result)}")
     echo("  Then try again, without the limit of 20 s: corral doctor --verify")

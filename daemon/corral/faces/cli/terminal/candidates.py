@@ -32,17 +32,17 @@ _STRANGE = re.compile(r"[^\w .,/#+-]+")
 
 
 def completed(kind: str, context: Context, incomplete: str) -> list[Candidate]:
-    """The candidates of a kind that begin so, in what a shell may evaluate."""
+    """The candidates of a kind that begin with ``incomplete`` and that a shell may evaluate safely."""
     Common.update(directory=context.root.params.get("directory") or "")
     return [
         (value, " ".join(_STRANGE.sub(" ", about).split())[:60])
-        for value, about in found(kind)
+        for value, about in candidates_of(kind)
         if value.startswith(incomplete) and _VALUE.fullmatch(value)
     ]
 
 
-def found(kind: str) -> list[Candidate]:
-    """All candidates of a kind, those of interest first; none where they cannot be had.
+def candidates_of(kind: str) -> list[Candidate]:
+    """All candidates of a kind, the likeliest first; empty if they cannot be read.
 
     Args:
         kind: A key of :data:`KINDS`.
@@ -78,7 +78,7 @@ def _rows(path: str, **query: Any) -> list[Any]:
 
 
 def _ids(*ways: tuple[str, str]) -> Callable[[], Iterator[Candidate]]:
-    """Numbers and short ids, newest first, of lists that are given by their address and their id's field."""
+    """A source of the numbers and short ids, newest first, of lists; each list is given by its path and its id's field."""
 
     def look() -> Iterator[Candidate]:
         for path, field in ways:

@@ -101,13 +101,13 @@ def client(*, autostart: bool = True) -> Client:
     from corral.client.connection import Client  # help pages need none
 
     where = project()
-    wanted = os.environ.get(VARIABLE)
-    if not wanted:
+    profile = os.environ.get(VARIABLE)
+    if not profile:
         return Client(where, autostart=autostart)
-    require_profile(where, wanted)
-    made = Client(where, autostart=autostart, profile=wanted)
-    made.health()
-    return made
+    require_profile(where, profile)
+    speaker = Client(where, autostart=autostart, profile=profile)
+    speaker.health()
+    return speaker
 
 
 def require_profile(where: Project, name: str) -> None:

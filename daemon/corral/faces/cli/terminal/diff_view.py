@@ -36,7 +36,7 @@ def show_diff(path: str, *, stat: bool, as_json: bool, **query: Any) -> None:
 
 
 def show_patch(patch: str) -> None:
-    """Print a patch; on a terminal lines that came and went have their colours."""
+    """Print a patch; on a terminal, added and removed lines are coloured."""
     in_hunk = False
     for line in patch.removesuffix("\n").split("\n") if patch else ():
         in_hunk = (in_hunk or line.startswith("@@")) and not line.startswith("diff --git ")
@@ -44,7 +44,7 @@ def show_patch(patch: str) -> None:
 
 
 def stat_line(path: str) -> str | None:
-    """How much changed, in one line; None where that is nothing or cannot be told any more."""
+    """How much changed, in one line; None if nothing did, or if the commits are gone."""
     try:
         answer = client().request("GET", path, query={"patch": "false"}, timeout_s=130)
     except CorralError:  # it is an extra: the command `diff` tells why

@@ -61,7 +61,7 @@ def layers_of(where: Project) -> dict[str, dict[str, Any]]:
 
 
 def _require_approval(where: Project, known: dict[str, Alias], name: str, commands: frozenset[str]) -> None:
-    """Refuse an alias of the repository that would execute what nobody on this machine has approved."""
+    """Refuse an alias of the repository whose commands nobody on this machine has approved."""
     while name in known and name not in commands:
         if claims := unapproved(where, known[name]):
             raise NotTrusted(

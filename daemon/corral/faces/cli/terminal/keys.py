@@ -16,10 +16,10 @@ def to_lock_keys(keys: list[str]) -> list[str]:
     if checkout is None:
         return keys
     below = os.path.relpath(folder, checkout.top)
-    return [_keyed(key, checkout.top, "" if below == "." else below) for key in keys]
+    return [_lock_key(key, checkout.top, "" if below == "." else below) for key in keys]
 
 
-def _keyed(key: str, top: Path, below: str) -> str:
+def _lock_key(key: str, top: Path, below: str) -> str:
     if key.startswith("/") and key.startswith(f"{top}/"):
         return key[len(f"{top}/") :]
     if not below or not key or key.startswith("/") or ":" in key.partition("/")[0]:

@@ -144,7 +144,7 @@ _MOST_PROBLEMS = 20
 
 
 def _problem(problem: dict[str, Any], *, of_several: bool) -> str:
-    """One of the errors in what was given, with its place; tasks of a batch are counted from 1."""
+    """One error of an invalid input, with its place; tasks of a batch count from 1."""
     file, line = problem.get("file"), problem.get("line")
     where = problem.get("field") or problem.get("path") or ""
     what = problem.get("reason") or problem.get("message") or ""
@@ -187,9 +187,9 @@ def guarded(command: Callable[[], int], *, as_json: bool, debug: Callable[[], bo
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the edge of the program: a person gets a message, with --debug the rest
-        said = CorralError(
+        unexpected = CorralError(
             f"Unexpected error: {type(error).__name__}: {error}",
             remedy="Run it again with --debug and report what it prints; `corral doctor` checks the installation.",
         )
-        said.__cause__ = error
-        return fail(said, as_json=as_json, debug=debug())
+        unexpected.__cause__ = error
+        return fail(unexpected, as_json=as_json, debug=debug())

@@ -60,6 +60,6 @@ def ask(question: str) -> str:
     """
     try:
         print(question[:-1], end="", flush=True)
-        return input(question[-1:])  # given to it, for else a backspace may delete the question
+        return input(question[-1:])  # passed as the prompt, or a backspace could delete the question
     except EOFError:
         raise Abort from None

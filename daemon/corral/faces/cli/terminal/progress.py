@@ -1,6 +1,6 @@
-"""Progress of a command that takes more than a second, on stderr.
+"""Progress on stderr of a command that takes more than a second.
 
-A command has one line of progress: what it calls changes that line, and restores it. Nothing is shown for what is done
+A command has one line of progress: a nested step changes that line, and restores it. Nothing is shown for what is done
 at once, and nothing stays of it at the end.
 """
 
@@ -122,8 +122,8 @@ def _bars() -> Any:
 
     # The timer column updates itself, so a long wait never looks frozen. Only the text is cut: a longer one than the
     # terminal is wide would push out the other columns.
-    given = Column(ratio=1, no_wrap=True, overflow="ellipsis")
-    words = bars.TextColumn("{task.description}", markup=False, table_column=given)
+    text_column = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    words = bars.TextColumn("{task.description}", markup=False, table_column=text_column)
     columns = (Amount(), bars.TaskProgressColumn(), bars.TimeElapsedColumn(), words)
     # Without `redirect_stdout` the framework leaves standard output alone, which may be a file.
     return bars.Progress(
@@ -150,9 +150,9 @@ def is_visible() -> bool:
 
 @contextlib.contextmanager
 def progress(text: str | None = None) -> Iterator[Progress]:
-    """Show progress on stderr if it takes long: a spinner, or a bar where a total is told.
+    """Show progress on stderr if it takes long: a spinner, or a bar if the total is known.
 
-    Within another one it is a step of that: the text is this one's until it has ended.
+    Inside another progress it is a step of that: its text stays until the step ends.
 
     Args:
         text: The step; None: waiting for the daemon, unless another step is shown already.

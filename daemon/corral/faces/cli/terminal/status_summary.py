@@ -68,8 +68,10 @@ def show(answer: dict[str, Any]) -> None:
         echo(f"  and {answer['sessions_left_out']} more (`corral session list`)")
     echo(f"{paint('used', 'bold')}      {used(answer['resources'])}")
     if answer["daemon"]["version"] != __version__:
-        said = f"the daemon is version {answer['daemon']['version']}, this command {__version__}: corral daemon restart"
-        echo(paint(said, "yellow"))
+        warning_text = (
+            f"the daemon is version {answer['daemon']['version']}, this command {__version__}: corral daemon restart"
+        )
+        echo(paint(warning_text, "yellow"))
     if answer["config_error"]:
         echo(paint(f"configuration not loaded: {answer['config_error']['message']}", "red"))
     for warning in answer["config_warnings"]:
@@ -90,9 +92,9 @@ def _running(answer: dict[str, Any]) -> None:
     rows, more = answer["at_work"], answer["at_work_left_out"]
     if rows:
         kinds = Counter(row["kind"] for row in rows)
-        told = ", ".join(f"{number} {one_line(kind)}" for kind, number in kinds.most_common(MOST_LINES))
+        kinds_text = ", ".join(f"{number} {one_line(kind)}" for kind, number in kinds.most_common(MOST_LINES))
         echo(
-            f"{paint('running', 'bold')}   {len(rows) + more} of {answer['resources']['agents']['allowed']} agents: {told}"
+            f"{paint('running', 'bold')}   {len(rows) + more} of {answer['resources']['agents']['allowed']} agents: {kinds_text}"
         )
     for row in rows[:MOST_LINES]:
         spent = f"{row['tokens']:,} tokens, ${row['cost_usd']:.2f}, " if row["tokens"] else ""
@@ -121,14 +123,14 @@ def _more(number: int, command: str) -> None:
 def used(resources: dict[str, Any]) -> str:
     """The resources in one line."""
     memory, tokens, cost = (resources[name] for name in ("memory_mb", "tokens_per_day", "cost_usd_per_day"))
-    parts = [f"{memory['used']:,.0f}{_of(memory)} MiB of memory ({resources['free_memory_mb']:,.0f} free)"]
+    parts = [f"{memory['used']:,.0f}{_of_limit(memory)} MiB of memory ({resources['free_memory_mb']:,.0f} free)"]
     if resources["free_disk_mb"] is not None:
         parts.append(f"{resources['free_disk_mb'] / 1024:,.1f} GiB of disk free")
-    parts.append(f"in 24 h {tokens['used']:,.0f}{_of(tokens)} tokens, ${cost['used']:.2f}{_of(cost)}")
+    parts.append(f"in 24 h {tokens['used']:,.0f}{_of_limit(tokens)} tokens, ${cost['used']:.2f}{_of_limit(cost)}")
     return "; ".join(parts)
 
 
-def _of(limit: dict[str, Any]) -> str:
+def _of_limit(limit: dict[str, Any]) -> str:
     return "" if limit["allowed"] is None else f" of {limit['allowed']:,.10g}"
 
 

@@ -59,11 +59,11 @@ def columns(otherwise: int = 80) -> int:
         otherwise: The width where there is no terminal, and no variable ``COLUMNS``.
     """
     try:
-        wanted = int(os.environ["COLUMNS"])
+        width = int(os.environ["COLUMNS"])
     except (KeyError, ValueError):
-        wanted = 0
-    if wanted > 0:
-        return wanted
+        width = 0
+    if width > 0:
+        return width
     try:
         return os.get_terminal_size(sys.__stdout__.fileno()).columns or otherwise  # type: ignore[union-attr]
     except (AttributeError, ValueError, OSError):

@@ -91,7 +91,7 @@ def _flat(value: Mapping[str, Any], lists: dict[str, list[Any]], prefix: str = "
         key = f"{prefix}{one_line(str(name))}"
         if isinstance(inner, dict) and inner:
             yield from _flat(inner, lists, f"{key}.")
-        elif isinstance(inner, list) and any(isinstance(one, dict) for one in inner):
+        elif isinstance(inner, list) and any(isinstance(item, dict) for item in inner):
             lists[key] = inner
         else:
             yield key, _text(inner)
@@ -101,12 +101,12 @@ def _rows(values: Sequence[Any]) -> list[list[str]]:
     """A heading and the rows of a list; a value that is no object has one column."""
     if not values:
         return []
-    if not all(isinstance(one, dict) for one in values):
-        return [["VALUE"], *([_text(one)] for one in values)]
-    names = list(dict.fromkeys(name for one in values for name in one))
+    if not all(isinstance(value, dict) for value in values):
+        return [["VALUE"], *([_text(value)] for value in values)]
+    names = list(dict.fromkeys(name for value in values for name in value))
     return [
         [one_line(str(name)).upper() for name in names],
-        *([_text(one.get(name)) for name in names] for one in values),
+        *([_text(value.get(name)) for name in names] for value in values),
     ]
 
 
@@ -116,7 +116,7 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, str):
         return one_line(value)
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return one_line(", ".join(value))
     return one_line(json.dumps(value, ensure_ascii=False))
 
@@ -189,12 +189,12 @@ def _cut(text: str, most: int) -> str:
     if cells_of(text) <= most:
         return text
     mark = "…" if can_write(sys.stdout, "…") else "..."
-    kept, room = text[: max(0, most - len(mark))], most - len(mark)
+    shortened, room = text[: max(0, most - len(mark))], most - len(mark)
     if not text.isascii():
-        kept = ""
-        for character in text:  # one may take two cells, or none
+        shortened = ""
+        for character in text:  # a character may take two cells, or none
             room -= cells_of(character)
             if room < 0:
                 break
-            kept += character
-    return (kept + mark)[:most] if most <= len(mark) else kept + mark
+            shortened += character
+    return (shortened + mark)[:most] if most <= len(mark) else shortened + mark

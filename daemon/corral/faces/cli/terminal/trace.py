@@ -30,14 +30,14 @@ class Trace:
         """Write an intermediate step."""
         _write(one_line(text))
 
-    def exchanged(self, done: Exchange) -> None:
+    def exchanged(self, exchange: Exchange) -> None:
         """Write a request and its answer."""
-        answer = _parsed(done.answer)
+        answer = _parsed(exchange.answer)
         rows = f", {len(answer)} rows" if isinstance(answer, list) else ""
-        took = f"{done.duration_s * 1000:.1f} ms{rows}"
-        _write(f"{done.method} {one_line(redact(done.target))}: {done.status} in {took}")
+        took = f"{exchange.duration_s * 1000:.1f} ms{rows}"
+        _write(f"{exchange.method} {one_line(redact(exchange.target))}: {exchange.status} in {took}")
         if self.in_full:
-            for mark, content in ((">", _parsed(done.sent)), ("<", answer)):
+            for mark, content in ((">", _parsed(exchange.sent)), ("<", answer)):
                 if content is not None:
                     _write_content(mark, content)
 
@@ -74,7 +74,7 @@ def _without_secrets(value: Any) -> Any:
             name: REDACTED if inner and is_secret_name(name) else _without_secrets(inner)
             for name, inner in value.items()
         }
-    return [_without_secrets(one) for one in value] if isinstance(value, list) else value
+    return [_without_secrets(item) for item in value] if isinstance(value, list) else value
 
 
 def _write(text: str) -> None:

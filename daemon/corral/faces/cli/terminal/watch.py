@@ -49,7 +49,7 @@ def watch_status(*, as_json: bool) -> None:
             elif in_place:
                 _draw(answer)
             elif isinstance(answer, DaemonUnreachable):
-                print(_told(answer), file=sys.stderr, flush=True)
+                print(_away_text(answer), file=sys.stderr, flush=True)
             else:
                 show(answer)
                 print(flush=True)
@@ -61,7 +61,7 @@ def watch_status(*, as_json: bool) -> None:
 
 
 def views() -> Iterator[Any]:
-    """The view now and after each change that shows; a :class:`DaemonUnreachable` whenever the daemon is lost.
+    """Yield the view now and after each visible change, and a :class:`DaemonUnreachable` whenever the daemon is lost.
 
     Raises:
         CorralError: The first view cannot be had.
@@ -72,7 +72,7 @@ def views() -> Iterator[Any]:
     speaker, stream = Client(project(), autostart=False), EventStream(project(), answer["seq"])
     try:
         while True:
-            if (now := (_lasting(answer), shutil.get_terminal_size())) != shown:
+            if (now := (_without_moments(answer), shutil.get_terminal_size())) != shown:
                 shown = now
                 yield answer
             try:
@@ -84,7 +84,7 @@ def views() -> Iterator[Any]:
                 stream.close()
                 shown = None
                 yield error if isinstance(error, DaemonUnreachable) else DaemonUnreachable("The daemon is away.")
-                answer = _when_back(speaker)
+                answer = _view_when_back(speaker)
                 stream.seq = answer["seq"]
     finally:
         stream.close()
@@ -92,14 +92,14 @@ def views() -> Iterator[Any]:
 
 
 def _wait(stream: EventStream) -> None:
-    """Until something happened, and no more follows at once."""
+    """Wait for an event, and take those that follow within :data:`TOGETHER_S`."""
     stream.read()
     until = time.monotonic() + TOGETHER_S
     while (left := until - time.monotonic()) > 0 and stream.read(left) is not None:
         pass
 
 
-def _when_back(speaker: Client) -> Any:
+def _view_when_back(speaker: Client) -> Any:
     while True:
         time.sleep(AGAIN_S)
         try:
@@ -108,13 +108,15 @@ def _when_back(speaker: Client) -> Any:
             speaker.close()
 
 
-def _lasting(value: Any) -> Any:
+def _without_moments(value: Any) -> Any:
     """A view without the fields that tell the time, and without the memory and disk that others use."""
     if isinstance(value, dict):
         return {
-            key: _lasting(inner) for key, inner in value.items() if key not in _MOMENT and not key.startswith("free_")
+            key: _without_moments(inner)
+            for key, inner in value.items()
+            if key not in _MOMENT and not key.startswith("free_")
         }
-    return [_lasting(one) for one in value] if isinstance(value, list) else value
+    return [_without_moments(item) for item in value] if isinstance(value, list) else value
 
 
 class _Screen(io.StringIO):
@@ -138,7 +140,7 @@ def _draw(answer: Any) -> None:
     sys.stdout = page
     try:
         if isinstance(answer, DaemonUnreachable):
-            print(_told(answer))
+            print(_away_text(answer))
         else:
             show(answer)
     finally:
@@ -149,7 +151,7 @@ def _draw(answer: Any) -> None:
     _write("\033[H" + "\033[K\r\n".join(lines) + "\033[K\033[J")
 
 
-def _told(error: DaemonUnreachable) -> str:
+def _away_text(error: DaemonUnreachable) -> str:
     return f"{error.message} Shown again when it is back; `corral daemon start` starts it. Ctrl-C ends this."
 
 

@@ -23,5 +23,5 @@ async def of_merge(services: Services, _visit: Visit, item: str) -> dict[str, An
     return {**values, "back": f"/merges/{values['diff']['merge_id']}"}
 
 
-def _values(found: dict[str, Any]) -> dict[str, Any]:
-    return {"title": f"Changes: {found['title']}", "diff": found, "lines": [*marked(redact(found["patch"] or ""))]}
+def _values(diff: dict[str, Any]) -> dict[str, Any]:
+    return {"title": f"Changes: {diff['title']}", "diff": diff, "lines": [*marked(redact(diff["patch"] or ""))]}

@@ -28,14 +28,14 @@ OF_TASKS = {
 
 async def page(services: Services, _visit: Visit, _item: str) -> dict[str, Any]:
     """The values of the first page."""
-    found = await view(services)
-    shown = found.model_dump(mode="json")
+    current = await view(services)
+    shown = current.model_dump(mode="json")
     for need in shown["needs_you"]:
         need["buttons"], need["links"], need["name"] = buttons(need), links(need["ids"]), need_name(need)
         need["row"] = " ".join([need["kind"], *sorted(need["ids"].values())])
     for session in shown["sessions"]:
         session["waits"] = waiting(session["waiting_for"]) if session["waiting_for"] else ""
-    return {"title": "Now", "view": shown, "live": following(found.seq)}
+    return {"title": "Now", "view": shown, "live": following(current.seq)}
 
 
 def buttons(need: dict[str, Any]) -> list[Button]:

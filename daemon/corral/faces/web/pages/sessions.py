@@ -28,7 +28,7 @@ MOST_LOCKS = 1000
 MOST_SESSIONS = 200
 MOST_EVENTS = 60
 MOST_MESSAGES = 20
-LIVE = tuple(str(one) for one in ShownStatus if one != ShownStatus.DISCONNECTED)
+LIVE = tuple(str(status) for status in ShownStatus if status != ShownStatus.DISCONNECTED)
 
 
 async def live_locks(services: Services) -> list[Payload]:
@@ -42,8 +42,8 @@ async def listing(services: Services, visit: Visit, _item: str) -> dict[str, Any
     everyone, of_team = visit.query.get("show") == "all", services.teams().capabilities
 
     def look(conn: Connection) -> tuple[list[Payload], bool, int]:
-        found = discovery.everyone(conn, None, [] if everyone else [*LIVE], of_team)
-        page = one_page((session_registry.wire(row) for row in found), MOST_SESSIONS)
+        sessions = discovery.everyone(conn, None, [] if everyone else [*LIVE], of_team)
+        page = one_page((session_registry.wire(row) for row in sessions), MOST_SESSIONS)
         return page.rows, page.more, events.newest(conn)
 
     rows, more, seq = await services.store.read(look)
@@ -60,15 +60,15 @@ async def page(services: Services, _visit: Visit, item: str) -> dict[str, Any]:
 
     def look(conn: Connection) -> tuple[list[Payload], list[Payload], list[Payload], int]:
         mail = mailbox.inbox(conn, who, blind=False, limit=MOST_MESSAGES)
-        done: list[Payload] = [{**event} for event in traces.events_of(conn, [who])[-MOST_EVENTS:]]
-        needed = [need for need in needs_you(services, conn) if need["ids"].get("session_id") == who]
-        return [{**one} for one in mail], done[::-1], needed, events.newest(conn)
+        history: list[Payload] = [{**event} for event in traces.events_of(conn, [who])[-MOST_EVENTS:]]
+        needs = [need for need in needs_you(services, conn) if need["ids"].get("session_id") == who]
+        return [{**message} for message in mail], history[::-1], needs, events.newest(conn)
 
-    mail, done, needed, seq = await services.store.read(look)
+    mail, history, needs, seq = await services.store.read(look)
     locks = [_with_button(lock) for lock in await live_locks(services) if lock["session_id"] == who]
     return {
-        "title": session["agent_name"], "session": _with_wait(session), "mail": mail, "history": done, "locks": locks,
-        "needed": needed, "live": following(seq), "message": Button.of("sessions", session["agent_name"], "message"),
+        "title": session["agent_name"], "session": _with_wait(session), "mail": mail, "history": history, "locks": locks,
+        "needed": needs, "live": following(seq), "message": Button.of("sessions", session["agent_name"], "message"),
         "key": token_hex(16), "is_live": session["status"] != ShownStatus.DISCONNECTED,
     }  # fmt: skip
 

@@ -54,9 +54,9 @@ async def listing(services: Services, visit: Visit, _item: str) -> dict[str, Any
     def look(conn: Connection) -> dict[str, Any]:
         statuses = [str(status) for status in FILTERS[chosen]]
         rows = views.listing(conn, statuses=statuses, sort=order, after=behind, limit=MOST_LISTED + 1)
-        found = one_page(rows, MOST_LISTED)
-        more = views.cursor(found.last) if found.more else None
-        return {"tasks": found.rows, "more": more, "seq": events.newest(conn)}
+        listed = one_page(rows, MOST_LISTED)
+        more = views.cursor(listed.last) if listed.more else None
+        return {"tasks": listed.rows, "more": more, "seq": events.newest(conn)}
 
     shown = await services.store.read(look)
     return {
@@ -78,7 +78,7 @@ async def page(services: Services, visit: Visit, item: str) -> dict[str, Any]:
 
     task, delay, seq, named = await services.store.read(look)
     attempt = _attempt(task, visit.query.get("attempt"))
-    runner = next((one["runner"] for one in task["attempt_history"] if one["number"] == attempt), None)
+    runner = next((entry["runner"] for entry in task["attempt_history"] if entry["number"] == attempt), None)
     log = await services.work(lambda: _tail(services, task["task_id"], attempt, runner)) if attempt else None
     evidence = await services.work(lambda: _evidence(services, named)) if named else None
     source = f"tasks/{task['task_id']}/{attempt}/{runner or ''}"
@@ -90,11 +90,11 @@ async def page(services: Services, visit: Visit, item: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _attempt(task: Payload, asked: str | None) -> int | None:
+def _attempt(task: Payload, chosen: str | None) -> int | None:
     """The attempt whose log is shown: the one that is asked for, else the last."""
-    numbers = [one["number"] for one in task["attempt_history"]]
-    if asked and asked.isdecimal() and int(asked) in numbers:
-        return int(asked)
+    numbers = [entry["number"] for entry in task["attempt_history"]]
+    if chosen and chosen.isdecimal() and int(chosen) in numbers:
+        return int(chosen)
     return numbers[-1] if numbers else None
 
 

@@ -60,8 +60,8 @@ class Lane:
 
 async def page(services: Services, visit: Visit, _item: str) -> dict[str, Any]:
     """The timeline of the last hours."""
-    asked, now = visit.query.get("span", ""), services.now()
-    span = asked if asked in SPANS else USUAL
+    chosen, now = visit.query.get("span", ""), services.now()
+    span = chosen if chosen in SPANS else USUAL
     since = now - timedelta(hours=SPANS[span])
 
     def look(conn: Connection) -> tuple[list[WorkedAttempt], int]:
