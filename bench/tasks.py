@@ -50,7 +50,12 @@ def _beside_locks(socket: Path, requests: int) -> Iterator[Measure]:
             floor.append(p50(drive(socket, locks(f"l{what[0]}{turn}")).latencies))
             ours.append(p50(drive(socket, plans(f"c{turn}")).latencies))
         yield Measure(
-            f"task {what}, {CLIENTS} clients: p50", min(ours), "ms", min(floor), ratio=BESIDE_A_LOCK, note="floor: a lock"
+            f"task {what}, {CLIENTS} clients: p50",
+            min(ours),
+            "ms",
+            min(floor),
+            ratio=BESIDE_A_LOCK,
+            note="floor: a lock",
         )
 
 

@@ -31,7 +31,8 @@ _NAMED_AT_ONCE = 1000
 
 def remain(db: Store, repo: Git, merge: MergeRow, tip_sha: str) -> bool:
     """Whether uncommitted work in the target's checkout still blocks a held request, so that a try would fail again."""
-    receipt = db.read(lambda conn: receipts.get(conn, merge["receipt_id"]))
+    with db.reading() as conn:
+        receipt = receipts.get(conn, merge["receipt_id"])
     if merge["state"] != MergeState.HELD or receipt is None or receipt["status"] in verification_receipts.NOT_GREEN:
         return False
     if OVERLAP not in str(merge["reason"]):

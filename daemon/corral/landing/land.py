@@ -262,7 +262,8 @@ def _sweep_one(db: Store, repo: Git, ref: refs.Ref, *, orphans: bool) -> Tidy:
 
 def _swept(db: Store, repo: Git, ref: refs.Ref, *, orphans: bool) -> bool:
     merge_id = ref.name.removeprefix(HELD_REFS)
-    merge = db.read(lambda conn: merges.find(conn, merge_id))
+    with db.reading() as conn:
+        merge = merges.find(conn, merge_id)
     if merge is not None and merge["state"] == MergeState.LANDED:
         return _retire_branch(db, repo, merge)
     if merge is not None and merge["state"] not in OPEN_MERGES:

@@ -132,7 +132,8 @@ def _trust_settings(services: Services, merge: MergeRow) -> None:
 
 
 def _reviewed(services: Services, merge_id: str) -> approval.Review:
-    merge = services.db.read(lambda conn: of_tasks.named(conn, merge_id))
+    with services.db.reading() as conn:
+        merge = of_tasks.named(conn, merge_id)
     landing = services.settings.for_target(refs.branch_ref(merge["target"])).landing
     return approval.review(services.git, landing, merge)
 

@@ -178,7 +178,8 @@ class Queue:
                 return self._slot.due_at(now)
             if outcome is _Next.BLOCKED:
                 due.append(self._db.read(lambda conn, target=target: blockers.next_look(conn, target, now)))  # type: ignore[misc]
-        waiting = self._db.read(lambda conn: merges.next_due_at(conn, now))
+        with self._db.reading() as conn:
+            waiting = merges.next_due_at(conn, now)
         if waiting is not None:
             due.append(parse(waiting))
         return min(due, default=None)
@@ -213,7 +214,8 @@ class Queue:
         if paused:  # fewest tries first: a request that always meets a fault must not block the others
             requests = sorted(self._db.read(lambda conn: merges.open_of(conn, target)), key=lambda row: row["tries"])
         else:
-            requests = self._db.read(lambda conn: merges.eligible(conn, target, now))
+            with self._db.reading() as conn:
+                requests = merges.eligible(conn, target, now)
         for merge in requests:
             if merge["branch"] in passed:
                 continue
@@ -242,7 +244,8 @@ class Queue:
         return verification_receipts.basis(self._context, landing, self._settings().worktrees, tip_sha, now)
 
     def _may_repair(self, merge: MergeRow, blocked_by: MergeRow) -> bool:
-        receipt = self._db.read(lambda conn: receipts.get(conn, blocked_by["receipt_id"]))
+        with self._db.reading() as conn:
+            receipt = receipts.get(conn, blocked_by["receipt_id"])
         if receipt is None or receipt["status"] not in verification_receipts.NOT_GREEN:
             return False
         return bool(merge["created_at"] > receipt["created_at"])
@@ -280,12 +283,11 @@ class Queue:
             reason = "No verification command is configured (landing.verify)."
             none = self._db.write(lambda conn: verification_receipts.unverified(conn, tree, fingerprint, reason, now))
             return self._land(repo, merge, none, now)
-        green, receipt = self._db.read(
-            lambda conn: (
+        with self._db.reading() as conn:
+            green, receipt = (
                 receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED),
                 receipts.get(conn, merge["receipt_id"]),
             )
-        )
         if green is not None and verification_receipts.proves(green, merge):
             return self._land(repo, merge, green, now)
         has_failed = receipt is not None and receipt["status"] in verification_receipts.NOT_GREEN
@@ -296,7 +298,8 @@ class Queue:
     def _build(self, repo: Git, merge: MergeRow, tip: str, fingerprint: str, now: datetime) -> MergeRow | _Next:
         """Build the candidate commit; create its ref before the row names it."""
         merge_id = merge["merge_id"]
-        submitter = self._db.read(lambda conn: merges.submitter(conn, merge["task_id"]))
+        with self._db.reading() as conn:
+            submitter = merges.submitter(conn, merge["task_id"])
         identity = effective(repo, Identity(*submitter) if submitter else None)
         try:
             built = candidates.build(repo, tip, merge["head_sha"], land.message(merge), identity, now)
@@ -342,7 +345,8 @@ class Queue:
         tip = required(merge["tip_sha"])
         tree = repo.must("rev-parse", "--verify", f"{tip}^{{tree}}")
         max_age_s = landing.control_max_age_s
-        step, control = self._db.read(lambda conn: evidence.of_candidate(conn, receipt, tree, max_age_s, now))
+        with self._db.reading() as conn:
+            step, control = evidence.of_candidate(conn, receipt, tree, max_age_s, now)
         candidate = _candidate(merge, basis)
         if step is blame.Step.RETURN and control is not None:
             reason = evidence.against(receipt, control, merge["target"], tip)
@@ -368,7 +372,8 @@ class Queue:
         return self._stand_aside(merge, now) if state is MergeState.HELD else _Next.AGAIN
 
     def _stand_aside(self, merge: MergeRow, now: datetime) -> _Next:
-        passed = self._db.read(lambda conn: blockers.may_be_passed(conn, merge["merge_id"], now))
+        with self._db.reading() as conn:
+            passed = blockers.may_be_passed(conn, merge["merge_id"], now)
         return _Next.PASSED if passed else _Next.BLOCKED
 
     def _hold(self, merge: MergeRow, reason: str, now: datetime) -> _Next:

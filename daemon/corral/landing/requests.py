@@ -40,7 +40,8 @@ def retry(
         NotFound: No such merge request, or its branch is gone.
         Conflict: It landed, is in the queue, or was replaced by a newer request of the same branch.
     """
-    merge = db.read(lambda conn: merge_tasks.named(conn, merge_id))
+    with db.reading() as conn:
+        merge = merge_tasks.named(conn, merge_id)
     head = str(merge["head_sha"])
     if follow_branch:
         head = refs.branch_tip(repo, merge["branch"]) or refs.resolve(repo, merge["branch"])
@@ -112,7 +113,8 @@ def _failed_landing(db: Store, repo: Git, merge_id: str) -> str | None:
 
     Nothing moves the target after this instant: whatever carried the landing out had ended by then.
     """
-    intent = db.read(lambda conn: intents.intent_of(conn, merge_id))
+    with db.reading() as conn:
+        intent = intents.intent_of(conn, merge_id)
     if intent is None or intent["failed_at"] is None:
         return None
     if (refs.read(repo, refs.branch_ref(intent["target"])) or "") != intent["old_sha"]:

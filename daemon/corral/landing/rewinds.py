@@ -200,7 +200,8 @@ class Rewinds:
     ) -> None:
         """Store for each request whether its target has it, with all that follows from it, in one transaction."""
         missing = {row["merge_id"]: (row, rewind) for rewind in rewinds for row in rewind.requests}
-        marked = self._db.read(lambda conn: landed.no_more_on(conn, target))
+        with self._db.reading() as conn:
+            marked = landed.no_more_on(conn, target)
         others = [row for row in marked if row["merge_id"] not in missing]
         gone = {key for aside in settled for key in _missing(repo, aside.sha, at, others)} if others else set[str]()
         reached = _reached(repo, [aside.sha for aside in settled], at, others)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
@@ -29,8 +30,11 @@ class Store(Protocol):
 
     damage: DatabaseDamaged | None
 
+    def reading(self) -> AbstractContextManager[Connection]:
+        """A connection on a consistent snapshot, for the caller's thread."""
+
     def read(self, operation: Callable[[Connection], T]) -> T:
-        """Run a query on a consistent snapshot, in the caller's thread."""
+        """Run a query, as :meth:`reading` does."""
 
     def read_inline(self, operation: Callable[[Connection], T]) -> T:
         """Run a query that is short, always in the same thread.

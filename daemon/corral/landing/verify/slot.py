@@ -89,7 +89,8 @@ class VerificationSlot:
         run = self._run
         if run is None:
             return True
-        merge = self._db.read(lambda conn: merges.find(conn, run.subject.merge_id))
+        with self._db.reading() as conn:
+            merge = merges.find(conn, run.subject.merge_id)
         expected = (MergeState.VERIFYING, run.subject.candidate_sha)
         if merge is None or (merge["state"], merge["candidate_sha"]) != expected:
             run.stop()

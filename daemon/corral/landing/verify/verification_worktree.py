@@ -190,11 +190,13 @@ class VerificationWorktree:
     # -- its row
 
     def _row(self) -> WorktreeRow | None:
-        return self.db.read(lambda conn: worktree_rows.live_by_name(conn, self.name))
+        with self.db.reading() as conn:
+            return worktree_rows.live_by_name(conn, self.name)
 
     def _rows(self) -> list[WorktreeRow]:
         """Its row, and those of worktrees of its that were set aside."""
-        rows = self.db.read(lambda conn: worktree_rows.listing(conn, purposes=(WorktreePurpose.VERIFY,)))
+        with self.db.reading() as conn:
+            rows = worktree_rows.listing(conn, purposes=(WorktreePurpose.VERIFY,))
         return [row for row in rows if row["name"] == self.name or row["name"].startswith(f"{self.name}:")]
 
     def _set(self, **values: Any) -> None:

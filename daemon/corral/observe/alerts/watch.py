@@ -81,7 +81,8 @@ class AlertWatch:
         if not chosen.desktop and url is None:
             self._seen = None
             return None
-        batch = self._services.db.read(lambda conn: news.news(self._services, conn, now))
+        with self._services.db.reading() as conn:
+            batch = news.news(self._services, conn, now)
         if not batch:
             self._seen = None
             if batch.gone:

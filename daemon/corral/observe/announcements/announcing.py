@@ -76,7 +76,8 @@ class Announcer:
         """Announce every due event; returns when to look again."""
         while True:
             last = self._db.read(announcements.last_announced)
-            news = self._db.read(lambda conn, last=last: announcements.news(conn, KINDS, last))  # type: ignore[misc]
+            with self._db.reading() as conn:
+                news = announcements.news(conn, KINDS, last)
             due = list(takewhile(lambda event: not self._is_early(event, now), news))
             for event in due:
                 self._announce(event, now)
@@ -109,14 +110,16 @@ class Announcer:
         """Facts from git: ``head_sha`` and ``files`` of a completed task's submission, the ``branch`` of a failed one."""
         try:
             if event["kind"] == EventKind.TASK_COMPLETED:
-                row = self._db.read(lambda conn: merge_tasks.decisive(conn, required(event["task_id"])))
+                with self._db.reading() as conn:
+                    row = merge_tasks.decisive(conn, required(event["task_id"]))
                 if row is None:
                     return {}
                 base = row["base_sha"]  # none where the branch shares no history with its target
                 files = refs.changed_paths(self._repo, base, row["head_sha"]) if base is not None else []
                 return {"head_sha": row["head_sha"], "files": files}
             if event["kind"] in _FAILED:
-                task = self._db.read(lambda conn: task_rows.get(conn, required(event["task_id"])))
+                with self._db.reading() as conn:
+                    task = task_rows.get(conn, required(event["task_id"]))
                 branch = task["branch"] if task is not None else None
                 return {"branch": branch} if branch and refs.read(self._repo, refs.branch_ref(branch)) else {}
         except CorralError:  # a commit that was pruned meanwhile is no reason not to tell of the task

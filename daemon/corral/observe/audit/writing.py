@@ -96,7 +96,8 @@ class AuditWriter:
             return 0
         try:
             ids = {deed.session_id for deed in deeds if deed.session_id}
-            work = self._db.read(lambda conn: audit_rows.work_of(conn, ids))
+            with self._db.reading() as conn:
+                work = audit_rows.work_of(conn, ids)
             drafts = [trail.draft(deed, work) for deed in deeds]
             self._db.write(lambda conn: trail.append(conn, drafts))
         except BaseException:
@@ -109,7 +110,8 @@ class AuditWriter:
         if self._position is None:
             self._position = self._stored = self._db.read(lambda conn: events.position(conn, audit_rows.READER)) or 0
         bounds = {"after": self._position, "most": AT_ONCE}
-        newest, page = self._db.read(lambda conn: (events.newest(conn), _NEWS.all(conn, bounds)))
+        with self._db.reading() as conn:
+            newest, page = (events.newest(conn), _NEWS.all(conn, bounds))
         is_more = len(page) == AT_ONCE
         last = page[-1]["event_id"] if is_more else max([newest, *(event["event_id"] for event in page)])
         if page or last - self._stored > FAR_BEHIND:
@@ -120,7 +122,8 @@ class AuditWriter:
 
     def _write_events(self, page: list[EventRow], last: int) -> None:
         ids = {event["session_id"] for event in page if event["session_id"]}
-        work = self._db.read(lambda conn: audit_rows.work_of(conn, ids))
+        with self._db.reading() as conn:
+            work = audit_rows.work_of(conn, ids)
         drafts = [trail.draft_of_event(event, work) for event in page]
 
         def write(conn: Connection) -> None:
@@ -155,7 +158,8 @@ class AuditWriter:
             return False
         file = self._file()
         after = max(file.position(ends["last_seq"]), ends["removed_seq"])
-        page = self._db.read(lambda conn: audit_rows.following(conn, after, EXPORTED))
+        with self._db.reading() as conn:
+            page = audit_rows.following(conn, after, EXPORTED)
         file.append(page, reading.wire_text)
         self._exported = page[-1]["seq"] if page else ends["last_seq"]
         return len(page) == EXPORTED

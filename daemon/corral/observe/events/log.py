@@ -53,11 +53,13 @@ class EventLog:
     def step(self, now: datetime) -> datetime | None:
         """Write one page; look again at once if there may be more."""
         position = self._start() if self._position is None else self._position
-        page = self._db.read(lambda conn: events.listing(conn, after_id=position, limit=PAGE))
+        with self._db.reading() as conn:
+            page = events.listing(conn, after_id=position, limit=PAGE)
         if page:
             self._look_at_size()
             ids = {event["session_id"] for event in page if event["session_id"]}
-            names = self._db.read(lambda conn: sessions.names_of(conn, ids))
+            with self._db.reading() as conn:
+                names = sessions.names_of(conn, ids)
             for event in page:
                 self._write(event, names)
             last = page[-1]["event_id"]

@@ -90,7 +90,8 @@ class Evidence:
         """
         if self._folder != folder:
             self._begin(folder)
-        page = self._db.read(lambda conn: exports.news(conn, _KINDS, self._seen, PAGE))
+        with self._db.reading() as conn:
+            page = exports.news(conn, _KINDS, self._seen, PAGE)
         self._due.update(dict.fromkeys(str(event["task_id"]) for event in page))
         if page:
             self._seen = page[-1]["event_id"]
@@ -129,7 +130,8 @@ class Evidence:
         self._folder = folder
 
     def _write_one(self, task_id: str, folder: Path, top: Path) -> None:
-        record = self._db.read(lambda conn: _record(conn, task_id))
+        with self._db.reading() as conn:
+            record = _record(conn, task_id)
         if record is None or not record.is_settled:  # its end, or that of its merge, is an event of its own
             return
         place = folder / bundle.folder_name(record.exported)
@@ -204,7 +206,8 @@ class Evidence:
         merge = record.merge
         if merge is None or record.receipt is None:
             return None
-        listed = self._db.read(lambda conn: runs.listing(conn, self._project, merge))
+        with self._db.reading() as conn:
+            listed = runs.listing(conn, self._project, merge)
         run = next((run for run in listed if run.decided), None)
         log_file = runs.log_of(self._project, run) if run is not None else None
         tail = end_of_log(log_file, runs.begins_at(log_file)) if log_file is not None else None

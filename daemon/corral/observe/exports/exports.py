@@ -92,7 +92,8 @@ class Exports:
         after, *known = self._seen
         if places != tuple(known):  # the first look, or somebody has changed a file
             after = min(places)
-        page = self._db.read(lambda conn: exports.news(conn, lines.KINDS, after, PAGE))
+        with self._db.reading() as conn:
+            page = exports.news(conn, lines.KINDS, after, PAGE)
         is_more = len(page) == PAGE
         if page:
             exported = self._exported([str(event["task_id"]) for event in page], after, page[-1]["event_id"])
@@ -110,9 +111,8 @@ class Exports:
     def _exported(self, task_ids: list[str], after: int, until: int) -> list[lines.Exported]:
         """The lines of these tasks for the events after ``after`` up to ``until``, in order."""
         ids = list(dict.fromkeys(task_ids))
-        tasks, histories = self._db.read(
-            lambda conn: (exports.named(conn, ids), exports.histories(conn, lines.KINDS, ids, until))
-        )
+        with self._db.reading() as conn:
+            tasks, histories = (exports.named(conn, ids), exports.histories(conn, lines.KINDS, ids, until))
         lines_of_tasks = [line for task_id in ids for line in lines.of_task(tasks[task_id], histories[task_id])]
         return sorted((line for line in lines_of_tasks if line.event_id > after), key=lambda line: line.event_id)
 

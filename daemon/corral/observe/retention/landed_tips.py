@@ -41,7 +41,8 @@ def find(repo: Git, db: Store, before: datetime) -> LandedTips:
     """
     tips, ours = LandedTips(), dict[str, list[MergeRow]]()
     for target in db.read(landed.targets):
-        ours[kept.folder(target)] = db.read(lambda conn, target=target: landed.on(conn, target))  # type: ignore[misc]
+        with db.reading() as conn:
+            ours[kept.folder(target)] = landed.on(conn, target)
     for ref in refs.listing(repo, kept.PREFIX):
         state, _, rest = ref.name.removeprefix(kept.PREFIX).partition("/")
         rows = ours.get(rest.partition("/")[0], [])

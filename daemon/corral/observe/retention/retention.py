@@ -189,7 +189,8 @@ class Retention:
         before = self.before(kind, ages, now)
         if before is None:
             return
-        keys = self.db.read(lambda conn: retention_rows.old(conn, kind, before, ROWS_A_ROUND))
+        with self.db.reading() as conn:
+            keys = retention_rows.old(conn, kind, before, ROWS_A_ROUND)
         is_more = len(keys) == ROWS_A_ROUND
         if kind == "worktrees" and keys:
             keys = self.without_branch(keys)
@@ -208,7 +209,8 @@ class Retention:
     def without_branch(self, worktree_ids: list[str]) -> list[str]:
         """Those whose branch is gone too: while a branch exists, the row proves that Corral made it."""
         branches_left = {ref.name.removeprefix("refs/heads/") for ref in refs.listing(self.git, "refs/heads/")}
-        branches = self.db.read(lambda conn: retention_rows.branches(conn, worktree_ids))
+        with self.db.reading() as conn:
+            branches = retention_rows.branches(conn, worktree_ids)
         return [worktree_id for worktree_id in worktree_ids if branches.get(worktree_id) not in branches_left]
 
     def _adjust_batch(self, took_s: float) -> None:

@@ -143,7 +143,8 @@ class TraceExport:
     def _place(self) -> int:
         """The last event whose spans were sent; at the first start, the newest event."""
         if self._position is None:
-            stored = self._db.read(lambda conn: events.position(conn, READER))
+            with self._db.reading() as conn:
+                stored = events.position(conn, READER)
             if stored is None:
                 self._move(self._db.read(events.newest))
             else:
@@ -192,7 +193,8 @@ class TraceExport:
     def _next(self) -> tuple[list[Span], int | None]:
         """The spans of the next page of events, and the event up to which they tell; None: there is nothing new."""
         bounds = {"after": self._place(), "most": AT_ONCE}
-        newest, page = self._db.read(lambda conn: (events.newest(conn), _TOLD.all(conn, bounds)))
+        with self._db.reading() as conn:
+            newest, page = (events.newest(conn), _TOLD.all(conn, bounds))
         if newest <= bounds["after"]:
             return [], None
         last = page[-1]["event_id"] if len(page) == AT_ONCE else max([newest, *(event["event_id"] for event in page)])

@@ -20,7 +20,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -120,8 +120,9 @@ class Database:
         done.wait()
         return write.outcome()
 
-    def read(self, operation: Operation[T]) -> T:
-        """Run a query on a read-only connection, on a consistent snapshot, in the caller's thread.
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A read-only connection, on a consistent snapshot, for the caller's thread.
 
         Raises:
             DatabaseUnavailable: It could not be read.
@@ -132,12 +133,16 @@ class Database:
             engine = self._reader_engine
             with engine.connect() as conn:
                 with conn.begin():
-                    result = operation(conn)
+                    yield conn
                 if engine is not self._reader_engine:
                     conn.invalidate()  # the file was put back meanwhile: this connection's pool is not used any more
-                return result
         except DRIVER_ERRORS as error:
             raise self._convert_error(error) from error
+
+    def read(self, operation: Operation[T]) -> T:
+        """Run a query as :meth:`reading` does."""
+        with self.reading() as conn:
+            return operation(conn)
 
     def read_inline(self, operation: Operation[T]) -> T:
         """Run a short query, as :meth:`read` does, always in the same thread; a longer one is broken off.

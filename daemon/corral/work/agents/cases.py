@@ -80,7 +80,8 @@ def begin(services: Services, row: ImprovementRow, proposal: improving.Proposal,
         ValueError: The proposal is no definition, or changes what has to stay.
     """
     rules, branch = services.settings().agents.improve, services.settings.target()
-    base = services.db.read(lambda conn: versions.by_hash(conn, row["agent"], row["base_hash"]))
+    with services.db.reading() as conn:
+        base = versions.by_hash(conn, row["agent"], row["base_hash"])
     old = definition_of(base["content"], row["agent"]) if base else None
     new = definition_of(improving.new_text(old, proposal), row["agent"]) if old else None
     if old is None or new is None:
@@ -133,7 +134,8 @@ def _runs(cases: int, rounds: int) -> list[tuple[int, str, int]]:
 
 def compare(services: Services, row: ImprovementRow, now: datetime) -> None:
     """Once all runs have ended, have their works judged; once that is done, say which version is better."""
-    runs = services.db.read(lambda conn: _parts(conn, row))
+    with services.db.reading() as conn:
+        runs = _parts(conn, row)
     if any(run.task["status"] not in TERMINAL_TASKS for run in runs.values()):
         return
     if failed := services.db.read(lambda conn: [run for run in runs.values() if not _has_result(conn, run.task)]):
@@ -147,13 +149,16 @@ def compare(services: Services, row: ImprovementRow, now: datetime) -> None:
         end(services, row, "failed", {"reason": failure_reason(failed, row)}, now)
         return
     names = [case["name"] for case in _plan(row)["cases"]]
-    results = services.db.read(lambda conn: [_run(conn, runs[key].task, *key) for key in runs])
-    judged = services.db.read(lambda conn: _judged(conn, row, answers))
+    with services.db.reading() as conn:
+        results = [_run(conn, runs[key].task, *key) for key in runs]
+    with services.db.reading() as conn:
+        judged = _judged(conn, row, answers)
     compared = [services.db.read(lambda conn: versions.by_hash(conn, row["agent"], content_hash or ""))  # noqa: B023
                 for content_hash in (row["base_hash"], row["new_hash"])]  # fmt: skip
     old, new = (version["version"] if version else "?" for version in compared)
     report: dict[str, Any] = {**improving.report(results, judged, names, of=(old, new))}
-    _, proposals_usd = services.db.read(lambda conn: _spent(conn, proposals(conn, row)))
+    with services.db.reading() as conn:
+        _, proposals_usd = _spent(conn, proposals(conn, row))
     report["cost_usd"] = round(proposals_usd + judged.cost_usd + sum(run.cost_usd for run in results), 6)
     report["deployed"] = None
     if row["deploys"] and report["recommendation"] == "deploy":
@@ -282,9 +287,8 @@ def _judgings(
     plan, judge_tasks = _plan(row), services.db.read(lambda conn: _judge_tasks(conn, row))
     if judge_tasks or not any(case["rubric"] for case in plan["cases"]):
         return judge_tasks
-    models = services.db.read(
-        lambda conn: [attempts.model_of(conn, run.task["task_id"], run.task["fencing_token"]) for run in runs.values()]
-    )
+    with services.db.reading() as conn:
+        models = [attempts.model_of(conn, run.task["task_id"], run.task["fencing_token"]) for run in runs.values()]
     model = judging.model_for(services.settings().loops.judge_model, models)
     if model is None:
         return judge_tasks
@@ -310,7 +314,8 @@ def _judgings(
 
 def _work(services: Services, task: TaskRow) -> str | None:
     """The work of a run as a judge sees it: its change, and its worker's last words; None: there is none."""
-    iterations = services.db.read(lambda conn: loops.iterations(conn, task["task_id"]))
+    with services.db.reading() as conn:
+        iterations = loops.iterations(conn, task["task_id"])
     if not iterations:
         return None
     changed = diffs.between(services.git, iterations[0]["base_sha"], iterations[-1]["head_sha"], most=judging.MOST_WORK)

@@ -120,11 +120,13 @@ def status(services: Services, name: str) -> Payload:
         NotFound: There was none.
     """
     agent, rules = definitions.known_name(services, name), services.settings().agents.rollout
-    row = services.db.read(lambda conn: choices.newest(conn, agent, rollout=True))
+    with services.db.reading() as conn:
+        row = choices.newest(conn, agent, rollout=True)
     if row is None:
         raise NotFound(f"There is no rollout of {agent}.", remedy=f"`corral agent rollout {agent} --to V --share 20%`.")
     numbers = {known["content_hash"]: known["version"] for known in definitions.history(services, agent).versions}
-    counted = services.db.read(lambda conn: choices.tasks_of(conn, row["choice_id"]))
+    with services.db.reading() as conn:
+        counted = choices.tasks_of(conn, row["choice_id"])
     comparison = rollouts.compare(counted, row["content_hash"], rules)
     version = numbers.get(row["content_hash"], row["content_hash"][:12])
     plain = {field: row[field] for field in ("state", "share", "reason", "created_at", "ended_at")}

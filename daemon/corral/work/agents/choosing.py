@@ -105,7 +105,8 @@ def choosing(db: Store) -> Choosing:
     """The pins and rollouts in force at this moment."""
 
     def find(agent: str, content_hash: str) -> AgentVersionRow | None:
-        return db.read(lambda conn: versions.by_hash(conn, agent, content_hash))
+        with db.reading() as conn:
+            return versions.by_hash(conn, agent, content_hash)
 
     return Choosing(db.read(choices.running), find)
 

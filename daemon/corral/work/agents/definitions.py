@@ -53,7 +53,8 @@ def history(services: Services, name: str) -> History:
         known_as = definition.name.casefold() if definition else agent.name.casefold()
     except CorralError as error:
         refusal = error
-    rows_of_agent = services.db.read(lambda conn: rows.of_agent(conn, known_as))
+    with services.db.reading() as conn:
+        rows_of_agent = rows.of_agent(conn, known_as)
     if refusal is not None and not rows_of_agent:
         raise refusal
     if definition is None:

@@ -68,7 +68,8 @@ def status(services: Services, name: str) -> Payload:
         NotFound: There was none.
     """
     agent = definitions.known_name(services, name)
-    row = services.db.read(lambda conn: rows.newest(conn, agent))
+    with services.db.reading() as conn:
+        row = rows.newest(conn, agent)
     if row is None:
         raise _never(agent)
     return shown(services, row)
@@ -76,7 +77,8 @@ def status(services: Services, name: str) -> Payload:
 
 def shown(services: Services, row: ImprovementRow) -> Payload:
     """An improvement as a face shows it."""
-    new = services.db.read(lambda conn: versions.by_hash(conn, row["agent"], row["new_hash"] or ""))
+    with services.db.reading() as conn:
+        new = versions.by_hash(conn, row["agent"], row["new_hash"] or "")
     plain = ("improvement_id", "agent", "state", "report", "reason", "deploys", "created_at", "ended_at")
     names = [case["name"] for case in (row["plan"] or {}).get("cases", [])]
     return {**{field: row[field] for field in plain}, "version": new["version"] if new else None, "cases": names}  # type: ignore[literal-required]
@@ -183,7 +185,8 @@ def _propose(services: Services, row: ImprovementRow, now: datetime) -> None:
     rules, prompt, why = services.settings().agents.improve, row["material"], ""
     for number in range(1, improving.PROPOSALS + 1):
         key = key_of(row["improvement_id"], f"propose:{number}")
-        task = services.db.read(lambda conn: tasks.by_idempotency_key(conn, key))  # noqa: B023
+        with services.db.reading() as conn:
+            task = tasks.by_idempotency_key(conn, key)
         if task is None:
             question = improving.question(prompt, rules.max_cases)
             item = improving.proposing(row["improvement_id"], row["agent"], number, question, rules.max_cost_usd)

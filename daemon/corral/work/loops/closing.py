@@ -141,7 +141,8 @@ def _evaluations(
         "head_sha": span[1],
         "last_evaluation": read_record(past.checkpoint)["evaluations"] if past.checkpoint else [],
     }
-    model = context.db.read(lambda conn: attempt_rows.model_of(conn, task["task_id"], task["fencing_token"]))
+    with context.db.reading() as conn:
+        model = attempt_rows.model_of(conn, task["task_id"], task["fencing_token"])
     place = Place(
         folder=folder,
         environ=os.environ,

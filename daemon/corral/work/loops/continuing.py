@@ -79,7 +79,8 @@ def _has_ended(conn: Connection, task_id: str) -> bool:
 
 def thread_of(context: WorktreeContext, task: TaskRow, past: Past) -> tuple[Thread, tuple[str | None, str | None]]:
     """The conversation of a task's current attempt, and who holds it: a runner and an agent."""
-    rows = context.db.read(lambda conn: attempt_rows.of_task(conn, task["task_id"]))
+    with context.db.reading() as conn:
+        rows = attempt_rows.of_task(conn, task["task_id"])
     holder = next(
         ((row["runner"], row["agent"]) for row in rows if row["number"] == task["fencing_token"]), (None, None)
     )

@@ -211,7 +211,8 @@ def diff(services: Services, loop_id: str, before: int | None, after: int | None
         after: None: the last one.
         most: Bytes of the patch; None: only the numbers of lines.
     """
-    past = services.db.read(lambda conn: find(conn, loop_id))
+    with services.db.reading() as conn:
+        past = find(conn, loop_id)
     if not past.rows:
         raise NotFound("No iteration has been completed yet.", remedy="`corral loop status` says where it stands.")
     last = _iteration(past, past.rows[-1]["iteration"] if after is None else after)

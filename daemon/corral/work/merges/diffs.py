@@ -44,7 +44,8 @@ def of_merge(services: Services, merge_id: str, *, most: int | None = MOST_SHOWN
     Raises:
         NotFound: No such request, or git does not have its commits any more.
     """
-    merge = services.db.read(lambda conn: of_tasks.named(conn, merge_id))
+    with services.db.reading() as conn:
+        merge = of_tasks.named(conn, merge_id)
     return _of_request(services, merge, most)
 
 
@@ -62,7 +63,8 @@ def of_task(services: Services, task_id: str, *, most: int | None = MOST_SHOWN) 
         NotFound: No such task, or git does not have its commits any more.
     """
 
-    task, merge, place, session_place = services.db.read(lambda conn: _look(conn, task_id))
+    with services.db.reading() as conn:
+        task, merge, place, session_place = _look(conn, task_id)
     about: Payload = {"merge_id": None, "task_id": task["task_id"], "title": task["title"], "state": task["status"]}
     is_proposal = merge is not None and merge["state"] not in _NOT_A_PROPOSAL
     if merge is not None and is_proposal and task["status"] not in (TaskStatus.RUNNING, TaskStatus.PENDING):

@@ -77,7 +77,8 @@ def submit(
     merge_id = db.write(store)
     if merge_id != reserved:
         candidates.release(repo, reserved)
-    return db.read(lambda conn: merges.get(conn, merge_id))
+    with db.reading() as conn:
+        return merges.get(conn, merge_id)
 
 
 def _owner(conn: Connection, branch: str, session_id: str | None, task_id: str | None) -> str | None:

@@ -110,7 +110,8 @@ class RoadmapSupervision:
 
     def step(self, now: datetime) -> datetime | None:
         """Do a round: while the roadmap is worked on, and until the outcomes of its tasks are in the file."""
-        is_on, rows = self._db.read(lambda conn: (rows_of.since(conn) is not None, _rows(conn)))
+        with self._db.reading() as conn:
+            is_on, rows = (rows_of.since(conn) is not None, _rows(conn))
         if not is_on and not any(sync.is_unrecorded(row) for row in rows.values()):
             with self._turn:
                 self._parsed, self._error, self._unwritten, self._refused = None, None, None, []
@@ -157,9 +158,8 @@ class RoadmapSupervision:
     def status(self) -> Supervision:
         """Since when it is worked on, its tasks by status, what is next, what waits and why, and what is wrong."""
         with self._turn:
-            since, rows, held = self._db.read(
-                lambda conn: (rows_of.since(conn), _rows(conn), merges.listing(conn, [MergeState.HELD]))
-            )
+            with self._db.reading() as conn:
+                since, rows, held = (rows_of.since(conn), _rows(conn), merges.listing(conn, [MergeState.HELD]))
             roadmap = self._read()
             error, refused = self._error or self._unwritten, list(self._refused)
         unapproved = self._unapproved(roadmap.claims.values())

@@ -117,5 +117,6 @@ def _prompt(
     """The request to its agent, with the contributions that it synthesizes, the results of earlier steps and the feedback of
     its loop."""
     prompt = task["prompt"] or (str(task["description"] or task["title"]) if resolved.agent else None)
-    contributions = context.db.read(lambda conn: combining.synthesis(conn, task))
+    with context.db.reading() as conn:
+        contributions = combining.synthesis(conn, task)
     return "\n\n".join(text for text in (prompt, contributions, earlier, feedback) if text) if prompt else prompt

@@ -104,7 +104,8 @@ class Claiming:
 
     def recall(self, now: datetime) -> None:
         """At the daemon's start: a model that refused its workers until a time that has not come is not asked before."""
-        event = self._db.read(lambda conn: events.newest_of(conn, EventKind.MODEL_PARKED))
+        with self._db.reading() as conn:
+            event = events.newest_of(conn, EventKind.MODEL_PARKED)
         if event is not None and (until := parse(str(event["data"]["until"]))) > now:
             self._parked = Parked(until, str(event["data"]["cause"]))
             self.throttles = [self._parked]

@@ -157,7 +157,8 @@ def _closed(context: AttemptContext, task: TaskRow, worktree: WorktreeRow | None
 
 
 def _is_cancelled(context: AttemptContext, task: TaskRow) -> bool:
-    row = context.worktrees.db.read(lambda conn: tasks.get(conn, task["task_id"]))
+    with context.worktrees.db.reading() as conn:
+        row = tasks.get(conn, task["task_id"])
     return row is None or row["cancel_reason"] is not None
 
 

@@ -29,7 +29,8 @@ def of_earlier_steps(context: WorktreeContext, task: TaskRow) -> tuple[str, dict
     """
     if task["step"] is None:
         return "", {}
-    earlier = context.db.read(lambda conn: dependencies.results_of_parents(conn, task["task_id"]))
+    with context.db.reading() as conn:
+        earlier = dependencies.results_of_parents(conn, task["task_id"])
     folder = make_own_folder(context.project.logs_dir / "tasks" / task["task_id"], context.project.root)
     file: Path = folder / f"{task['fencing_token']}.results.json"
     with os.fdopen(open_private(file, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as output:

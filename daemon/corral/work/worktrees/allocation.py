@@ -219,7 +219,8 @@ def reclaim(context: WorktreeContext, worktree_id: str, *, reason: str, keeps: b
     Returns:
         Whether it is gone, or kept.
     """
-    row = context.db.read(lambda conn: worktree_rows.get(conn, worktree_id))
+    with context.db.reading() as conn:
+        row = worktree_rows.get(conn, worktree_id)
     if row is None or row["state"] != WorktreeState.RECLAIMING:
         return True
     crash_point("worktree.reclaiming")

@@ -36,7 +36,8 @@ def take_down(context: WorktreeContext, row: WorktreeRow, reason: str) -> None:
     if row["purpose"] == WorktreePurpose.VERIFY:
         ownership.discard(context, row)
         return
-    submitted = context.db.read(lambda conn: worktree_rows.is_submitted(conn, row))
+    with context.db.reading() as conn:
+        submitted = worktree_rows.is_submitted(conn, row)
     # git lets go of a branch that something else holds; one that waits to be merged has to keep its name
     branch = None if submitted and not path.exists() else row["branch"]
     sparse = context.settings().worktrees.sparse

@@ -50,8 +50,10 @@ def reopen(db: Store, repo: Git, trees: Worktrees, task_id: str, now: datetime) 
         InvalidInput: No client worked on it.
         Conflict: The worker is running, or somebody has the conversation open.
     """
-    task = db.read(lambda conn: tasks.find(conn, task_id))
-    attempts_made = db.read(lambda conn: attempts.of_task(conn, task["task_id"]))
+    with db.reading() as conn:
+        task = tasks.find(conn, task_id)
+    with db.reading() as conn:
+        attempts_made = attempts.of_task(conn, task["task_id"])
     conversations = [
         attempt
         for attempt in attempts_made
@@ -71,10 +73,12 @@ def reopen(db: Store, repo: Git, trees: Worktrees, task_id: str, now: datetime) 
             remedy="Write to it (`corral message send`), or end it first (`corral task cancel ID`).",
         )
     _require_unused(db, last)
-    place = db.read(lambda conn: worktrees.get(conn, str(last["worktree_id"])))
+    with db.reading() as conn:
+        place = worktrees.get(conn, str(last["worktree_id"]))
     assert place is not None  # a row outlives its folder
     name = place["name"]
-    live = db.read(lambda conn: worktrees.live_by_name(conn, name))
+    with db.reading() as conn:
+        live = worktrees.live_by_name(conn, name)
     about = (task["task_id"], last["number"], last["session_id"])
     if live is not None and live["state"] == WorktreeState.READY and trees.is_own(name):
         return Conversation(*about, live["path"], live["branch"], created=False)
@@ -90,7 +94,8 @@ def is_being_given_back(conn: Connection, task_id: str) -> bool:
 
 
 def _require_unused(db: Store, attempt: AttemptRow) -> None:
-    session = db.read(lambda conn: sessions.get(conn, attempt["session_id"]))
+    with db.reading() as conn:
+        session = sessions.get(conn, attempt["session_id"])
     if session is not None and session["status"] != SessionStatus.DISCONNECTED:
         process = f" (process {session['client_pid']})" if session["client_pid"] is not None else ""
         raise Conflict(

@@ -59,12 +59,14 @@ class Worktrees:
 
     def own_folders(self, *states: str) -> list[Path]:
         """The folders of the worktrees in these states (none: all), without those that something else took the place of."""
-        rows = self._context.db.read(lambda conn: worktree_rows.listing(conn, states=states))
+        with self._context.db.reading() as conn:
+            rows = worktree_rows.listing(conn, states=states)
         return [Path(row["path"]) for row in rows if row["purpose"] != WorktreePurpose.VERIFY and self._is_own(row)]
 
     def is_own(self, name: str) -> bool:
         """Whether what stands at the path of this worktree is Corral's, or nothing."""
-        row = self._context.db.read(lambda conn: worktree_rows.live_by_name(conn, name))
+        with self._context.db.reading() as conn:
+            row = worktree_rows.live_by_name(conn, name)
         return row is None or self._is_own(row)
 
     def _is_own(self, row: WorktreeRow) -> bool:
@@ -90,7 +92,8 @@ class Worktrees:
         """
         check_name(name, "worktree")
         context = self._context
-        known = context.db.read(lambda conn: worktree_rows.live_by_name(conn, name))
+        with context.db.reading() as conn:
+            known = worktree_rows.live_by_name(conn, name)
         if known is not None and known["state"] == WorktreeState.READY and known["session_id"] == session_id:
             if base is not None and refs.resolve(context.repo, base) != known["base_sha"]:
                 raise Conflict(
@@ -125,14 +128,16 @@ class Worktrees:
             NotFound: No such worktree.
             WorkAtRisk: A session works in it.
         """
-        row = self._context.db.read(lambda conn: worktree_rows.live_by_name(conn, name))
+        with self._context.db.reading() as conn:
+            row = worktree_rows.live_by_name(conn, name)
         if row is None:
             raise NotFound(f"There is no worktree {name[:80]!r}.", remedy="`corral worktree list` shows them all.")
         if row["purpose"] == WorktreePurpose.VERIFY:
             raise NotPermitted(f"{name} is for verifying work, and Corral's own.", remedy="Leave it to Corral.")
         self._check_unused(row)
         gone = give_up(self._context, row, reason=f"worktree {name} was removed")
-        after = self._context.db.read(lambda conn: worktree_rows.get(conn, row["worktree_id"]))
+        with self._context.db.reading() as conn:
+            after = worktree_rows.get(conn, row["worktree_id"])
         return {**wire(after or row), "removed": gone}
 
     def give_back(self, path: Path, now: datetime) -> str | None:

@@ -76,7 +76,8 @@ def _refuse_if_unfit(context: WorktreeContext, row: WorktreeRow) -> None:
     if any(not f"{change.path}/".startswith(excluded) for change in status.changes(checkout)):
         raise Doubt("it holds work that is not on its branch")
     head = checkout.head()
-    is_submitted = context.db.read(lambda conn: worktree_rows.is_submitted(conn, row))
+    with context.db.reading() as conn:
+        is_submitted = worktree_rows.is_submitted(conn, row)
     if head is None or (head != row["base_sha"] and not (is_submitted and refs.holder(context.repo, head))):
         raise Doubt("it holds commits that were not submitted")
 

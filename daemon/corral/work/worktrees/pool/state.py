@@ -116,7 +116,8 @@ def bounds(context: WorktreeContext) -> tuple[int, int]:
 
 def trim(context: WorktreeContext, give_up: Callable[[WorktreeRow, str], bool]) -> None:
     """Remove the oldest kept worktrees until the rest are within the bounds; all of them where the disk is nearly full."""
-    rows = context.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
+    with context.db.reading() as conn:
+        rows = worktree_rows.listing(conn, states=(WorktreeState.POOLED,))
     most, disk_mb = bounds(context)
     if rows and is_short_of_space(context.places.volume):
         most = 0
@@ -131,7 +132,8 @@ def trim(context: WorktreeContext, give_up: Callable[[WorktreeRow, str], bool]) 
 
 def overview(context: WorktreeContext) -> Pool:
     """The kept worktrees, oldest first, their bounds, and what the pool did since the daemon's start."""
-    rows = context.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
+    with context.db.reading() as conn:
+        rows = worktree_rows.listing(conn, states=(WorktreeState.POOLED,))
     most, disk_mb = bounds(context)
     use = context.pool
     return {

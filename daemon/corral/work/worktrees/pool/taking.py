@@ -74,7 +74,8 @@ def take(
 
 def _candidates(context: WorktreeContext, base_sha: str) -> list[WorktreeRow]:
     """Those that are kept: of the wanted base first, then the newest."""
-    rows = context.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
+    with context.db.reading() as conn:
+        rows = worktree_rows.listing(conn, states=(WorktreeState.POOLED,))
     rows.reverse()
     return sorted(rows, key=lambda row: row["base_sha"] != base_sha)
 
