@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,9 @@ class Shop:
         """The outcome of a task."""
         return str(self.house.ask("GET", f"/tasks/{task_id}/detail")["outcome"])
 
+    def _has_outcome(self, task_id: str, outcome: str) -> bool:
+        return self.outcome(task_id) == outcome
+
     def submit(self, *tasks: Mapping[str, Any]) -> list[str]:
         """Submit tasks in one request; their ids."""
         return list(self.house.ask("POST", "/tasks/batch", {"tasks": list(tasks)})["task_ids"])
@@ -115,7 +119,7 @@ class Shop:
             {"title": "Describe how to test", "command": "echo 'Run pytest -q before each commit.' >> CLAUDE.md"},
         )
         for task_id, outcome in ((dead, "dead"), (held, "held")):
-            eventually(lambda task_id=task_id, outcome=outcome: self.outcome(task_id) == outcome)
+            eventually(partial(self._has_outcome, task_id, outcome))
         merge = self.house.ask("GET", f"/merges/{held}")["merge_id"]
         self.needs = {"merge_approval": merge, "failed_task": dead}
 
@@ -132,7 +136,7 @@ class Shop:
         conflict = self.house.json("merge", "submit", "header", "--title", "Rename the header")["merge_id"]
         (self._gate.parent / "done-0").touch()
         for task_id, outcome in ((dead, "dead"), (held, "held")):
-            eventually(lambda task_id=task_id, outcome=outcome: self.outcome(task_id) == outcome)
+            eventually(partial(self._has_outcome, task_id, outcome))
         eventually(lambda: self.house.ask("GET", f"/merges/{conflict}")["state"] == "conflict")
         self.needs = {"failed_task": dead, "merge_approval": held, "returned_merge": conflict}
 

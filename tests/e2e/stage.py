@@ -26,6 +26,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from typing_extensions import Self
+
 Json = dict[str, Any]
 Step = dict[str, Any]
 FENCE = re.compile(r"```script\s*\n(.*?)```", re.DOTALL)
@@ -126,7 +128,7 @@ class Stage:
         self._server = _Server(("127.0.0.1", 0), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

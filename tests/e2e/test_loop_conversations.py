@@ -157,7 +157,7 @@ def test_the_model_that_the_client_chose_itself_does_not_judge_its_work(
 ) -> None:
     one = house()
     rubric = script(text(json.dumps({"meets_rubric": True, "score": 1, "reasons": "r"})))
-    judges = [{"kind": "judge", "rubric": rubric, "votes": 1, "model": model} for model in LATEST]
+    judges: list[dict[str, Any]] = [{"kind": "judge", "rubric": rubric, "votes": 1, "model": model} for model in LATEST]
     task = {**loop_of("claude", tmp_path), "loop": {"until": judges, "any": True}}
     (task_id,) = one.submit_all([task])
     one.until_status(task_id, "completed", "failed", "dead", timeout_s=90)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import psutil
 import pytest
@@ -30,6 +30,7 @@ from corral.core.errors import LeaseLost
 from corral.core.instants import parse
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
+from corral.store.rows.tasks import TaskRow
 from corral.work.tasks import attempts, scheduling, tasks, views
 from corral.work.tasks.attempts import Ending
 from corral.work.tasks.wire import read_submissions
@@ -55,7 +56,7 @@ def test_an_attempt_that_lost_its_lease_is_refused_whatever_it_wants_and_told_wh
     (wanted,) = read_submissions([{"title": "t", "command": "true"}])
     task_id = db.write(lambda conn: tasks.submit(conn, wanted, now, rules))["task_id"]
 
-    def claim(who: str) -> dict[str, Any]:
+    def claim(who: str) -> TaskRow:
         row = db.write(lambda conn: scheduling.claim(conn, session_id=who, lease_s=60, ageing_s=0, now=now))
         assert row is not None
         return row

@@ -126,7 +126,7 @@ def test_no_write_is_acknowledged_beside_one_that_met_the_damage(tmp_path: Path)
 
     open_schema(tmp_path / "corral.db")
     db = Database(tmp_path / "corral.db")
-    found = []
+    found: list[DatabaseDamaged] = []
     db.on_damage = found.append
     innocent = Write(lambda conn: conn.exec_driver_sql("INSERT INTO event_cursors VALUES ('r', 1)").rowcount)
 

@@ -73,7 +73,9 @@ def check(world: World, merge_ids: list[str], base: str, heads: list[str]) -> No
     rows = [world.merge(merge_id) for merge_id in merge_ids]
     assert [row["state"] for row in rows] == ["landed"] * len(rows), rows
     log = git(world.root, "log", "--first-parent", "--format=%H %T", f"{base}..main").splitlines()
-    assert sorted(line.split()[0] for line in log) == sorted(row["landed_sha"] for row in rows), "each landed once"
+    assert sorted(line.split()[0] for line in log) == sorted(row["landed_sha"] or "" for row in rows), (
+        "each landed once"
+    )
     for line in log:
         sha, tree = line.split()
         row = next(row for row in rows if row["landed_sha"] == sha)

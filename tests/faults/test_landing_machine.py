@@ -13,7 +13,7 @@ from corral.config.sections.sharing import Landing
 from corral.config.worktree_root import WorktreeRoot
 from corral.git.land import landing
 from tests.conftest import git, worktrees_of
-from tests.integration.landing_world import World
+from tests.integration.landing_world import World, why
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.programs import program
 
@@ -145,5 +145,5 @@ def test_an_error_while_landing_that_nobody_foresaw_stops_one_target(
     monkeypatch.setattr(landing, "land", refuse)
     world.until(other, "landed")
     merge = world.merge(stuck)
-    assert merge["state"] == "held" and "Permission denied" in merge["reason"]
+    assert merge["state"] == "held" and "Permission denied" in why(merge)
     world.close()

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from corral.client.connection import Client
-from corral.config.paths import find_project
+from corral.config.paths import find_project, socket_path
 from corral.core.errors import DaemonUnreachable
-from corral.daemon.listeners import socket_path
 from tests.support.coordinated import DEADLINE_S, Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]

@@ -64,6 +64,7 @@ def check(root: Path, one: House, numbers: list[int]) -> None:
     found = {row["title"]: row for row in one.db.read(merges.listing)}
     assert sorted(found) == [f"work {number}" for number in numbers]
     for row in found.values():
+        assert row["task_id"] is not None and row["base_sha"] is not None
         assert one.detail(row["task_id"])["attempts"] == 1
         assert git(root, "rev-parse", f"refs/heads/{row['branch']}") == row["head_sha"]
         number = row["title"].removeprefix("work ")
@@ -78,8 +79,8 @@ def check(root: Path, one: House, numbers: list[int]) -> None:
     listed = git(root, "worktree", "list", "--porcelain").split("\n\n")[1:]
     assert {Path(entry.splitlines()[0].removeprefix("worktree ")).name for entry in listed} == names
     assert all("detached" in entry and "locked" not in entry for entry in listed)
-    for row in pooled(one):
-        assert git(Path(row["path"]), "--no-optional-locks", "status", "--porcelain", "--ignored") == ""
+    for kept in pooled(one):
+        assert git(Path(kept["path"]), "--no-optional-locks", "status", "--porcelain", "--ignored") == ""
     branches = git(root, "for-each-ref", "--format=%(refname:short)", "refs/heads/corral").split()
     assert sorted(branches) == sorted(row["branch"] for row in found.values())
     assert salvage.listing(one.grounds.repo) == [], "all work is on the branches"

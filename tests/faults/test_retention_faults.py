@@ -14,6 +14,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection
 
 from corral.core.instants import iso
 from corral.observe.audit import reading, trail
@@ -55,6 +56,14 @@ POINTS = ("messages", "audit", "pages", "salvage", "loops")
 ROUND = "import sys; from tests.faults.test_retention_faults import a_round; a_round(sys.argv[1])"
 
 
+def _record_large(world: World, rows: int) -> None:
+    def fill(conn: Connection) -> None:
+        for _ in range(rows):
+            events.record(conn, THEN, LARGE)
+
+    world.db.write(fill)
+
+
 @pytest.fixture
 def full(repo: Path) -> World:
     """A world with old rows and refs of each kind, and with what must stay; its database is closed."""
@@ -73,7 +82,7 @@ def full(repo: Path) -> World:
     world.event("task.submitted", task_id="open")
     deed = trail.Deed(THEN, "task.cancel", None, "me", None, {}, {})
     world.db.write(lambda conn: trail.append(conn, [trail.draft(deed, {}) for _ in range(300)]))
-    world.db.write(lambda conn: [events.record(conn, THEN, LARGE) for _ in range(5000)])
+    _record_large(world, 5000)
     head = git(world.root, "rev-parse", "HEAD")
     tree = git(world.root, "write-tree", GIT_INDEX_FILE=str(world.root / ".git" / "other-index"))
     alone = git(world.root, "commit-tree", tree, "-p", head, "-m", "nothing else has it")
@@ -126,10 +135,7 @@ def test_wherever_it_is_killed_the_next_start_goes_on_and_what_must_stay_is_ther
 def test_on_a_full_disk_old_logs_go_at_once_and_what_needs_room_is_named_and_goes_later(small_disk: World) -> None:
     world, gc = small_disk, Collection(small_disk.job)
 
-    def fill(rows: int) -> None:
-        world.db.write(lambda conn: [events.record(conn, THEN, LARGE) for _ in range(rows)])
-
-    fill(5000)
+    _record_large(world, 5000)
     log = world.logs / "tasks" / "over" / "1.log"
     log.parent.mkdir(parents=True)
     log.write_bytes(b"x" * 200_000)
@@ -137,7 +143,7 @@ def test_on_a_full_disk_old_logs_go_at_once_and_what_needs_room_is_named_and_goe
     with filled(world.root / ".corral"):
         began = time.monotonic()
         while not (done := gc.run(LATER, dry_run=False))["problems"]:
-            fill(500)  # what was freed is taken again
+            _record_large(world, 500)  # what was freed is taken again
         assert time.monotonic() - began < 20, "what cannot be deleted is not tried again and again"
         assert not log.exists()
         assert "full" in done["problems"]["events"] and not done["more"]

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -261,6 +262,10 @@ def check_the_dead(house: Coordinated, thirty: Thirty, ask: Asking, folder: Path
         assert eventually(summary.exists) and row["error_code"] in summary.read_text()
 
 
+def _says_landed(summary: Path) -> bool:
+    return "| outcome | landed |" in summary.read_text()
+
+
 def check_the_files(house: Coordinated, thirty: Thirty) -> None:
     """jq over the exports agrees with the database, and each task that is over has its evidence."""
     state = house.root / ".corral" / "state"
@@ -281,7 +286,7 @@ def check_the_files(house: Coordinated, thirty: Thirty) -> None:
     assert jq(leases, 'map(select(.status == "active")) | length') == sum(claims.values())
     for name, agent in thirty.parts.items():
         folder = state / "evidence" / name
-        eventually(lambda folder=folder: "| outcome | landed |" in (folder / "summary.md").read_text())
+        eventually(partial(_says_landed, folder / "summary.md"))
         events = jq(folder / "lifecycle.json", ".[0].events | map(.event)")
         assert events[-4:] == ["selected", "assigned", "started", "completed"]
         written = {file.stem for file in folder.glob("*.md")} - {"summary"}

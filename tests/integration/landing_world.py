@@ -29,13 +29,13 @@ from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.store import events
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
+from corral.store.rows.merges import MergeRow, ReceiptRow, TargetPauseRow
 from corral.work.merges.requests import submit
 from corral.work.merges.store import merges, pauses, receipts
 from corral.work.merges.wire import summary
 from corral.work.worktrees import store as worktrees
 from tests.conftest import WITHOUT_ROOTS_RIGHTS, commit, git
 
-Row = dict[str, Any]
 OPEN = ("queued", "verifying")
 
 
@@ -135,13 +135,19 @@ class World:
             self.db.write(lambda conn: merges.approve(conn, row["merge_id"], row["head_sha"], self.now()))
         return str(row["merge_id"])
 
-    def merge(self, merge_id: str) -> Row:
+    def merge(self, merge_id: str) -> MergeRow:
         return self.db.read(lambda conn: merges.get(conn, merge_id))
 
-    def receipt(self, merge_id: str) -> Row:
+    def receipt(self, merge_id: str) -> ReceiptRow:
         row = self.db.read(lambda conn: receipts.get(conn, merges.get(conn, merge_id)["receipt_id"]))
         assert row is not None
         return row
+
+    def receipt_log(self, merge_id: str) -> Path:
+        """The log of its receipt."""
+        log = self.receipt(merge_id)["log"]
+        assert log is not None
+        return self.root / log
 
     def events(self) -> list[str]:
         return [row["kind"] for row in self.db.read(events.listing)]
@@ -176,10 +182,10 @@ class World:
             else:
                 self.skipped += max(timedelta(0), min(due, until) - self.now())
 
-    def pause(self, target: str = "main") -> Row | None:
+    def pause(self, target: str = "main") -> TargetPauseRow | None:
         return self.db.read(pauses.paused).get(target)
 
-    def until(self, merge_id: str, *states: str, deadline_s: float = 30) -> Row:
+    def until(self, merge_id: str, *states: str, deadline_s: float = 30) -> MergeRow:
         """Run until the request is in one of the states."""
         deadline = time.monotonic() + deadline_s
         while (row := self.merge(merge_id))["state"] not in states:
@@ -188,7 +194,7 @@ class World:
             time.sleep(0.01)
         return row
 
-    def land(self, branch: str, **values: Any) -> Row:
+    def land(self, branch: str, **values: Any) -> MergeRow:
         merge_id = self.submit(branch, **values)
         self.run()
         return self.merge(merge_id)
@@ -208,6 +214,12 @@ class World:
     def close(self) -> None:
         self.queue.stop(self.now())
         self.db.close()
+
+
+def why(row: MergeRow | ReceiptRow) -> str:
+    """The reason that it has."""
+    assert row["reason"] is not None, row
+    return row["reason"]
 
 
 def listed(db: Database) -> list[dict[str, Any]]:

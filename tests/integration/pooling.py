@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from corral.core.states import WorktreeState
 from corral.store.rows.tasks import WorktreeRow
@@ -89,7 +89,7 @@ def pooled(one: House) -> list[WorktreeRow]:
     return one.db.read(lambda conn: worktree_rows.listing(conn, states=(WorktreeState.POOLED,)))
 
 
-def counted(one: House, which: str) -> dict[str, int]:
+def counted(one: House, which: Literal["not_kept", "not_used"]) -> dict[str, int]:
     """The reasons why worktrees were ``not_kept`` or ``not_used``, and how often."""
     return {row["reason"]: row["count"] for row in overview(one.grounds)[which]}
 

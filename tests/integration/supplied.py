@@ -11,6 +11,7 @@ from corral.config.sections.sharing import Landing
 from corral.config.sections.work import Worktrees
 from corral.core.inputs import Prepared
 from corral.landing.verify.verification_worktree import VerificationWorktree
+from corral.store.rows.merges import MergeRow
 from corral.work.worktrees.allocation import WorktreeContext
 from corral.work.worktrees.trial.preparation import Place, prepare
 from tests.integration.landing_world import World
@@ -29,13 +30,13 @@ class Supplied(World):
         own = VerificationWorktree(self.db, self.places, self.repo(), path.name)
         return prepare(grounds, Place(path, own.name, None, {}, own.prove), tip_sha)
 
-    def inputs(self, merge: dict[str, Any]) -> dict[str, Any]:
+    def inputs(self, merge: MergeRow) -> dict[str, Any]:
         """What the receipt of a request names beside the commit."""
         receipt = self.receipt(merge["merge_id"])
         assert receipt["inputs"] is not None, receipt
         return dict(receipt["inputs"])
 
-    def dependencies(self, merge: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    def dependencies(self, merge: MergeRow) -> dict[str, dict[str, Any]]:
         """Those of them that are dependency folders, by path."""
         return {one["path"]: one for one in self.inputs(merge).get("dependencies", ())}
 

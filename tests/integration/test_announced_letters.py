@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import Connection, insert, update
@@ -17,6 +17,7 @@ from corral.coordination.mail import contacts, mailbox, messages
 from corral.coordination.mail.addresses import MOST_RECIPIENTS, Identity
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
+from corral.core.event_payloads import MessagesUnseen, TaskSetback
 from corral.core.events import TASK_SETBACKS, EventKind
 from corral.core.instants import iso
 from corral.core.states import Importance
@@ -27,13 +28,19 @@ from corral.observe.announcements.letters import send, written
 from corral.store import events
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
+from corral.store.rows.mail import InboxMessage
+from corral.store.rows.records import EventRow
 from corral.store.schema import tasks as task_table
 from corral.store.schema import worktrees as worktree_table
 from corral.work.tasks import tasks, views
 from corral.work.tasks.store import tasks as task_rows
 from corral.work.tasks.wire import read_submissions
 from tests.conftest import git
+from tests.unit.coordination.mail import inboxes
 
+ABOUT: EventRow = {
+    "event_id": 1, "at": "", "kind": "task.completed", "data": {}, "task_id": None, "session_id": None, "merge_id": None
+}  # fmt: skip
 COMPLETED = EventKind.TASK_COMPLETED({"attempt": 1, "head_sha": None})
 
 
@@ -55,10 +62,14 @@ def test_a_letter_that_cannot_be_written_stops_none_that_follow(db: Database, re
     for submitter in (" nobody finds it ", "boss"):
         db.write(lambda conn, submitter=submitter: ended(conn, submitter))  # type: ignore[misc]
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    (mail,) = db.read(lambda conn: list(mailbox.inbox(conn, "boss")))
+    (mail,) = inbox(db, "boss")
     assert mail["kind"] == "task.completed"
     (bounced,) = [row for row in db.read(events.listing) if row["kind"] == "message.bounced"]
     assert bounced["task_id"] and bounced["data"]["recipients"] == [" nobody finds it "]
+
+
+def inbox(db: Database, session_id: str, **which: Any) -> list[InboxMessage]:
+    return db.read(lambda conn: inboxes.inbox(conn, session_id, **which))
 
 
 def _submitted(conn: Connection, now: datetime, **how: Any) -> Any:
@@ -85,7 +96,7 @@ def test_a_batch_with_more_participants_than_a_letter_can_name_is_summed_up_for_
     db.write(end)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
     for one in (crowd[0], crowd[-1]):
-        (mail,) = db.read(lambda conn, one=one: list(mailbox.inbox(conn, one)))  # type: ignore[misc]
+        (mail,) = inbox(db, one)
         assert mail["kind"] == "batch.settled"
         assert (len(mail["data"]["not_merged"]), mail["data"]["not_merged_count"]) == (50, len(crowd))
 
@@ -106,11 +117,11 @@ def test_all_that_a_session_has_not_seen_of_a_sender_bounces_in_one_letter(db: D
 
     wrote = db.write(leave)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    (bounce,) = db.read(lambda conn: list(mailbox.inbox(conn, "ann")))
+    (bounce,) = inbox(db, "ann")
     assert bounce["data"]["messages"] == ", ".join(str(number) for number in wrote[:3])
     assert bounce["subject"].startswith("Not delivered: 3 messages to ")
     assert bounce["data"]["messages"] in bounce["body"]
-    (single,) = db.read(lambda conn: list(mailbox.inbox(conn, "eve")))
+    (single,) = inbox(db, "eve")
     assert (single["subject"], single["data"]["messages"]) == ("Not delivered: About 0", str(wrote[3]))
 
 
@@ -133,8 +144,7 @@ def test_whoever_worked_on_a_batch_is_sent_its_summary_too(db: Database, repo: P
     db.write(end)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
     told_to = {
-        one: [row["kind"] for row in db.read(lambda conn, one=one: list(mailbox.inbox(conn, one)))]  # type: ignore[misc]
-        for one in ("boss", "chief", "coder", "talker", "bystander")
+        one: [row["kind"] for row in inbox(db, one)] for one in ("boss", "chief", "coder", "talker", "bystander")
     }
     assert told_to == {
         "boss": ["batch.settled"], "chief": ["batch.settled", "task.completed"], "coder": ["batch.settled"],
@@ -152,7 +162,7 @@ def test_a_failure_tells_all_that_was_tried_and_all_that_is_left_of_it(db: Datab
         session_registry.register(conn, Arrival(session_id="boss"), now)
         task = _submitted(conn, now, submitted_by="boss")
         left = {"branch": "corral/half", "head_sha": head, "progress": "Editing src/a.py", "started_at": iso(now)}
-        said = {"error_code": "tests_failed", "error_message": "Two tests fail."}
+        said: TaskSetback = {"error_code": "tests_failed", "error_message": "Two tests fail."}
         ended = {"status": "failed", "completed_at": iso(now), "result": {"parsed": 3}, **said}
         task_rows.lease(conn, task, session_id="w", now=iso(now), lease_expires_at=iso(now))
         task_rows.transition(conn, task, ("running",), ended, attempt=left)
@@ -161,7 +171,7 @@ def test_a_failure_tells_all_that_was_tried_and_all_that_is_left_of_it(db: Datab
 
     db.write(fail)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    (mail,) = db.read(lambda conn: list(mailbox.inbox(conn, "boss")))
+    (mail,) = inbox(db, "boss")
     assert (mail["kind"], mail["importance"]) == ("task.failed", "high")
     data = mail["data"]
     assert data["failure_reason"] == "tests_failed: Two tests fail."
@@ -185,7 +195,7 @@ def test_what_a_letter_carries_of_many_files_is_bounded_and_says_how_many(db: Da
 
     db.write(complete)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    (mail,) = db.read(lambda conn: list(mailbox.inbox(conn, "boss")))
+    (mail,) = inbox(db, "boss")
     assert (len(mail["data"]["files_changed"]), mail["data"]["files_changed_count"]) == (50, 50_000)
     assert "and 49950 more" in mail["body"]
 
@@ -228,12 +238,10 @@ def test_whom_a_batch_does_not_reach_its_others_are_told(db: Database, repo: Pat
 
     task = db.write(end)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    (mail,) = db.read(lambda conn: list(mailbox.inbox(conn, "boss")))
+    (mail,) = inbox(db, "boss")
     assert (mail["kind"], mail["data"]["not_delivered_to"]) == ("batch.settled", ["left no trace", "all"])
     assert "- left no trace" in mail["body"]
-    assert db.read(lambda conn: list(mailbox.inbox(conn, "bystander"))) == [], (
-        "an id that is called all is not everybody"
-    )
+    assert inbox(db, "bystander") == [], "an id that is called all is not everybody"
     history = db.read(lambda conn: views.detail(conn, task))["history"]
     assert [(row["kind"], row["data"]["kind"], row["data"]["recipients"]) for row in history[-2:]] == [
         ("message.bounced", "task.failed", ["all"]), ("message.bounced", "batch.settled", ["left no trace", "all"])
@@ -258,13 +266,11 @@ def test_a_thousand_letters_that_did_not_arrive_are_one_event_and_one_letter(db:
         announcer.step(now)
     fresh = db.read(lambda conn: events.listing(conn, after_id=before, limit=10_000))
     assert [row["kind"] for row in fresh] == ["message.bounced", "message.sent"]
-    assert (fresh[0]["data"]["sender"], fresh[0]["data"]["count"]) == ("ann", many)
-    assert len(fresh[0]["data"]["message_ids"]) == 50
-    (mail,) = db.read(lambda conn: list(mailbox.inbox(conn, "ann")))
+    bounced = cast("MessagesUnseen", fresh[0]["data"])
+    assert (bounced["sender"], bounced["count"], len(bounced["message_ids"])) == ("ann", many, 50)
+    (mail,) = inbox(db, "ann")
     assert mail["subject"].startswith("Not delivered: 1000 messages") and mail["body"].endswith("and 950 more")
-    assert len(db.read(lambda conn: list(mailbox.inbox(conn, "ben", limit=1000)))) == many, (
-        "it reads them when it is back"
-    )
+    assert len(inbox(db, "ben", limit=1000)) == many, "it reads them when it is back"
 
 
 def test_the_letter_about_a_failure_waits_until_what_was_made_is_saved_but_not_for_ever(
@@ -285,10 +291,10 @@ def test_the_letter_about_a_failure_waits_until_what_was_made_is_saved_but_not_f
     db.write(fail)
     announcer = Announcer(db, open_repository(repo / ".git"), lambda: None)
     again = announcer.step(now)
-    assert again is not None and db.read(lambda conn: list(mailbox.inbox(conn, "boss"))) == []
+    assert again is not None and inbox(db, "boss") == []
     assert announcer.step(again) is not None
     announcer.step(now + SAVED_WITHIN)
-    assert len(db.read(lambda conn: list(mailbox.inbox(conn, "boss")))) == 1
+    assert len(inbox(db, "boss")) == 1
 
 
 def test_the_summary_of_a_batch_comes_after_all_that_is_said_of_its_tasks(db: Database, repo: Path) -> None:
@@ -345,10 +351,10 @@ def test_a_file_whose_name_is_no_utf_8_is_told_of_as_what_it_is(db: Database) ->
 
     def tell(conn: Connection) -> None:
         session_registry.register(conn, Arrival(session_id="boss"), now)
-        send(conn, letter, ["boss"], {"event_id": 1, "task_id": None, "merge_id": None}, now)
+        send(conn, letter, ["boss"], ABOUT, now)
 
     db.write(tell)
-    (mail,) = db.read(lambda conn: list(mailbox.inbox(conn, "boss")))
+    (mail,) = inbox(db, "boss")
     assert (mail["subject"], mail["body"]) == ("Done \\udcff", "files:\n- f\\udcff.txt")
     assert mail["data"] == {"files": ["f\udcff.txt"]}
 
@@ -365,15 +371,15 @@ def test_what_comes_for_a_session_that_is_over_goes_to_whoever_goes_on_under_its
         answer = messages.Letter("Re:", "Yes", to=())
         messages.reply(conn, Identity("ben", "Ben"), "1", answer, now)
         letter = written("task.completed", "Done", {"title": "t"}, None, Importance.NORMAL)
-        send(conn, letter, ["old"], {"event_id": 1, "task_id": None, "merge_id": None}, now)
+        send(conn, letter, ["old"], ABOUT, now)
 
     db.write(live)
-    mail = db.read(lambda conn: list(mailbox.inbox(conn, "new")))
+    mail = inbox(db, "new")
     assert [(row["subject"], row["addressed"], row["state"]) for row in mail] == [
         ("Done", "Orc", "queued"),
         ("Re: Hello", "Orc", "queued"),
     ]
-    assert db.read(lambda conn: list(mailbox.inbox(conn, "old"))) == []
+    assert inbox(db, "old") == []
 
 
 def test_of_a_blind_copy_that_did_not_arrive_only_its_sender_learns_and_nobody_who_it_was_for(
@@ -392,7 +398,7 @@ def test_of_a_blind_copy_that_did_not_arrive_only_its_sender_learns_and_nobody_w
 
     db.write(live)
     Announcer(db, open_repository(repo / ".git"), lambda: None).step(now)
-    (mail,) = db.read(lambda conn: list(mailbox.inbox(conn, "ann")))
+    (mail,) = inbox(db, "ann")
     assert mail["subject"] == "Not delivered: Secret" and mail["thread_id"] == mail["message_id"]
     assert not [text for text in (mail["body"], mail["subject"], str(mail["data"])) if "Dee" in text]
     told = db.read(events.listing)

@@ -29,8 +29,14 @@ def lines(house: Coordinated, *args: str) -> list[dict[str, Any]]:
 def test_what_agents_and_people_do_is_on_record_and_stays_whole(house: Coordinated) -> None:
     house.hook("SessionStart", "one", source="startup")
     house.hook("SessionStart", "two", source="startup")
-    edit = {"tool_name": "Edit", "tool_input": {"file_path": str(house.root / "a.txt"), "old_string": "x" * 300}}
-    bash = {"tool_name": "Bash", "tool_input": {"command": f"curl -H 'Authorization: Bearer {KEY}' example.org"}}
+    edit: dict[str, Any] = {
+        "tool_name": "Edit",
+        "tool_input": {"file_path": str(house.root / "a.txt"), "old_string": "x" * 300},
+    }
+    bash: dict[str, Any] = {
+        "tool_name": "Bash",
+        "tool_input": {"command": f"curl -H 'Authorization: Bearer {KEY}' example.org"},
+    }
     house.hook("PreToolUse", "one", tool_use_id="u1", **edit)
     house.hook("PostToolUse", "one", tool_use_id="u1", **edit)
     house.hook("PostToolUse", "one", tool_use_id="u1", **edit)  # the plugin is loaded twice

@@ -41,6 +41,7 @@ def test_what_is_no_text_or_too_much_is_refused_by_name_on_every_surface_that_ke
     assert house.ask("GET", "/locks") == house.ask("GET", "/features") == [] and house.daemon_pid() == pid
 
     async def scene(one: Agent) -> None:
+        given: dict[str, Any]
         for tool, given in (("remember", {"summary": "x" * 50_000}), ("check_locks", {"file_paths": MANY}),
                             ("write_handoff", {"summary": "x" * 50_000}), ("check_locks", {"after": "here"})):  # fmt: skip
             assert (await one.call(tool, **given))["error"] == "invalid_input", tool
@@ -77,7 +78,9 @@ def test_what_cannot_be_a_session_is_refused_by_every_way_in_and_its_hooks_stay_
             assert isinstance(refused.value, InvalidInput) or "%2F" in path, (path, wrong)
     assert house.ask("GET", "/sessions") == at_rest == house.ask("GET", "/locks")
 
-    edit = {"tool_name": "Edit", "tool_input": {"file_path": str(house.root / "src/a.py")}, "tool_use_id": "u"}
+    edit: dict[str, Any] = {
+        "tool_name": "Edit", "tool_input": {"file_path": str(house.root / "src/a.py")}, "tool_use_id": "u"
+    }  # fmt: skip
     done = fire(house.root, "PreToolUse", session_id="a\nb", **edit)
     assert silent(done) and "PreToolUse" in logged(house.root)[-1] and "invalid_" in logged(house.root)[-1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,9 @@ def test_a_daemon_keeps_the_profile_that_it_was_started_with(profiled: Coordinat
 def test_another_profile_than_the_daemons_is_refused_by_every_command(profiled: Coordinated) -> None:
     profiled.run("daemon", "start", "--profile", "small")
     for command in (("task", "list"), ("status",), ("daemon", "start"), ("-v", "wait", "--all")):
-        for args, env in ((("--profile", "tiny", *command), {}), (command, {"CORRAL_PROFILE": "tiny"})):
+        ways: tuple[tuple[tuple[str, ...], dict[str, Any]], ...]
+        ways = ((("--profile", "tiny", *command), {}), (command, {"CORRAL_PROFILE": "tiny"}))
+        for args, env in ways:
             done = profiled.run(*args, check=False, **env)
             assert (done.returncode, done.stdout) == (4, ""), args
             assert "runs with the profile 'small', not 'tiny'" in done.stderr

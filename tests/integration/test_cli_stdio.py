@@ -73,7 +73,7 @@ def test_who_follows_an_inbox_stops_when_nobody_reads_any_more(talking: Coordina
 
 
 def test_where_the_locale_has_no_such_letters_they_are_written_as_what_they_are(talking: Coordinated) -> None:
-    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
+    plain: dict[str, Any] = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
     (mail, *_) = talking.json("message", "inbox", "--agent", "Ben", **plain)
     assert mail["subject"] == "Grüße 19"
     shown = talking.run("message", "inbox", "--agent", "Ben", **plain).stdout

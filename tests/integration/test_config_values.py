@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,7 @@ def test_an_edit_replaces_the_file_only_if_it_is_valid(house: Coordinated, tmp_p
     script = tmp_path / "editor"
     script.write_text('#!/bin/sh\nsed -i "s/max_agents: .*/max_agents: $AGENTS/" "$1"\n')
     script.chmod(0o755)
-    editor = {"EDITOR": str(script), "VISUAL": ""}
+    editor: dict[str, Any] = {"EDITOR": str(script), "VISUAL": ""}
     done = house.run("config", "edit", check=False, AGENTS="many", **editor)
     assert done.returncode == 2 and "max_agents" in done.stderr and file.read_text() == before
     copy = Path(done.stderr.partition("Your text is in ")[2].partition("\n")[0].rstrip("."))
@@ -101,11 +102,12 @@ def test_an_edit_replaces_the_file_only_if_it_is_valid(house: Coordinated, tmp_p
     assert house.json("config", "edit", AGENTS="4", **editor)["changed"] is True
     assert file.read_text() == before.replace("max_agents: 10", "max_agents: 4")
     assert house.json("config", "edit", AGENTS="4", **editor)["changed"] is False
-    for wrong in (
+    editors: tuple[dict[str, Any], ...] = (
         {"EDITOR": "", "VISUAL": ""},
         {"EDITOR": "no-such-editor", "VISUAL": ""},
         {"EDITOR": "false", "VISUAL": ""},
-    ):
+    )
+    for wrong in editors:
         assert house.run("config", "edit", check=False, TMPDIR=str(tmp_path), **wrong).returncode == 2
     assert list(tmp_path.glob("corral-*.yaml")) == [], "what nobody changed is not kept"
     script.write_text('#!/bin/sh\necho "# mine" >> "$1"; exit 1\n')

@@ -20,7 +20,7 @@ from tests.support.coordinated import Coordinated
 from tests.support.programs import program
 
 
-def checks(house: Coordinated, name: str, **env: str) -> list[dict[str, Any]]:
+def checks(house: Coordinated, name: str, **env: Any) -> list[dict[str, Any]]:
     found = json.loads(house.run("doctor", "--json", check=False, **env).stdout)
     return [check for check in found if check["check"] == name]
 

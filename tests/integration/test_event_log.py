@@ -18,6 +18,7 @@ import pytest
 
 from corral.observe.events import lines as event_lines
 from corral.observe.events.log import PAGE
+from corral.store.rows.records import EventRow
 from tests.conftest import commit, git
 from tests.support.coordinated import Coordinated, denied, eventually
 
@@ -48,7 +49,13 @@ def recorded(house: Coordinated, level: int) -> list[int]:
     """The ids of the events in the database of a stopped daemon, of this level and above."""
     with closing(sqlite3.connect(house.root / ".corral" / "corral.db")) as conn:
         rows = conn.execute("SELECT event_id, kind FROM events ORDER BY event_id").fetchall()
-    return [event_id for event_id, kind in rows if event_lines.level({"kind": kind}) >= level]
+    return [event_id for event_id, kind in rows if event_lines.level(_event(event_id, kind)) >= level]
+
+
+def _event(event_id: int, kind: str) -> EventRow:
+    return {
+        "event_id": event_id, "at": "", "kind": kind, "data": {}, "task_id": None, "session_id": None, "merge_id": None
+    }  # fmt: skip
 
 
 def a_day(house: Coordinated) -> dict[str, str]:

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -97,8 +98,12 @@ def test_every_reader_gets_every_change_once_though_the_daemon_is_killed_in_betw
     house.kill_daemon()
     for number in range(6, 12):
         house.ask("POST", "/tasks", {"title": f"task {number}", "description": "for a session"})
+
+    def has_all(reader: Reader) -> bool:
+        return [one["kind"] for one in reader.seen].count("task.submitted") == 11
+
     for reader in [*readers, newcomer]:
-        eventually(lambda reader=reader: sum(one["kind"] == "task.submitted" for one in reader.seen) == 11)
+        eventually(partial(has_all, reader))
     everything = [reader.stop() for reader in readers]
     assert everything[0] == sorted(set(everything[0])) and everything[1:] == everything[:1] * 2
     assert all(reader.connections >= 2 for reader in readers)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -30,10 +32,13 @@ def test_a_leader_has_followers_that_end_with_it(coordinate: Callable[..., Coord
     assert f"leader    {leader[:8]}" in house.run("task", "detail", follower).stdout
     assert house.json("status")["needs_you"] == []
     (house.root / "go").touch()
+
+    def cancelled(task: str) -> Any:
+        detail = house.json("task", "detail", task)
+        return detail["status"] == "cancelled" and detail
+
     for task in (follower, queued):
-        ended = eventually(
-            lambda task=task: (one := house.json("task", "detail", task))["status"] == "cancelled" and one
-        )
+        ended = eventually(partial(cancelled, task))
         assert ended["error_message"] == f"Its leader, task {leader[:8]}, has ended."
     late = house.run("task", "submit", "--title", "late", "--command", "true", "--parent", leader, check=False)
     assert late.returncode == 4 and "it leads nobody any more" in late.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,8 @@ def aged(house: Coordinated) -> str:
             raw.execute("INSERT INTO events (at, kind, data) VALUES (?, ?, ?)", values)
         raw.execute("UPDATE event_cursors SET event_id = (SELECT max(event_id) FROM events)")
         raw.commit()
-    ref, dates = "refs/corral/salvage/lost/1", {"GIT_COMMITTER_DATE": OLD, "GIT_AUTHOR_DATE": OLD}
+    ref = "refs/corral/salvage/lost/1"
+    dates: dict[str, Any] = {"GIT_COMMITTER_DATE": OLD, "GIT_AUTHOR_DATE": OLD}
     blob = git(house.root, "hash-object", "-w", "README.md")
     tree = git(house.root, "write-tree", GIT_INDEX_FILE=str(house.root / ".git" / "other-index"))
     sha = git(house.root, "commit-tree", tree, "-m", f"saved {blob}", **dates)

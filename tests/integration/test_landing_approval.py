@@ -13,7 +13,7 @@ from corral.core.errors import Conflict
 from corral.landing import approval, requests
 from corral.work.merges.wire import needs_approval
 from tests.conftest import commit, git
-from tests.integration.landing_world import World
+from tests.integration.landing_world import World, why
 
 CHECK = "#!/bin/sh\ntest -f README.md && echo '1 passed'\n"
 
@@ -207,7 +207,7 @@ def test_a_pattern_that_is_none_holds_the_target_and_says_which(world: World) ->
     merge_id = world.submit("work", approved=False)
     world.run()
     merge = world.merge(merge_id)
-    assert merge["state"] == "held" and "landing.approve_paths" in merge["reason"]
+    assert merge["state"] == "held" and "landing.approve_paths" in why(merge)
 
 
 @pytest.mark.req("X12")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -13,12 +14,14 @@ from sqlalchemy import update
 from corral.config.sections.sharing import Landing
 from corral.core.instants import iso, parse
 from corral.core.run_heading import run_heading
-from corral.landing import requests, runs
+from corral.core.states import ReceiptStatus
+from corral.landing import runs
 from corral.landing.verify import programs
+from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.store.schema import receipts as receipt_table
-from corral.work.merges.store import receipts
+from corral.work.merges.store import merges, receipts
 from tests.conftest import git
-from tests.integration.landing_world import Row, World
+from tests.integration.landing_world import World, why
 
 
 @pytest.fixture
@@ -35,7 +38,7 @@ def world(repo: Path, tmp_path: Path) -> Iterator[World]:
     made.close()
 
 
-def verified(tmp_path: Path, **values: float) -> Landing:
+def verified(tmp_path: Path, **values: Any) -> Landing:
     return Landing(verify=[f"echo x >> {tmp_path}/runs; FLAGS=1 tester && test ! -e bad.txt"], reruns=0, **values)
 
 
@@ -49,15 +52,15 @@ def program(tmp_path: Path, version: str, runs: str = "exit 0") -> Path:
     return file
 
 
-def blamed(world: World, tmp_path: Path) -> tuple[Row, int]:
+def blamed(world: World, tmp_path: Path) -> tuple[MergeRow, int]:
     """The bad request once it was judged, and how often something ran for it."""
     merge = world.land("bad")
     return merge, len((tmp_path / "runs").read_text().splitlines())
 
 
-def control(world: World, merge_id: str) -> Row | None:
+def control(world: World, merge_id: str) -> ReceiptRow | None:
     rows = world.db.read(lambda conn: receipts.of_merge(conn, merge_id))
-    return next((dict(row) for row in rows if row["role"] == "control"), None)
+    return next((row for row in rows if row["role"] == "control"), None)
 
 
 def test_a_green_run_of_the_tip_under_the_same_conditions_is_a_control(world: World, tmp_path: Path) -> None:
@@ -65,17 +68,23 @@ def test_a_green_run_of_the_tip_under_the_same_conditions_is_a_control(world: Wo
     merge, ran = blamed(world, tmp_path)
     assert (merge["state"], ran) == ("failed", 1)
     by = world.db.read(lambda conn: receipts.latest(conn, git(world.root, "rev-parse", "main^{tree}"), *green(world)))
-    assert by is not None
+    assert by is not None and by["log"] is not None
     told = f"main at {world.tip()[:12]} without it passed, 50 min before the failure: control run of {by['created_at']}"
-    assert told in merge["reason"]
-    assert f"receipt {by['receipt_id'][:8]}, log: {by['log']}" in merge["reason"]
+    assert told in why(merge)
+    assert f"receipt {by['receipt_id'][:8]}, log: {by['log']}" in why(merge)
     assert (world.root / by["log"]).is_file()
 
 
-def green(world: World) -> tuple[str, str]:
-    return world.receipt(next(row["merge_id"] for row in world.db.read(requests.merges.listing)))[
+def green(world: World) -> tuple[str, ReceiptStatus]:
+    return world.receipt(next(row["merge_id"] for row in world.db.read(merges.listing)))[
         "fingerprint"
-    ], "passed"
+    ], ReceiptStatus.PASSED
+
+
+def inputs(world: World, merge: MergeRow) -> dict[str, Any]:
+    found = world.receipt(merge["merge_id"])["inputs"]
+    assert found is not None
+    return found
 
 
 def the_clock(world: World, _tmp_path: Path) -> None:
@@ -129,7 +138,7 @@ def test_the_tip_is_verified_again_before_anybody_is_blamed(
     assert (merge["state"], ran) == ("failed", 2)
     run = control(world, merge["merge_id"])
     assert run is not None and (run["status"], run["commit_sha"]) == ("passed", world.tip())
-    assert f"control run of {run['created_at']}, receipt {run['receipt_id'][:8]}, log: {run['log']}" in merge["reason"]
+    assert f"control run of {run['created_at']}, receipt {run['receipt_id'][:8]}, log: {run['log']}" in why(merge)
 
 
 def test_another_terminal_makes_no_receipt_worthless(world: World, tmp_path: Path) -> None:
@@ -159,10 +168,10 @@ def test_what_broke_since_the_tip_was_verified_blames_nobody(
     world.branch("innocent", {"innocent.txt": "x\n"})
     merge = world.land("innocent")
     run = control(world, merge["merge_id"])
-    assert run is not None and run["status"] == "failed"
+    assert run is not None and run["log"] is not None and run["status"] == "failed"
     assert merge["state"] == "held"
-    assert merge["reason"].startswith(f"The target itself is red: main at {world.tip()[:12]}, without this change. ")
-    assert f"control run of {run['created_at']}, receipt {run['receipt_id'][:8]}, log: {run['log']}" in merge["reason"]
+    assert why(merge).startswith(f"The target itself is red: main at {world.tip()[:12]}, without this change. ")
+    assert f"control run of {run['created_at']}, receipt {run['receipt_id'][:8]}, log: {run['log']}" in why(merge)
     assert "the tester is broken" in (world.root / run["log"]).read_text()
     assert [name for name in world.settled if name[1] == "failed"] == []
 
@@ -205,7 +214,7 @@ def test_a_program_that_hangs_is_ended_with_what_it_started_and_lands_what_it_ve
     child = (tmp_path / "child").read_text().strip()
     stat = Path(f"/proc/{child}/stat")
     assert not stat.exists() or ") Z " in stat.read_text()
-    named = world.receipt(merge["merge_id"])["inputs"]["programs"]
+    named = inputs(world, merge)["programs"]
     assert {"name": "tester", "path": str(file), "version": None} in named
 
 
@@ -221,12 +230,12 @@ def test_a_receipt_says_what_it_is_of_and_which_programs_ran(world: World, tmp_p
     receipt = world.receipt(merge["merge_id"])
     assert (receipt["merge_id"], receipt["commit_sha"]) == (merge["merge_id"], merge["landed_sha"])
     assert receipt["role"] == "candidate"
-    brought = [one for one in receipt["inputs"]["programs"] if one["name"] == "tester"]
+    brought = [one for one in inputs(world, merge)["programs"] if one["name"] == "tester"]
     assert brought[0]["path"].endswith("/tools/tester") and brought[0]["version"] is None, (
         "it is the candidate's own code"
     )
-    earlier = world.receipt(next(row["merge_id"] for row in world.db.read(requests.merges.listing)))
-    assert earlier["inputs"]["programs"] == [{"name": "tester", "path": str(own), "version": "tester 1.0"}]
+    earlier = next(iter(world.db.read(merges.listing)))
+    assert inputs(world, earlier)["programs"] == [{"name": "tester", "path": str(own), "version": "tester 1.0"}]
 
 
 def test_a_green_run_that_was_stamped_before_the_clock_was_set_back_is_too_old_to_tell(
@@ -249,7 +258,8 @@ def test_the_run_that_decided_is_shown_and_others_by_name(world: World, tmp_path
 
 
 def test_one_that_landed_by_the_run_of_another_request_shows_that_run(world: World) -> None:
-    first = world.db.read(requests.merges.listing)[0]
+    first = world.db.read(merges.listing)[0]
+    assert first["tip_sha"] is not None
     git(world.root, "revert", "--no-edit", "HEAD", "-m", "1", check=False)
     git(world.root, "switch", "-q", "-c", "good-again", "good")
     git(world.root, "commit", "-q", "--allow-empty", "-m", "again")
@@ -269,7 +279,7 @@ def test_a_receipt_of_an_earlier_version_says_only_what_is_known(world: World, t
     merge, _ = blamed(world, tmp_path)
     unknown = {"merge_id": None, "commit_sha": None, "role": None, "inputs": None}
     world.db.write(lambda conn: conn.execute(update(receipt_table).values(unknown)))
-    log = world.root / world.receipt(merge["merge_id"])["log"]
+    log = world.receipt_log(merge["merge_id"])
     log.write_text(log.read_text().partition("\n")[2])
     run = runs.find(world.db, world.project, merge["merge_id"])
     assert run is not None and (run.number, run.role, run.commit_sha, run.decided) == (1, "unknown", None, True)

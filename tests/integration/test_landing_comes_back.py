@@ -13,7 +13,7 @@ from corral.core.redaction import remember_secrets
 from corral.landing import requests
 from corral.observe.retention.log_sealing import AGAIN, LogSealer
 from tests.conftest import commit, git
-from tests.integration.landing_world import World
+from tests.integration.landing_world import World, why
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def test_a_conflict_with_what_has_landed_goes_back_typed(world: World) -> None:
     merge = world.merge(second)
     assert merge["state"] == "conflict"
     assert merge["conflicts"] == [{"path": "both.py", "kind": "add/add"}, {"path": "src/a.py", "kind": "content"}]
-    assert "src/a.py (content)" in merge["reason"]
-    assert "two conflicts with main" in merge["reason"]
+    assert "src/a.py (content)" in why(merge)
+    assert "two conflicts with main" in why(merge)
     assert git(world.root, "rev-parse", "two") == merge["head_sha"]
     assert world.held_refs() == []
     assert world.settled[-1] == (second, "conflict")
@@ -75,7 +75,7 @@ def test_unrelated_histories_are_refused_with_a_reason(world: World) -> None:
     git(world.root, "switch", "-q", "main")
     merge = world.land("alien")
     assert merge["state"] == "failed"
-    assert "no history in common" in merge["reason"]
+    assert "no history in common" in why(merge)
 
 
 @pytest.mark.req("G26")
@@ -92,9 +92,9 @@ def test_a_pair_that_only_breaks_together_is_caught_on_the_merged_tree(world: Wo
     assert world.merge(first)["state"] == "landed"
     merge = world.merge(second)
     assert merge["state"] == "failed"
-    assert "exit code 1" in merge["reason"]
-    assert "AttributeError" in merge["reason"]
-    assert f"main at {world.tip()[:12]} without it passed, " in merge["reason"]
+    assert "exit code 1" in why(merge)
+    assert "AttributeError" in why(merge)
+    assert f"main at {world.tip()[:12]} without it passed, " in why(merge)
     assert world.tip() == world.merge(first)["landed_sha"]
 
 
@@ -104,7 +104,7 @@ def test_red_then_green_on_one_tree_is_a_flake_and_lands(world: World, tmp_path:
     world.branch("feature", {"new.txt": "x\n"})
     merge = world.land("feature")
     assert merge["state"] == "landed"
-    assert world.receipt(merge["merge_id"])["reason"].startswith("Flaky: red 1 times, then green")
+    assert why(world.receipt(merge["merge_id"])).startswith("Flaky: red 1 times, then green")
     assert "merge.flaky" in world.events()
 
 
@@ -119,7 +119,7 @@ def test_a_red_target_sends_nobody_back_and_goes_on_when_it_is_mended(world: Wor
     merge_id, behind = world.submit("feature"), world.submit("behind")
     world.run()
     assert world.merge(merge_id)["state"] == "held"
-    assert "The target itself is red" in world.merge(merge_id)["reason"]
+    assert "The target itself is red" in why(world.merge(merge_id))
     assert world.merge(behind)["state"] == "queued"
     spent = runs.read_text()
     assert spent == "x\n" * 4, "twice the merged tree, twice the tip"
@@ -146,8 +146,8 @@ def test_what_a_verification_prints_is_shown_without_its_secrets(world: World) -
     second = world.submit("second")
     world.spend(60)
     remember_secrets({})
-    assert "[redacted]@pypi.test" in world.merge(second)["reason"]
-    assert "GOT [redacted]" in world.merge(merge_id)["reason"]
+    assert "[redacted]@pypi.test" in why(world.merge(second))
+    assert "GOT [redacted]" in why(world.merge(merge_id))
     stored = b"".join(path.read_bytes() for path in world.project.home.glob("corral.db*"))
     assert b"ghp_" not in stored
     assert b"ordinary" not in stored
@@ -218,7 +218,7 @@ def test_broken_settings_on_the_target_hold_the_line_until_they_are_mended(world
     merge_id = world.submit("feature")
     world.run()
     assert world.merge(merge_id)["state"] == "held"
-    assert "landing.verify" in world.merge(merge_id)["reason"]
+    assert "landing.verify" in why(world.merge(merge_id))
     world.settings_of = good
     world.run()
     assert world.merge(merge_id)["state"] == "landed"

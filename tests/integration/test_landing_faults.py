@@ -12,10 +12,11 @@ from corral.core.errors import Conflict, GitFailed
 from corral.core.instants import iso
 from corral.landing import requests
 from corral.landing.verify.blame import LONGEST_WAIT_S
+from corral.store.rows.merges import Intent
 from corral.work.merges.store import intents
 from tests.conftest import git
 from tests.integration.git.test_git_wrapper import shim
-from tests.integration.landing_world import World, in_a_process, listed
+from tests.integration.landing_world import World, in_a_process, listed, why
 from tests.support.coordinated import eventually
 
 pytestmark = pytest.mark.timeout(120)
@@ -108,8 +109,8 @@ def test_a_time_out_is_blamed_on_the_change_only_if_it_repeats_and_the_target_is
         world.watch(41)
     merge = world.merge(slow)
     assert merge["state"] == "failed"
-    assert "took longer than landing.timeout_s (40 s)" in merge["reason"]
-    assert "That happened twice, while main without it passed in 0." in merge["reason"]
+    assert "took longer than landing.timeout_s (40 s)" in why(merge)
+    assert "That happened twice, while main without it passed in 0." in why(merge)
     assert world.pause() is None
 
 
@@ -146,7 +147,7 @@ def test_a_change_that_fills_the_disk_by_itself_comes_back(world: World) -> None
     (merge_id,) = several(world, 1)
     world.run()
     merge = world.merge(merge_id)
-    assert merge["state"] == "failed" and "No space left" in merge["reason"] and "happened twice" in merge["reason"]
+    assert merge["state"] == "failed" and "No space left" in why(merge) and "happened twice" in why(merge)
 
 
 def test_what_a_change_does_to_its_setup_is_blamed_on_it_and_what_the_network_does_is_not(world: World) -> None:
@@ -165,7 +166,7 @@ def test_what_a_change_does_to_its_setup_is_blamed_on_it_and_what_the_network_do
     broken = world.submit("broken")
     world.run()
     assert states(world, broken, *ids) == ["failed", "landed"]
-    assert "npm ci" in world.merge(broken)["reason"] and "That happened twice" in world.merge(broken)["reason"]
+    assert "npm ci" in why(world.merge(broken)) and "That happened twice" in why(world.merge(broken))
 
 
 def test_a_daemon_that_died_is_not_the_requests_fault_and_one_that_dies_with_it_lets_others_past(world: World) -> None:
@@ -180,7 +181,7 @@ def test_a_daemon_that_died_is_not_the_requests_fault_and_one_that_dies_with_it_
         world.queue.recover(world.now())
         merge = world.merge(first)
         assert (merge["state"], merge["tries"]) == ("queued", tries)
-        assert "the daemon died meanwhile" in merge["reason"]
+        assert "the daemon died meanwhile" in why(merge)
     world.until(second, "landed")
     assert world.merge(first)["state"] == "queued"
 
@@ -202,7 +203,7 @@ def test_a_target_whose_checkout_is_broken_keeps_no_other_target_from_landing_an
     world.until(other, "landed")
     merge = world.merge(stuck)
     assert merge["state"] == "held"
-    assert "release" in merge["reason"] and "lost its git directory" in merge["reason"]
+    assert "release" in why(merge) and "lost its git directory" in why(merge)
     again = world.new_queue()
     again.recover(world.now())
     world.queue = again
@@ -228,7 +229,7 @@ def test_a_damaged_index_stops_only_the_target_that_is_checked_out_there(world: 
     world.until(other, "landed")
     world.spend(60)
     merge = world.merge(stuck)
-    assert merge["state"] in ("queued", "held") and "index" in merge["reason"]
+    assert merge["state"] in ("queued", "held") and "index" in why(merge)
     index.write_bytes(whole)
     world.spend(300)
     assert world.merge(stuck)["state"] == "landed" and git(world.root, "status", "--porcelain") == ""
@@ -264,7 +265,7 @@ def test_a_landing_that_is_carried_out_just_now_is_not_cancelled(world: World) -
     """Its target has not moved yet, and may the next moment."""
     (merge_id,) = several(world, 1)
     row, tip = world.merge(merge_id), world.tip()
-    intent = {"target": "main", "old_sha": tip, "new_sha": row["head_sha"], "merge_ids": [merge_id]}
+    intent: Intent = {"target": "main", "old_sha": tip, "new_sha": row["head_sha"], "merge_ids": [merge_id]}
     world.db.write(lambda conn: intents.intend(conn, **intent, now=world.now()))
     with pytest.raises(Conflict, match="cannot be cancelled"):
         requests.cancel(world.db, world.repo(), merge_id, on_settled=lambda *_: None, now=world.now())
@@ -327,7 +328,7 @@ def test_the_first_verdict_ends_every_wait_that_the_faults_caused(world: World, 
     requests.cancel(world.db, world.repo(), second, on_settled=lambda *_: None, now=world.now())
     world.spend(100)
     paused, until = world.pause(), world.merge(first)["not_before_at"]
-    assert paused is not None and paused["look_at"] < until, (
+    assert paused is not None and until is not None and paused["look_at"] < until, (
         "by its own failures it would wait longer than its target does"
     )
     requests.retry(world.db, world.repo(), second, now=world.now())

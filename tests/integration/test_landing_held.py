@@ -10,7 +10,7 @@ import pytest
 from corral.config.sections.sharing import Landing
 from corral.work.merges.store import intents
 from tests.conftest import commit, git
-from tests.integration.landing_world import World, fingerprint
+from tests.integration.landing_world import World, fingerprint, why
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_a_line_waits_a_moment_for_a_git_that_is_just_at_work(world: World) -> N
     (world.root / ".git/index.lock").touch()
     world.run()
     assert (world.merge(first)["state"], world.merge(second)["state"]) == ("held", "queued")
-    assert "a git command is running" in world.merge(first)["reason"]
+    assert "a git command is running" in why(world.merge(first))
     (world.root / ".git/index.lock").unlink()
     world.run()
     assert world.settled == [(first, "landed"), (second, "landed")]
@@ -215,7 +215,7 @@ def test_a_user_who_commits_to_the_target_meanwhile_is_built_upon(world: World) 
     assert merge["state"] == "landed"
     assert git(world.root, "rev-parse", "main^1") == mine
     assert world.receipt(merge_id)["tree"] == git(world.root, "rev-parse", "main^{tree}")
-    assert "mine" in (world.root / world.receipt(merge_id)["log"]).read_text()
+    assert "mine" in world.receipt_log(merge_id).read_text()
 
 
 def test_a_target_that_was_deleted_holds_its_line(world: World) -> None:
@@ -225,7 +225,7 @@ def test_a_target_that_was_deleted_holds_its_line(world: World) -> None:
     git(world.root, "branch", "-D", "release")
     world.run()
     assert world.merge(merge_id)["state"] == "held"
-    assert "no branch release" in world.merge(merge_id)["reason"]
+    assert "no branch release" in why(world.merge(merge_id))
     git(world.root, "branch", "release")
     world.run()
     assert world.merge(merge_id)["state"] == "landed"

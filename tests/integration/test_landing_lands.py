@@ -42,7 +42,7 @@ def test_a_green_command_lands_with_a_receipt_for_exactly_that_tree(world: World
     assert (merge["state"], receipt["status"], receipt["tests"], receipt["exit_code"]) == ("landed", "passed", 3, 0)
     assert receipt["tree"] == git(world.root, "rev-parse", "main^{tree}")
     assert receipt["commands"] == world.landing.verify
-    log = world.root / receipt["log"]
+    log = world.receipt_log(merge["merge_id"])
     assert "3 passed" in log.read_text()
     assert log.stat().st_mode & 0o777 == 0o600
     message = git(world.root, "log", "-1", "--format=%B", "main")

@@ -14,7 +14,7 @@ from corral.git.checkouts import index_lock
 from corral.git.process.command import open_checkout
 from corral.landing.land import LONGEST_UNREST
 from tests.conftest import GIT_ENV, git
-from tests.integration.landing_world import World
+from tests.integration.landing_world import World, why
 from tests.support.coordinated import eventually
 
 
@@ -43,7 +43,7 @@ def test_a_checkout_that_git_has_just_written_is_given_a_second(world: World) ->
     merge_id = world.submit("feature-0")
     world.queue.step(world.now())
     held = world.merge(merge_id)
-    assert held["state"] == "held" and "just been running" in held["reason"]
+    assert held["state"] == "held" and "just been running" in why(held)
     world.skip(1.5)
     world.run()
     assert world.merge(merge_id)["state"] == "landed"
@@ -89,7 +89,7 @@ def test_a_commit_whose_editor_is_open_is_not_landed_under(world: World, tmp_pat
         world.skip(LONGEST_UNREST.total_seconds())
         world.queue.step(world.now())
     held = world.merge(merge_id)
-    assert held["state"] == "held" and f"git commit (process {committing.pid}) is running" in held["reason"]
+    assert held["state"] == "held" and f"git commit (process {committing.pid}) is running" in why(held)
     (tmp_path / "go").touch()
     assert committing.wait(30) == 0
     mine = git(world.root, "rev-parse", "main")

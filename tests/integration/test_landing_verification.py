@@ -19,7 +19,7 @@ from corral.landing import requests
 from corral.landing.verify import verification
 from corral.runners.process import LogTail
 from tests.conftest import NEEDS_RIGHTS_DROPPED, commit, git
-from tests.integration.landing_world import World, in_a_process
+from tests.integration.landing_world import World, in_a_process, why
 from tests.integration.running import ON_LINUX
 from tests.support.programs import requires
 
@@ -69,7 +69,7 @@ def test_a_hanging_one_is_ended_with_all_it_started_and_is_the_machines_fault_if
         world.watch(51)
         assert gone(escaped)
         assert world.merge(merge_id)["state"] == ("queued" if of_target else "verifying")
-    assert "without any change fails like it" in world.merge(merge_id)["reason"]
+    assert "without any change fails like it" in why(world.merge(merge_id))
     paused = world.pause()
     assert paused is not None and "landing.timeout_s (50 s)" in paused["reason"]
     world.landing = Landing(verify=["true"])
@@ -112,8 +112,8 @@ def test_what_ends_every_verification_without_a_verdict_pauses_the_target_and_fa
     world.spend(200)
     merge, paused = world.merge(merge_id), world.pause()
     assert merge["state"] == "queued"
-    assert "says nothing about the change" in merge["reason"]
-    assert said in merge["reason"]
+    assert "says nothing about the change" in why(merge)
+    assert said in why(merge)
     assert paused is not None and said in paused["reason"]
     assert world.tip() == before
     world.landing = Landing(verify=["test -f new.txt && grep -q hello README.md && grep -q 'a = 1' src/a.py"])
@@ -128,7 +128,7 @@ def test_a_worktree_that_was_made_to_point_at_the_users_checkout_is_not_followed
     head = (world.root / ".git/HEAD").read_bytes()
     world.landing = Landing(verify=[f"test ! -e new.txt || echo 'gitdir: {world.root}/.git' > .git"], reruns=0)
     merge = world.land("feature")
-    assert merge["state"] == "failed" and "The .git file of" in merge["reason"]
+    assert merge["state"] == "failed" and "The .git file of" in why(merge)
     world.branch("second", {"second.txt": "x\n"})
     assert world.land("second")["state"] == "landed"
     assert (world.root / ".git/HEAD").read_bytes() == head
@@ -142,7 +142,7 @@ def test_a_runner_that_ran_nothing_is_not_green(world: World) -> None:
     )
     merge = world.land("feature")
     assert merge["state"] == "failed"
-    assert "ran no tests" in merge["reason"]
+    assert "ran no tests" in why(merge)
 
 
 def test_all_commands_run_in_order_until_one_fails(world: World) -> None:
@@ -199,8 +199,8 @@ def test_a_worktree_that_cannot_be_prepared_blames_nobody(world: World, error: E
     world.spend(200)
     merge = world.merge(merge_id)
     assert merge["state"] == "queued"
-    assert "says nothing about the change" in merge["reason"]
-    assert ("npm ci failed. No network." if isinstance(error, CorralError) else "No space left") in merge["reason"]
+    assert "says nothing about the change" in why(merge)
+    assert ("npm ci failed. No network." if isinstance(error, CorralError) else "No space left") in why(merge)
     world.prepare = lambda _path: {}
     world.run()
     assert world.merge(merge_id)["state"] == "landed"
@@ -240,7 +240,7 @@ def test_too_much_output_is_ended(world: World, monkeypatch: pytest.MonkeyPatch)
     world.landing = Landing(verify=["test ! -e new.txt || cat /dev/zero"])
     merge = world.land("feature")
     assert merge["state"] == "failed"
-    assert "of output" in merge["reason"] and "That happened twice, while main without it passed" in merge["reason"]
+    assert "of output" in why(merge) and "That happened twice, while main without it passed" in why(merge)
 
 
 @pytest.mark.parametrize("ends", [0, 1], ids=["green", "red"])
@@ -258,7 +258,7 @@ def test_a_log_that_is_removed_meanwhile_costs_nothing_but_the_log(world: World,
     world.run()
     merge = world.merge(merge_id)
     assert merge["state"] == ("failed" if ends else "landed")
-    assert not ends or "it said so" in merge["reason"], "what was written to the removed log is read"
+    assert not ends or "it said so" in why(merge), "what was written to the removed log is read"
     assert world.receipt(merge_id)["status"] == ("failed" if ends else "passed")
 
 
@@ -272,8 +272,8 @@ def test_a_run_that_cannot_be_followed_is_no_verdict(world: World, monkeypatch: 
     world.spend(60)
     merge = world.merge(merge_id)
     assert merge["state"] == "queued"
-    assert "could not be followed: [Errno 5] Input/output error" in merge["reason"]
-    assert "says nothing about the change" in merge["reason"]
+    assert "could not be followed: [Errno 5] Input/output error" in why(merge)
+    assert "says nothing about the change" in why(merge)
 
 
 def test_no_descriptor_stays_behind(world: World) -> None:

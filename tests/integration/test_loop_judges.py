@@ -109,7 +109,7 @@ def test_a_model_that_did_the_work_does_not_judge_it_unless_told_so(stage: Stage
         assert found.verdict is Verdict.INCONCLUSIVE and "did the work" in found.evidence and not stage.requests
     both = judged(stage, tmp_path, vote(True), workers=("claude-opus-5-5", "claude-sonnet-5-5"))
     assert both.verdict is Verdict.INCONCLUSIVE and "same_model" in both.evidence and not stage.requests
-    told = {"model": "opus", "same_model": True, "workers": ("claude-opus-5-5",)}
+    told: dict[str, Any] = {"model": "opus", "same_model": True, "workers": ("claude-opus-5-5",)}
     assert judged(stage, tmp_path, vote(True), **told).verdict is Verdict.CONVERGED
     judged(stage, tmp_path, vote(True), workers=("claude-opus-5-5",))
     assert stage.requests[-1].body["model"] == "claude-sonnet-5-5", "another one is chosen"

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +69,12 @@ def test_it_loops_from_three_failing_tests_to_green_while_daemon_and_worker_are_
     )["task_id"]
     killed = 0
     for done in (0, 1):
-        eventually(lambda done=done: _is_at_work(one, task_id, done))
+        eventually(partial(_is_at_work, one, task_id, done))
         for pid in worker_pids(task_id):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
                 killed += 1
-        eventually(lambda done=done: _is_at_work(one, task_id, done))
+        eventually(partial(_is_at_work, one, task_id, done))
         one.kill_daemon()
     assert killed >= 2
     one.run("wait", task_id, "--timeout", "120")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from corral.core.errors import Conflict, InvalidInput, NotPermitted
@@ -30,7 +32,8 @@ def test_a_change_of_instructions_waits_until_a_person_has_seen_and_approved_it(
     assert refused.endswith("\n1") and "CORRAL_TASK_ID is set" in refused
 
     for mark in MARKS:
-        done = house.run("merge", "approve", merge_id, "--yes", "--json", check=False, **{mark: "1"})
+        marked: dict[str, Any] = {mark: "1"}
+        done = house.run("merge", "approve", merge_id, "--yes", "--json", check=False, **marked)
         assert done.returncode == NotPermitted.exit_code and mark in done.stderr
     asked = house.run("merge", "approve", merge_id, check=False)
     assert asked.returncode == InvalidInput.exit_code and "+Never ask." in asked.stdout

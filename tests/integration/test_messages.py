@@ -187,7 +187,7 @@ def test_what_an_answer_that_comes_too_late_would_have_carried_waits_for_the_nex
         )
         house.run("daemon", "start")
     _, ben = _arrive(house, "ann", "ben")
-    call = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "u"}
+    call: dict[str, Any] = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "u"}
     house.hook("PreToolUse", "ben", **call)
     sent = _send(house, "ann", ben)
     slow.touch()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,6 +16,7 @@ from corral.config.paths import find_project, socket_path
 from corral.core.instants import UTC, iso
 from corral.observe.metrics import exposition, figures
 from corral.observe.metrics import store as metrics
+from corral.observe.metrics.api import By, ProcessUse, WorkMetrics
 from corral.observe.metrics.latencies import Latencies
 from corral.store import totals
 from corral.store.engine.database import Database
@@ -130,7 +130,7 @@ def finished(number: int, status: str, *, model: str | None = None, **more: obje
     return task, attempt
 
 
-def collected(database: Database, rows: list[tuple[dict[str, object], ...]], by: str | None) -> dict[str, Any]:
+def collected(database: Database, rows: list[tuple[dict[str, object], ...]], by: By | None) -> WorkMetrics:
     database.write(lambda conn: conn.execute(insert(tasks), [task for task, _ in rows]))
     database.write(lambda conn: conn.execute(insert(attempts), [attempt for _, attempt in rows]))
     return database.read(lambda conn: figures.collect(conn, NOW - timedelta(days=1), by))
@@ -150,7 +150,7 @@ def test_durations_tokens_and_cost_are_those_of_the_attempts(database: Database)
 
 def test_a_hostile_name_does_not_break_the_scrape(database: Database) -> None:
     rows = [finished(1, "completed", agent='a"\n} 1 \u202e')]
-    process = {"memory_mb": 1.0, "cpu_s": 1.0}
+    process: ProcessUse = {"memory_mb": 1, "cpu_s": 1.0}
     present: dict[str, dict[str, int]] = {"needs_you": {}, "merges": {}, "sessions": {}}
     collected(database, rows, "agent")
     database.write(lambda conn: totals.count_use(conn, "t-1", 1))
@@ -163,17 +163,17 @@ def test_a_hostile_name_does_not_break_the_scrape(database: Database) -> None:
 
 @pytest.mark.req("FR-MONITOR-003")
 def test_counters_outlast_a_retry_and_a_restart_and_count_each_end_once(house: Coordinated) -> None:
-    again = house.root.parent / "again"
-    task_id = house.submit("bad", f"while [ -e {again} ]; do sleep 0.1; done; exit 3")
+    gate = house.root.parent / "again"
+    task_id = house.submit("bad", f"while [ -e {gate} ]; do sleep 0.1; done; exit 3")
     house.run("wait", task_id, "--timeout", "60", check=False)
     failures = ("corral_task_failures_total", ("command_failed",))
     before = families(house)
-    again.touch()
+    gate.touch()
     house.run("task", "retry", task_id)
     running = families(house)
     assert (before[failures], running[failures]) == (1, 1)
     assert all(running[key] >= number for key, number in before.items() if key[0].endswith("_total"))
-    again.unlink()
+    gate.unlink()
     house.run("wait", task_id, "--timeout", "60", check=False)
     now = families(house)
     assert (now[failures], now["corral_tasks_finished_total", ("command", "failed")]) == (2, 2)

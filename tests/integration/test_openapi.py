@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
@@ -55,7 +56,7 @@ def fetch(port: int, token: str) -> dict[str, Any]:
     return described
 
 
-def do_not_wait(case: schemathesis.Case) -> None:
+def do_not_wait(case: schemathesis.Case[Any]) -> None:
     """Ask for an answer at once where a request may be held open, longer than this test's own patience."""
     wait_s = (case.query or {}).get("wait_s")
     if isinstance(wait_s, (int, float)) and 0 < wait_s <= LONGEST_WAIT_S:
@@ -76,7 +77,7 @@ def ask(operation: Any, mode: GenerationMode, port: int, token: str) -> int:
         phases=(Phase.explicit, Phase.generate),
         suppress_health_check=list(HealthCheck),
     )
-    def send(case: schemathesis.Case) -> None:
+    def send(case: schemathesis.Case[Any]) -> None:
         nonlocal asked
         asked += 1
         do_not_wait(case)
@@ -94,6 +95,7 @@ def ask(operation: Any, mode: GenerationMode, port: int, token: str) -> int:
 
 def operations(described: dict[str, Any]) -> Iterator[Any]:
     for found in schemathesis.openapi.from_dict(described).get_all_operations():
+        assert isinstance(found, Ok), found
         operation = found.ok()
         if operation.label not in LEFT_OUT:
             yield operation

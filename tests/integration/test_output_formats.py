@@ -40,7 +40,7 @@ def headings(shown: str) -> list[str]:
 @pytest.mark.req("FR-CLI-004", "NFR-USE-005")
 def test_every_list_has_three_formats_also_when_it_is_empty(quiet_house: Coordinated) -> None:
     for command in LISTS:
-        empty = {form: quiet_house.run(*command, "--output", form).stdout for form in Format}
+        empty = {form.value: quiet_house.run(*command, "--output", form).stdout for form in Format}
         assert json.loads(empty["json"]) == []
         assert empty["table"] == empty["human"] and empty["table"].strip(), command
         assert quiet_house.run("--output", "json", *command).stdout == empty["json"]

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -103,7 +104,11 @@ def test_a_planted_key_is_only_where_a_person_put_it_as_content(
     assert not list(found_in_processes(house, but={"command", "output", "failure", "environment"}))
     house.run("wait", task, prompt, "--timeout", "60", check=False)
 
-    bash = {"tool_name": "Bash", "tool_input": {"command": f"echo {key['hook_command']}"}, "tool_use_id": "u"}
+    bash: dict[str, Any] = {
+        "tool_name": "Bash",
+        "tool_input": {"command": f"echo {key['hook_command']}"},
+        "tool_use_id": "u",
+    }
     house.hook("SessionStart", "s", source="startup")
     house.hook("UserPromptSubmit", "s", prompt=f"please use {key['hook_prompt']}")
     house.hook("PreToolUse", "s", **bash)

@@ -224,7 +224,7 @@ def work(house: Coordinated) -> None:
     house.run("supervisor", "start")
     for session in ("one", "two"):
         house.hook("SessionStart", session, source="startup")
-    bash = {"tool_name": "Bash", "tool_input": {"command": f"echo {key('tool')}"}, "tool_use_id": "u"}
+    bash: dict[str, Any] = {"tool_name": "Bash", "tool_input": {"command": f"echo {key('tool')}"}, "tool_use_id": "u"}
     house.hook("PreToolUse", "one", **bash)
     house.hook("PostToolUseFailure", "one", error=f"curl: {key('error')}", **bash)
     name = house.ask("GET", "/sessions/two")["agent_name"]

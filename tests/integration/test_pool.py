@@ -53,6 +53,7 @@ def test_a_worktree_given_back_is_the_next_tasks(house: Open, repo: Path, tmp_pa
     assert "later.txt" in found["tree"] and "new.txt" not in found["tree"]
     (request,) = one.db.read(merges.listing)
     assert git(repo, "rev-parse", f"refs/heads/{request['branch']}") == request["head_sha"]
+    assert request["base_sha"] is not None
     assert git(repo, "diff", "--name-only", request["base_sha"], request["head_sha"]) == "new.txt"
 
 

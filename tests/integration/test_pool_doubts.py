@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from corral.config.sections.work import Tasks
 from corral.core.errors import Conflict, GitFailed
 from corral.core.states import WorktreeState
 from corral.git import refs
@@ -196,7 +197,7 @@ def test_one_whose_task_was_cancelled_is_not_kept(house: Open, repo: Path) -> No
     one = house()
     task_id = one.submit("touch ready; sleep 600")
     one.until(lambda: any(worktrees_of(repo).glob("*/ready")))
-    one.db.write(lambda conn: tasks.cancel(conn, task_id, "not needed", one.now()))
+    one.db.write(lambda conn: tasks.cancel(conn, task_id, one.now(), Tasks(), reason="not needed"))
     one.until_status(task_id, "cancelled")
     one.settle()
     assert pooled(one) == []

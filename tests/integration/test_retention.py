@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +18,22 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from corral.config.paths import Project
 from corral.config.sections.upkeep import Retention as Ages
-from corral.core.errors import NotFound
+from corral.core.errors import DatabaseDamaged, NotFound
 from corral.core.events import EventKind
 from corral.core.instants import iso
 from corral.core.needs import Need
+from corral.core.states import ReceiptStatus
 from corral.git.checkouts import salvage
 from corral.git.process.command import open_checkout, open_repository
 from corral.observe.audit import reading, trail
 from corral.observe.retention import store as retention_rows
+from corral.observe.retention.api import Kept, Removed
 from corral.observe.retention.collection import Collection
 from corral.observe.retention.retention import EVERY, Retention, Round
 from corral.store import events
 from corral.store import schema as tables
 from corral.store import schema_coordination as talk
 from corral.store import schema_project as project_tables
-from corral.store.engine import database as engine
 from corral.store.engine import log
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
@@ -150,7 +153,7 @@ def test_old_rows_go_and_what_an_open_one_needs_stays(world: World) -> None:
     for state in ("held", "landed", "failed"):
         row = world.db.write(
             lambda conn: receipt_rows.add(
-                conn, tree="t", fingerprint="f", status=tables.ReceiptStatus.PASSED, now=THEN, exit_code=0
+                conn, tree="t", fingerprint="f", status=ReceiptStatus.PASSED, now=THEN, exit_code=0
             )
         )
         receipts[state] = row["receipt_id"]
@@ -160,10 +163,11 @@ def test_old_rows_go_and_what_an_open_one_needs_stays(world: World) -> None:
             tables.worktrees, worktree_id=name, name=name, path=f"/w/{name}", branch=branch, base_sha="0" * 40,
             purpose="task", state="removed", provision={}, created_at=iso(THEN), removed_at=iso(THEN),
         )  # fmt: skip
-    for kind, about in (
+    happened: tuple[tuple[str, dict[str, Any]], ...] = (
         ("lock.acquired", {"task_id": "open"}), ("lock.released", {"merge_id": "held"}), ("lock.expired", {"session_id": "live"}),
         ("task.failed", {}), ("edit.denied", {"task_id": "done"}), ("lock.awaited", {"session_id": "gone"}),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for kind, about in happened:
         world.event(kind, **about)
     world.event("memory.stored", at=LATER)
 
@@ -376,7 +380,7 @@ def test_old_attempts_go_but_the_newest_of_a_task_and_those_of_open_dead_landing
         world.task(name, is_open=name == "open", **more)
         state = {"status": "dead", "error_code": "e"} if name in ("dead", "cleared") else {}
         changed = update(tables.tasks).where(tables.tasks.c.task_id == name).values(fencing_token=2, **state)
-        world.db.write(lambda conn, changed=changed: conn.execute(changed))
+        world.db.write(methodcaller("execute", changed))
         for number in (1, 2):
             world.put(
                 tables.attempts, task_id=name, number=number, session_id="s", claimed_at=iso(THEN), started_at=iso(THEN),
@@ -407,7 +411,7 @@ def test_old_attempts_go_but_the_newest_of_a_task_and_those_of_open_dead_landing
 def test_the_audit_is_kept_for_90_days_and_what_is_left_of_it_verifies(world: World) -> None:
     for day in range(100):
         deed = trail.Deed(THEN + timedelta(days=day), "task.cancel", None, "me", None, {}, {})
-        world.db.write(lambda conn, deed=deed: trail.append(conn, [trail.draft(deed, {})]))
+        world.db.write(partial(trail.append, drafts=[trail.draft(deed, {})]))
     assert world.round(THEN + timedelta(days=90)).removed["audit"] == 0
     assert world.round(THEN + timedelta(days=100)).removed["audit"] == 10
     found = reading.verify(world.db.read)
@@ -420,7 +424,7 @@ def test_beyond_the_disk_budget_logs_of_landed_work_go_first_then_other_finished
     world.ages = Ages(disk_mb=10)
     receipt = world.db.write(
         lambda conn: receipt_rows.add(
-            conn, tree="t", fingerprint="f", status=tables.ReceiptStatus.PASSED, now=LATER, exit_code=0
+            conn, tree="t", fingerprint="f", status=ReceiptStatus.PASSED, now=LATER, exit_code=0
         )
     )
     for name, is_open in (("landed", False), ("failed", False), ("open", True)):
@@ -458,7 +462,7 @@ def test_a_request_tells_beforehand_what_it_deletes_and_why_the_rest_is_kept(wor
     git(repo, "update-ref", "refs/corral/salvage/held/1", git(repo, "rev-parse", "HEAD"))
     later, gc = now + timedelta(days=120), Collection(world.job)
 
-    def told(parts: list[dict[str, Any]]) -> dict[str, int]:
+    def told(parts: Sequence[Removed | Kept]) -> dict[str, int]:
         return {part["kind"]: part["count"] for part in parts}
 
     plan = gc.run(later, dry_run=True)
@@ -488,7 +492,7 @@ def test_damage_is_found_by_the_daily_look(world: World, monkeypatch: pytest.Mon
         raw.seek(-8 * 4096, os.SEEK_END)
         raw.write(os.urandom(8 * 4096))
     assert world.db.damage is None
-    with pytest.raises(engine.DatabaseDamaged):
+    with pytest.raises(DatabaseDamaged):
         world.round()
     assert world.db.damage is not None
 
@@ -507,7 +511,7 @@ def test_the_refs_of_a_loop_go_once_it_landed_or_its_task_is_gone_and_its_histor
     head = commit(world.root, {"work.txt": "work"})
     receipt = world.db.write(
         lambda conn: receipt_rows.add(
-            conn, tree="t", fingerprint="f", status=tables.ReceiptStatus.PASSED, now=LATER, exit_code=0
+            conn, tree="t", fingerprint="f", status=ReceiptStatus.PASSED, now=LATER, exit_code=0
         )
     )
     for name, state in (("landed", "landed"), ("open", "queued"), ("limits", None), ("gone", None)):
@@ -550,7 +554,7 @@ def test_what_landed_is_kept_for_its_days_and_what_nobody_decided_about_for_long
     foreign = git(world.root, "commit-tree", "HEAD^{tree}", "-m", "another database's")
     receipt = world.db.write(
         lambda conn: receipt_rows.add(
-            conn, tree="t", fingerprint="f", status=tables.ReceiptStatus.PASSED, now=THEN, exit_code=0
+            conn, tree="t", fingerprint="f", status=ReceiptStatus.PASSED, now=THEN, exit_code=0
         )
     )
     for name, sha in (("a", first), ("b", second)):

@@ -12,8 +12,9 @@ import pytest
 from corral.config.sections.sharing import Landing
 from corral.core.errors import Conflict, NotFound
 from corral.landing.rewinds import Rewind
+from corral.work.merges.store import landed
 from tests.conftest import commit, git
-from tests.integration.landing_world import World
+from tests.integration.landing_world import World, why
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def test_a_target_that_was_renamed_is_not_lost_and_what_is_submitted_meanwhile_w
     world.branch("three", {"three.txt": "3\n"}, base="trunk")
     merge_id = world.submit("three")
     world.queue.step(world.now())
-    assert world.merge(merge_id)["state"] == "held" and "no branch main any more" in world.merge(merge_id)["reason"]
+    assert world.merge(merge_id)["state"] == "held" and "no branch main any more" in why(world.merge(merge_id))
     with pytest.raises(NotFound):
         world.submit("three", target="nobody-knew-it")
     git(world.root, "branch", "-m", "trunk", "main")
@@ -175,7 +176,7 @@ def test_what_was_made_on_lost_work_waits_until_a_person_has_decided(world: Worl
     look(world)
     on_it, beside = world.submit("on-it"), world.submit("beside")
     world.until(beside, "landed")
-    assert world.merge(on_it)["state"] == "held" and "made on what main lost" in world.merge(on_it)["reason"]
+    assert world.merge(on_it)["state"] == "held" and "made on what main lost" in why(world.merge(on_it))
     back = world.submit(tip)
     world.until(back, "landed")
     world.skip(10)
@@ -194,8 +195,8 @@ def test_a_person_accepts_exactly_what_they_saw_and_it_is_said_of_the_requests(w
         rewinds.accept(repo, "main", [before], world.now())
     rewinds.accept(repo, "main", [tip], world.now())
     assert look(world) == () and refs_below(world, "lost") == [] and refs_below(world, "kept") == [tip]
-    (two,) = [row for row in world.db.read(lambda conn: _landed(conn)) if row["title"] == "two"]
-    assert two["state"] == "landed" and two["reason"].startswith("Taken back from main")
+    (two,) = [row for row in world.db.read(lambda conn: landed.on(conn, "main")) if row["title"] == "two"]
+    assert two["state"] == "landed" and why(two).startswith("Taken back from main")
     assert "target.rewind_accepted" in world.events()
     again = world.new_queue()
     again.recover(world.now())
@@ -204,12 +205,6 @@ def test_a_person_accepts_exactly_what_they_saw_and_it_is_said_of_the_requests(w
     assert titles(look(world)) == [["one"]], "what was accepted is not asked about again"
     git(world.root, "merge", "-q", tip)
     assert look(world) == () and world.merge(two["merge_id"])["reason"] is None, "it is there again after all"
-
-
-def _landed(conn: object) -> list[dict[str, object]]:
-    from corral.work.merges.store import landed
-
-    return landed.on(conn, "main")  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize("point", ["landing.target_moved", "landing.tip_kept"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +133,13 @@ def test_a_target_that_was_renamed_keeps_tasks_waiting_with_the_reason(house: Co
     git(house.root, "branch", "-m", "main", "trunk")
     default = house.submit("two", WRITES.format("two"))
     named = house.submit("three", WRITES.format("three"), "--target", "main")
+
+    def says_why(task: str) -> Any:
+        shown = house.run("task", "detail", task).stdout
+        return "no branch 'main' any more" in shown and shown
+
     for task in (default, named):
-        said = eventually(
-            lambda task=task: "no branch 'main' any more" in (text := house.run("task", "detail", task).stdout) and text
-        )
+        said = eventually(partial(says_why, task))
         assert "pending" in said and "It is tried again" in said
     assert needs(house) == []
     typo = house.run("task", "submit", "--title", "x", "--command", "true", "--target", "mian", check=False)

@@ -277,7 +277,14 @@ def odd_api(*answers: bytes | None) -> Iterator[Any]:
 def events(*blocks: dict[str, Any], stop_reason: str = "end_turn", until: int | None = None) -> bytes:
     """The stream of one answer, or its beginning."""
     usage = {"input_tokens": 10, "output_tokens": 1}
-    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+    head: dict[str, Any] = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [],
+        "stop_reason": None,
+    }
     told: list[dict[str, Any]] = [{"type": "message_start", "message": {**head, "stop_sequence": None, "usage": usage}}]
     for index, block in enumerate(blocks):
         told.append({"type": "content_block_start", "index": index, "content_block": block})

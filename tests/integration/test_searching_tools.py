@@ -12,10 +12,10 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from corral.store.rows.merges import MergeRow
 from tests.conftest import commit, git
 from tests.integration.supplied import Supplied, package
 from tests.support.programs import find, requires
@@ -171,7 +171,7 @@ def need(*commands: str) -> None:
             pytest.skip(f"not installed: {name}")
 
 
-def land(world: Supplied, changes: dict[str, str], without: list[str]) -> dict[str, Any]:
+def land(world: Supplied, changes: dict[str, str], without: list[str]) -> MergeRow:
     """Submit a branch that makes changes and removes files."""
     side = world.root.parent / "side"
     git(world.root, "worktree", "add", "-q", "-b", "change", str(side), "main")
@@ -236,5 +236,5 @@ def test_npm_installs_what_the_candidate_declares_and_no_module_of_the_checkout_
     git(world.root, "branch", "-q", "-m", "change", "first")
     bad = land(world, {"test.js": "require('left')\nrequire('undeclared')\n"}, [])
     assert bad["state"] == "failed", bad
-    assert "Cannot find module 'undeclared'" in (world.root / world.receipt(bad["merge_id"])["log"]).read_text()
+    assert "Cannot find module 'undeclared'" in world.receipt_log(bad["merge_id"]).read_text()
     assert world.dependencies(bad)["node_modules"]["from"] == "cache"

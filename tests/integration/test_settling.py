@@ -8,7 +8,7 @@ from pathlib import Path
 from corral.config.sections.sharing import Landing
 from corral.work.tasks.store import outcomes
 from tests.conftest import git
-from tests.integration.landing_world import World
+from tests.integration.landing_world import World, why
 from tests.support.coordinated import Coordinated
 
 
@@ -63,7 +63,7 @@ def test_a_conflict_whose_commits_reach_the_target_another_way_has_landed(repo: 
     git(repo, "merge", "-q", "-X", "ours", "-m", "by hand", "mine")
     world.skip(61)
     world.queue.step(world.now())
-    assert world.settled[-1] == (mine, "landed") and "had it already" in world.merge(mine)["reason"]
+    assert world.settled[-1] == (mine, "landed") and "had it already" in why(world.merge(mine))
     assert world.db.read(outcomes.open_requests) == []
     world.close()
 

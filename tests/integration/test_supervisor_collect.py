@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from corral.git.checkouts import salvage
+from corral.store.rows.merges import MergeRow
 from corral.work.merges.store import merges
 from tests.conftest import commit, git
 from tests.integration.supervision import IMPATIENT, House
@@ -24,7 +24,7 @@ def house(repo: Path) -> Iterator[House]:
     one.close()
 
 
-def requests(one: House) -> list[dict[str, Any]]:
+def requests(one: House) -> list[MergeRow]:
     one.settle()
     return one.db.read(merges.listing)
 

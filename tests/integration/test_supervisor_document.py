@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def test_the_checks_of_the_document_succeed(coordinate: Callable[..., Coordinate
     def all_succeed(checks: dict[str, str]) -> None:
         for what, check in checks.items():
             print(what, check)
-            eventually(lambda check=check: succeeds(check))
+            eventually(partial(succeeds, check))
 
     all_succeed(CHECKS)
     assert not succeeds(AFTERWARDS["done in the roadmap"])

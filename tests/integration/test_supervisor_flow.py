@@ -18,6 +18,7 @@ from corral.git.checkouts import salvage
 from corral.observe.view.needs_of_work import unobserved_workers
 from corral.runners.protocol import Observation
 from corral.runners.worker import Worker
+from corral.store.rows.merges import MergeRow
 from corral.work.merges.store import merges
 from corral.work.worktrees import store as worktree_rows
 from tests.conftest import git, worktrees_in, worktrees_of
@@ -31,7 +32,7 @@ def house(repo: Path) -> Iterator[Open]:
     yield from houses(repo)
 
 
-def requests(one: House) -> list[dict[str, Any]]:
+def requests(one: House) -> list[MergeRow]:
     return one.db.read(merges.listing)
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class TalkingRunner(CommandRunner):
 
     def start(self, assignment: Assignment, now: datetime) -> Running:
         said = replace(assignment, command=assignment.prompt, prompt=None, definition=None)
-        return Talking(super().start(said, now), assignment.worktree / "used")  # type: ignore[return-value]
+        return Talking(super().start(said, now), assignment.worktree / "used")
 
 
 @pytest.fixture
@@ -79,6 +80,7 @@ def delay(house: House, task_id: str) -> str | None:
         from corral.work.tasks.store import tasks
 
         row = tasks.get(conn, task_id)
+        assert row is not None
         return delays.reason(conn, row, house.supervisor.pause, house.now(), throttles=house.supervisor.throttles)
 
     return house.db.read(read)
@@ -181,13 +183,14 @@ def test_no_more_tasks_are_claimed_than_can_start(swarm: Callable[..., House]) -
     while held:
         held.pop()()
         house.supervisor.step(house.now())
+
+    def is_through(one: str) -> bool:
+        while held:
+            held.pop()()
+        return house.status(one) == "completed"
+
     for one in waiting:
-        house.until(
-            lambda one=one: (
-                not [start() for start in iter(lambda: held.pop() if held else None, None)]
-                and house.status(one) == "completed"
-            )
-        )
+        house.until(partial(is_through, one))
 
 
 @pytest.mark.req("FR-SWARM-004", "FR-QUEUE-006")
@@ -211,7 +214,8 @@ def test_why_no_worker_starts_is_said_without_agents_and_while_the_daemon_stops(
     house = swarm(supervisor={"max_agents": 0})
     task = house.submit("true")
     house.supervisor.step(house.now())
-    assert house.supervisor.busy == "No worker starts, since `supervisor.max_agents` is 0."
+    busy = house.supervisor.busy
+    assert busy == "No worker starts, since `supervisor.max_agents` is 0."
     house.settings = Settings()
     assert house.supervisor.busy is None
     house.supervisor.drain(house.now())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,7 @@ def test_a_collector_that_fails_hangs_dies_and_comes_back(
     eventually(lambda: far.requests()[-1]["mode"] == "503")
     far.answer("200")
     for task_id in ids:
-        assert sorted(names(eventually(lambda task_id=task_id: trace(far, task_id)))) == ["attempt", "task", "wait"]
+        assert sorted(names(eventually(partial(trace, far, task_id)))) == ["attempt", "task", "wait"]
     eventually(lambda: not needs(house))
     assert len({span["span_id"] for span in far.spans()}) == len(far.spans()), (
         "nothing that was acknowledged came twice"

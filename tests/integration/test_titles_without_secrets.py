@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -26,8 +27,12 @@ def test_a_key_in_a_title_is_in_no_face_and_nowhere_in_what_is_stored(coordinate
     commit(house.root, {"by-hand": "x\n"}, "work of a person")
     git(house.root, "switch", "-q", "main")
     branch = house.json("merge", "submit", "by-hand", "--title", f"By hand, {KEY}")["merge_id"]
+
+    def is_now(task: str, outcome: str) -> bool:
+        return outcome in _outcome(house, task).replace("dead", "failed")
+
     for task, outcome in ((failed, "failed"), (held, "held"), (runs, "running")):
-        eventually(lambda task=task, outcome=outcome: outcome in _outcome(house, task).replace("dead", "failed"))
+        eventually(partial(is_now, task, outcome))
     eventually(lambda: house.ask("GET", f"/merges/{branch}")["state"] == "held")
 
     faces = {"notices": "".join(f"{one}" for one in house.ask("GET", "/alerts"))}

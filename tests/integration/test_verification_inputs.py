@@ -7,12 +7,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from corral.store.rows.merges import MergeRow
 from corral.work.worktrees.trial import mirror
 from tests.conftest import commit, git
+from tests.integration.landing_world import why
 from tests.integration.supplied import Supplied, package
 from tests.support.coordinated import Coordinated, eventually
 
@@ -39,7 +40,7 @@ def supplied(make_repo: MakeRepo) -> Iterator[Make]:
         world.close()
 
 
-def land(world: Supplied, name: str, files: dict[str, str] | None = None) -> dict[str, Any]:
+def land(world: Supplied, name: str, files: dict[str, str] | None = None) -> MergeRow:
     world.branch(name, files or {f"{name}.txt": "x\n"})
     merge_id = world.submit(name)
     world.run(deadline_s=150)
@@ -265,7 +266,7 @@ def test_an_install_that_fails_by_itself_is_not_replaced_by_the_checkouts_depend
 ) -> None:
     world = supplied(LOCKED, "true", modules=("left",), setup=["recipe"])
     merge = land(world, "bad", {"package-lock.json": "broken\n"})
-    assert merge["state"] == "failed" and "npm ci" in merge["reason"], merge
+    assert merge["state"] == "failed" and "npm ci" in why(merge), merge
 
 
 def test_what_an_install_makes_of_the_sources_is_made_for_each_commit(

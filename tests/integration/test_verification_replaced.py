@@ -14,7 +14,7 @@ from corral.store import events
 from corral.work.worktrees import store as worktree_rows
 from tests.conftest import commit
 from tests.integration import taken_places
-from tests.integration.landing_world import World
+from tests.integration.landing_world import World, why
 from tests.integration.taken_places import state
 
 LINK = 'mv "$PWD" "$PWD.$$"; ln -s {own} "$PWD"'
@@ -55,13 +55,13 @@ def test_a_branch_that_replaces_it_fails_and_the_others_land(world: World, way: 
     for each in others:
         world.until(each, "landed")
     merge = world.until(bad, "failed", "landed")
-    assert merge["state"] == "failed" and "lost its worktree" in merge["reason"]
-    assert "while main without it passed" in merge["reason"] and state(own) == before
+    assert merge["state"] == "failed" and "lost its worktree" in why(merge)
+    assert "while main without it passed" in why(merge) and state(own) == before
     replaced = [row["data"] for row in world.db.read(events.listing) if row["kind"] == "worktree.replaced"]
     assert len(replaced) == 2 and str(replaced[0]["path"]) == str(place)
     if way not in ("deleted", "git file"):
-        assert str(replaced[1]["kept"]) in merge["reason"]
-        assert all(Path(row["kept"]).is_dir() for row in replaced), "the worktree itself is kept"
+        assert str(replaced[1]["kept"]) in why(merge)
+        assert all(Path(str(row["kept"])).is_dir() for row in replaced), "the worktree itself is kept"
         assert any(str(replaced[0]["kept"]) in note and "remove what you do not need" in note for note in kept(world))
     assert world.pause() is None
 
@@ -122,4 +122,4 @@ def test_a_setup_that_replaces_it_counts_like_a_command(world: World) -> None:
     good = world.submit("good")
     world.until(good, "landed")
     merge = world.until(bad, "failed", "landed")
-    assert "its setup, before any command ran, lost its worktree" in merge["reason"] and state(own) == before
+    assert "its setup, before any command ran, lost its worktree" in why(merge) and state(own) == before

@@ -11,10 +11,11 @@ import pytest
 
 from corral.config.sections.sharing import Landing
 from corral.core.identifiers import NAME
+from corral.store.rows.tasks import WorktreeRow
 from corral.work.worktrees import store as worktree_rows
 from tests.conftest import commit, git, worktrees_of
 from tests.integration import taken_places
-from tests.integration.landing_world import World
+from tests.integration.landing_world import World, why
 from tests.integration.taken_places import Take, state
 
 REPLACED = (taken_places.link, taken_places.another_repository, taken_places.copy)
@@ -35,7 +36,7 @@ def verify(world: World, name: str) -> str:
     return merge_id
 
 
-def row(world: World) -> dict[str, object]:
+def row(world: World) -> WorktreeRow:
     found = world.db.read(lambda conn: worktree_rows.live_by_name(conn, "verify:1"))
     assert found is not None
     return found
@@ -89,7 +90,7 @@ def test_a_run_that_repoints_its_git_file_harms_nobody(world: World) -> None:
     merge_id = world.submit("bad")
     assert world.merge(verify(world, "two"))["state"] == "landed"
     world.until(merge_id, "failed")
-    assert "The .git file of" in world.merge(merge_id)["reason"]
+    assert "The .git file of" in why(world.merge(merge_id))
     assert state(own) == before
 
 
@@ -104,7 +105,7 @@ def test_a_link_on_the_way_to_it_is_not_followed(world: World, tmp_path: Path) -
     world.places.establish(world.bench.path)
     world.bench.path.parent.symlink_to(tmp_path / "elsewhere")
     merge = world.merge(verify(world, "one"))
-    assert merge["state"] == "queued" and "is a symbolic link" in merge["reason"]
+    assert merge["state"] == "queued" and "is a symbolic link" in why(merge)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 

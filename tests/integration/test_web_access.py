@@ -82,12 +82,13 @@ def test_only_who_opened_a_fresh_link_is_let_in_and_only_as_a_browser_of_these_p
         assert person.get("/", **other).status == 403, other
         assert person.get("/live?after=0", **other).status == 403, other
     cancel = f"/tasks/{task}/cancel"
-    good = {"token": page.token, "confirmed": "yes", "back": "/"}
-    for other in (
+    good: dict[str, Any] = {"token": page.token, "confirmed": "yes", "back": "/"}
+    wrong: tuple[dict[str, str | None], ...] = (
         {"Origin": None}, {"Origin": "null"}, {"Origin": "http://evil.test"}, {"Host": "evil.test"}, {"Cookie": None},
         {"Sec-Fetch-Site": "same-site"}, {"Content-Type": "text/plain"}, {"Content-Type": "application/json"},
-    ):  # fmt: skip
-        assert person.post(cancel, other, **good).status == 403, other
+    )  # fmt: skip
+    for changed in wrong:
+        assert person.post(cancel, changed, **good).status == 403, changed
     assert person.post(cancel, confirmed="yes").status == 403
     assert person.post(cancel, confirmed="yes", token="0" * 64).status == 403
     assert person.get(f"{cancel}?confirmed=yes&token={page.token}").status == 200  # a GET only asks

@@ -79,7 +79,7 @@ def window(chromium: Any) -> Iterator[Callable[..., Window]]:
 
 def _violations(page: Any) -> list[str]:
     """What axe finds wrong with a page: rule, and the elements."""
-    from axe_playwright_python.sync_playwright import Axe
+    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 
     found = Axe().run(page).response["violations"]
     return [f"{rule['id']}: {[node['html'][:160] for node in rule['nodes'][:3]]}" for rule in found]

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,7 +109,7 @@ def test_everything_is_shown_what_is_hostile_is_text_and_a_person_settles_what_n
     assert "CLAUDE.md" in asked.text
     assert person.post(f"/merges/{merge}/approve", token=asked.token, confirmed="yes", head_sha="f" * 40).status == 409
     assert person.post(f"/merges/{merge}/approve", token=asked.token, confirmed="yes", head_sha="x").status == 422
-    good = {"token": asked.token, "confirmed": "yes", "back": f"/merges/{merge}"}
+    good: dict[str, Any] = {"token": asked.token, "confirmed": "yes", "back": f"/merges/{merge}"}
     done = person.post(f"/merges/{merge}/approve", head_sha=head.group(1), **good)
     assert (done.status, done.headers["location"]) == (303, f"/merges/{merge}?done=approve")
     eventually(lambda: house.ask("GET", f"/tasks/{asks}/detail")["outcome"] == "landed")
@@ -121,7 +122,7 @@ def test_everything_is_shown_what_is_hostile_is_text_and_a_person_settles_what_n
     assert not [one for one in house.ask("GET", "/locks") if one["file_path"] == "src/a.py"]
     gone = person.post(f"/locks/{lock['lock_id']}/release", token=asked.token, confirmed="yes")
     assert (gone.status, "no such lock" in gone.text) == (404, True)
-    letter = {"token": asked.token, "body": "Please stop.", "subject": "", "key": "k1"}
+    letter: dict[str, Any] = {"token": asked.token, "body": "Please stop.", "subject": "", "key": "k1"}
     assert person.post(f"/sessions/{name}/message", **letter).status == 303
     assert person.post(f"/sessions/{name}/message", **letter).status == 303  # sent twice by an impatient finger
     assert [one["body"] for one in house.json("message", "inbox", "--agent", name)].count("Please stop.") == 1

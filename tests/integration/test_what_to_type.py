@@ -70,7 +70,7 @@ def waiting(house: Coordinated, tmp_path: Path) -> Iterator[Waiting]:
     said = tmp_path / "said"
 
     def start() -> tuple[subprocess.Popen[str], Path]:
-        argv = [corral_command(tmp_path / "bin"), "wait", "--all"]
+        argv = [str(corral_command(tmp_path / "bin")), "wait", "--all"]
         with said.open("w") as errors:
             process = subprocess.Popen(
                 argv, cwd=house.root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
@@ -143,7 +143,7 @@ def test_the_seconds_of_a_wait_go_on_beside_a_long_reason(house: Coordinated, pe
     person.need("held_merge")
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    argv, seen = [tmp_path / "bin" / "corral", "wait", "--all"], ""
+    argv, seen = [str(tmp_path / "bin" / "corral"), "wait", "--all"], ""
     waiting = subprocess.Popen(argv, cwd=house.root, env={**os.environ, "TERM": "xterm"}, stdout=slave, stderr=slave)
     os.close(slave)
     try:

@@ -10,7 +10,7 @@ import pytest
 
 from corral.config.sections.sharing import Landing
 from tests.conftest import commit, git
-from tests.integration.landing_world import World
+from tests.integration.landing_world import World, why
 
 FILES = {f"d{n}/f": "good\n" for n in range(4)} | {"check.sh": "! grep -rq bad d?\n", "top": "good\n"}
 SPARSE = {
@@ -91,12 +91,12 @@ def test_marks_that_a_run_sets_hide_nothing(made: Callable[..., World], mark: st
     world = made()
     bad = submit(world, "bad", {"check.sh": f"git update-index {mark} top && echo other > top\n"})
     merge = world.until(bad, "failed", "landed")
-    assert merge["state"] == "failed" and "changed tracked files (top)" in merge["reason"]
+    assert merge["state"] == "failed" and "changed tracked files (top)" in why(merge)
     world.until(submit(world, "good", {"check.sh": "grep -q good top\n"}), "landed")
     settings = "git config core.trustctime false && git config core.checkStat minimal && touch -r top mine"
     hide = f"{settings} && echo evil > top && touch -r mine top && rm mine\n"
     merge = world.until(submit(world, "worse", {"check.sh": hide}), "failed", "landed")
-    assert merge["state"] == "failed" and "changed tracked files (top)" in merge["reason"]
+    assert merge["state"] == "failed" and "changed tracked files (top)" in why(merge)
 
 
 RETURNS = {".gitattributes": "*.txt text\n", "w.txt": "a\r\nb\r\n", "check.sh": "test -f w.txt\n"}
@@ -114,7 +114,7 @@ def test_files_that_look_changed_once_they_are_checked_out_stop_nobody(make_repo
         world.until(touched, "landed")
         changed = submit_blobs(world, "changed", {"check.sh": "echo more >> w.txt\n"})
         merge = world.until(changed, "failed", "landed")
-        assert merge["state"] == "failed" and "changed tracked files (w.txt [text])" in merge["reason"]
+        assert merge["state"] == "failed" and "changed tracked files (w.txt [text])" in why(merge)
     finally:
         world.close()
 
@@ -124,7 +124,7 @@ def test_filters_that_do_not_round_trip_stop_nobody(made: Callable[..., World], 
     git(world.root, "config", "filter.odd.smudge", f"cat; echo written; date +%N >> {tmp_path / 'runs'}; date +%N")
     world.until(submit_blobs(world, "one", {"one": "x\n"}), "landed")
     merge = world.until(submit_blobs(world, "two", {"check.sh": "echo y > a.bin\n"}), "failed", "landed")
-    assert merge["state"] == "failed" and "changed tracked files (a.bin [filter=odd])" in merge["reason"]
+    assert merge["state"] == "failed" and "changed tracked files (a.bin [filter=odd])" in why(merge)
 
 
 def test_a_filter_like_lfs_works_and_one_without_its_program_is_named(
@@ -151,8 +151,8 @@ def test_a_filter_like_lfs_works_and_one_without_its_program_is_named(
     merge_id = submit_blobs(world, "two", {"two": "x\n"})
     world.run(skip=False)
     merge = world.merge(merge_id)
-    assert merge["state"] == "queued" and "The filter 'large' could not write the files" in merge["reason"]
-    assert "Install the program" in merge["reason"]
+    assert merge["state"] == "queued" and "The filter 'large' could not write the files" in why(merge)
+    assert "Install the program" in why(merge)
     away.rename(program)
     world.run()
     assert world.merge(merge_id)["state"] == "landed"
@@ -162,7 +162,7 @@ def test_replaced_objects_and_rules_of_the_person_decide_nothing(made: Callable[
     world = made()
     bad = submit(world, "bad", {"d3/f": "bad\n"})
     git(world.root, "replace", git(world.root, "rev-parse", "bad:d3/f"), git(world.root, "rev-parse", "main:d3/f"))
-    assert "failed with exit code 1" in world.until(bad, "failed", "landed")["reason"]
+    assert "failed with exit code 1" in why(world.until(bad, "failed", "landed"))
     rules = tmp_path / "attributes"
     rules.write_text("* text eol=crlf\n")
     git(world.root, "config", "core.attributesFile", str(rules))
@@ -208,7 +208,7 @@ def test_objects_that_a_partial_clone_lacks_are_named(made: Callable[..., World]
         merge_id = world.submit("work")
         world.run(skip=False)
         merge = world.merge(merge_id)
-        assert merge["state"] == "queued" and "not in this partial clone" in merge["reason"]
-        assert "git fetch --refetch" in merge["reason"]
+        assert merge["state"] == "queued" and "not in this partial clone" in why(merge)
+        assert "git fetch --refetch" in why(merge)
     finally:
         world.close()

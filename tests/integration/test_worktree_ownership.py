@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -15,6 +14,7 @@ from corral.core.errors import Conflict, FolderLinked, InvalidInput, PathReplace
 from corral.core.states import WorktreeState
 from corral.git.checkouts import identity as worktree_identity
 from corral.git.process.command import open_checkout
+from corral.store.rows.tasks import WorktreeRow
 from corral.store.schema import worktrees as worktree_table
 from corral.work.worktrees import ownership, residue
 from corral.work.worktrees import store as worktree_rows
@@ -38,7 +38,7 @@ def create(one: House, name: str = "mine") -> Path:
     return Path(one.worktrees.create(name, session_id=None, base=None, now=utc_now())["path"])
 
 
-def row_of(one: House, name: str = "mine") -> dict[str, Any]:
+def row_of(one: House, name: str = "mine") -> WorktreeRow:
     row = one.db.read(lambda conn: worktree_rows.live_by_name(conn, name))
     assert row is not None
     return row
@@ -94,7 +94,7 @@ def test_a_task_whose_worktree_was_replaced_fails_and_lands_nothing(
     assert detail["error_code"] == "path_replaced" and str(place) in detail["error_message"]
     assert detail["merge"] is None
     one.settle()
-    assert row_of(one, place.name)["state"] == "reclaiming" and str(place) in row_of(one, place.name)["note"]
+    assert row_of(one, place.name)["state"] == "reclaiming" and str(place) in (row_of(one, place.name)["note"] or "")
     assert (state(kept), git(repo, "for-each-ref")) == before
 
 

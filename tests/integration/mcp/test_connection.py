@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_a_daemon_that_is_killed_soon_after_its_start_is_started_again_at_once(
     monkeypatch.setattr(gate, "SUMMON_EVERY_S", 3600.0)  # after a start that failed
     bridge = gate.Gate(find_project(house.root), str(house.root))
     for number in (1, 2):
-        call = {"jsonrpc": "2.0", "id": number, "method": "tools/list", "params": {}}
+        call: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": "tools/list", "params": {}}
         assert "result" in bridge.forward(call, "core")
         house.kill_daemon()
         eventually(lambda: house.daemon_pid() is None)

@@ -7,6 +7,7 @@ import json
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def house(repo: Path) -> Coordinated:
     return Coordinated(repo)
 
 
-def refused(house: Coordinated, address: str, *reasons: str, **env: str) -> str:
+def refused(house: Coordinated, address: str, *reasons: str, **env: Any) -> str:
     """Install it in vain; returns the error."""
     done = house.run("init", "--template", address, "--yes", check=False, **env)
     assert done.returncode not in (0, 70), done.stdout
