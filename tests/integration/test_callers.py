@@ -12,7 +12,7 @@ import pytest
 from corral.core.routing import EVERYONE, Caller
 from corral.daemon import nouns
 from corral.faces.http.router import operations
-from tests.support.coordinated import Coordinated
+from tests.support.coordinated import Coordinated, eventually
 
 PERSON = {Caller.PERSON}
 NO_WORK = {Caller.PERSON, Caller.SESSION}
@@ -78,3 +78,10 @@ def test_those_who_may_not_are_refused_and_the_others_are_heard(house: Coordinat
     )  # fmt: skip
     assert {*json.loads(done.stdout)} == only
     assert house.json("daemon", "status")
+    if only:
+        eventually(lambda: {"merge.approve", "agent.pin"} <= _refused_on_record(house))
+
+
+def _refused_on_record(house: Coordinated) -> set[str]:
+    lines = house.ask("GET", "/audit?limit=1000")
+    return {line["action"] for line in lines if line["result"].get("error", {}).get("name") == "operation_not_permitted"}

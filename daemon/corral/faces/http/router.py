@@ -23,15 +23,12 @@ from starlette.routing import compile_path
 from corral.coordination.caller_process import require
 from corral.coordination.services import Services
 from corral.core.asgi import Receive, Scope, Send, respond, whole
-from corral.core.errors import CorralError, InvalidInput, NotFound
+from corral.core.errors import CorralError, InvalidInput, NotFound, NotPermitted
 from corral.core.failures import failure
 from corral.core.identifiers import LONGEST_SESSION_ID
 from corral.core.json_text import json_bytes
 from corral.core.routing import EVERYONE, Called, Header, Route, Routes
 from corral.observe.audit import requests as audit_requests
-
-MISSING = "Field required"
-_Problem = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -66,12 +63,8 @@ class Argument:
         return isinstance(origin, type) and issubclass(origin, Sequence)
 
 
-class NotValid(Exception):
-    """Arguments that are not what their operation takes."""
-
-    def __init__(self, problems: list[_Problem]) -> None:
-        super().__init__()
-        self.problems = problems
+class Missing(Exception):
+    """A request does not have a part that its operation needs."""
 
 
 class Operation:
@@ -90,13 +83,13 @@ class Operation:
     def arguments(self) -> list[Argument]:
         """What the handler takes beside the services and the request itself."""
         _services, *parameters = signature(self.route.handler, eval_str=True).parameters.values()
-        return [_argument(one, self) for one in parameters if one.annotation is not Request]
+        return [_argument(parameter, self) for parameter in parameters if parameter.annotation is not Request]
 
     @cached_property
     def request_name(self) -> str | None:
         """The name of the parameter that takes the request itself."""
-        hints = signature(self.route.handler, eval_str=True).parameters.values()
-        return next((one.name for one in hints if one.annotation is Request), None)
+        parameters = signature(self.route.handler, eval_str=True).parameters.values()
+        return next((parameter.name for parameter in parameters if parameter.annotation is Request), None)
 
     @property
     def about(self) -> str:
@@ -113,33 +106,34 @@ class Operation:
         """The arguments that stand in its path."""
         return {*self._converters}
 
-    async def given(self, scope: Scope, receive: Receive, in_path: Mapping[str, str]) -> dict[str, Any]:
+    async def read(self, scope: Scope, receive: Receive, in_path: Mapping[str, str]) -> dict[str, Any]:
         """Read the arguments of a request.
 
         Raises:
-            NotValid: They are not what the operation takes.
+            InvalidInput: They are not what the operation takes.
         """
-        given: dict[str, Any] = {}
-        problems: list[_Problem] = []
+        values: dict[str, Any] = {}
+        problems: list[dict[str, str]] = []
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        for one in self.arguments:
+        for argument in self.arguments:
+            is_whole = argument.place == "body" or argument.fields
+            place = argument.place if is_whole else f"{argument.place}.{argument.alias}"
             try:
-                if one.place == "body":
-                    given[one.name] = _in_body(one, await whole(receive))
+                if argument.place == "body":
+                    values[argument.name] = _in_body(argument, await whole(receive))
                 else:
-                    given[one.name] = _elsewhere(one, in_path, query, scope)
+                    values[argument.name] = _elsewhere(argument, in_path, query, scope)
             except ValidationError as error:
-                said = error.errors(include_url=False, include_context=False, include_input=False)
-                where = [part for part in (one.place, "" if one.fields or one.place == "body" else one.alias) if part]
-                problems += [{"field": _dotted(*where, *of["loc"]), "message": of["msg"]} for of in said]
-            except LookupError:
-                where = [one.place] if one.place == "body" else [one.place, one.alias]
-                problems.append({"field": _dotted(*where), "message": MISSING})
+                for detail in error.errors(include_url=False, include_context=False, include_input=False):
+                    problems.append({"field": ".".join(map(str, (place, *detail["loc"]))), "message": detail["msg"]})
+            except Missing:
+                problems.append({"field": place, "message": "Field required"})
         if problems:
-            raise NotValid(problems)
+            first = problems[0]
+            raise InvalidInput(f"{first['field']}: {first['message']}.", details={"errors": problems})
         if self.request_name is not None:
-            given[self.request_name] = Request(scope, receive)
-        return given
+            values[self.request_name] = Request(scope, receive)
+        return values
 
 
 def _argument(parameter: Parameter, operation: Operation) -> Argument:
@@ -172,32 +166,35 @@ def _without_marks(kind: Any) -> Any:
     return _without_marks(others[0]) if is_optional else kind
 
 
-def _in_body(one: Argument, body: bytes) -> Any:
-    if body:
-        return one.adapter.validate_json(body)
-    if one.default is Parameter.empty:
-        raise LookupError
-    return one.default
+def _in_body(argument: Argument, body: bytes) -> Any:
+    return argument.adapter.validate_json(body) if body else _default(argument)
 
 
-def _elsewhere(one: Argument, in_path: Mapping[str, str], query: list[tuple[str, str]], scope: Scope) -> Any:
-    if one.place == "path":
-        return one.adapter.validate_python(in_path[one.name])
-    if one.fields:
-        return one.adapter.validate_python({name: value for name, value in query if name in one.fields})
-    if one.place == "header":
-        values = [value.decode("latin-1") for name, value in scope["headers"] if name == one.alias.encode()]
+def _elsewhere(argument: Argument, in_path: Mapping[str, str], query: list[tuple[str, str]], scope: Scope) -> Any:
+    validate = argument.adapter.validate_python
+    if argument.place == "path":
+        return validate(in_path[argument.name])
+    if argument.fields:
+        return validate({name: value for name, value in query if name in argument.fields})
+    if argument.place == "header":
+        name = argument.alias.encode()
+        values = [value.decode("latin-1") for header, value in scope["headers"] if header == name]
     else:
-        values = [value for name, value in query if name == one.alias]
-    if values:
-        return one.adapter.validate_python(values if one.is_list else values[-1])
-    if one.default is Parameter.empty:
-        raise LookupError
-    return one.default
+        values = [value for name, value in query if name == argument.alias]
+    if not values:
+        return _default(argument)
+    return validate(values if argument.is_list else values[-1])
 
 
-def _dotted(*parts: Any) -> str:
-    return ".".join(str(part) for part in parts)
+def _default(argument: Argument) -> Any:
+    """Its value where a request does not say it.
+
+    Raises:
+        Missing: It must.
+    """
+    if argument.default is Parameter.empty:
+        raise Missing
+    return argument.default
 
 
 class Router:
@@ -222,19 +219,12 @@ class Router:
         audit_requests.caller.set(_caller(scope))
         try:
             operation, in_path = await self._find(scope["method"], scope["path"])
-            if operation.route.callers != EVERYONE:
-                route, project = operation.route, self._services.project
-                await self._services.work(lambda: require(route.callers, operation.summary, project, scope))
-            arguments = await operation.given(scope, receive, in_path)
-        except NotValid as refused:
-            first = refused.problems[0]
-            details = {"errors": refused.problems}
-            await _refuse(send, InvalidInput(f"{first['field']}: {first['message']}.", details=details))
-            return
+            await self._require(operation, in_path, scope)
+            arguments = await operation.read(scope, receive, in_path)
         except CorralError as error:
-            await _refuse(send, error)
+            await respond(send, error.status, json_bytes(error.to_wire()))
             return
-        status, route = operation.route.status, operation.route
+        route, status = operation.route, operation.route.status
         try:
             answered = result = await route.handler(self._services, **arguments)
         except CorralError as error:
@@ -242,12 +232,30 @@ class Router:
         except Exception as error:  # noqa: BLE001 - the edge: logged, and told
             failed = failure(scope["method"], scope["path"], error)
             status, answered, result = failed.status, failed.to_wire(), failed
-        if route.action is not None:
-            audit_requests.note(self._services, route.action, arguments, result)
+        self._note(route, arguments, result)
         if isinstance(answered, Response):
             await answered(scope, receive, send)
         else:
             await respond(send, status, json_bytes(answered))
+
+    async def _require(self, operation: Operation, in_path: Mapping[str, str], scope: Scope) -> None:
+        """Refuse callers who may not ask for this, and put it on record.
+
+        Raises:
+            NotPermitted: The caller may not.
+        """
+        route, project = operation.route, self._services.project
+        if route.callers == EVERYONE:
+            return
+        try:
+            await self._services.work(lambda: require(route.callers, operation.summary, project, scope))
+        except NotPermitted as error:
+            self._note(route, in_path, error)
+            raise
+
+    def _note(self, route: Route, arguments: Mapping[str, Any], result: Any) -> None:
+        if route.action is not None:
+            audit_requests.note(self._services, route.action, arguments, result)
 
     async def _find(self, method: str, path: str) -> tuple[Operation, Mapping[str, str]]:
         """The operation of a request, and what its path says.
@@ -265,7 +273,7 @@ class Router:
             found = _match(self._operations, method, path)
         if found is not None:
             return found
-        if any(one.pattern.match(path) for one in self._operations):
+        if any(operation.pattern.match(path) for operation in self._operations):
             raise MethodNotAllowed("Method Not Allowed")
         raise NotFound("There is no such address.", remedy="See /openapi.json for what there is.")
 
@@ -279,7 +287,7 @@ class MethodNotAllowed(InvalidInput):
 def operations(nouns: Iterable[Routes]) -> list[Operation]:
     """The operations of nouns, in the order in which a path is looked for: those without arguments in it before others."""
     every = [Operation(routes, route) for routes in nouns for route in routes.declared]
-    return sorted(every, key=lambda one: bool(one.names))
+    return sorted(every, key=lambda operation: bool(operation.names))
 
 
 def described(nouns: Iterable[Routes]) -> list[Operation]:
@@ -297,14 +305,10 @@ def described(nouns: Iterable[Routes]) -> list[Operation]:
 
 
 def _match(known: Iterable[Operation], method: str, path: str) -> tuple[Operation, dict[str, str]] | None:
-    for one in known:
-        if one.route.method == method and (match := one.pattern.match(path)) is not None:
-            return one, match.groupdict()
+    for operation in known:
+        if operation.route.method == method and (match := operation.pattern.match(path)) is not None:
+            return operation, match.groupdict()
     return None
-
-
-async def _refuse(send: Send, error: CorralError) -> None:
-    await respond(send, error.status, json_bytes(error.to_wire()))
 
 
 def _caller(scope: Scope) -> str:
