@@ -127,7 +127,7 @@ def test_what_is_nested_too_deep_is_refused_as_what_it_is(house: Coordinated) ->
         link = dial(str(socket_path(find_project(house.root))), 30)
         answer = exchange(link, request("POST", f"/api/v1{path}", body), time.monotonic() + 30)
         link.close()
-        assert (answer.status, json.loads(answer.body)["error"]["name"]) == (400, "invalid_input"), path
+        assert (answer.status, json.loads(answer.body)["error"]["name"]) == (422, "invalid_input"), path
 
 
 def test_what_is_meant_must_be_said(house: Coordinated) -> None:

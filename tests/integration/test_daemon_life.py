@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -262,7 +263,10 @@ def test_the_log_is_json_with_the_required_fields(house: Coordinated) -> None:
     assert {"timestamp", "level", "component", "event"} <= set(lines[0])
 
 
+@pytest.mark.executed
 def test_an_interrupted_command_exits_with_130(house: Coordinated) -> None:
+    # A run in the background of a shell ignores the signal, and so would what it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     house.run("daemon", "start")
     house.submit("long", "sleep 60")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")}

@@ -211,7 +211,12 @@ def test_a_deleted_or_torn_file_is_made_whole_again(house: Coordinated) -> None:
     lifecycle_file(house).write_bytes(before[0][:-20])
     leases_file(house).unlink()
     house.run("daemon", "start")
-    eventually(lambda: (lifecycle_file(house).read_bytes(), leases_file(house).read_bytes()) == before)
+    eventually(
+        lambda: (
+            leases_file(house).exists()
+            and (lifecycle_file(house).read_bytes(), leases_file(house).read_bytes()) == before
+        )
+    )
     lifecycle_file(house).unlink()  # under a daemon that runs
     second = house.submit("second", "true")
     house.run("wait", second)

@@ -12,7 +12,7 @@ import psutil
 from corral.client.wire import peer_pid
 from corral.config.paths import Project
 from corral.core.asgi import Scope
-from corral.core.errors import NotPermitted
+from corral.core.errors import NotPermitted, OwnDaemon
 from corral.core.marks import of_a_session, started_by_work_of
 from corral.core.routing import TRANSPORT, Caller
 
@@ -27,14 +27,14 @@ def require(callers: frozenset[Caller], operation: str, project: Project, scope:
         NotPermitted: The caller is none of them.
     """
     caller, name = caller_of(project, scope)
-    if caller not in callers:
+    if caller in callers:
+        return
+    message = f"{name[0].upper()}{name[1:]} may not do this: {operation}."
+    if callers == {Caller.PERSON}:
         raise NotPermitted(
-            f"{name[0].upper()}{name[1:]} may not do this: {operation}",
-            cause="It is left to a person."
-            if callers == {Caller.PERSON}
-            else "It would end or replace what asks for it.",
-            remedy="A person does it, in a terminal of their own.",
+            message, cause="It is left to a person.", remedy="A person does it, in a terminal of their own."
         )
+    raise OwnDaemon(message)
 
 
 def caller_of(project: Project, scope: Scope) -> tuple[Caller, str]:

@@ -220,7 +220,7 @@ class NotPermitted(CorralError):
 
 
 class OwnDaemon(NotPermitted):
-    """A worker tried to stop its own daemon, which would end the worker too."""
+    """Work asked its own daemon for what would end or disturb that work too."""
 
     name = "own_daemon"
     default_cause = (

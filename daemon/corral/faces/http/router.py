@@ -7,6 +7,7 @@ most daemons are asked for few of them.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -167,7 +168,18 @@ def _without_marks(kind: Any) -> Any:
 
 
 def _in_body(argument: Argument, body: bytes) -> Any:
-    return argument.adapter.validate_json(body) if body else _default(argument)
+    if not body:
+        return _default(argument)
+    try:
+        return argument.adapter.validate_json(body)
+    except ValidationError as error:
+        if error.errors()[0]["type"] != "json_invalid":
+            raise
+        try:  # pydantic's reader does not take half of a surrogate pair, as the name of a file may have it
+            value = json.loads(body)
+        except (ValueError, RecursionError):
+            raise error from None
+        return argument.adapter.validate_python(value)
 
 
 def _elsewhere(argument: Argument, in_path: Mapping[str, str], query: list[tuple[str, str]], scope: Scope) -> Any:
