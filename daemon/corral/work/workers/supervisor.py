@@ -192,10 +192,12 @@ class Supervisor:
             self._reports.popleft()(now)
         if self._db.damage is not None and self._context.is_stopping():
             return self._end_without_rows(now)
-        running, is_any_decided, leaderless, held = self._db.read(_read_rows)
+        running = self._db.read(lambda conn: tasks.in_status(conn, TaskStatus.RUNNING, TaskStatus.INTERRUPTED))
         self._follow(running, now, awake)
+        with self._db.reading() as conn:  # one transaction: most steps find nothing of all this
+            is_any_decided, leaderless = combining.is_any_decided(conn), followers.leaderless(conn)
+            self._leased = bool(leases.held(conn))
         self._settle_families(is_any_decided, leaderless, now)
-        self._leased = bool(held)
         if self._leased and self._db.write(lambda conn: leases.keep(conn, now, self._settings())):
             self._nudge("supervisor")
         if not self._draining:
@@ -400,9 +402,3 @@ class Supervisor:
     def _report(self, report: Callable[[datetime], None]) -> None:
         self._reports.append(report)
         self._nudge("supervisor")
-
-
-def _read_rows(conn: Connection) -> tuple[list[TaskRow], bool, list[StoredTask], list[TaskRow]]:
-    """Read the rows that every step needs, in one transaction."""
-    running = tasks.in_status(conn, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
-    return running, combining.is_any_decided(conn), followers.leaderless(conn), leases.held(conn)
