@@ -54,7 +54,9 @@ class Plan:
             eventually(reached)
         except AssertionError as error:
             status = self.house.run("supervisor", "status", check=False).stdout
-            raise AssertionError(f"{self.statuses()}\n{status}") from error
+            queue = self.house.run("task", "list", check=False).stdout
+            log = (self.house.root / ".corral" / "logs" / "corral.log").read_text()[-3000:]
+            raise AssertionError(f"{self.statuses()}\n{status}\n{queue}\n{log}") from error
 
 
 def runs(marker: Path) -> int:
