@@ -23,6 +23,7 @@ from pathlib import Path
 from corral.config import ownership
 from corral.config.paths import Project, is_git_directory
 from corral.core.errors import PathReplaced, Unsupported
+from corral.core.identifiers import new_id
 
 MARKER = "corral-worktrees.json"
 """A file in a folder that Corral chose: the project's id, and the folder's inode, which a copy does not have."""
@@ -195,7 +196,7 @@ def hand_over(project: Project, former_id: str, project_id: str) -> None:
 
 def _mark(path: Path, project_id: str, repository: Path) -> None:
     marks = {"project_id": project_id, "repository": str(repository), "inode": path.lstat().st_ino}
-    partial = path / f"{MARKER}.new"
+    partial = path / f"{MARKER}.{new_id()}"  # several worktrees may be the first at the same moment
     partial.write_text(json.dumps(marks, indent=2) + "\n")
     partial.replace(path / MARKER)
 
@@ -288,8 +289,7 @@ class WorktreeRoot:
             if not _is_only_marked(folder):
                 remaining.append(folder)
                 continue
-            (folder / MARKER).unlink(missing_ok=True)
-            folder.rmdir()
+            _remove_marked(folder)
             if folder.parent == self.home / AT_HOME:
                 with contextlib.suppress(OSError):
                     folder.parent.rmdir()
@@ -298,8 +298,7 @@ class WorktreeRoot:
     def leave(self, folder: Path) -> None:
         """Remove an empty folder of this project's at a former place: its repository was moved away from beside it."""
         if folder not in self._chosen() and _is_only_marked(folder) and _is_ours(folder, self.project_id):
-            (folder / MARKER).unlink(missing_ok=True)
-            folder.rmdir()
+            _remove_marked(folder)
 
     def _chosen(self) -> Iterator[Path]:
         return _choices(self.project, self.project_id, self.home)
@@ -316,7 +315,8 @@ def _refusal(path: Path, project_id: str) -> str | None:
         return _in_git_directory(path)
     if not _is_private(path):
         return "the name is taken by what is not a private folder of yours"
-    if not _is_ours(path, project_id) and not _is_only_marked(path):
+    # In this order: whoever is marking it just now makes a worktree in it only after that.
+    if not _is_only_marked(path) and not _is_ours(path, project_id):
         return "the name is taken"
     return _in_git_directory(path)
 
@@ -346,9 +346,16 @@ def _is_private(path: Path) -> bool:
 def _is_only_marked(path: Path) -> bool:
     """Whether a folder holds at most a mark, of any project: nobody's work is in it."""
     try:
-        return _is_private(path) and {entry.name for entry in path.iterdir()} <= {MARKER, f"{MARKER}.new"}
+        return _is_private(path) and all(entry.name.startswith(MARKER) for entry in path.iterdir())
     except OSError:
         return False
+
+
+def _remove_marked(path: Path) -> None:
+    """Remove a folder that holds at most a mark, with what a killed marking left."""
+    for entry in path.iterdir():
+        entry.unlink()
+    path.rmdir()
 
 
 def _marks(path: Path) -> dict[str, object]:

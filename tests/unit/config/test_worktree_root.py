@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,21 @@ def test_a_folder_that_was_not_marked_to_the_end_is_marked_again(root: WorktreeR
     (path / f"{MARKER}.new").write_text("{")
     assert _established(root) == path
     prove(path, ID)
+
+
+def test_several_that_are_the_first_at_once_all_get_it(root: WorktreeRoot) -> None:
+    folder = root.choose().path
+    with ThreadPoolExecutor(8) as workers:
+        for _ in range(40):
+            places = [*workers.map(lambda name: root.establish(folder / name), "abcdefgh")]
+            assert places == [folder] * 8 and [entry.name for entry in folder.iterdir()] == [MARKER]
+            root.remove()
+
+
+def test_what_a_killed_marking_left_is_removed_with_the_folder(root: WorktreeRoot) -> None:
+    folder = root.establish(root.choose().path / "a")
+    (folder / f"{MARKER}.left").write_text("{")
+    assert root.remove() == [] and not folder.exists()
 
 
 @NEEDS_RIGHTS_DROPPED
