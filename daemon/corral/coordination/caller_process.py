@@ -30,26 +30,30 @@ def require(callers: frozenset[Caller], operation: str, project: Project, scope:
     if caller in callers:
         return
     message = f"{name[0].upper()}{name[1:]} may not do this: {operation}."
+    remedy = "A person does it, in a terminal of their own."
     if callers == {Caller.PERSON}:
-        raise NotPermitted(
-            message, cause="It is left to a person.", remedy="A person does it, in a terminal of their own."
-        )
-    raise OwnDaemon(message)
+        raise NotPermitted(message, cause="It is left to a person.", remedy=remedy)
+    raise OwnDaemon(message, cause="It would end, or wait for, the work that asks for it.", remedy=remedy)
 
 
 def caller_of(project: Project, scope: Scope) -> tuple[Caller, str]:
     """The kind of the caller, and a name for a message. Over TCP the caller is unknown: there only the token counts.
 
-    A process that has ended counts as a worker, since nothing can prove the contrary.
+    A process that has ended, or that cannot be looked at, counts as a worker: nothing proves the contrary.
     """
     pid = _peer(scope)
-    if pid is not None and not psutil.pid_exists(pid):
+    if pid is None:
+        return Caller.PERSON, "a person"
+    try:
+        own = psutil.Process(pid).environ()
+    except psutil.NoSuchProcess:
         return Caller.WORK, "a process that has ended"
-    environments = [*_environments(pid)]
-    owners = (started_by_work_of(environment, str(project.root)) for environment in environments)
+    except (psutil.Error, OSError):
+        return Caller.WORK, "a process that cannot be looked at"
+    owners = (started_by_work_of(environ, str(project.root)) for environ in (own, *_environments_above(pid)))
     if owner := next(filter(None, owners), None):
         return Caller.WORK, owner
-    if environments and (mark := of_a_session(environments[0])):
+    if mark := of_a_session(own):
         return Caller.SESSION, f"an agent session ({mark} is set)"
     return Caller.PERSON, "a person"
 
@@ -64,15 +68,11 @@ def _peer(scope: Scope) -> int | None:
     return None
 
 
-def _environments(pid: int | None) -> Iterator[dict[str, str]]:
-    """The environments of a process and of those that it descends from, as far as they can be read."""
-    process = None
+def _environments_above(pid: int) -> Iterator[dict[str, str]]:
+    """The environments of the processes that a process descends from, as far as they can be read."""
     with suppress(psutil.Error):
-        process = psutil.Process(pid) if pid else None
-    while process is not None and process.pid not in (0, 1, os.getpid()):
-        with suppress(psutil.Error, OSError):
-            yield process.environ()
-        try:
-            process = process.parent()
-        except psutil.Error:
-            return
+        for process in psutil.Process(pid).parents():
+            if process.pid in (1, os.getpid()):
+                return
+            with suppress(psutil.Error, OSError):
+                yield process.environ()

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Integer, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Integer, bindparam, delete, insert, or_, select, update
 
 from corral.core.events import EventKind
 from corral.core.instants import iso
@@ -164,12 +164,6 @@ def next_delivery(conn: Connection) -> DeliveryRow | None:
 def delivery(conn: Connection, delivery_id: str) -> DeliveryRow | None:
     """One notification."""
     return fetch_first(conn, select(deliveries).where(deliveries.c.delivery_id == delivery_id), DeliveryRow)
-
-
-def count_waiting(conn: Connection) -> int:
-    """How many notifications wait to be sent."""
-    query = select(func.count()).select_from(deliveries).where(deliveries.c.state == "waiting")
-    return int(conn.execute(query).scalar_one())
 
 
 def change_delivery(conn: Connection, delivery_id: str, values: Mapping[str, Any]) -> None:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}"
 Value = str | int | float | bool | list[str]
 
-_LITERAL = "{{{{"
 _PLACEHOLDER = re.compile(r"\{\{\{\{|\{\{\s*(?P<name>" + NAME + r")\s*\}\}|(?P<broken>\{\{)")
 _SIMPLE_VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _BEFORE_COMMENT = " \t\n;&|()"
