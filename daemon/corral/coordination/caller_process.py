@@ -24,16 +24,17 @@ def require(callers: frozenset[Caller], operation: str, project: Project, scope:
         operation: The operation, for the message.
 
     Raises:
-        NotPermitted: The caller is none of them.
+        NotPermitted: The caller is none of them; ``details['caller']`` names it.
     """
     caller, name = caller_of(project, scope)
     if caller in callers:
         return
     message = f"{name[0].upper()}{name[1:]} may not do this: {operation}."
-    remedy = "A person does it, in a terminal of their own."
+    remedy, details = "A person does it, in a terminal of their own.", {"caller": name}
     if callers == {Caller.PERSON}:
-        raise NotPermitted(message, cause="It is left to a person.", remedy=remedy)
-    raise OwnDaemon(message, cause="It would end, or wait for, the work that asks for it.", remedy=remedy)
+        raise NotPermitted(message, cause="It is left to a person.", remedy=remedy, details=details)
+    cause = "It would end, or wait for, the work that asks for it."
+    raise OwnDaemon(message, cause=cause, remedy=remedy, details=details)
 
 
 def caller_of(project: Project, scope: Scope) -> tuple[Caller, str]:

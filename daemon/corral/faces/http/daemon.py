@@ -85,7 +85,7 @@ async def resume(services: Services) -> Resumed:
 
 @router.post("/daemon/stop", status=202, callers=NO_WORK)
 async def stop(services: Services, how: Stop) -> Stopping:
-    """Begin to stop: workers are ended (or, with ``drain``, waited for), then the process leaves.
+    """Stop the daemon: workers are ended (or, with ``drain``, waited for), then the process leaves.
 
     A request from a task or verification of this daemon is refused.
     """

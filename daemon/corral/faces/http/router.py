@@ -31,6 +31,8 @@ from corral.core.json_text import json_bytes
 from corral.core.routing import EVERYONE, Called, Header, Route, Routes
 from corral.observe.audit import requests as audit_requests
 
+_SEE = "See /openapi.json for what there is."
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -262,7 +264,7 @@ class Router:
         try:
             await self._services.work(lambda: require(route.callers, operation.summary, project, scope))
         except NotPermitted as error:
-            self._note(route, in_path, error)
+            self._note(route, {**in_path, "caller": error.details["caller"]}, error)
             raise
 
     def _note(self, route: Route, arguments: Mapping[str, Any], result: Any) -> None:
@@ -286,14 +288,15 @@ class Router:
         if found is not None:
             return found
         if any(operation.pattern.match(path) for operation in self._operations):
-            raise MethodNotAllowed("Method Not Allowed")
-        raise NotFound("There is no such address.", remedy="See /openapi.json for what there is.")
+            raise MethodNotAllowed(f"{method} is not answered at this address.", remedy=_SEE)
+        raise NotFound("There is no such address.", remedy=_SEE)
 
 
 class MethodNotAllowed(InvalidInput):
     """An address at which other methods are answered."""
 
     status = 405
+    default_cause = "The address takes other methods."
 
 
 def operations(nouns: Iterable[Routes]) -> list[Operation]:
