@@ -31,12 +31,12 @@ _NAMED_AT_ONCE = 1000
 
 def remain(db: Store, repo: Git, merge: MergeRow, tip_sha: str) -> bool:
     """Whether uncommitted work in the target's checkout still blocks a held request, so that a try would fail again."""
+    if merge["state"] != MergeState.HELD or OVERLAP not in str(merge["reason"]):
+        return False  # Another blocker may be gone: only a try shows what blocks the request now.
     with db.reading() as conn:
         receipt = receipts.get(conn, merge["receipt_id"])
-    if merge["state"] != MergeState.HELD or receipt is None or receipt["status"] in verification_receipts.NOT_GREEN:
+    if receipt is None or receipt["status"] in verification_receipts.NOT_GREEN:
         return False
-    if OVERLAP not in str(merge["reason"]):
-        return False  # The blocker may be gone: only a try shows what blocks the request now.
     if tip_sha != merge["tip_sha"] and refs.is_ancestor(repo, merge["head_sha"], tip_sha):
         return False
     return _overlap(repo, merge["target"], required(merge["tip_sha"]), required(merge["candidate_sha"]))
@@ -45,7 +45,7 @@ def remain(db: Store, repo: Git, merge: MergeRow, tip_sha: str) -> bool:
 def may_be_passed(conn: Connection, merge_id: str, now: datetime) -> bool:
     """Whether later requests may bypass a held request. They must wait where its target may have moved."""
     since = parse(merges.get(conn, merge_id)["updated_at"])
-    waits = timedelta(0) <= now - since < PATIENCE  # the clock was set back: wait no longer for that
+    waits = timedelta(0) <= now - since < PATIENCE  # nobody waits longer where the clock was set back
     return not waits and not intents.is_landing(conn, merge_id)
 
 
