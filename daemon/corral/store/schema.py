@@ -193,6 +193,13 @@ tasks = Table(
     CheckConstraint("status NOT IN ('failed', 'dead') OR error_code IS NOT NULL", name="explained"),
 )
 Index("ix_tasks_status_priority_seq", tasks.c.status, tasks.c.priority.desc(), tasks.c.seq)
+Index(
+    "ix_tasks_offered",  # a session's claim passes none of the tasks that wait for a runner
+    tasks.c.status,
+    tasks.c.priority.desc(),
+    tasks.c.seq,
+    **only(tasks.c.runner.is_(None)),
+)
 Index("ix_tasks_status_not_before_at", tasks.c.status, tasks.c.not_before_at)
 Index("ix_tasks_thread_id_seq", tasks.c.thread_id, tasks.c.seq)
 Index("ix_tasks_parent_task_id", tasks.c.parent_task_id, **only(tasks.c.parent_task_id.is_not(None)))

@@ -14,6 +14,7 @@ from corral.core.instants import iso
 from corral.store.rows.tasks import TaskRow
 from corral.work.tasks import attempts, leases, tasks, views
 from corral.work.tasks.leases import Claimant
+from tests.support.steps import steps
 from tests.unit.work.conftest import START, Board, at
 
 SETTINGS = Settings()
@@ -68,6 +69,19 @@ def test_the_title_is_the_descriptions_first_line_and_the_whole_of_it_is_kept(ya
 def test_the_highest_priority_is_first_then_the_oldest(yard: Yard) -> None:
     low, first, second = yard.offer(priority=1), yard.offer(priority=9), yard.offer(priority=9)
     assert [row["task_id"] for row in iter(lambda: yard.get("a"), None)] == [first, second, low]
+
+
+def test_a_claim_passes_none_of_the_tasks_that_wait_for_a_runner(yard: Yard) -> None:
+    def claim_costs() -> int:
+        yard.offer()
+        return yard.do(
+            lambda conn: steps(conn, lambda: leases.claim(conn, leases.claimant(conn, "a"), START, SETTINGS))
+        )
+
+    claim_costs()  # the statements are prepared by the first one
+    alone = claim_costs()
+    yard.submit(*({} for _ in range(300)))
+    assert claim_costs() < 1.2 * alone
 
 
 def test_only_the_types_asked_for_and_only_what_one_is_able_to(yard: Yard) -> None:
