@@ -13,6 +13,7 @@ from sqlalchemy import create_engine
 
 from corral.core.instructions import PROFILES
 from corral.daemon import nouns
+from corral.faces.http import router
 from corral.faces.mcp import server as mcp
 from corral.store.engine.prepared import Prepared
 
@@ -34,7 +35,7 @@ def _compile() -> None:
 
 
 def _build() -> None:
-    nouns.every()
+    router.operations(nouns.every())  # the patterns of their paths
     build_tools = mcp.build
     tools = {profile: mcp.build(profile) for profile in PROFILES}
     mcp.build = lambda profile: tools.pop(profile, None) or build_tools(profile)
