@@ -15,6 +15,7 @@ from corral.core.instructions import PROFILES
 from corral.daemon import nouns
 from corral.faces.http import router
 from corral.faces.mcp import server as mcp
+from corral.store import migrate
 from corral.store.engine.prepared import Prepared
 
 
@@ -25,12 +26,13 @@ def warm() -> None:
 
 
 def _compile() -> None:
-    """Compile the prepared statements: what they lack to be run as well, they notice afterwards."""
+    """Compile the schema and the prepared statements: what they lack to be run as well, they notice afterwards."""
     engine = create_engine("sqlite://")
     with engine.connect() as connection:
         for prepared in [one for one in gc.get_objects() if isinstance(one, Prepared)]:
             with contextlib.suppress(Exception):
                 prepared.all(connection, {})
+        migrate.definitions(connection.dialect.name)
     engine.dispose()
 
 

@@ -247,22 +247,28 @@ def survivors(group: int | None, marks: Marks) -> list[psutil.Process]:
     Args:
         group: One led by a child of this process, so certainly ours; None: the marks alone decide.
     """
-    return [process for process in psutil.process_iter() if _belongs(process, group, marks)]
+    found: list[psutil.Process] = []
+    for pid in psutil.pids():
+        if _belongs(pid, group, marks):  # nearly none does; what psutil reads of a process takes longer than this
+            with suppress(psutil.Error):
+                found.append(psutil.Process(pid))
+    # The start time that keeps a signal from a reused pid was read after the first look.
+    return [process for process in found if _belongs(process.pid, group, marks)]
 
 
-def _belongs(process: psutil.Process, group: int | None, marks: Marks) -> bool:
+def _belongs(pid: int, group: int | None, marks: Marks) -> bool:
     with suppress(psutil.Error, OSError):
-        if process.pid == os.getpid():
+        if pid == os.getpid():
             return False
-        its_group = os.getpgid(process.pid)
+        its_group = os.getpgid(pid)
         if its_group == 0:  # a thread of the kernel
             return False
         is_ours = (
             its_group == group
-            or is_tagged(process.pid, marks)
-            or (not _surely_lacks(process.pid, marks) and _carries(_environ(process, its_group), marks))
+            or is_tagged(pid, marks)
+            or (not _surely_lacks(pid, marks) and _carries(_environ(psutil.Process(pid), its_group), marks))
         )
-        return is_ours and process.status() != psutil.STATUS_ZOMBIE
+        return is_ours and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     return False
 
 

@@ -6,12 +6,14 @@ import os
 import shlex
 import sqlite3
 from contextlib import closing
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, create_engine, insert, text
+from sqlalchemy.dialects import registry
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
 from corral.core.errors import DatabaseUnavailable
 from corral.store.append_only import keep_append_only
@@ -85,21 +87,30 @@ def _create(path: Path) -> None:
 
 
 def make_schema(conn: Connection) -> None:
-    """Create the schema of a new database, SQLite's or a server's: tables, indexes, triggers and first rows.
-
-    Of two equally good indexes SQLite takes the one created last, and a table holds its indexes in a set: so they are created
-    in a fixed order, partial ones last.
-    """
-    indexes = [index for table in metadata.sorted_tables for index in table.indexes]
-    for table in metadata.sorted_tables:
-        conn.execute(CreateTable(table))
-    for index in sorted(indexes, key=lambda index: (len(str(index.kwargs.get("sqlite_where"))), str(index.name))):
-        conn.execute(CreateIndex(index))
+    """Create the schema of a new database, SQLite's or a server's: tables, indexes, triggers and first rows."""
+    raw: Any = conn.connection
+    with closing(raw.cursor()) as cursor:
+        for definition in definitions(conn.dialect.name):
+            cursor.execute(definition)
     create_indexes(conn)
     keep_append_only(conn)
     conn.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
     conn.execute(insert(event_cursors).values(reader="announcements", event_id=0))
     conn.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
+
+
+@cache
+def definitions(dialect: str) -> list[str]:
+    """The SQL that creates all tables and their indexes.
+
+    Of two equally good indexes SQLite takes the one created last, and a table holds its indexes in a set: so they are created
+    in a fixed order, partial ones last.
+    """
+    tables = metadata.sorted_tables
+    indexes = [index for table in tables for index in table.indexes]
+    indexes.sort(key=lambda index: (len(str(index.kwargs.get("sqlite_where"))), str(index.name)))
+    creations: list[ExecutableDDLElement] = [*map(CreateTable, tables), *map(CreateIndex, indexes)]
+    return [str(creation.compile(dialect=registry.load(dialect)())) for creation in creations]
 
 
 def _upgrade(path: Path, current: str) -> None:

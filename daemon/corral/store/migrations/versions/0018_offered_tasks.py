@@ -16,6 +16,11 @@ depends_on = None
 
 
 def upgrade() -> None:
-    columns = ["status", sa.text("priority DESC"), "seq"]
     with_no_runner = sa.text("runner IS NULL")
-    op.create_index("ix_tasks_offered", "tasks", columns, sqlite_where=with_no_runner, postgresql_where=with_no_runner)
+    op.create_index(
+        "ix_tasks_offered",
+        "tasks",
+        ["status", sa.text("priority DESC"), "seq"],
+        sqlite_where=with_no_runner,
+        postgresql_where=with_no_runner,
+    )
