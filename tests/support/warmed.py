@@ -16,6 +16,7 @@ from corral.daemon import nouns
 from corral.faces.http import router
 from corral.faces.mcp import server as mcp
 from corral.store import migrate
+from corral.store.engine.dialect import dialect_of
 from corral.store.engine.prepared import Prepared
 
 
@@ -32,7 +33,7 @@ def _compile() -> None:
         for prepared in [one for one in gc.get_objects() if isinstance(one, Prepared)]:
             with contextlib.suppress(Exception):
                 prepared.all(connection, {})
-        migrate.definitions(connection.dialect.name)
+        migrate.definitions(dialect_of(connection))
     engine.dispose()
 
 

@@ -18,6 +18,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 from corral.core.errors import DatabaseUnavailable
 from corral.store.append_only import keep_append_only
 from corral.store.engine.connections import damaged, unavailable
+from corral.store.engine.dialect import Dialect, dialect_of
 from corral.store.engine.search import create_indexes
 from corral.store.schema import metadata
 from corral.store.schema_coordination import event_cursors
@@ -90,7 +91,7 @@ def make_schema(conn: Connection) -> None:
     """Create the schema of a new database, SQLite's or a server's: tables, indexes, triggers and first rows."""
     raw: Any = conn.connection
     with closing(raw.cursor()) as cursor:
-        for definition in definitions(conn.dialect.name):
+        for definition in definitions(dialect_of(conn)):
             cursor.execute(definition)
     create_indexes(conn)
     keep_append_only(conn)
@@ -100,7 +101,7 @@ def make_schema(conn: Connection) -> None:
 
 
 @cache
-def definitions(dialect: str) -> list[str]:
+def definitions(dialect: Dialect) -> list[str]:
     """The SQL that creates all tables and their indexes.
 
     Of two equally good indexes SQLite takes the one created last, and a table holds its indexes in a set: so they are created
@@ -110,7 +111,7 @@ def definitions(dialect: str) -> list[str]:
     indexes = [index for table in tables for index in table.indexes]
     indexes.sort(key=lambda index: (len(str(index.kwargs.get("sqlite_where"))), str(index.name)))
     creations: list[ExecutableDDLElement] = [*map(CreateTable, tables), *map(CreateIndex, indexes)]
-    return [str(creation.compile(dialect=registry.load(dialect)())) for creation in creations]
+    return [str(creation.compile(dialect=registry.load(dialect.value)())) for creation in creations]
 
 
 def _upgrade(path: Path, current: str) -> None:

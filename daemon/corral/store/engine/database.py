@@ -20,6 +20,7 @@ import queue
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -81,6 +82,7 @@ class Database:
         self._closed = False
         self._expected, self._gather_until = 0, 0.0
         self._inline: Connection | None = None
+        self._idle: deque[Connection] = deque()
         self._progress_calls = 0
         self.damage: DatabaseDamaged | None = None
         """The error that every read and write raises once damage of the file was detected."""
@@ -130,14 +132,39 @@ class Database:
         self._check_damage()
         self._restore_file()
         try:
-            engine = self._reader_engine
-            with engine.connect() as conn:
+            conn = self._reader()
+            try:
                 with conn.begin():
                     yield conn
-                if engine is not self._reader_engine:
-                    conn.invalidate()  # the file was put back meanwhile: this connection's pool is not used any more
+            finally:
+                self._give_back(conn)
         except DRIVER_ERRORS as error:
             raise self._convert_error(error) from error
+
+    def _reader(self) -> Connection:
+        """A connection that nobody reads with: to fetch one from the pool takes as long as a short query."""
+        while (conn := self._idle_reader()) is not None:
+            if conn.engine is self._reader_engine:
+                return conn
+            self._discard(conn)
+        return self._reader_engine.connect()
+
+    def _idle_reader(self) -> Connection | None:
+        try:
+            return self._idle.pop()
+        except IndexError:  # asked for beforehand, another thread could take it
+            return None
+
+    def _give_back(self, conn: Connection) -> None:
+        if len(self._idle) < self._readers and not self._closed:
+            self._idle.append(conn)
+        else:
+            self._discard(conn)
+
+    def _discard(self, conn: Connection) -> None:
+        if conn.engine is not self._reader_engine:
+            conn.invalidate()  # the file was put back meanwhile: this connection's pool is not used any more
+        conn.close()
 
     def read(self, operation: Operation[T]) -> T:
         """Run a query as :meth:`reading` does."""
@@ -177,6 +204,10 @@ class Database:
         raw: Any = conn.connection.dbapi_connection
         raw.set_progress_handler(is_too_long, INLINE_STEPS)
         return conn
+
+    def _close_idle(self) -> None:
+        while (conn := self._idle_reader()) is not None:
+            self._discard(conn)
 
     def _restore_file(self) -> None:
         """Have the writer put a lost file back: a new connection would read the file that is in its place."""
@@ -225,6 +256,7 @@ class Database:
         self._bundles.put(None)
         self._thread.join()
         self._close_inline()
+        self._close_idle()
         self._reader_engine.dispose()
         self._writer.close()
         self._writer_engine.dispose()
@@ -320,6 +352,7 @@ class Database:
         # SQLite leaves the log at the path alone when a connection closes whose file is no longer there.
         old, writing, reading = self._writer, self._writer_engine, self._reader_engine
         self._open()
+        self._close_idle()
         old.close()
         writing.dispose()
         reading.dispose()
