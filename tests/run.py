@@ -1,7 +1,7 @@
 """The checks and the tests, in one command: ``python -m tests.run [pytest arguments]``; ``./install.sh --test`` calls it.
 
 Static checks first (seconds), then the suite on all cores; it proves every requirement.
-``--quick``: the checks and the unit tests. ``--all``: also the tests that are marked slow (storms, soaks, long stories), and the
+``--quick``: the checks, and the unit tests without those that try many cases. ``--all``: also the tests that are marked slow (storms, soaks, long stories), and the
 unit tests on the oldest and the newest supported Python of the machine: of those on the PATH, or on ``PYTHONS_PATH``.
 """
 
@@ -34,6 +34,7 @@ CHECKS: dict[str, list[str]] = {
 # One more than there are cores: much of what is tested waits for other processes.
 WORKERS = ["-n", str((os.cpu_count() or 2) + 1), "--dist", "worksteal"]
 NOT_SLOW = ["-m", "not slow"]
+QUICK = ["-m", "not slow and not one_python"]
 TOGETHER = ["-p", "tests.support.ledger", *WORKERS]
 
 MEMORY = Path("/dev/shm")
@@ -174,7 +175,7 @@ def main() -> int:
                 results = everything(suite)
             case ["--quick"]:
                 results = [step(name, command) for name, command in CHECKS.items()]
-                results.append(step("unit tests", [*suite, *NOT_SLOW, *TOGETHER, "tests/unit"]))
+                results.append(step("unit tests", [*suite, *QUICK, *TOGETHER, "tests/unit"]))
             case _:
                 results = suite_of(suite, *NOT_SLOW)
     print("all green" if all(results) else "NOT green", flush=True)
