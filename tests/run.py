@@ -1,8 +1,9 @@
 """The checks and the tests, in one command: ``python -m tests.run [pytest arguments]``; ``./install.sh --test`` calls it.
 
 Static checks first (seconds), then the suite on all cores; it proves every requirement.
-``--quick``: the checks, and the unit tests without those that try many cases. ``--all``: also the tests that are marked slow (storms, soaks, long stories), and the
-unit tests on the oldest and the newest supported Python of the machine: of those on the PATH, or on ``PYTHONS_PATH``.
+``--quick``: the checks, and the unit tests without those that try many cases. ``--all``: also the tests that are marked slow
+(storms, soaks, long stories), and the unit tests on the oldest and the newest supported Python of the machine: of those on the
+PATH, or on ``PYTHONS_PATH``.
 """
 
 from __future__ import annotations
