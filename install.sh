@@ -238,7 +238,8 @@ demo() {
     check_needs
     say "Preparing (once) ..."
     install_into "$here/.venv" --editable "$here"
-    exec "$here/.venv/bin/corral" demo "$@"
+    # The package runs from the clone, which keeps no bytecode of it.
+    PYTHONDONTWRITEBYTECODE=1 exec "$here/.venv/bin/corral" demo "$@"
 }
 
 tests() {

@@ -280,6 +280,7 @@ def test_the_demo_in_a_clean_copy_with_an_empty_home(install: Install, tmp_path:
         ".git", ".venv", ".*_cache", ".hypothesis", "__pycache__", ".corral", "dist", "build"
     )
     shutil.copytree(ROOT, copy, ignore=skipped, symlinks=True)
+    before = {str(file.relative_to(copy)) for file in copy.rglob("*")}
     done = install("--demo", script=copy / "install.sh", timeout_s=280, **PIP)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "7 of 10 landed; main is green." in done.stdout
@@ -288,6 +289,8 @@ def test_the_demo_in_a_clean_copy_with_an_empty_home(install: Install, tmp_path:
     assert done.stdout.splitlines()[-1].startswith("Next:         ./install.sh, then cd YOUR-REPOSITORY && corral init")
     assert not [pid for pid in psutil.pids() if _runs_from(pid, copy)]
     assert not list(tmp_path.rglob("trust.json")), "the README: nothing is left behind but the environment"
+    new = {str(file.relative_to(copy)) for file in copy.rglob("*")} - before
+    assert {name for name in new if not name.startswith(".venv")} == set(), "nor anything in the clone"
 
 
 def _runs_from(pid: int, folder: Path) -> bool:
