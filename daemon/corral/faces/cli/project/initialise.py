@@ -114,7 +114,7 @@ def init(
         _show(project, branch, files, edits, copies)
         _show_place(place)
         if brought:
-            echo("Files of this repository would run these commands on your machine:")
+            echo("Files in this repository's folder would run these commands on your machine:")
             project_trust.show(brought)
     if brought:
         refuse_agents("Approving commands", "corral init")
