@@ -384,6 +384,7 @@ def _land(story: Story) -> None:
         submitted = story("merge submit", f"corral/{name}")["merge_id"]
         story("wait", "--all")
     story("merge detail", submitted)
+    story("merge open", submitted)
     story("merge dismiss", submitted)
     _git(story.house.root, "reset", "-q", "--hard", "HEAD~1")
     eventually(lambda: any(need["kind"] == "rewound_target" for need in story.look("status")["needs_you"]))
