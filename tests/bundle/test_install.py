@@ -16,6 +16,7 @@ import pytest
 from corral import __version__
 from tests.support.coordinated import Coordinated
 from tests.support.programs import program as program_of
+from tests.support.service_manager import Manager
 
 ROOT = Path(__file__).parents[2]
 PLAIN_TOOLS = ("sh", "env", "cat", "sed", "mkdir", "rm", "rmdir", "ln", "readlink", "dirname", "mktemp")
@@ -190,6 +191,10 @@ def test_install_a_repository_twice_and_take_everything_back(
         command = home / ".local" / "bin" / "corral"
         env = {"HOME": str(home), "PATH": str(tools)}
         subprocess.run([command, "-C", repo, "status"], env=env, check=True, capture_output=True, timeout=60)
+        (tools / "systemctl").symlink_to(Manager(tmp_path / "manager").folder / "systemctl")
+        install_unit = [str(command), "-C", str(repo), "daemon", "install", "--yes"]
+        subprocess.run(install_unit, env=env, check=True, capture_output=True, timeout=60)
+        assert [*(home / ".config" / "systemd" / "user").iterdir()]
         others = home / ".local" / "share" / "man" / "man1" / "corral-reef.1"
         others.write_text('.TH "CORRAL-REEF" "1"\n')
         done = install("--uninstall")
