@@ -161,14 +161,22 @@ install_for_user() {
     fi
 }
 
-# Daemons that run from this installation would go on without their files: stop each the regular way, and say where it was.
+# Daemons that run from this installation would go on without their files: take back the units that start them, stop each the
+# regular way, and say where it was.
 # One that an older version started has the name corral.server.
 stop_daemons() {
     "$data/venv/bin/python" - "$data/venv" <<'PY' || true
-import contextlib, subprocess, sys
+import contextlib, json, os, pathlib, subprocess, sys
 import psutil
 
 venv = sys.argv[1]
+state = pathlib.Path(os.environ.get("XDG_STATE_HOME") or pathlib.Path.home() / ".local" / "state")
+for record in (state / "corral" / "services").glob("*.json"):
+    unit = json.loads(record.read_text())
+    print(f"Stopping the daemon of {unit['root']} (its .corral folder stays), and taking back its unit ...", flush=True)
+    done = subprocess.run([f"{venv}/bin/corral", "-C", unit["root"], "daemon", "uninstall"], stdout=subprocess.DEVNULL)
+    if done.returncode != 0:
+        print(f"The unit of {unit['root']} stays: {unit['file']}", flush=True)
 for process in psutil.process_iter():
     with contextlib.suppress(psutil.Error):
         line = process.cmdline()
@@ -226,7 +234,7 @@ uninstall_for_user() {
     # What was approved for repositories is asked again by a new installation.
     state=${XDG_STATE_HOME:-$HOME/.local/state}/corral
     rm -f "$state/trust.json" "$state/trust.lock"
-    rmdir "$state" 2>/dev/null || true
+    rmdir "$state/services" "$state" 2>/dev/null || true
     cache=${XDG_CACHE_HOME:-$HOME/.cache}/corral
     rm -rf "$cache/templates"
     rmdir "$cache" 2>/dev/null || true
@@ -238,7 +246,8 @@ demo() {
     check_needs
     say "Preparing (once) ..."
     install_into "$here/.venv" --editable "$here"
-    exec "$here/.venv/bin/corral" demo "$@"
+    # The package runs from the clone, which keeps no bytecode of it.
+    PYTHONDONTWRITEBYTECODE=1 exec "$here/.venv/bin/corral" demo "$@"
 }
 
 tests() {

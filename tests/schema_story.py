@@ -17,6 +17,7 @@ from corral.faces.cli.terminal.context import Common
 from tests.conftest import commit, git
 from tests.integration.templates.repositories import release, template
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.service_manager import Manager
 
 Answer = tuple[str, Any]
 CONFIG = """
@@ -56,8 +57,9 @@ class Story:
         finally:
             sys.stdin = typed
             os.chdir(folder)
-            for name in env.keys() - before.keys():
-                del os.environ[name]
+            for name in env:
+                os.environ.pop(name)
+                os.environ.update({name: before[name]} if name in before else {})
         assert out.getvalue(), (command, args, err.getvalue())
         return json.loads(out.getvalue())
 
@@ -384,6 +386,7 @@ def _land(story: Story) -> None:
         submitted = story("merge submit", f"corral/{name}")["merge_id"]
         story("wait", "--all")
     story("merge detail", submitted)
+    story.look("worktree remove", story("merge open", submitted)["name"])
     story("merge dismiss", submitted)
     _git(story.house.root, "reset", "-q", "--hard", "HEAD~1")
     eventually(lambda: any(need["kind"] == "rewound_target" for need in story.look("status")["needs_you"]))
@@ -405,6 +408,11 @@ def _end(story: Story) -> None:
         if row["state"] == "active":
             story.look("worktree remove", row["name"])
     story("daemon restart")
+    manager = Manager(story.house.root.parent / "manager")
+    with_manager = {"PATH": f"{manager.folder}:{os.environ['PATH']}"}
+    story("daemon install", "--yes", **with_manager)
+    story("daemon uninstall", **with_manager)
+    story.look("daemon start")
     story("daemon stop")
     story("daemon status")
     backup = root.parent / "backup.db"

@@ -16,6 +16,7 @@ import pytest
 from corral import __version__
 from tests.support.coordinated import Coordinated
 from tests.support.programs import program as program_of
+from tests.support.service_manager import Manager
 
 ROOT = Path(__file__).parents[2]
 PLAIN_TOOLS = ("sh", "env", "cat", "sed", "mkdir", "rm", "rmdir", "ln", "readlink", "dirname", "mktemp")
@@ -190,6 +191,10 @@ def test_install_a_repository_twice_and_take_everything_back(
         command = home / ".local" / "bin" / "corral"
         env = {"HOME": str(home), "PATH": str(tools)}
         subprocess.run([command, "-C", repo, "status"], env=env, check=True, capture_output=True, timeout=60)
+        (tools / "systemctl").symlink_to(Manager(tmp_path / "manager").folder / "systemctl")
+        install_unit = [str(command), "-C", str(repo), "daemon", "install", "--yes"]
+        subprocess.run(install_unit, env=env, check=True, capture_output=True, timeout=60)
+        assert [*(home / ".config" / "systemd" / "user").iterdir()]
         others = home / ".local" / "share" / "man" / "man1" / "corral-reef.1"
         others.write_text('.TH "CORRAL-REEF" "1"\n')
         done = install("--uninstall")
@@ -280,6 +285,7 @@ def test_the_demo_in_a_clean_copy_with_an_empty_home(install: Install, tmp_path:
         ".git", ".venv", ".*_cache", ".hypothesis", "__pycache__", ".corral", "dist", "build"
     )
     shutil.copytree(ROOT, copy, ignore=skipped, symlinks=True)
+    before = {str(file.relative_to(copy)) for file in copy.rglob("*")}
     done = install("--demo", script=copy / "install.sh", timeout_s=280, **PIP)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "7 of 10 landed; main is green." in done.stdout
@@ -288,6 +294,8 @@ def test_the_demo_in_a_clean_copy_with_an_empty_home(install: Install, tmp_path:
     assert done.stdout.splitlines()[-1].startswith("Next:         ./install.sh, then cd YOUR-REPOSITORY && corral init")
     assert not [pid for pid in psutil.pids() if _runs_from(pid, copy)]
     assert not list(tmp_path.rglob("trust.json")), "the README: nothing is left behind but the environment"
+    new = {str(file.relative_to(copy)) for file in copy.rglob("*")} - before
+    assert {name for name in new if not name.startswith(".venv")} == set(), "nor anything in the clone"
 
 
 def _runs_from(pid: int, folder: Path) -> bool:

@@ -23,6 +23,7 @@ LEFT_TO_SOME = {
     "POST /api/v1/verification/dry-run": NO_WORK,
     "POST /api/v1/web/links": PERSON,
     "POST /api/v1/merges/{merge_id}/approve": PERSON,
+    "POST /api/v1/merges/{merge_id}/open": PERSON,
     "POST /api/v1/rewinds/accept": PERSON,
     "POST /api/v1/agents/{name}/rollback": PERSON,
     "POST /api/v1/agents/{name}/pin": PERSON,

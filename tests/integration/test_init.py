@@ -170,9 +170,10 @@ def test_init_again_with_other_answers_asks_and_keeps_the_comments(house: Coordi
     house.run("config", "set", "landing.timeout_s", "99", "--file", "team")
     git(house.root, "branch", "other")
     init = ["-m", "corral", "init", "--no-check", "--verify", "false", "--target", "other"]
-    flags = ["--without-opencode", "--ask-for-tools", "--no-status-line"]
+    flags = ["--ask-for-tools", "--no-status-line"]
     kept = file.read_text()
     refused = on_terminal([*init, *flags], cwd=house.root, typed="\n", NO_COLOR="1")
+    assert "Google" not in refused.written, "no question about an agent that nobody asked for"
     assert refused.code == 1 and file.read_text() == kept and "Change these settings? [y/N]" in refused.written
     assert '    -  target: "main"' in refused.lines and "Aborted" not in refused.written
     agreed = on_terminal([*init, *flags], cwd=house.root, typed="y\n")
@@ -248,7 +249,7 @@ def test_nothing_that_sends_code_to_another_provider_is_there_unless_asked_for(h
     assert (house.root / AGENT).is_file()
     assert house.ask("GET", "/trust")["untrusted"] == [], "asked for here, approved here"
     assert "OpenCode-Builder" in {row["name"] for row in house.json("agent", "list")}
-    house.run("init", "--yes", "--without-opencode")
+    house.run("init", "--yes")
     assert (house.root / AGENT).is_file(), "a file of the project's own, which a person takes out"
 
 

@@ -184,7 +184,7 @@ def test_a_person_is_asked_at_the_terminal_unless_they_have_a_status_line(
         (sealed / ".claude").mkdir(exist_ok=True)
         (sealed / ".claude" / "settings.json").write_text(json.dumps({"statusLine": {"type": "command"}}))
     server, question = Tmux(tmp_path), "Set it for yourself, in .claude/settings.local.json?"
-    words = "init", "--no-check", "--verify", "true", "--without-opencode", "--ask-for-tools"
+    words = "init", "--no-check", "--verify", "true", "--ask-for-tools"
     shell = f"{shlex.join([sys.executable, '-m', 'corral', *words])}; echo left with $?; exec sleep 600"
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "daemon")}
     try:

@@ -179,3 +179,27 @@ def test_what_was_approved_stays_approved_when_the_repository_is_moved_and_not_i
         assert asked.returncode == InvalidInput.exit_code and "true # mine" in asked.stdout
     finally:
         moved.stop()
+
+
+def test_a_line_of_the_persons_own_file_did_not_come_with_the_repository(house: Coordinated) -> None:
+    local = house.root / ".corral" / "local.yaml"
+    local.write_text("worktrees: {setup: ['true']}\nalias: {go: task submit --command true}\n")
+    eventually(lambda: house.ask("GET", "/trust")["untrusted"])
+    for words in (("go",), ("status",), ("trust",)):
+        done = house.run(*words, check=False)
+        shown = done.stdout + done.stderr
+        assert ".corral/local.yaml was changed since you last approved what it runs" in shown, words
+        assert "came with" not in shown, words
+
+
+def test_what_a_person_sets_is_approved_though_something_else_decides(house: Coordinated) -> None:
+    house.run("config", "set", "worktrees.setup", "[echo ci]", "--profile", "ci")
+    house.run("config", "set", "worktrees.setup", "[echo mine]", CORRAL_WORKTREES_SETUP="[echo shell]")
+    house.run("config", "set", "worktrees.setup", "[echo agent]", "--profile", "bad", CLAUDECODE="1")
+    house.run("alias", "set", "go", "task submit --command true")
+    house.run("alias", "set", "go", "task submit --command false", "--file", "team")
+    for name, unapproved in (("ci", []), ("default", []), ("bad", ["echo agent"])):
+        asked = house.run("trust", check=False, CORRAL_PROFILE=name).stdout
+        assert [line.strip() for line in asked.splitlines() if line.startswith("    ")] == unapproved, name
+    (house.root / ".corral" / "local.yaml").unlink()
+    house.run("go", "--title", "x")

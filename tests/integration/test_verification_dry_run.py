@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -9,8 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from corral.faces.cli.project import verification
 from tests.conftest import GIT_ENV, git, verified_in
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.terminals import on_terminal
 
 NEEDS_VERSION = "python3 -c 'import sys; sys.path.insert(0, \"src\"); import app._version'"
 
@@ -65,6 +70,38 @@ def test_a_verification_that_passes_or_fails_by_itself_is_told_apart_from_one_th
     told = _verification(house)
     assert "exit code 1" in told["message"] and "Correct landing.verify" in told["remedy"]
     _nothing_left(house)
+
+
+def test_a_suite_that_outlasts_the_trial_of_init_is_not_called_failing(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    house = Coordinated(repo)
+    release = tmp_path / "release"
+    suite = f"echo collecting 9 tests; until test -e {release}; do sleep 0.1; done"
+    try:
+        house.run("init", "--yes", "--no-check", "--verify", suite)
+        monkeypatch.setattr(verification, "INIT_LIMIT_S", 1.0)
+        with contextlib.closing(house.client()) as client:
+            verification.report(client)
+        shown = capsys.readouterr().out
+        assert "had not ended after 1 s, the time limit of this dry run. Nothing is known" in shown
+        assert "corral doctor --verify" in shown
+        assert not [word for word in ("fails", "landing.timeout_s", "Correct landing.verify") if word in shown]
+        _nothing_left(house)
+        house.configure("landing: {timeout_s: 1}\n", file="local.yaml")
+        eventually(lambda: house.ask("GET", "/config")["settings"]["landing"]["timeout_s"] == 1)
+        assert "took longer than landing.timeout_s (1 s)" in _verification(house)["message"]
+    finally:
+        house.stop()
+
+
+def test_doctor_shows_on_a_terminal_which_command_of_the_verification_runs(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house = coordinate(verify=("true", "echo collecting 9 tests; sleep 2"))
+    screen = on_terminal(["-m", "corral", "doctor", "--verify"], cwd=house.root, columns=160)
+    assert "running echo collecting 9 tests; sleep 2: collecting 9 tests" in screen.written
+    assert "verification: the commands pass" in screen.written
 
 
 def test_what_a_dry_run_left_that_was_killed_with_its_daemon_goes_with_the_next_start(

@@ -107,8 +107,16 @@ def test_a_wait_that_does_not_end_says_what_it_waits_for_and_the_commands_that_e
     assert git(house.root, "show", "main:a new file") == "new"
 
 
+def shell(folder: Path, script: str) -> Path:
+    """A shell in which a person types this, and leaves."""
+    file = folder / "typing"
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return file
+
+
 def test_a_wait_that_failed_says_each_thing_once_with_its_reason_and_what_to_type(
-    house: Coordinated, person: Person
+    house: Coordinated, person: Person, tmp_path: Path
 ) -> None:
     git(house.root, "switch", "-q", "-c", "side")
     commit(house.root, {"src/a.py": "a = 2\n"})
@@ -126,13 +134,16 @@ def test_a_wait_that_failed_says_each_thing_once_with_its_reason_and_what_to_typ
     need = person.need("returned_merge")
     assert need["remedy"] in ended.stdout
 
-    merging, _resolve, again = need["remedy"].partition(" Or: ")[0].rstrip(".").split("; ")
-    assert "CONFLICT" in person.type(merging)
-    commit(house.root, {"src/a.py": "a = 5\n"})
-    person.type(again.removeprefix("then: "))
-    git(house.root, "switch", "-q", "main")
+    opening, _colon, _advice = need["remedy"].partition(":")
+    assert opening == f"corral merge open {merge[:8]}"
+    assert "Nothing is committed there" in person.type(f"SHELL={shell(tmp_path, 'echo mine > src/a.py')} {opening}")
+    resolve = "grep -q mine src/a.py && echo 'a = 5' > src/a.py && git commit -qam resolved"
+    shown = person.type(f"SHELL={shell(tmp_path, resolve)} {opening}")
+    assert "The merge of main is begun; to resolve: src/a.py." in shown and "queued" in shown, shown
     eventually(lambda: git(house.root, "show", "main:src/a.py") == "a = 5")
-    assert merge[:8] in house.run("merge", "list").stdout
+    assert git(house.root, "branch", "--show-current") == "main" and git(house.root, "show", "side:src/a.py") == "a = 2"
+    assert [row["state"] for row in house.json("merge", "list")] == ["conflict", "landed"]
+    assert "returned_merge" not in {need["kind"] for need in house.json("status")["needs_you"]}, "it was replaced"
     for line in person.need("failed_task")["remedy"].replace(", or", ";").split("; "):
         assert "error" not in person.type(line.removeprefix("then ")), line
 

@@ -15,17 +15,24 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from corral import PROTOCOL
 from corral.client import wire
+from corral.config import account
 from corral.config.links import make_own_folder
 from corral.config.paths import Project, find_socket
 from corral.core.errors import Conflict, CorralError, DaemonUnreachable, InvalidInput, from_wire
 from corral.core.log_files import open_log
 
+if TYPE_CHECKING:
+    from corral.config.service import Service
+
 START_TIMEOUT_S = 20.0
 """Time limit for the start of a daemon, seconds."""
+_LOOK_S = 0.5
+"""Between two looks at the state of a unit that starts, seconds."""
+_MOST = 65536
 
 
 class Exchange(NamedTuple):
@@ -255,14 +262,17 @@ _ONE_WORKERS = (
 def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
     """Start a daemon, fully detached, and wait until it (or a concurrently started one) answers.
 
-    The process started here forks the daemon and exits when the daemon is ready, so that no child stays. Its stderr is
-    in ``logs/daemon-start.log``, with a failure as JSON in the last line.
+    Where a unit is installed for the project, the service manager starts it. Else the process started here forks the daemon
+    and exits when the daemon is ready, so that no child stays. Its stderr is in ``logs/daemon-start.log``, with a failure
+    as JSON in the last line.
 
     Raises:
         DaemonUnreachable: It did not start in time.
         CorralError: Its reason for not starting.
     """
     import subprocess  # most commands start nothing
+
+    from corral.config.service import installed
 
     _note(f"starting the daemon of {project.root}; its errors go to {_start_log(project)}")
     # These variables would mark the daemon as a worker's child, and it would be ended with that worker.
@@ -278,6 +288,9 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
             remedy=f"Make {project.home} writable.",
         ) from error
     try:
+        service = installed(project, os.environ, account.home())
+        if service is not None and _start_service(project, service, timeout_s, lambda: os.pread(out, _MOST, began)):
+            return
         process = subprocess.run(
             [sys.executable, "-m", "corral.daemon", "--project", os.fspath(project.root)],
             cwd="/",
@@ -297,6 +310,51 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
         ) from error
     finally:
         os.close(out)
+
+
+def _start_service(project: Project, service: Service, timeout_s: float, complaints: Callable[[], bytes]) -> bool:
+    """Start a daemon through its unit and wait until it answers; False if the service manager cannot start it.
+
+    Raises:
+        DaemonUnreachable: It did not start in time.
+        CorralError: Its reason for not starting.
+    """
+    import subprocess
+
+    from corral.config.service import manager, words
+
+    chosen, deadline = manager(), time.monotonic() + timeout_s
+    project.stopped_file.unlink(missing_ok=True)  # the unit starts nothing that was stopped
+    for command in chosen.start:
+        try:
+            done = subprocess.run(
+                words(command, service), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            _note(f"{command.split()[0]} cannot be asked ({error}); starting the daemon without its unit")
+            return False
+    if done.returncode != 0:
+        _note(f"{service.name} cannot be started ({done.stderr.strip()}); starting the daemon without its unit")
+        return False
+    look_at = time.monotonic() + _LOOK_S
+    while time.monotonic() < deadline:
+        try:
+            wire.dial(os.fspath(find_socket(project)), 1).close()
+            return True
+        except OSError:
+            time.sleep(0.05)
+        if chosen.state and time.monotonic() > look_at:
+            look_at = time.monotonic() + _LOOK_S
+            state = subprocess.run(
+                words(chosen.state, service), stdin=subprocess.DEVNULL, capture_output=True, text=True
+            )
+            if state.stdout.strip() == "failed":
+                raise _start_failure(project, complaints())
+    raise DaemonUnreachable(
+        f"Timed out: the daemon did not start within {timeout_s:g} s.",
+        cause=f"It is started by the unit {service.name}.",
+        remedy=f"Read {_start_log(project)}; or take the unit back: corral daemon uninstall.",
+    )
 
 
 def adopt_database(project: Project, source: Path, timeout_s: float = 120.0) -> dict[str, Any]:

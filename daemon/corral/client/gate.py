@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import socket
 import sys
 import threading
@@ -18,6 +19,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from corral.client import wire
+from corral.config import crashes
 from corral.config.paths import Project, find_socket
 from corral.core.errors import CorralError, DatabaseUnavailable, from_wire
 from corral.core.log_files import append_line
@@ -36,6 +38,10 @@ AWAKE_S = 20.0
 """Seconds that a tool call waits for the daemon to start."""
 LIST_AWAKE_S = 8.0
 """Seconds that a list waits for the daemon to start; the client needs it before a session begins."""
+JITTER_S = (0.3, 2.0)
+"""A lost daemon is looked for after a time between these, seconds: many sessions lose one daemon at the same moment."""
+REVIVE_MOST_S = 30.0
+"""Longest time between two starts of a daemon that died, seconds."""
 REDIAL_S = 5.0
 """Interval between attempts to reach a lost daemon, seconds."""
 LONG_TEXT = ("prompt", "last_assistant_message")
@@ -193,6 +199,8 @@ class Gate:
     def forward(self, message: dict[str, Any], profile: str, awake_s: float = AWAKE_S) -> dict[str, Any]:
         """Forward a JSON-RPC request to the daemon, starting it if needed, and return its answer.
 
+        After ``corral daemon stop`` only a tool call starts it: a list or a resource is read-only.
+
         A request is sent once. If the daemon dies meanwhile, the outcome is unknown, and the caller gets an error.
 
         Raises:
@@ -202,7 +210,7 @@ class Gate:
         headers = {**self._origin, "X-Corral-Use": str(meta.get("claudecode/toolUseId", ""))}
         sent = wire.request("POST", f"/mcp?profile={profile}", json.dumps(message).encode(), headers)
         try:
-            with self._connect(awake_s) as link:
+            with self._connect(awake_s, ends_stop=message.get("method") == "tools/call") as link:
                 self._calls[message["id"]] = link
                 try:
                     status, body, *_ = wire.exchange(link, sent, time.monotonic() + TOOL_DEADLINE_S)
@@ -234,8 +242,12 @@ class Gate:
             with contextlib.suppress(OSError):  # it ended meanwhile
                 link.shutdown(socket.SHUT_RDWR)
 
-    def _connect(self, awake_s: float) -> socket.socket:
-        """A new connection to the daemon, which is started if it does not run."""
+    def _connect(self, awake_s: float, *, ends_stop: bool) -> socket.socket:
+        """A new connection to the daemon, which is started if it does not run.
+
+        Args:
+            ends_stop: Also if a person has stopped it.
+        """
         deadline = time.monotonic() + awake_s
         while True:
             try:
@@ -245,6 +257,8 @@ class Gate:
             except OSError as error:
                 if time.monotonic() > deadline or not (self._project and self._project.initialised):
                     raise ConnectionRefusedError(str(error)) from error
+                if not ends_stop and self._project.stopped_file.exists():
+                    raise ConnectionRefusedError("it was stopped with `corral daemon stop`") from error
             self._summon()
             if self._no_database is not None:
                 raise self._no_database
@@ -258,14 +272,25 @@ class Gate:
             "session": os.environ.get("CLAUDE_CODE_SESSION_ID") or self._origin["X-Corral-Connection"],
         }
         request = f"GET /api/v1/bridge?{urlencode(about)} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        had_one, tries = False, 0
         while True:
+            connected = False
             with contextlib.suppress(OSError), wire.dial(self._daemon.path, None) as link:
                 link.sendall(request)
+                connected = had_one = True
                 self.on_daemon()
                 while link.recv(4096):
-                    pass
+                    tries = 0
             self._seen.clear()
-            self._seen.wait(REDIAL_S)
+            if connected:  # lost; perhaps this connection alone
+                self._seen.wait(random.uniform(*JITTER_S))
+            elif had_one and self._project is not None and (dead := crashes.to_revive(self._project, time.time())):
+                tries += 1
+                if not self._start_daemon():
+                    crashes.note_failed_start(self._project, dead)
+                self._seen.wait(min(2.0**tries, REVIVE_MOST_S) * random.uniform(0.5, 1))
+            else:
+                self._seen.wait(REDIAL_S)
 
     def _summon(self) -> None:
         """Start the daemon in the background; none where Corral was uninstalled."""
@@ -279,7 +304,7 @@ class Gate:
         with contextlib.suppress(RuntimeError):
             threading.Thread(target=self._start_daemon, name="summon", daemon=True).start()
 
-    def _start_daemon(self) -> None:
+    def _start_daemon(self) -> bool:
         """Start the daemon with the present installation: this process, and its imported modules, may be older."""
         import subprocess  # only a session that lost its daemon needs it
 
@@ -291,11 +316,13 @@ class Gate:
                 raise from_wire(json.loads(done.stdout))
             self._no_database = None
             self._next_summons = time.monotonic() + AGAIN_S
+            return True
         except DatabaseUnavailable as error:
             self._no_database = error
             self._log(f"starting the daemon: {error!r}")
         except Exception as error:  # noqa: BLE001 - the edge: the next event tries again
             self._log(f"starting the daemon: {error!r}")
+        return False
 
     def _log(self, line: str) -> None:
         assert self._project is not None

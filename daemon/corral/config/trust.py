@@ -143,12 +143,24 @@ def not_trusted(claims: Iterable[Claim]) -> NotTrusted:
     """The error that names the unapproved commands."""
     claims = list(claims)
     files = " and ".join(sorted({claim.source for claim in claims}))
-    keys = ", ".join(sorted({claim.key for claim in claims})[:10])
     return NotTrusted(
         f"The commands in {files} were not approved on this machine: `corral trust`.",
-        cause=f"They came with the repository, or were changed after approval ({keys}).",
+        cause=origin_of(claims),
         details={"untrusted": [vars(claim) for claim in claims]},
     )
+
+
+def origin_of(claims: Iterable[Claim]) -> str:
+    """Where unapproved commands can have come from, in a sentence for each origin: git ignores the local file."""
+    local: set[str] = set()
+    shared: set[str] = set()
+    for claim in claims:
+        (local if claim.source == LOCAL_FILE else shared).add(claim.key)
+    origins = (
+        (shared, "They came with the repository, or were changed after approval"),
+        (local, f"{LOCAL_FILE} was changed since you last approved what it runs"),
+    )
+    return " ".join(f"{origin} ({', '.join(sorted(keys)[:10])})." for keys, origin in origins if keys)
 
 
 def trust_file(environ: Mapping[str, str], home: Path) -> Path:

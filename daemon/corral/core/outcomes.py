@@ -56,6 +56,7 @@ NEEDS = {
     "roadmap_problem": "roadmap",
     "unannounced_changes": "changes",
     "outdated_daemon": "old daemon",
+    "crashing_daemon": "crashes",
 }
 """The kinds of what needs a person, in a word or two: every face calls them so."""
 CONFLICT = "conflict"

@@ -107,8 +107,8 @@ def _serve(instance: Instance, pipe: int | None) -> int:
             # Another command may start it meanwhile too: the lock decides, as for any two starters.
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     except CorralError as error:
-        if pipe is None:
-            raise
+        if pipe is None:  # in the foreground the reason goes where the output goes
+            print(json.dumps(error.to_wire()), flush=True)
         report(json.dumps(error.to_wire()).encode())
         return 1
     except Exception as error:  # noqa: BLE001 - the edge: the caller gets the error, the log the traceback

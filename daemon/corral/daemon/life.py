@@ -19,10 +19,13 @@ import uvicorn
 import uvloop
 
 from corral import __version__
+from corral.config import account, crashes
+from corral.config.service import installed
 from corral.config.watch import ConfigWatcher
 from corral.core import logs
 from corral.core.clock import now
 from corral.core.errors import CorralError, Unsupported
+from corral.core.needs import Need
 from corral.core.steps import Step
 from corral.daemon import nouns
 from corral.daemon.instance import Instance
@@ -41,6 +44,7 @@ from corral.landing.queue import Queue
 from corral.observe.audit.writing import AuditWriter
 from corral.observe.events.log import EventLog
 from corral.observe.exports.exports import Exports
+from corral.runners.environment import take_recorded
 from corral.work.workers.supervisor import Supervisor
 
 STOP_S = 14.0
@@ -50,6 +54,11 @@ THREADS = 8
 
 LAST_PAGES = 10
 """Maximum number of pages of events that are written to the log when the daemon ends."""
+
+_CRASHES = (
+    f"The daemon died {crashes.MOST} times within {crashes.WITHIN_S:g} s, without having been asked to end; after that, open "
+    "sessions started it no more by themselves."
+)
 
 log = logs.logger("daemon")
 
@@ -67,6 +76,8 @@ def serve(instance: Instance, ready: Callable[[], None]) -> bool:
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         del os.environ[name]
     project = instance.project
+    if (service := installed(project, os.environ, account.home())) is not None:
+        take_recorded(os.environ, service.environment)  # a verification is the same, whoever started the daemon
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="work")
     parts = assemble(project, pool)
     try:
@@ -112,6 +123,11 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, request_stop, False)
 
+    crashes.note(project)
+    if crashes.given_up(project):
+        services.faults["crashes"] = Need(
+            "crashing_daemon", _CRASHES, "corral daemon logs; then: corral daemon restart"
+        )
     listeners = Listeners(project, services.settings().daemon.port)
     mcp = Mcp(Router(services, nouns.HOT, nouns.every), services)
     web = WebView(Access(BoundedBodies(mcp), token=listeners.token, socket=listeners.path), services)

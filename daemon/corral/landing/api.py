@@ -118,6 +118,18 @@ class RewindAccepted(TypedDict):
     accepted: list[LostTip]
 
 
+class Opened(TypedDict):
+    """The worktree of a merge request. ``merging``: the target's merge is begun in it; ``conflicts``: the paths to resolve."""
+
+    merge_id: str
+    name: str
+    path: str
+    branch: str
+    target: str
+    merging: bool
+    conflicts: list[str]
+
+
 class Risk(TypedDict):
     """Work that is neither landed nor salvaged: a task, a merge request, a worktree or a folder, and why it counts."""
 

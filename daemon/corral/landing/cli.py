@@ -10,6 +10,7 @@ from corral.core.errors import InvalidInput
 from corral.core.states import MergeState
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Group, Option
+from corral.faces.cli.terminal import worktree_shell
 from corral.faces.cli.terminal.diff_view import Stat, show_diff, show_patch
 from corral.faces.cli.terminal.options import argument, client, here, json_of, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, facts, paint, report, state, verification
@@ -94,8 +95,13 @@ def submit(
     answer = client().request("POST", "/merges", body)
     if as_json:
         emit(answer)
-    elif answer["merge_id"] is None:
-        echo(f"Nothing to merge: the target already contains {branch}.")
+    else:
+        _submitted(answer)
+
+
+def _submitted(answer: dict[str, Any]) -> None:
+    if answer["merge_id"] is None:
+        echo(f"Nothing to merge: the target already contains {answer['branch']}.")
     else:
         echo(f"{answer['merge_id']}  {state(answer['state'])}  {answer['branch']} → {answer['target']}")
 
@@ -109,6 +115,36 @@ def _current_branch() -> str:
             "No branch is checked out here.", remedy="Name the branch, or run `git switch -c NAME` first."
         )
     return head.removeprefix("ref: refs/heads/")
+
+
+@app.command("open")
+def open_(
+    merge_id: Id,
+    editor: Annotated[bool, Option("--editor", help="Open $VISUAL or $EDITOR instead of $SHELL.")] = False,
+    print_only: Annotated[bool, Option("--print", help="Print the folder instead of opening it.")] = False,
+    as_json: Annotated[bool, json_of("landing.api.Opened")] = False,
+) -> None:
+    """Repair a merge request in a worktree of its own, where a conflict's merge is begun; a commit is submitted again.
+
+    Your checkout stays as it is. When the shell or the editor ends, what you have committed there takes the request's place.
+    """
+    refuse_agents("Opening a worktree for a person", f"corral merge open {merge_id}")
+    daemon = client()
+    request = daemon.request("GET", f"/merges/{segment(merge_id)}")
+    if as_json:
+        emit(daemon.request("POST", f"/merges/{segment(request['merge_id'])}/open", timeout_s=worktree_shell.ANSWER_S))
+        return
+    place = worktree_shell.open_request(daemon, request)
+    if print_only:
+        echo(place.path)
+        return
+    worktree_shell.open_editor(place) if editor else worktree_shell.open_shell(place)
+    again, name = f"corral merge open {request['merge_id'][:8]}", place.path.rpartition("/")[2]
+    if place.has_repair:
+        _submitted(worktree_shell.submit_again(daemon, place))
+    elif request["state"] in worktree_shell.RETURNED:
+        echo(f"Nothing is committed there, so nothing was submitted. To go on: {again}")
+    echo(f"The worktree stays; to remove it: corral worktree remove {name}")
 
 
 @app.command()

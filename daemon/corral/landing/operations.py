@@ -25,8 +25,8 @@ from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, PERSON, Routes
 from corral.core.states import MergeState
 from corral.git import refs
-from corral.landing import approval, pauses, requests, runs
-from corral.landing.api import Again, Approval, Dismissed, MergeLogPart, Review, Submission
+from corral.landing import approval, opening, pauses, requests, runs
+from corral.landing.api import Again, Approval, Dismissed, MergeLogPart, Opened, Review, Submission
 from corral.store.rows.merges import MergeRow
 from corral.work.logtail import FURTHEST, POLL_S, Tail, offset_of_tail, read_part
 from corral.work.merges import diffs
@@ -37,6 +37,7 @@ from corral.work.merges.settling import merge_settled
 from corral.work.merges.store import merges, of_tasks
 from corral.work.merges.wire import MergeDetail, MergeListed, MergeRun, MergeSummary, Submitted
 from corral.work.tasks.dismissal import dismiss as settle
+from corral.work.worktrees.worktrees import Worktrees
 
 router = Routes("merges", "/merges", callers=EVERYONE)
 
@@ -136,6 +137,13 @@ def _reviewed(services: Services, merge_id: str) -> approval.Review:
         merge = of_tasks.named(conn, merge_id)
     landing = services.settings.for_target(refs.branch_ref(merge["target"])).landing
     return approval.review(services.git, landing, merge)
+
+
+@router.post("/{merge_id}/open", callers=PERSON)
+async def open_worktree(services: Services, merge_id: str) -> Opened:
+    """Open a request's work in a worktree of its own; after a conflict with the merge of its target begun there."""
+    row = await services.work(lambda: services.db.read(lambda conn: of_tasks.named(conn, merge_id)))
+    return await services.work(lambda: opening.open_request(services.of(Worktrees), row, services.now()))
 
 
 @router.get("/{merge_id}/diff", answer=Changes)

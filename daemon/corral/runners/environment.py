@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 _PROXIES = frozenset(
@@ -86,6 +86,13 @@ def lasting_environment(environ: Mapping[str, str]) -> dict[str, str]:
     if "PATH" in env:
         env["PATH"] = ":".join(dict.fromkeys(env["PATH"].split(":")))
     return env
+
+
+def take_recorded(environ: MutableMapping[str, str], recorded: Mapping[str, str]) -> None:
+    """Make the recorded environment this process's own, in so far as it can decide an outcome; the rest stays."""
+    for name in lasting_environment(environ):
+        del environ[name]
+    environ.update(recorded)
 
 
 def _is_plain(name: str) -> bool:

@@ -173,3 +173,12 @@ def test_a_bridge_that_outlives_an_uninstall_creates_nothing(repo: Path, sock: P
     assert "error" in bridge.ask("tools/call", {"name": "heartbeat", "arguments": {}})
     assert not (repo / ".corral").exists()
     assert bridge.close() == 0 and not (repo / ".corral").exists()
+
+
+def test_after_a_deliberate_stop_a_list_starts_no_daemon_and_a_hook_does(repo: Path, sock: Path, start: Start) -> None:
+    (repo / ".corral" / "run" / "stopped").touch()
+    bridge = start(repo)
+    assert bridge.ask("tools/list")["result"] == {"tools": []}
+    assert not (repo / ".corral" / "summoned").exists()
+    assert bridge.hook("PreToolUse") == {}
+    until((repo / ".corral" / "summoned").exists)

@@ -244,6 +244,21 @@ class DaemonNotRunning(TypedDict):
     version: str
 
 
+class ServiceInstalled(TypedDict):
+    """The unit that starts the daemon, and the environment that it records."""
+
+    name: str
+    file: str
+    environment: dict[str, str]
+
+
+class ServiceRemoved(TypedDict):
+    """The unit's file that was deleted; ``stopped``: whether the daemon ran."""
+
+    removed: str | None
+    stopped: bool
+
+
 DaemonState = DaemonRunning | DaemonNotRunning
 
 

@@ -13,6 +13,7 @@ from corral.client.connection import segment
 from corral.config.paths import Project
 from corral.core.errors import CorralError, DaemonUnreachable
 from corral.core.outcomes import need_name
+from corral.faces.cli.terminal import worktree_shell
 from corral.faces.cli.terminal.person import refuse_agents
 from corral.faces.screen import actions as acts
 from corral.faces.screen import lines, outside, panels
@@ -199,34 +200,22 @@ class Acting(Screen[None]):
         self.tell("Looking for its worktree …" if not self.glyphs.plain else "Looking for its worktree")
         place = await self.requests.run_with(lambda client: outside.find_place(client, subject))
         self.tell("")
-        before = outside.head_of(place.path)
         with self.app.suspend():
-            outside.open_editor(place) if in_editor else outside.open_shell(place)
+            worktree_shell.open_editor(place) if in_editor else worktree_shell.open_shell(place)
         self.app.refresh()
-        request, after = place.request, outside.head_of(place.path)
-        if request is not None and place.branch and before != after and request["state"] in ("conflict", "failed"):
-            await self._submit_again(place.branch, request)
-        elif place.is_new:
+        if place.has_repair:
+            await self._submit_again(place)
+        elif place.request is not None:
             self.tell(f"The worktree stays: corral worktree remove {place.path.rpartition('/')[2]}")
 
-    async def _submit_again(self, branch: str, request: Row) -> None:
+    async def _submit_again(self, place: worktree_shell.Place) -> None:
         """Offer to queue what was committed in a worktree, in the place of the request that came back."""
-        text = joined([(f"{self.glyphs.line(branch)} has a new commit. Submit it to {request['target']}?", "plain")])
+        target = (place.request or {})["target"]
+        text = joined([(f"{self.glyphs.line(place.branch or '')} has a new commit. Submit it to {target}?", "plain")])
         page = Page("Submit again?", text, glyphs=self.glyphs, answers=[("y", "submit")], small=True)
-        if await self.app.push_screen_wait(page) != "y":
-            return
-        body = {"branch": branch, "target": request["target"], "title": request["title"], "task_id": request["task_id"]}
-        await self._call(Call("/merges", body, "Queued; it is merged and verified."))
-        if branch != request["branch"]:
-            await self._settle(request)
-
-    async def _settle(self, request: Row) -> None:
-        """Dismiss the replaced request, if it still needs a person."""
-        if any(
-            request["merge_id"] in need["ids"].values()
-            for need in (await self.requests.ask("GET", "/status"))["needs_you"]
-        ):
-            await self.requests.ask("POST", f"/merges/{segment(request['merge_id'])}/dismiss")
+        if await self.app.push_screen_wait(page) == "y":
+            await self.requests.run_with(lambda client: worktree_shell.submit_again(client, place))
+            self.tell("Queued; it is merged and verified.", "good")
 
     async def _show_resume(self, subject: RowSubject) -> None:
         conversation = await self.requests.run_with(lambda client: outside.find_conversation(client, subject))
@@ -244,7 +233,7 @@ class Acting(Screen[None]):
             refuse_agents("Attaching to a conversation", conversation.line)
             argv, folder = await self.requests.run_with(lambda client: outside.prepare_resume(client, conversation))
             with self.app.suspend():
-                outside.resume(argv, folder)
+                worktree_shell.run(argv, folder)
             self.app.refresh()
 
     async def _write(self, subject: RowSubject) -> None:

@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from corral.client.connection import Client, segment
-from corral.config.paths import find_checkout
-from corral.core.errors import Conflict, InvalidInput, NotFound, RunnerUnavailable
+from corral.core.errors import NotFound, RunnerUnavailable
 from corral.core.states import RunnerName
-from corral.core.visible import one_line
+from corral.faces.cli.terminal.worktree_shell import RETURNED, Place, open_request
 from corral.faces.screen.actions import RowSubject
 from corral.faces.screen.text import Row
 
-ANSWER_S = 600.0
-"""For a worktree to be made, seconds."""
 ATTACH_S = 180.0
 """For the worktree of a conversation to be made again, seconds."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """A worktree to open.
-
-    Attributes:
-        branch: The branch that is checked out there, if that is known.
-        request: The merge request that its branch would replace; None: there is none that came back.
-        is_new: Whether it was made for this.
-    """
-
-    path: str
-    branch: str | None
-    request: Row | None = None
-    is_new: bool = False
 
 
 def find_place(client: Client, subject: RowSubject) -> Place:
@@ -47,6 +25,8 @@ def find_place(client: Client, subject: RowSubject) -> Place:
         NotFound: The row has no worktree, and none can be made for it.
     """
     request = _request_of(client, subject)
+    if request is not None and request["state"] in RETURNED:
+        return open_request(client, request)
     if subject.worktree_id is not None:
         for row in client.listing("/worktrees"):
             if row["worktree_id"] == subject.worktree_id:
@@ -61,9 +41,7 @@ def find_place(client: Client, subject: RowSubject) -> Place:
             return Place(session["worktree"], session["branch"])
     if request is None:
         raise NotFound(f"{subject.title[:60]!r} has no worktree.", remedy="A task has one while it runs.")
-    name = f"look-{request['merge_id'][:8]}"
-    worktree = client.request("POST", "/worktrees", {"name": name, "base": request["head_sha"]}, timeout_s=ANSWER_S)
-    return Place(worktree["path"], worktree["branch"], request, is_new=True)
+    return open_request(client, request)
 
 
 def _request_of(client: Client, subject: RowSubject) -> Row | None:
@@ -74,46 +52,6 @@ def _request_of(client: Client, subject: RowSubject) -> Row | None:
     except NotFound:
         return None
     return request
-
-
-def head_of(path: str) -> str | None:
-    """The commit that is checked out in a worktree, read from its files; None: nothing is."""
-    checkout = find_checkout(Path(path))
-    if checkout is None:
-        return None
-    head = (checkout.git_dir / "HEAD").read_text("utf-8").strip()
-    if not head.startswith("ref: "):
-        return head
-    common = checkout.git_dir / "commondir"
-    shared = (checkout.git_dir / common.read_text("utf-8").strip()) if common.exists() else checkout.git_dir
-    loose, packed = shared / head[5:], shared / "packed-refs"
-    if loose.is_file():
-        return loose.read_text("utf-8").strip()
-    lines = packed.read_text("utf-8").splitlines() if packed.is_file() else []
-    return next((line.split(" ")[0] for line in lines if line.endswith(f" {head[5:]}")), None)
-
-
-def open_shell(place: Place) -> None:
-    """Run $SHELL in a worktree, on the terminal, until it ends."""
-    shell = os.environ.get("SHELL") or "/bin/sh"
-    _print(place.path + (f"  (branch {place.branch})" if place.branch else ""))
-    _print("`exit` brings you back to Corral.")
-    if place.request is not None and place.request["state"] == "conflict":
-        target = shlex.quote(place.request["target"])
-        _print(f"To resolve the conflict: git merge {target}, correct the files, git commit -a, exit.")
-    _run([shell], place.path)
-
-
-def open_editor(place: Place) -> None:
-    """Run $VISUAL or $EDITOR on a worktree.
-
-    Raises:
-        InvalidInput: No editor is set.
-    """
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    if not editor:
-        raise InvalidInput("No editor is set.", remedy="Set EDITOR; or press o, which opens a shell there.")
-    _run([*shlex.split(editor), place.path], place.path)
 
 
 @dataclass(frozen=True)
@@ -178,21 +116,3 @@ def prepare_resume(client: Client, conversation: Conversation) -> tuple[list[str
             remedy="Install Claude Code, or set runners.claude.command to its path.",
         )
     return [program, "--resume", session_id], folder
-
-
-def resume(argv: list[str], folder: str) -> None:
-    """Resume a conversation on this terminal, until it ends."""
-    _run(argv, folder)
-
-
-def _run(command: list[str], folder: str) -> None:
-    try:
-        subprocess.run(command, cwd=folder, check=False)
-    except (OSError, ValueError) as error:
-        raise Conflict(f"Cannot start {command[0]!r} in {folder}.", cause=str(error), remedy=f"{error}") from error
-
-
-def _print(text: str) -> None:
-    """Print a line past Python's own streams, which the screen has redirected."""
-    encoding = sys.stdout.encoding or "ascii"
-    os.write(1, one_line(text).encode(encoding, "backslashreplace") + b"\n")

@@ -27,7 +27,8 @@ class DryRun(TypedDict):
     """How a dry run ended.
 
     ``reason``: of the first run that was not green; ``log``: the file; ``needed``: with these files of the main checkout the
-    commands pass; ``suspected``: they fail still. ``inputs`` and ``note`` are a receipt's; the fields of ``inputs`` are free.
+    commands pass; ``suspected``: they fail still; ``unfinished``: the time that the caller gave was over before the commands
+    ended, so nothing is known about them. ``inputs`` and ``note`` are a receipt's; the fields of ``inputs`` are free.
     """
 
     status: ReceiptStatus
@@ -36,4 +37,5 @@ class DryRun(TypedDict):
     inputs: dict[str, Any]
     needed: list[MissingFile]
     suspected: list[MissingFile]
+    unfinished: bool
     note: str | None

@@ -19,6 +19,7 @@ from typing import Any
 
 from corral.config.links import make_own_folder
 from corral.config.sections.sharing import Landing
+from corral.core.awake import AwakeClock
 from corral.core.errors import CorralError, PathReplaced
 from corral.core.log_files import DRY_RUN_LOG
 from corral.core.states import ReceiptStatus
@@ -60,6 +61,7 @@ class Finding:
         inputs: What it took beside the commit, as a receipt names it.
         needed: With these files, and not without, the commands passed.
         suspected: They still fail, and these files are named in the output, or, where none is, ignored by git.
+        unfinished: The dry run's own time was over before the commands ended: nothing is known about them.
     """
 
     status: ReceiptStatus
@@ -68,6 +70,7 @@ class Finding:
     inputs: dict[str, Any]
     needed: list[Missing] = field(default_factory=list)
     suspected: list[Missing] = field(default_factory=list)
+    unfinished: bool = False
 
 
 class DryRun:
@@ -75,7 +78,7 @@ class DryRun:
 
     Args:
         sha: The target's tip.
-        limit_s: Seconds for everything together.
+        limit_s: Seconds for everything together, in which the daemon was awake.
     """
 
     def __init__(
@@ -84,7 +87,9 @@ class DryRun:
         self._context = context
         self._landing = landing
         self._worktree = VerificationWorktree(context.db, context.places, repo, DRY_RUN)
-        self._until = now + timedelta(seconds=limit_s)
+        self._limit_s = limit_s
+        self._awake = AwakeClock()
+        self._until = self._awake.at(now) + timedelta(seconds=limit_s)
         self._log = make_own_folder(context.project.logs_dir, context.project.root) / DRY_RUN_LOG
         self._log.unlink(missing_ok=True)
         self._first_reason: str | None = None
@@ -102,21 +107,32 @@ class DryRun:
         """Poll without waiting; returns the finding, once."""
         assert self._run is not None
         verdict = self._run.poll(now)
-        if verdict is None:
+        is_over = self._awake.at(now) >= self._until
+        if verdict is None and not is_over:
             return None
+        if verdict is None:
+            self._run.stop()
         self._run.close()
+        if verdict is None and self._first_reason is None:
+            reason = f"`{self._run.command}` had not ended after {self._limit_s:g} s, the time limit of this dry run."
+            return Finding(ReceiptStatus.ERROR, reason, self._log, self._prepared.inputs, unfinished=True)
+        if verdict is None:
+            return self._failed(ReceiptStatus.ERROR)
         if verdict.status is ReceiptStatus.PASSED:
             return Finding(verdict.status, self._first_reason, self._log, self._prepared.inputs, needed=self._copied)
         self._first_reason = self._first_reason or verdict.reason
         files = [file for file in self._missing if file not in self._copied and _names(self._output(), file.path)]
-        if not files or self._rounds >= ROUNDS or now >= self._until:
-            suspected = self._copied or [file for file in self._missing if file.ignored][:MOST_GUESSED]
-            return Finding(verdict.status, self._first_reason, self._log, self._prepared.inputs, suspected=suspected)
+        if not files or self._rounds >= ROUNDS or is_over:
+            return self._failed(verdict.status)
         for file in files[:MOST_NAMED]:
             _copy(self._context.project.root / file.path, self._worktree.path / file.path)
             self._copied.append(file)
         self._start(now)
         return None
+
+    def _failed(self, status: ReceiptStatus) -> Finding:
+        suspected = self._copied or [file for file in self._missing if file.ignored][:MOST_GUESSED]
+        return Finding(status, self._first_reason, self._log, self._prepared.inputs, suspected=suspected)
 
     def close(self, now: datetime) -> None:
         """End what runs, and take the worktree down."""
@@ -127,7 +143,6 @@ class DryRun:
 
     def _start(self, now: datetime) -> None:
         self._rounds += 1
-        left_s = max(1.0, (self._until - now).total_seconds())
         self._run = Verification(
             self._laid,
             list(self._landing.verify),
@@ -135,7 +150,7 @@ class DryRun:
             env=self._context.environment(self._prepared.env),
             log=self._log,
             put_off_sealing=self._context.put_off_sealing,
-            timeout_s=min(left_s, self._landing.timeout_s),
+            timeout_s=self._landing.timeout_s,
             now=now,
         )
 

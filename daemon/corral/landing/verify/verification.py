@@ -100,6 +100,11 @@ class Verification:
         self._next()
 
     @property
+    def command(self) -> str:
+        """The command that runs now, or ran last."""
+        return self._command
+
+    @property
     def pid(self) -> int | None:
         """The process of the command that runs now."""
         return self._process.pid if self._process else None

@@ -115,13 +115,12 @@ def failures(_services: Services, conn: Connection) -> Iterator[Need]:
 
 
 def _repair(row: MergeRow) -> str:
-    """The commands that continue a returned request, to be typed where its branch can be checked out."""
-    merge, branch, target = row["merge_id"][:8], shlex.quote(row["branch"]), shlex.quote(row["target"])
-    again = f"corral merge submit {branch}"
+    """The commands that repair a returned request; none of them touches the person's own checkout."""
+    merge = row["merge_id"][:8]
     if row["state"] == MergeState.CONFLICT:
-        return f"git switch {branch} && git merge {target}; resolve and commit it; then: {again}."
+        return f"corral merge open {merge}: resolve it there and commit; on exit it is submitted again."
     return (
-        f"corral merge log {merge}; fix it on its branch (git switch {branch}), commit; then: {again}. "
+        f"corral merge log {merge}; then corral merge open {merge}: correct it there and commit. "
         f"If it was chance: corral merge retry {merge}."
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from corral.config.custom.aliases import ALIASES, Alias, aliases_of, check
 from corral.config.custom.edit import with_value, without_value
 from corral.config.paths import Project
+from corral.config.trust import of_aliases
 from corral.core.errors import InvalidInput, NotFound
 from corral.core.visible import one_line
 from corral.faces.cli.nouns import NOUNS
@@ -69,10 +70,11 @@ def set_(
     words = check(name, text)
     if name in NOUNS:
         raise InvalidInput(f"{name!r} is a command of Corral's: an alias cannot hide it.", remedy="Use another name.")
-    known = {**aliases_of(layers_of(where)), name: Alias(name, text, place.source)}
+    written = Alias(name, text, place.source)
+    known = {**aliases_of(layers_of(where)), name: written}
     _require_command(known, name, words[0])
     change(where, place, lambda content: with_value(content, [ALIASES, name], text))
-    approve_own(where, f"{ALIASES}.{name}", place.source)
+    approve_own(where, of_aliases([written]))
     alias = aliases_of(layers_of(where))[name]
     line = f"corral {name} is now: corral {one_line(alias.command)}  ({alias.source})"
     report(_row(where, alias), line, as_json=as_json)

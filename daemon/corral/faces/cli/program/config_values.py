@@ -25,6 +25,7 @@ from corral.faces.cli.program.settings_file import (
     Place,
     approve_own,
     change,
+    claims_of,
     content_of,
     file_of,
     load_settings,
@@ -83,7 +84,7 @@ def set_(
     chosen = place or (Place.TEAM if key.startswith("landing.") else Place.LOCAL)
     parsed = _parsed(setting, value)
     changed = change(where, chosen, lambda content: with_value(content, _path(key), parsed))
-    approve_own(where, key, chosen.source)
+    approve_own(where, claims_of(where, chosen, key, parsed))
     _report(where, key, chosen, changed, as_json)
 
 

@@ -11,15 +11,18 @@ from typing import Annotated, Any
 
 from corral import __version__
 from corral.client.connection import Client, adopt_database
+from corral.config import crashes
 from corral.config.paths import Project
 from corral.core.errors import Conflict, DaemonUnreachable, NotFound, OwnDaemon
 from corral.core.marks import started_by_work_of
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Group, Option
+from corral.faces.cli.program import service
 from corral.faces.cli.terminal.options import argument, client, json_of, project
-from corral.faces.cli.terminal.output import echo, emit, report
+from corral.faces.cli.terminal.output import echo, emit, paint, report
 from corral.faces.cli.terminal.person import confirm, refuse_agents
 from corral.faces.cli.terminal.progress import progress
+from corral.runners.environment import lasting_environment
 
 app = Group("The background process that owns the database and the worktrees.")
 
@@ -33,6 +36,7 @@ def start(
     detach: Annotated[bool, Option("--detach", hidden=True, help="Accepted and ignored.")] = True,
 ) -> None:
     """Start the daemon, if it does not run."""
+    crashes.forget(project())
     health = client().ensure_daemon()
     report(_state(project(), health), _running(health), as_json=as_json)
 
@@ -131,8 +135,55 @@ def restart(
     """Stop the daemon if it runs, and start it."""
     where = project()
     stop_and_wait(where, drain=drain)
+    crashes.forget(where)
     health = Client(where).ensure_daemon()
     report(_state(where, health), _running(health), as_json=as_json)
+
+
+@app.command("install")
+def install(
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
+    as_json: Annotated[bool, json_of("faces.cli.api.ServiceInstalled")] = False,
+) -> None:
+    """Let your system's service manager start the daemon, also after a crash; records this terminal's environment.
+
+    A systemd user unit, or a launchd agent. Verifications get the recorded environment, whoever starts the daemon.
+    """
+    refuse_agents("Installing a service", "corral daemon install")
+    where = project()
+    unit = service.planned(where, lasting_environment(os.environ))
+    if not as_json:
+        echo(f"{paint('will write', 'bold')} {unit.file}")
+        echo("The daemon and the verifications get this environment from now on; no key is in it:")
+        for name, value in unit.environment.items():
+            echo(f"    {name}={one_line(value)}")
+    if not yes and not confirm("Install it?", default=True):
+        raise Exit(1)
+    service.install(where, unit)
+    running = Client(where, autostart=False).health() is not None
+    if not running:
+        Client(where).ensure_daemon()
+    if as_json:
+        emit({"name": unit.name, "file": str(unit.file), "environment": dict(unit.environment)})
+        return
+    echo(paint(f"{unit.name} is installed" + ("." if running else ", and the daemon runs."), "green"))
+    if running:
+        echo("  The running daemon was started otherwise; to start it by the unit: corral daemon restart --drain")
+    echo(f"  {service.linger_remedy()}")
+    echo("  A key of the Messages API: corral config set-key. To take it back: corral daemon uninstall")
+
+
+@app.command("uninstall")
+def uninstall(as_json: Annotated[bool, json_of("faces.cli.api.ServiceRemoved")] = False) -> None:
+    """Stop the daemon, and delete its unit. Afterwards commands and sessions start it, as before."""
+    refuse_agents("Removing a service", "corral daemon uninstall")
+    where = project()
+    if service.of(where) is None:
+        raise NotFound("No unit is installed for this project.", remedy="`corral daemon install` installs one.")
+    stopped = stop_and_wait(where, until_asked=True)
+    unit = service.remove(where)
+    line = f"{unit.name if unit else 'The unit'} is removed" + (", and the daemon stopped." if stopped else ".")
+    report({"removed": str(unit.file) if unit else None, "stopped": stopped}, line, as_json=as_json)
 
 
 @app.command()

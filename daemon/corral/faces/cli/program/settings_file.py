@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from corral.config import account
+from corral.config.custom.edit import with_value
+from corral.config.custom.profiles import DEFAULT
 from corral.config.document import DocumentError
 from corral.config.load import LOCAL_FILE, TEAM_FILE, USER_FILE, Loaded, config_files, load, read_file
 from corral.config.paths import Project
+from corral.config.trust import Claim, of_settings
 from corral.core.errors import ConfigInvalid, InvalidInput, NotPermitted
 from corral.faces.cli.project import trust as project_trust
 from corral.faces.cli.project.own_files import replace_file
@@ -96,7 +99,7 @@ def validate(where: Project, place: Place, content: bytes) -> None:
     Raises:
         ConfigInvalid: They would be invalid.
     """
-    from corral.config.custom.profiles import DEFAULT, ProfileError, declared
+    from corral.config.custom.profiles import ProfileError, declared
     from corral.config.document import read_mapping
     from corral.config.load import read_layers
 
@@ -128,13 +131,19 @@ def write(file: Path, content: bytes) -> None:
         ) from error
 
 
-def approve_own(where: Project, key: str, source: str) -> None:
-    """Approve what a person just wrote; what an agent wrote waits for ``corral trust``."""
+def approve_own(where: Project, claims: Iterable[Claim]) -> None:
+    """Approve what a person just wrote, whatever else decides there; what an agent wrote waits for ``corral trust``."""
     try:
         refuse_agents("Approving commands", "corral trust")
     except NotPermitted:
         return
-    own = [claim for claim in project_trust.claims(where) if claim.key == key and claim.source == source]
-    if own:
+    if own := list(claims):
         project_trust.store().approve(where.common_dir, own)
         project_trust.tell_daemon(where)
+
+
+def claims_of(where: Project, place: Place, key: str, value: Any) -> list[Claim]:
+    """What one value would execute, if nothing but its file set it."""
+    alone: dict[str, bytes] = {other.source: b"" for other in Place}
+    alone[place.source] = with_value(b"", key.split("."), value)
+    return of_settings(load(where, environ={}, home=account.home(), profile=DEFAULT, instead=alone), where.root)

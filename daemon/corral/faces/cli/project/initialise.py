@@ -50,12 +50,8 @@ def init(
         bool, Option("--no-copies", help="Write no agent and no skill into .claude/; the plugin has them.")
     ] = False,
     with_opencode: Annotated[
-        bool | None,
-        Option(
-            "--with-opencode/--without-opencode",
-            help="Write the agent OpenCode-Builder, which sends code to Google (default: ask; no answer means no).",
-        ),
-    ] = None,
+        bool, Option("--with-opencode", help="Write the agent OpenCode-Builder too, which sends code to Google.")
+    ] = False,
     allow_tools: Annotated[
         bool | None,
         Option(
@@ -99,7 +95,6 @@ def init(
     changes = project.config_file in files and project.config_file.exists()
     settings = None if project.bare else project.root / ".claude" / "settings.json"
     wants_copies = not project.bare and not no_copies
-    opencode = wants_copies and _wants_opencode(project, with_opencode, ask=ask)
     allow = settings is not None and _wants_tools_allowed(settings, allow_tools, ask=ask)
     line = settings is not None and _wants_status_line(settings, status_line, ask=ask)
     edits: dict[Path, claude_settings.Edit] = {}
@@ -108,7 +103,7 @@ def init(
     if settings is not None and line:
         edits[_local(settings)] = _status_line(project, settings)
     recorded = init_record.copies(project)
-    copies = project_copies.plan(project.root, recorded, with_opencode=opencode) if wants_copies else Copies({})
+    copies = project_copies.plan(project.root, recorded, with_opencode=with_opencode) if wants_copies else Copies({})
     files |= copies.texts
     lock, unrecorded = _shipped_lock(project, answers, files, copies)
     files |= {lock_file(project): lock.text()} if lock else {}
@@ -119,7 +114,7 @@ def init(
         _show(project, branch, files, edits, copies)
         _show_place(place)
         if brought:
-            echo("Files of this repository would run these commands on your machine:")
+            echo("Files in this repository's folder would run these commands on your machine:")
             project_trust.show(brought)
     if brought:
         refuse_agents("Approving commands", "corral init")
@@ -172,17 +167,6 @@ def _shipped_lock(
         return shipped_lock(project, answers.branch, answers.verify, names), []
     except CorralError as error:
         return None, [f"`corral template update` will not know what was written. {error.message} {error.cause}"]
-
-
-def _wants_opencode(project: Project, option: bool | None, *, ask: bool) -> bool:
-    """Whether the person wants the agent that sends code to another provider; no answer means no."""
-    if option is not None or not ask or not is_terminal() or (project.root / project_copies.OPENCODE).exists():
-        return bool(option)
-    echo(
-        "The agent OpenCode-Builder runs tasks with OpenCode and google/gemini-3-flash: Google receives the "
-        "code that it reads."
-    )
-    return confirm(f"Write {project_copies.OPENCODE} too?", default=False)
 
 
 def _wants_tools_allowed(settings: Path, option: bool | None, *, ask: bool) -> bool:

@@ -14,7 +14,7 @@ from corral.config import account
 from corral.config.custom.aliases import aliases_of
 from corral.config.load import load, read_layers
 from corral.config.paths import Project, find_project
-from corral.config.trust import Claim, TrustStore, of_agents, of_aliases, of_settings, trust_file
+from corral.config.trust import Claim, TrustStore, of_agents, of_aliases, of_settings, origin_of, trust_file
 from corral.core.errors import CorralError
 from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Exit, Option
@@ -101,13 +101,16 @@ def committed_config(project: Project, target: str | None) -> bytes | None:
 
 def show(unapproved: Iterable[Claim]) -> None:
     """Print the commands and the files that contain them."""
-    count = 0
-    for count, claim in enumerate(unapproved, 1):  # noqa: B007
+    claims = list(unapproved)
+    for claim in claims:
         echo(f"{paint('not approved', 'yellow')}  {paint(one_line(claim.key), 'bold')} in {one_line(claim.source)}")
         for line in _lines(claim.value):
             echo(f"    {visible(line)}")
-    if not count:
-        echo("All commands in this project's files are approved on this machine.")
+    echo(
+        paint(origin_of(claims), "dim")
+        if claims
+        else "All commands in this project's files are approved on this machine."
+    )
 
 
 def _lines(value: Any) -> Iterator[str]:

@@ -14,6 +14,7 @@ from corral.core.errors import CorralError, NotFound, WorkAtRisk
 from corral.core.visible import one_line
 from corral.faces.cli.guard import commits
 from corral.faces.cli.parsing import Exit, Option
+from corral.faces.cli.program import service
 from corral.faces.cli.program.daemon import refuse_own_work, stop_and_wait
 from corral.faces.cli.project import claude_settings, init_record, project_copies
 from corral.faces.cli.project import trust as project_trust
@@ -55,6 +56,7 @@ def uninstall(
             raise WorkAtRisk("Some worktrees could not be removed.", details={"at_risk": answer["at_risk"]})
         left = answer["left"]
     stop_and_wait(project)
+    service.remove(project)
     commits.take_out_everywhere(project)
     lock, kept = _lock(project)
     settings = project.root / ".claude" / "settings.json"

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from corral.client.connection import Client
 from corral.core.errors import CorralError
+from corral.core.log_files import DRY_RUN_LOG
+from corral.core.redaction import redact
+from corral.core.visible import one_line
 from corral.faces.cli.terminal.output import echo, paint
-from corral.faces.cli.terminal.progress import progress
+from corral.faces.cli.terminal.progress import Progress, progress
 
 INCLUDE_FILE = ".worktreeinclude"
 DECLARED_ONLY = (
@@ -17,6 +25,8 @@ DECLARED_ONLY = (
 """The remedy where dependencies were copied from the checkout."""
 INIT_LIMIT_S = 20.0
 """Time limit of the run in ``corral init``, which must finish within half a minute."""
+_LOOK_S = 0.5
+"""Between two looks at the output of a dry run, seconds."""
 
 
 def dry_run(client: Client, timeout_s: float) -> dict[str, Any]:
@@ -25,10 +35,40 @@ def dry_run(client: Client, timeout_s: float) -> dict[str, Any]:
     Args:
         timeout_s: Seconds.
     """
-    with progress("running the verification in a fresh worktree"):
+    with progress("making a fresh worktree for the verification") as update, _showing(client, update):
         answer = client.request("POST", "/verification/dry-run", {"timeout_s": timeout_s}, timeout_s=timeout_s + 120)
     assert isinstance(answer, dict)
     return answer
+
+
+@contextmanager
+def _showing(client: Client, update: Progress) -> Iterator[None]:
+    """Show which command of the dry run runs, and the last whole line of its output."""
+    log, began, ended = client.project.logs_dir / DRY_RUN_LOG, time.time(), threading.Event()
+
+    def follow() -> None:
+        command, last, rest, offset = "", "", b"", 0
+        while not ended.wait(_LOOK_S):
+            try:
+                with log.open("rb") as file:
+                    if os.fstat(file.fileno()).st_mtime < began:  # of an earlier run
+                        continue
+                    file.seek(offset)
+                    *lines, rest = (rest + file.read()).split(b"\n")
+                    offset = file.tell()
+            except OSError:
+                continue  # the commands have not begun
+            for line in (one_line(redact(line.decode("utf-8", "replace"))).strip() for line in lines):
+                command, last = (line[2:], "") if line.startswith("$ ") else (command, line or last)
+            update(f"running {command}" + (f": {last}" if last else ""))
+
+    follower = threading.Thread(target=follow, name="follow-dry-run", daemon=True)
+    follower.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        follower.join()
 
 
 def remedy(result: dict[str, Any]) -> str:
@@ -53,7 +93,7 @@ def remedy(result: dict[str, Any]) -> str:
 
 def report(client: Client) -> None:
     """Run the commands that ``corral init`` was given and report the result; a failure does not fail init."""
-    echo("  Running the verification in a fresh worktree …")
+    echo(f"  Running the verification in a fresh worktree, for {INIT_LIMIT_S:g} s at most …")
     try:
         result = dry_run(client, INIT_LIMIT_S)
     except CorralError as error:
@@ -64,8 +104,12 @@ def report(client: Client) -> None:
         if result["note"]:
             echo(f"  It ran with {result['note']}. {DECLARED_ONLY}")
         return
+    if result["unfinished"]:
+        echo(paint(f"  {one_line(result['reason'])} Nothing is known about whether it passes.", "yellow"))
+        echo("  To run it to its end: corral doctor --verify")
+        return
     echo(paint("  The verification fails in a fresh worktree, so nothing would land:", "red"))
     for line in str(result["reason"]).splitlines():
         echo(f"      {line}")
     echo(f"  {remedy(result)}")
-    echo("  Then try again, without the limit of 20 s: corral doctor --verify")
+    echo(f"  Then try again, without the limit of {INIT_LIMIT_S:g} s: corral doctor --verify")

@@ -64,9 +64,11 @@ def _require_approval(where: Project, known: dict[str, Alias], name: str, comman
     """Refuse an alias of the repository whose commands nobody on this machine has approved."""
     while name in known and name not in commands:
         if claims := unapproved(where, known[name]):
+            from corral.config.trust import origin_of  # most commands are no alias
+
             raise NotTrusted(
                 f"The alias {name!r} of {known[name].source} was not approved on this machine.",
-                cause=f"It came with the repository and executes a command of its own: corral {known[name].command}",
+                cause=f"{origin_of(claims)} It executes a command of its own: corral {known[name].command}",
                 remedy="Look at it and approve it: `corral trust`.",
                 details={"untrusted": [vars(claim) for claim in claims]},
             )

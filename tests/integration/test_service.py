@@ -1,0 +1,163 @@
+"""The daemon comes back by itself: by its unit of the service manager, and by the bridges of open sessions."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from corral.config import crashes
+from corral.config.paths import find_project
+from tests.support.coordinated import Coordinated, eventually
+from tests.support.programs import requires
+from tests.support.service_manager import Manager
+
+
+@pytest.fixture
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sealed: Path) -> Manager:
+    made = Manager(tmp_path / "manager")
+    monkeypatch.setenv("PATH", f"{made.folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("JAVA_HOME", '/opt/a 100% "java" $HOME\\n')
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-api03-" + "k" * 80)
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@proxy:3128")
+    return made
+
+
+def unit_of(house: Coordinated) -> dict[str, Any]:
+    """Install the unit; returns what the command said."""
+    return dict(house.json("daemon", "install", "--yes"))
+
+
+@pytest.mark.req("NFR-REL-005")
+def test_a_unit_that_is_installed_starts_the_daemon_for_commands(house: Coordinated, manager: Manager) -> None:
+    unit = unit_of(house)
+    text = Path(unit["file"]).read_text()
+    for line in ("KillMode=process", "OOMPolicy=continue", "Restart=on-failure", "WantedBy=default.target"):
+        assert line in text.splitlines()
+    assert (
+        unit["environment"]["PATH"] == os.environ["PATH"]
+        and unit["environment"]["JAVA_HOME"] == os.environ["JAVA_HOME"]
+    )
+    (record,) = (Path(os.environ["HOME"]) / ".local/state/corral/services").iterdir()
+    assert not [secret for secret in ("sk-ant", "secret@") if secret in text + record.read_text() + json.dumps(unit)]
+    assert manager.started() == 1, "nothing ran, so it was started"
+    pid = house.daemon_pid()
+    assert pid is not None and psutil.Process(pid).environ()["JAVA_HOME"] == os.environ["JAVA_HOME"]
+    assert "ANTHROPIC_API_KEY" not in psutil.Process(pid).environ()
+    house.kill_daemon()
+    house.run("status")
+    assert manager.started() == 2 and house.daemon_pid() is not None
+    house.run("daemon", "stop")
+    assert house.run("status", check=False).returncode == 5, "a deliberate stop is a stop"
+    house.submit("Changes something", "true")
+    assert manager.started() == 3
+
+
+def test_a_start_by_the_unit_that_fails_says_why(house: Coordinated, manager: Manager) -> None:
+    unit_of(house)
+    house.stop()
+    (house.root / ".corral" / "local.yaml").write_text("locks: {ttl_s: no}\n")
+    done = house.run("daemon", "start", check=False)
+    assert done.returncode == 2 and "locks.ttl_s" in done.stderr and manager.started() == 2
+
+
+@requires("systemd-analyze")
+def test_systemd_itself_accepts_the_unit(house: Coordinated, manager: Manager) -> None:
+    unit = unit_of(house)
+    done = subprocess.run(
+        ["systemd-analyze", "--user", "verify", unit["file"]], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0 and Path(unit["file"]).name not in done.stderr, done.stderr
+
+
+def test_a_verification_gets_the_recorded_environment_whoever_starts(
+    coordinate: Callable[..., Coordinated], manager: Manager, tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+    house = coordinate(verify=(f"printf '%s' \"$JAVA_HOME\" > {seen}",))
+    unit_of(house)
+    house.stop()
+    (manager.folder / "unreachable").touch()
+    house.run("task", "submit", "--title", "x", "--command", "echo x > x.txt", JAVA_HOME="/another/java")
+    house.run("wait", "--all")
+    assert seen.read_text() == os.environ["JAVA_HOME"]
+    assert manager.started() == 2, "the unit was asked for, and could not be had"
+
+
+def test_a_unit_is_taken_back_and_refused_to_agents(house: Coordinated, manager: Manager) -> None:
+    assert "needs a person" in house.run("daemon", "install", "--yes", check=False, CLAUDECODE="1").stderr
+    unit = unit_of(house)
+    assert house.json("daemon", "uninstall") == {"removed": unit["file"], "stopped": True}
+    assert house.daemon_pid() is None and not Path(unit["file"]).exists()
+    assert not [*(Path(os.environ["HOME"]) / ".local/state/corral/services").iterdir()]
+    started = manager.started()
+    house.run("daemon", "start")
+    assert manager.started() == started and house.daemon_pid() is not None
+    (manager.folder / "unreachable").touch()
+    refused = house.run("daemon", "install", "--yes", check=False)
+    assert refused.returncode != 0 and "No medium found" in refused.stderr and not Path(unit["file"]).exists()
+
+
+@pytest.fixture
+def bridge(house: Coordinated) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    """Open a session's bridge, which lives until the test ends."""
+    opened: list[subprocess.Popen[bytes]] = []
+
+    def start() -> subprocess.Popen[bytes]:
+        argv = [sys.executable, "-m", "corral", "mcp"]
+        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "daemon")}
+        opened.append(subprocess.Popen(argv, cwd=house.root, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
+        return opened[-1]
+
+    yield start
+    for process in opened:
+        assert process.stdin is not None
+        with suppress(OSError):
+            process.stdin.close()
+        process.wait(timeout=30)
+
+
+@pytest.mark.req("NFR-REL-005")
+def test_a_bridge_brings_a_killed_daemon_back_until_it_dies_too_often(
+    house: Coordinated, bridge: Callable[[], subprocess.Popen[bytes]]
+) -> None:
+    house.ask("GET", "/health")
+    session = psutil.Process(bridge().pid)
+    eventually(lambda: session.net_connections("unix"))  # the one that it holds
+    house.kill_daemon()
+    eventually(lambda: house.daemon_pid() is not None)
+    project = find_project(house.root)
+    dead = crashes.note(project)
+    assert dead is not None
+    for _death in range(crashes.MOST - 1):  # as if others had died meanwhile
+        crashes.note_failed_start(project, dead)
+    house.kill_daemon()
+    eventually(lambda: crashes.given_up(project))
+    assert house.daemon_pid() is None
+    (need,) = (need for need in house.json("status")["needs_you"] if need["kind"] == "crashing_daemon")
+    assert "3 times within 60 s" in need["what"]
+    house.run("daemon", "restart")
+    assert "crashing_daemon" not in {need["kind"] for need in house.json("status")["needs_you"]}
+
+
+def test_no_bridge_ends_a_deliberate_stop(house: Coordinated) -> None:
+    project, now = find_project(house.root), time.time()
+    house.ask("GET", "/health")
+    announced = project.daemon_json.read_bytes()
+    house.run("daemon", "stop")
+    assert crashes.to_revive(project, now) is None, "it removed its file, and left a mark"
+    project.daemon_json.write_bytes(announced)
+    assert crashes.to_revive(project, now) is None, "one that was killed while it stopped was stopped all the same"
+    project.stopped_file.unlink()
+    assert crashes.to_revive(project, now) is not None, "this one died"
+    project.config_file.unlink()
+    assert crashes.to_revive(project, now) is None, "Corral was uninstalled"
