@@ -146,7 +146,7 @@ def test_every_list_is_an_array_even_when_it_is_empty(house: Coordinated) -> Non
         assert house.json(noun, "list") == []
         assert house.run(noun, "list").stdout.strip()
     assert house.json("worktree", "recover") == []
-    empty = {"tasks": [], "merges": [], "paused": [], "needs_you": []}
+    empty: dict[str, list[str]] = {"tasks": [], "merges": [], "paused": [], "needs_you": []}
     assert house.json("wait", "--all") == {**empty, "done": True, "waits_for_person": False}
 
 
