@@ -107,7 +107,7 @@ def settle_in_the_screen(shop: Shop, terminals: Tmux) -> None:
     screen = terminals.open([sys.executable, "-m", "corral", "-i"], cwd=shop.team.repo, env=env, size=(100, 30))
     first = screen.sees("Needs you  3", f"[Tasks {ALL}]", "8 running", "Agents 14", "a approve", "r retry", "? help")
     needs = first.splitlines()[3:6]
-    assert [line[2:13].strip() for line in needs] == ["approval", "question", "dead task"]
+    assert [line[2:13].strip() for line in needs] == ["approval", "question", "dead"]
     assert "Describe how to test: it changes CLAUDE.md" in needs[0] and "Import the catalogue" in needs[2]
 
     screen.press("a")

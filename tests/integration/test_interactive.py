@@ -43,7 +43,7 @@ def test_three_things_that_need_a_person_are_seen_at_once_and_settled_with_a_key
 
     async def script(player: Player) -> None:
         lines = await player.sees("Needs you  3", "[Tasks 4]", "landed")
-        assert [line[2:13].strip() for line in lines[3:6]] == ["approval", "dead task", "conflict"]
+        assert [line[2:13].strip() for line in lines[3:6]] == ["approval", "dead", "conflict"]
         assert "a approve" in lines[3] and "r retry" in lines[4] and "r retry" in lines[5]
         assert lines[0].startswith(" Corral  shop → main") and lines[0].endswith("live")
         await player.press("a")
@@ -57,11 +57,18 @@ def test_three_things_that_need_a_person_are_seen_at_once_and_settled_with_a_key
         await player.press("y")
         await player.sees("Needs you  2", "Approved")
         await player.press("enter")
-        page = await player.sees("Dead task", "what to do", "price is no number")
+        page = await player.sees("Dead", "what to do", "price is no number")
         assert any("r retry" in line and "d dismiss" in line for line in page), "the keys of the row work there too"
         await player.press("escape", "l")
         await player.sees("(end)", "Esc back")
         await player.press("escape", "j", "k", "d")  # back from the output to the row
+        await player.sees("Dismiss?", "Import the catalogue", "a retry takes this back")
+        await player.press("escape")
+        await player.misses("Dismiss?")
+        assert outcome(shop, ids["dead"]) == "dead", "nothing was agreed to"
+        await player.press("d")
+        await player.sees("Dismiss?")
+        await player.press("y")
         await player.sees("Needs you  1", "Dismissed")
         await player.press("r")
         await player.sees("Nothing needs you.", "Last: ", ": ended")
@@ -148,7 +155,7 @@ def test_only_as_much_as_fits_is_shown_and_below_a_minimum_that_is_said(house: C
     play(house, too_small, (19, 9))
 
     async def plain(player: Player) -> None:
-        lines = await player.sees("A title", "no change")
+        lines = await player.sees("A title", "nothing to land")
         assert "".join(lines).isascii() and "* live" in lines[0]
 
     play(house, plain, plain=True)
@@ -310,7 +317,7 @@ def test_in_a_real_terminal_a_conversation_is_read_and_resumed_and_the_bell_ring
     screen.sees("Nothing needs you.", "Ask", "live")
     screen.record(written)
     house.submit("Fail", "exit 3", "--retries", "0")
-    screen.sees("Needs you  1", "dead task")
+    screen.sees("Needs you  1", "dead")
     assert written.read_bytes().count(b"\a") == 1
     screen.press("2", "j", "l")
     assert '"type"' not in screen.sees("I look.", "> Read README.md", "(end)")

@@ -54,6 +54,10 @@ def test_a_task_that_replaces_hooks_and_weakens_its_verification_waits_for_a_per
 
     seen = approval.review(world.repo(), world.landing, world.merge(merge_id))
     assert seen.paths == [".claude/settings.json", "scripts/check.sh"] and not seen.truncated
+    assert seen.reason == (
+        "It changes what `landing.approve_paths` names: .claude/settings.json. "
+        "It changes what `landing.verify` names: scripts/check.sh."
+    )
     assert "-test -f README.md && echo '1 passed'" in seen.diff and str(ran) in seen.diff
     approve(world, merge_id)
     world.run()
@@ -220,7 +224,10 @@ def test_every_merge_waits_for_a_person_where_that_is_asked_for(world: World) ->
     empty = world.submit("empty", approved=False)
     world.run()
     assert "CLAUDE.md, a.txt" in waits(world, merge_id), "what agents obey comes first"
-    assert "it changes no file" in waits(world, empty)
+    assert "`landing.approve` is `always`, and it changes no file" in waits(world, empty)
+    for each in (merge_id, empty):
+        why_it_waits = approval.review(world.repo(), world.landing, world.merge(each)).reason
+        assert why_it_waits == "Every change needs an approval: `landing.approve` is `always`."
     seen = approval.review(world.repo(), world.landing, world.merge(merge_id))
     assert seen.paths == ["CLAUDE.md", "a.txt"] and "+x" in seen.diff and "+Obey me." in seen.diff
     approve(world, merge_id)
@@ -230,4 +237,5 @@ def test_every_merge_waits_for_a_person_where_that_is_asked_for(world: World) ->
     world.branch("obey", {".claude/settings.json": "{}\n"})
     unasked = world.submit("obey", approved=False)
     world.run()
+    assert "`landing.approve` is `never`" in approval.review(world.repo(), world.landing, world.merge(unasked)).reason
     assert world.merge(unasked)["state"] == "landed" and not world.merge(unasked)["approved_sha"]

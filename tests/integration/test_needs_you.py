@@ -27,7 +27,7 @@ def test_a_held_landing_stands_first_in_the_status_until_it_lands(house: Coordin
     need = eventually(told)
     assert need["kind"] == "held_merge" and "'side'" in need["what"]
     shown = house.run("status").stdout.splitlines()
-    assert shown[0] == "needs you" and "overlap" in shown[1] and shown[2].strip() == need["remedy"]
+    assert shown[0] == "needs you 1" and "overlap" in shown[1] and shown[2].strip() == need["remedy"]
     assert need["remedy"].startswith("Commit them: git -C ")
     assert "What to do: Commit them: git -C " in house.run("merge", "detail", need["ids"]["merge_id"]).stdout
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from corral.faces.cli.terminal.context import Format
-from tests.conftest import git
+from tests.conftest import commit, git
 from tests.support.coordinated import Coordinated
 
 LISTS = (
@@ -125,6 +125,23 @@ def test_a_table_fits_its_terminal(quiet_house: Coordinated, columns: int) -> No
         lines = on_terminal(quiet_house, columns, *command)
         assert len(lines) > 1 and all(cells(line) <= columns for line in lines), (command, lines)
     assert any("…" in line for line in on_terminal(quiet_house, columns, "task", "list"))
+
+
+def test_a_list_in_a_pipe_is_whole(quiet_house: Coordinated) -> None:
+    branch, title = (
+        "a-rather-long-name-of-a-branch/" + "x" * 60,
+        "A title that is longer than the terminal: " * 2 + "end",
+    )
+    git(quiet_house.root, "branch", branch)
+    git(quiet_house.root, "switch", "-q", branch)
+    commit(quiet_house.root, {"src/a.py": "a = 2\n"})
+    quiet_house.run("merge", "submit", "--title", title)
+    quiet_house.submit(title, "true")
+    quiet_house.ask("POST", "/sessions", {"session_id": "s", "agent_name": "Ann", "current_task": title, "cwd": "/"})
+    for command in ("task list", "merge list", "session list", "task list --compact", "status"):
+        shown = quiet_house.run(*command.split(), COLUMNS="40").stdout
+        assert title in shown and "…" not in shown, command
+    assert branch in quiet_house.run("merge", "list", COLUMNS="40").stdout
 
 
 def cells(line: str) -> int:

@@ -124,7 +124,15 @@ def test_a_task_that_fails_is_tried_again_and_is_dead_in_the_end_and_can_be_retr
     waited = house.run("wait", child, "--json", check=False)
     assert waited.returncode == 1
     assert json.loads(waited.stdout)["tasks"] == [
-        {"task_id": child, "status": "failed", "merge_state": None, "merge_id": None, "outcome": "failed"}
+        {
+            "task_id": child,
+            "number": 2,
+            "title": "child",
+            "status": "failed",
+            "merge_state": None,
+            "merge_id": None,
+            "outcome": "failed",
+        }
     ]
     (tmp_path / "mended").touch()
     house.run("task", "retry", task)
@@ -293,7 +301,8 @@ def test_a_task_whose_merge_comes_back_is_not_done_and_can_be_retried(coordinate
     assert need["kind"] == "returned_merge" and f"corral merge log {merge_id[:8]}" in need["remedy"]
     red = {"status": "completed", "merge_state": "failed", "outcome": "red"}
     assert answer == {
-        "tasks": [{"task_id": task, "merge_id": merge_id, **red}],
+        "tasks": [{"task_id": task, "number": 1, "title": "bad", "merge_id": merge_id, **red}],
+        "waits_for_person": False,
         "merges": [],
         "paused": [],
         "done": False,
@@ -316,7 +325,7 @@ def test_a_branch_of_ones_own_is_submitted_cancelled_retried_and_its_log_read(
     head = branch_with(house, "mine", {"mine.txt": "x\n"})
     git(house.root, "switch", "-q", "mine")
     submitted = house.json("merge", "submit", "--title", "My branch")
-    assert set(submitted) == {"merge_id", "task_id", "branch", "target", "state", "reason"}
+    assert set(submitted) == {"merge_id", "task_id", "branch", "target", "state", "outcome", "reason"}
     assert (submitted["branch"], submitted["target"], submitted["task_id"]) == ("mine", "main", None)
     merge = submitted["merge_id"]
     assert house.json("merge", "submit", "mine")["merge_id"] == merge, "the same head again is the same request"

@@ -106,7 +106,9 @@ def test_everything_is_shown_what_is_hostile_is_text_and_a_person_settles_what_n
     asked = person.get(f"/merges/{merge}/approve")
     head = re.search(r'name="head_sha" value="([0-9a-f]{40})"', asked.text)
     assert head
-    assert "CLAUDE.md" in asked.text
+    assert "It changes what `landing.approve_paths` names: CLAUDE.md." in asked.text
+    assert f"/tasks/{asks}" in person.get("/tasks?show=held").text
+    assert f"/tasks/{asks}" not in person.get("/tasks?show=red").text
     assert person.post(f"/merges/{merge}/approve", token=asked.token, confirmed="yes", head_sha="f" * 40).status == 409
     assert person.post(f"/merges/{merge}/approve", token=asked.token, confirmed="yes", head_sha="x").status == 422
     good: dict[str, Any] = {"token": asked.token, "confirmed": "yes", "back": f"/merges/{merge}"}

@@ -84,7 +84,7 @@ def waiting(house: Coordinated, tmp_path: Path) -> Iterator[Waiting]:
         process.communicate()
 
 
-def test_a_wait_that_does_not_end_says_what_it_waits_for_and_the_commands_that_end_it(
+def test_a_wait_for_a_person_says_what_for_and_the_commands_that_end_it_and_ends(
     house: Coordinated, person: Person, waiting: Waiting
 ) -> None:
     git(house.root, "switch", "-q", "-c", "side")
@@ -100,10 +100,14 @@ def test_a_wait_that_does_not_end_says_what_it_waits_for_and_the_commands_that_e
 
     first, remedy, *_rest = eventually(told)
     assert "overlap with the changes to land (a new file)" in first
+    printed = process.communicate(timeout=60)[0]
+    assert process.returncode == 1 and printed.splitlines() == [
+        f"{merge[:8]}  held  side",
+        "What is left waits for you.",
+    ], "what was said meanwhile is not said again"
     command = remedy.strip().removeprefix("Commit them: ").partition("; ")[0]
     person.type(command)
-    printed = process.communicate(timeout=60)[0]
-    assert process.returncode == 0 and merge in printed, printed
+    assert house.run("wait", merge, "--timeout", "60").stdout == f"{merge[:8]}  landed  side\n"
     assert git(house.root, "show", "main:a new file") == "new"
 
 
@@ -175,7 +179,7 @@ def test_the_merge_of_a_task_is_shown_once(house: Coordinated, person: Person) -
     task = house.submit("Change a", "echo 'a = 2' > src/a.py")
     merge = person.need("held_merge")["ids"]["merge_id"]
     shown = house.run("wait", "--all", "--timeout", "0", check=False).stdout
-    assert task in shown and merge not in shown
+    assert shown.splitlines()[0] == "    1  held  Change a" and merge[:8] not in shown and task
     answer = house.json("wait", "--all", "--timeout", "0", check=False)
     assert answer["needs_you"][0]["ids"]["task_id"] == task
 

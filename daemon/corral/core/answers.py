@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import WithJsonSchema
+from pydantic import GetPydanticSchema, WithJsonSchema
+from pydantic_core import core_schema
 from typing_extensions import TypedDict
 
 Instant = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
@@ -14,6 +15,11 @@ Instant = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"
 def one_of(*texts: str) -> WithJsonSchema:
     """The texts that a field can be, for ``Annotated[str, …]``: it comes from a row, and is not checked again."""
     return WithJsonSchema({"type": "string", "enum": list(texts)})
+
+
+def checked(*texts: str) -> GetPydanticSchema:
+    """The texts that an argument can be, for ``Annotated[str, …]``; any other one is refused."""
+    return GetPydanticSchema(lambda _source, _handler: core_schema.literal_schema([*texts]))
 
 
 class Error(TypedDict):

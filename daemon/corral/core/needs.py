@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -9,7 +10,49 @@ from typing import Any
 from corral.core.instants import iso
 
 MOST_OF_A_KIND = 20
-"""Entries of one source in a view; the last one counts the others."""
+"""Needs of one kind in a view, one by one; one more entry stands for the rest."""
+NAMES = {
+    "merge_approval": "approval",
+    "held_merge": "held",
+    "waiting_session": "question",
+    "unguarded_session": "unguarded",
+    "stalled_session": "stalled",
+    "red_target": "target red",
+    "paused_target": "queue stops",
+    "rewound_target": "rewound",
+    "paused_work": "paused",
+    "paused_claiming": "claims stop",
+    "limit_reached": "limit",
+    "kept_worktree": "worktree",
+    "task_cannot_start": "no start",
+    "unverified_merge": "unverified",
+    "untrusted_commands": "untrusted",
+    "unapproved_roadmap": "roadmap",
+    "roadmap_problem": "roadmap",
+    "unannounced_changes": "changes",
+    "outdated_daemon": "old daemon",
+    "crashing_daemon": "crashes",
+}
+"""The kinds in a word or two: every face calls them so. What has ended is called by its outcome."""
+
+
+_HELD, _SESSIONS = "corral merge list --status held", "corral session list"
+LISTS = {
+    "merge_approval": _HELD,
+    "held_merge": _HELD,
+    "unverified_merge": "corral merge list --status queued",
+    "returned_merge": "corral merge list --status {outcome}",
+    "failed_task": "corral task list --status {outcome}",
+    "task_cannot_start": "corral task list --status pending",
+    "unobserved_worker": "corral swarm status",
+    "kept_worktree": "corral worktree list",
+    "alert": "corral alert list",
+    "roadmap_problem": "corral supervisor status",
+    "waiting_session": _SESSIONS,
+    "unguarded_session": _SESSIONS,
+    "stalled_session": _SESSIONS,
+}
+"""The command that lists all of a kind."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +65,10 @@ class Need:
         remedy: What to type, or to do.
         since: Instant, or None where it is not known.
         ids: The rows that it is about: ``{"merge_id": …}``.
+        title: The title of the task or merge request that it is about, where there is one.
+        reason: Why, without that title; None: ``what`` is all that there is to say.
+        outcome: The outcome of that task or request, where it has ended: it is the need's name then.
+        number: How many things it stands for.
     """
 
     kind: str
@@ -29,10 +76,35 @@ class Need:
     remedy: str
     since: str | None = None
     ids: dict[str, str] = field(default_factory=dict)
+    title: str | None = None
+    reason: str | None = None
+    outcome: str | None = None
+    number: int = 1
 
     def to_wire(self) -> dict[str, Any]:
         """The need as every face gets it."""
-        return {"kind": self.kind, "what": self.what, "since": self.since, "remedy": self.remedy, "ids": self.ids}
+        return {
+            "kind": self.kind,
+            "name": self.outcome or NAMES.get(self.kind) or self.kind.replace("_", " "),
+            "what": self.what,
+            "title": self.title,
+            "reason": self.reason or self.what,
+            "since": self.since,
+            "remedy": self.remedy,
+            "ids": self.ids,
+            "number": self.number,
+        }
+
+
+def rest(kind: str, outcome: str | None, number: int) -> Need:
+    """One need that stands for so many more of a kind."""
+    remedy = LISTS.get(kind, "corral status --json").format(outcome=outcome)
+    return Need(kind, f"{number} more of this kind.", f"All of them: {remedy}", outcome=outcome, number=number)
+
+
+def count(needs: Iterable[Mapping[str, Any]]) -> int:
+    """How many things need a person, of needs as every face gets them."""
+    return sum(need["number"] for need in needs)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,6 @@
-"""Outcomes, one word for the states of a task and its merge request together; and the names of what needs a person."""
+"""Outcomes: one word for the states of a task and its merge request together."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 from corral.core.states import MergeState, TaskStatus, _Text
 
@@ -34,32 +31,6 @@ NEEDS_APPROVAL = "Waits for approval"
 FAILURES = ("failed", "dead", "conflict", "red")
 """Outcomes that stay open until somebody retries or dismisses them."""
 
-NEEDS = {
-    "merge_approval": "approval",
-    "held_merge": "held",
-    "returned_merge": "came back",
-    "failed_task": "failed task",
-    "waiting_session": "question",
-    "unguarded_session": "unguarded",
-    "stalled_session": "stalled",
-    "red_target": "target red",
-    "paused_target": "queue stops",
-    "rewound_target": "rewound",
-    "paused_work": "paused",
-    "paused_claiming": "claims stop",
-    "limit_reached": "limit",
-    "kept_worktree": "worktree",
-    "task_cannot_start": "no start",
-    "unverified_merge": "unverified",
-    "untrusted_commands": "untrusted",
-    "unapproved_roadmap": "roadmap",
-    "roadmap_problem": "roadmap",
-    "unannounced_changes": "changes",
-    "outdated_daemon": "old daemon",
-    "crashing_daemon": "crashes",
-}
-"""The kinds of what needs a person, in a word or two: every face calls them so."""
-CONFLICT = "conflict"
 
 _OF_MERGES = {
     MergeState.QUEUED: Outcome.QUEUED,
@@ -73,8 +44,16 @@ _OF_MERGES = {
 }
 
 
+STANDINGS = (*MergeState, Outcome.MISSING, Outcome.TAKEN_BACK)
+"""The states of a merge request, and what can have become of one that had landed."""
+
+
 def of_merge(state: str, *, dismissed: bool) -> str:
-    """The outcome of a merge request without a task."""
+    """The outcome of a merge request; for a completed task that of its request.
+
+    Args:
+        state: One of :data:`STANDINGS`.
+    """
     if state in (Outcome.MISSING, Outcome.TAKEN_BACK):
         return state
     outcome = _OF_MERGES[MergeState(state)]
@@ -92,16 +71,3 @@ def of_task(status: str, merge_state: str | None, *, dismissed: bool) -> str:
     if status == TaskStatus.COMPLETED:
         return str(Outcome.NOTHING_TO_LAND) if merge_state is None else of_merge(merge_state, dismissed=dismissed)
     return str(Outcome.DISMISSED) if dismissed and status in FAILURES else str(status)
-
-
-def need_name(need: Mapping[str, Any]) -> str:
-    """The name of a condition that needs a person, as every face calls it.
-
-    Args:
-        need: The condition as it is on the wire: its ``kind`` and its ``what``.
-    """
-    if need["kind"] == "returned_merge" and " conflicts with " in need["what"]:
-        return CONFLICT
-    if need["kind"] == "failed_task" and "is dead: " in need["what"]:
-        return "dead task"
-    return NEEDS.get(need["kind"], str(need["kind"]).replace("_", " "))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from corral.coordination.sessions.api import SessionId
-from corral.core.answers import Instant
+from corral.core.answers import Instant, checked
+from corral.core.outcomes import Outcome
+from corral.core.states import MergeState
 from corral.work.merges.wire import MergeRun
 
+MergeWord = Annotated[str, checked(*dict.fromkeys((*Outcome.values(), *MergeState.values())))]
+"""An outcome or a state, as a list of merge requests is asked for."""
 _SESSION = Field(None, max_length=128, description="The agent session that asks, if one does.")
 _TASK = Field(None, max_length=64, description="The task whose worker asks, if one does.")
 
@@ -60,10 +64,11 @@ class Acceptance(BaseModel):
 
 
 class Review(TypedDict):
-    """The changes that an approval would let in; ``paths``: those that need it, none: nothing does."""
+    """The changes that an approval would let in, and the ``reason`` why they need one; ``paths``: those that need it."""
 
     merge_id: str
     head_sha: str
+    reason: str
     paths: list[str]
     diff: str
     truncated: bool

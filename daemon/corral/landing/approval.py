@@ -48,6 +48,7 @@ class Review:
     Attributes:
         merge_id: The whole id.
         head_sha: The commit that an approval would hold for.
+        reason: Why it needs an approval, or that it does not.
         paths: Those that need it; empty: none does.
         diff: Of these paths, as it would land.
         truncated: Whether there is more than what is given.
@@ -55,6 +56,7 @@ class Review:
 
     merge_id: str
     head_sha: str
+    reason: str
     paths: list[str]
     diff: str
     truncated: bool
@@ -78,7 +80,7 @@ def missing(repo: Git, landing: Landing, merge: MergeRow, tip_sha: str) -> str:
     if paths and merge["tip_sha"] != tip_sha:
         still = set(refs.changed_paths(repo, tip_sha, merge["head_sha"]))
         paths = [path for path in paths if path in still]
-    return _reason(merge, paths) if paths or landing.approve == "always" else ""
+    return _reason(merge, landing, paths) if paths or landing.approve == "always" else ""
 
 
 def protected(changed: Iterable[str], landing: Landing, trees: Sequence[Tree] = ()) -> list[str]:
@@ -117,8 +119,11 @@ def needing_approval(repo: Git, landing: Landing, before: str, after: str) -> li
 def protected_between(repo: Git, landing: Landing, before: str, after: str) -> list[str]:
     """Which of the paths that differ between two commits need a person."""
     changed = refs.changed_paths(repo, before, after)
-    trees = [tree_names.read(repo, commit) for commit in (before, after)] if changed else []
-    return protected(changed, landing, [tree for tree in trees if tree.links])
+    return protected(changed, landing, _trees(repo, before, after) if changed else ())
+
+
+def _trees(repo: Git, before: str, after: str) -> list[Tree]:
+    return [tree for commit in (before, after) if (tree := tree_names.read(repo, commit)).links]
 
 
 def review(repo: Git, landing: Landing, merge: MergeRow) -> Review:
@@ -137,7 +142,28 @@ def review(repo: Git, landing: Landing, merge: MergeRow) -> Review:
     diff = refs.diff(repo, before, after, listed, most=MOST_SHOWN) if listed else b""
     text = diff[:MOST_SHOWN].decode("utf-8", "replace")
     truncated = len(diff) > MOST_SHOWN or len(paths) > MOST_LISTED
-    return Review(merge["merge_id"], merge["head_sha"], [embedded(path) for path in listed], text, truncated)
+    why = _why(repo, landing, before, after, paths)
+    return Review(merge["merge_id"], merge["head_sha"], why, [embedded(path) for path in listed], text, truncated)
+
+
+def _why(repo: Git, landing: Landing, before: str, after: str, paths: list[str]) -> str:
+    """Why a change of these paths needs an approval, or that it does not: the setting that says so."""
+    if landing.approve == "always":
+        return "Every change needs an approval: `landing.approve` is `always`."
+    if landing.approve == "never":
+        return "It needs no approval: `landing.approve` is `never`."
+    without_verify = landing.model_copy(update={"verify": []})
+    by_pattern = protected(paths, without_verify, _trees(repo, before, after)) if paths else []
+    by_command = [path for path in paths if path not in by_pattern]
+    reasons = [
+        f"It changes what `{setting}` names: {_listing(names)}."
+        for setting, names in (("landing.approve_paths", by_pattern), ("landing.verify", by_command))
+        if names
+    ]
+    return (
+        " ".join(reasons)
+        or "It needs no approval: it changes nothing that landing.approve_paths or landing.verify names."
+    )
 
 
 def approve(conn: Connection, merge_id: str, head_sha: str, paths: list[str], now: datetime) -> MergeRow:
@@ -167,11 +193,16 @@ def approve(conn: Connection, merge_id: str, head_sha: str, paths: list[str], no
     return row
 
 
-def _reason(merge: MergeRow, paths: list[str]) -> str:
-    listing = ", ".join(embedded(path) for path in paths[:MOST_NAMED])
+def _listing(paths: list[str]) -> str:
     more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+    return ", ".join(embedded(path) for path in paths[:MOST_NAMED]) + more
+
+
+def _reason(merge: MergeRow, landing: Landing, paths: list[str]) -> str:
     command = f"corral merge approve {merge['merge_id'][:8]}"
-    what = f"it changes {listing}{more}" if paths else "it changes no file"
+    what = f"it changes {_listing(paths) if paths else 'no file'}"
+    if landing.approve == "always":
+        what = f"`landing.approve` is `always`, and {what}"
     return with_remedy(f"{NEEDS_APPROVAL}: {what}.", f"Look, and decide: {command}")
 
 

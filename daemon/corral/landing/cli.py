@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.config.paths import find_checkout
 from corral.core.errors import InvalidInput
+from corral.core.outcomes import Outcome
 from corral.core.states import MergeState
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Group, Option
@@ -15,17 +16,20 @@ from corral.faces.cli.terminal.diff_view import Stat, show_diff, show_patch
 from corral.faces.cli.terminal.options import argument, client, here, json_of, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, facts, paint, report, state, verification
 from corral.faces.cli.terminal.person import confirm, refuse_agents
-from corral.faces.cli.terminal.tables import WIDTH, Column, age, table
+from corral.faces.cli.terminal.tables import Column, age, table
 from corral.work.tasks.cli.commands import print_log
 
 app = Group("Merge queue: merge, verify, land.")
-_STATES = f"Only these states; repeatable. One of: {', '.join(MergeState.values())}."
+_STATES = (
+    "Only these outcomes or states; repeatable. One of: "
+    f"{', '.join(dict.fromkeys((*Outcome.values(), *MergeState.values())))}."
+)
 Id = Annotated[str, argument("A merge id, its first characters, or its task's id or number.", "ID", of="merge")]
 
 
 @app.command("list")
 def listing(
-    status: Annotated[list[MergeState] | None, option("--state", _STATES, "STATE")] = None,
+    status: Annotated[list[Outcome | MergeState] | None, option("--status", _STATES, "STATE", short="--state")] = None,
     branch: Annotated[str | None, option("--branch", "Only requests for this branch.", "NAME", of="branch")] = None,
     as_json: Annotated[bool, json_of("work.merges.wire.MergeListed[]")] = False,
 ) -> None:
@@ -33,7 +37,7 @@ def listing(
     rows = client().listing("/merges", {"state": status or [], "branch": branch})
     columns: list[Column] = [
         ("TASK", "number", 7),
-        ("STATE", "state", 10),
+        ("OUTCOME", "outcome", 10),
         ("AGE", lambda row: age(row["created_at"]), 4),
         ("TITLE", "title", 70),
         *([("REASON", "reason", 70)] if any(row["reason"] for row in rows) else []),
@@ -41,8 +45,10 @@ def listing(
         *([("TARGET", "target", 20)] if len({row["target"] for row in rows}) > 1 else []),
         ("ID", lambda row: row["merge_id"][:8], 8),
     ]
-    empty = "No merge requests. `corral merge submit` queues this branch."
-    table(rows, columns, empty=empty, as_json=as_json, without_terminal=WIDTH)
+    empty = (
+        "No such merge request." if status or branch else "No merge requests. `corral merge submit` queues this branch."
+    )
+    table(rows, columns, empty=empty, as_json=as_json)
 
 
 @app.command()
@@ -52,7 +58,7 @@ def detail(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.Merg
     if as_json:
         emit(merge)
         return
-    echo(f"{paint(one_line(merge['title']), 'bold')}  {state(merge['state'])}")
+    echo(f"{paint(one_line(merge['title']), 'bold')}  {state(merge['outcome'])}")
     about = {"id": merge["merge_id"], "branch": f"{merge['branch']} → {merge['target']}"}
     about |= {"head": merge["head_sha"][:12], "reason": merge["reason"]}
     facts({**about, "approved": merge["approved_sha"], "landed": merge["landed_sha"]})
@@ -179,7 +185,7 @@ def dismiss(
 
 def _acted(verb: str, merge_id: str, body: dict[str, Any] | None, as_json: bool) -> None:
     answer = client().request("POST", f"/merges/{segment(merge_id)}/{verb}", body)
-    report(answer, f"{answer['merge_id']}  {state(answer['state'])}", as_json=as_json)
+    report(answer, f"{answer['merge_id']}  {state(answer['outcome'])}", as_json=as_json)
 
 
 @app.command()
@@ -227,8 +233,7 @@ def _show_review(review: dict[str, Any]) -> None:
     echo(f"{paint('head', 'bold')}  {review['head_sha'][:12]}")
     for path in review["paths"]:
         echo(f"{paint('path', 'bold')}  {one_line(path)}")
-    if not review["paths"]:
-        echo("No file that this merge request changes needs approval.")
+    echo(one_line(review["reason"]))
 
 
 @app.command()
@@ -259,4 +264,4 @@ def runs(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.MergeR
         ("DECIDED", lambda row: "yes" if row["decided"] else "", 7),
         ("LOG", "log", 90),
     ]
-    table(rows, columns, empty="No verification ran for it yet.", as_json=as_json, without_terminal=WIDTH)
+    table(rows, columns, empty="No verification ran for it yet.", as_json=as_json)

@@ -23,10 +23,9 @@ from corral.core.pages import MOST, Page, page
 from corral.core.paging import answer
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, PERSON, Routes
-from corral.core.states import MergeState
 from corral.git import refs
 from corral.landing import approval, opening, pauses, requests, runs
-from corral.landing.api import Again, Approval, Dismissed, MergeLogPart, Opened, Review, Submission
+from corral.landing.api import Again, Approval, Dismissed, MergeLogPart, MergeWord, Opened, Review, Submission
 from corral.store.rows.merges import MergeRow
 from corral.work.logtail import FURTHEST, POLL_S, Tail, offset_of_tail, read_part
 from corral.work.merges import diffs
@@ -37,6 +36,7 @@ from corral.work.merges.settling import merge_settled
 from corral.work.merges.store import merges, of_tasks
 from corral.work.merges.wire import MergeDetail, MergeListed, MergeRun, MergeSummary, Submitted
 from corral.work.tasks.dismissal import dismiss as settle
+from corral.work.tasks.store import outcomes
 from corral.work.worktrees.worktrees import Worktrees
 
 router = Routes("merges", "/merges", callers=EVERYONE)
@@ -48,7 +48,7 @@ _log = logger("merges")
 async def listing(
     services: Services,
     request: Request,
-    state: Sequence[MergeState] = (),
+    state: Sequence[MergeWord] = (),
     branch: Annotated[str | None, Field(max_length=1024, description="Only of this branch.")] = None,
     limit: Annotated[int, Field(ge=1, le=MOST)] = MOST,
     after: Annotated[str | None, Field(max_length=64, description="The id of the last one known.")] = None,
@@ -56,7 +56,8 @@ async def listing(
     """Merge requests in order of submission."""
 
     def look(conn: Connection) -> Page:
-        rows = merges.listing(conn, state, branch=branch, after=after, limit=limit)
+        called = [outcomes.requests_called(state)] if state else []
+        rows = merges.listing(conn, branch=branch, after=after, limit=limit, only=called)
         numbers = of_tasks.numbers(conn, {row["task_id"] for row in rows if row["task_id"] is not None})
         return page((merge_shapes.listed(row, numbers) for row in pauses.explained(conn, rows)), limit)
 
@@ -96,6 +97,7 @@ async def review(services: Services, merge_id: str) -> Review:
     return {
         "merge_id": reviewed.merge_id,
         "head_sha": reviewed.head_sha,
+        "reason": reviewed.reason,
         "paths": reviewed.paths,
         "diff": reviewed.diff,
         "truncated": reviewed.truncated,

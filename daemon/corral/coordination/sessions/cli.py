@@ -11,7 +11,7 @@ from corral.core.visible import one_line
 from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.terminal.options import argument, client, json_of, option, project, session_id
 from corral.faces.cli.terminal.output import echo, emit, facts, paint, report, state, waiting
-from corral.faces.cli.terminal.tables import WIDTH, Column, age, table
+from corral.faces.cli.terminal.tables import Column, age, table
 
 app = Group("Sessions: the agents working on this repository.")
 _STATES = f"Only these statuses; repeatable. One of: {', '.join(ShownStatus.values())}."
@@ -38,7 +38,7 @@ def listing(
         *([("NOTES", _notes, 50)] if any(_notes(row) for row in rows) else []),
     ]
     empty = "No sessions yet. Start `claude` in this repository."
-    table(rows, columns, empty=empty, as_json=as_json, without_terminal=WIDTH)
+    table(rows, columns, empty=empty, as_json=as_json)
 
 
 def shortened(worktree: str | None) -> str:

@@ -164,7 +164,12 @@ def _name(conn: Connection, arrival: Arrival, session: SessionRow | None) -> tup
                 raise
     if session is not None:
         return str(session["agent_name"]), []
-    return agent_name(lambda name: names.resolve(conn, name) is not None, arrival.session_id), []
+    return name_to_be(conn, arrival.session_id), []
+
+
+def name_to_be(conn: Connection, session_id: str) -> str:
+    """The name that a session without a chosen one gets when it registers: it is chosen by the session's id."""
+    return agent_name(lambda name: names.resolve(conn, name) is not None, session_id)
 
 
 def _inherit(conn: Connection, name: str, before: list[SessionRow], session_id: str) -> None:

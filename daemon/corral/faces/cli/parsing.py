@@ -109,7 +109,8 @@ class Parameter:
     @property
     def choices(self) -> list[str]:
         """The values that it may have; empty for any."""
-        return [str(member.value) for member in self.kind] if issubclass(self.kind, Enum) else []
+        kinds = getattr(self.kind, "__args__", (self.kind,))  # ``X | Y`` has the values of both
+        return [*dict.fromkeys(str(member.value) for kind in kinds if issubclass(kind, Enum) for member in kind)]
 
     def completions(self, context: Context, incomplete: str) -> list[tuple[str, str]]:
         """The values that begin so, each with a few words about it."""
@@ -141,7 +142,7 @@ class Parameter:
     def _one(self, value: Any, context: Context) -> Any:
         if self.choices and not isinstance(value, self.kind):
             if value in self.choices:
-                return list(self.kind)[self.choices.index(value)]
+                return self.kind(value) if isinstance(self.kind, type) else value
             self._refuse(f"{value!r} is not one of {', '.join(map(repr, self.choices))}.", context, value)
         elif self.kind in (int, float):
             return self._number(value, context)

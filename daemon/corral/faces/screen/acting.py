@@ -12,7 +12,6 @@ from textual.screen import Screen
 from corral.client.connection import segment
 from corral.config.paths import Project
 from corral.core.errors import CorralError, DaemonUnreachable
-from corral.core.outcomes import need_name
 from corral.faces.cli.terminal import worktree_shell
 from corral.faces.cli.terminal.person import refuse_agents
 from corral.faces.screen import actions as acts
@@ -26,6 +25,7 @@ from corral.faces.screen.requests import Requests
 from corral.faces.screen.text import Glyphs, Row, joined
 
 _QUESTIONS = {
+    "dismiss": "Dismiss this? Nothing more is done about it. Its branch and its log stay, and a retry takes this back.",
     "cancel": "Cancel this? A worker that runs is stopped, and its work is saved.",
     "end": "End this session? Its locks are released, and its task is given back.",
     "release": "Take this lock from its holder? They are told.",
@@ -99,7 +99,7 @@ class Acting(Screen[None]):
                 await self._show_resume(subject)
             elif action is acts.MESSAGE:
                 await self._write(subject)
-            elif not action.ends_work or await self._agreed(action, subject):
+            elif not action.asks or await self._agreed(action, subject):
                 await self._call(call_of(action, panel, row))
         except (OSError, CorralError) as error:
             self._refused(error)
@@ -136,7 +136,7 @@ class Acting(Screen[None]):
             self._refused(error)
             return
         answers = [(key, action.label) for key, action in offered.items()]
-        title = need_name(row).capitalize() if panel == panels.NEEDS else subject_of(panel, row).title
+        title = row["name"].capitalize() if panel == panels.NEEDS else subject_of(panel, row).title
         page = Page(title, text, glyphs=self.glyphs, answers=answers)
         answer = await self.app.push_screen_wait(page)
         if answer in offered:

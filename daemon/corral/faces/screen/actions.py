@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from corral.client.connection import segment
-from corral.core.outcomes import NEEDS_APPROVAL, need_name
+from corral.core.outcomes import NEEDS_APPROVAL, Outcome
 from corral.faces.screen import panels
 from corral.faces.screen.text import Row
 
@@ -21,27 +21,27 @@ class Action:
         key: The key.
         label: Its name in the footer.
         about: Its line on the help page.
-        ends_work: Whether it ends something, so that the person is asked first.
+        asks: Whether it ends or gives up something, so that the person is asked first.
     """
 
     key: str
     label: str
     about: str
-    ends_work: bool = False
+    asks: bool = False
 
 
 APPROVE = Action("a", "approve", "approve a merge, after its diff was shown")
 RETRY = Action("r", "retry", "run a failed task again, or queue a merge again")
-DISMISS = Action("d", "dismiss", "nothing more is to be done about it; its branch stays")
-CANCEL = Action("c", "cancel", "cancel a task or a merge; its work is saved", ends_work=True)
+DISMISS = Action("d", "dismiss", "nothing more is to be done about it; its branch stays", asks=True)
+CANCEL = Action("c", "cancel", "cancel a task or a merge; its work is saved", asks=True)
 RAISE = Action("+", "priority", "raise the priority of a task that waits")
 LOWER = Action("-", "priority", "lower the priority of a task that waits")
 FOLLOW = Action("l", "log", "follow the output of a task or of a verification")
 OPEN = Action("o", "open", "open its worktree, or a new one, in $SHELL; O: in $EDITOR")
 ATTACH = Action("t", "attach", "resume its conversation with Claude Code, or show how")
 MESSAGE = Action("m", "message", "send a message to its agent, or reply")
-END = Action("e", "end", "end a session and release its locks", ends_work=True)
-RELEASE = Action("x", "release", "take a lock from its holder", ends_work=True)
+END = Action("e", "end", "end a session and release its locks", asks=True)
+RELEASE = Action("x", "release", "take a lock from its holder", asks=True)
 RESUME = Action("u", "resume", "claim and land again after a pause")
 ALL = (APPROVE, RETRY, DISMISS, OPEN, FOLLOW, MESSAGE, ATTACH, RAISE, LOWER, CANCEL, END, RELEASE, RESUME)
 BY_KEY = {action.key: action for action in ALL} | {"O": OPEN, "=": RAISE}
@@ -76,7 +76,7 @@ def subject_of(panel: str, row: Row) -> RowSubject:
         ids = row["ids"]
         name = row["what"].split(" ", 1)[0] if "session_id" in ids else None
         return RowSubject(
-            panels.title_in(row["what"]), ids.get("task_id"), ids.get("merge_id"), ids.get("session_id"), name,
+            row["title"] or row["what"], ids.get("task_id"), ids.get("merge_id"), ids.get("session_id"), name,
             worktree_id=ids.get("worktree_id"),
         )  # fmt: skip
     if panel == panels.TASKS:
@@ -118,7 +118,7 @@ def _of_need(row: Row) -> tuple[Action, ...]:
     if "worktree_id" in ids:
         return (OPEN,)
     if kind == "returned_merge":
-        if " conflicts with " not in row["what"]:
+        if row["name"] != Outcome.CONFLICT:
             return (RETRY, FOLLOW, OPEN, DISMISS)
         return (RETRY, OPEN, DISMISS) if "task_id" in ids else (OPEN, DISMISS)  # a branch alone conflicts again
     if kind == "failed_task":
@@ -158,8 +158,8 @@ def _of_merge(row: Row) -> tuple[Action, ...]:
         return (APPROVE, FOLLOW, OPEN, CANCEL)
     if row["state"] in _OPEN_MERGES:
         return (FOLLOW, OPEN, CANCEL, RETRY) if row["state"] == "held" else (FOLLOW, OPEN, CANCEL)
-    if row["state"] in ("conflict", "failed"):
-        return (RETRY, FOLLOW, OPEN, DISMISS)
+    if row["outcome"] in ("conflict", "red", "dismissed"):
+        return (RETRY, FOLLOW, OPEN, *(() if row["outcome"] == "dismissed" else (DISMISS,)))
     return (RETRY,) if row["state"] == "cancelled" else (FOLLOW,)
 
 
@@ -206,9 +206,9 @@ def _is_merging(panel: str, row: Row) -> bool:
 
 def _retry(panel: str, row: Row, subject: RowSubject) -> Call:
     """Run the task again where its own work is at fault; queue its request again where a retry can do with that work."""
-    state = {panels.NEEDS: need_name(row)} if panel == panels.NEEDS else {panel: row.get("outcome", row.get("state"))}
-    runs_again = state[panel] in ("conflict", "failed", "dead task", "dead", "cancelled", "dismissed", "not landed")
-    of_merge = panel == panels.MERGES and row["state"] != "conflict"
+    outcome = row["name"] if panel == panels.NEEDS else row["outcome"]
+    runs_again = outcome in ("conflict", "failed", "dead", "cancelled", "dismissed", "not landed")
+    of_merge = panel == panels.MERGES and outcome != "conflict"
     if subject.task_id is not None and runs_again and not of_merge:
         return Call(f"/tasks/{segment(subject.task_id)}/retry", None, "Queued again; it starts from its target's tip.")
     done = "Queued again; it is merged and verified once more."

@@ -77,9 +77,8 @@ class Details:
             (self._glyphs.line(request["title"]), "bold"),
             (f"  {branch} {self._glyphs.to} {target}\n\n", "dim"),
         ]
+        parts += [(f"{line}\n", "plain") for line in textwrap.wrap(self._glyphs.line(review["reason"]), self._room)]
         parts += [(f"{path}\n", "bold") for path in map(self._glyphs.line, review["paths"])]
-        if not review["paths"]:
-            parts.append(("Nothing in this merge request needs approval.\n", "dim"))
         parts.append(("\n", "plain"))
         for line in review["diff"].split("\n"):
             style = {"+": "good", "-": "bad", "@": "busy"}.get(line[:1], "plain")
@@ -124,7 +123,7 @@ class Details:
             ("worktree", task["worktree"]),
             ("step", task["step"]),
             ("leader", task["parent_task_id"] and task["parent_task_id"][:8]),
-            ("merge", f"{merge['state']}  {merge['reason'] or ''}".strip() if merge else None),
+            ("merge", f"{merge['outcome']}  {merge['reason'] or ''}".strip() if merge else None),
             ("result", json.dumps(task["result"], ensure_ascii=False, indent=1) if task["result"] else None),
             ("submitted", _moment(task["created_at"])),
             ("ended", _moment(task["completed_at"])),
@@ -147,7 +146,7 @@ class Details:
 
     def _merge(self, merge_id: str) -> Parts:
         merge = self._client.request("GET", f"/merges/{segment(merge_id)}")
-        parts = self._heading(merge["title"], merge["state"])
+        parts = self._heading(merge["title"], merge["outcome"])
         conflicts = "\n".join(f"{conflict['kind']}: {conflict['path']}" for conflict in merge["conflicts"] or [])
         receipt = merge["receipt"]
         tests = f", {receipt['tests']} tests" if receipt and receipt["tests"] is not None else ""

@@ -54,7 +54,7 @@ def heading(view: Row, glyphs: Glyphs, *, lost: str | None, width: int) -> Parts
 
 def needs_heading(view: Row, glyphs: Glyphs, shown: int, *, focused: bool, filtered: str) -> Parts:
     """The heading of the first panel."""
-    number = len(view["needs_you"])
+    number = view["needs_you_number"]
     parts: Parts = [(f"{glyphs.cursor} " if focused else "  ", "plain"), ("Needs you", "bold")]
     parts.append((f"  {number}" if number else "", "bad"))
     return parts + _filtered(filtered, shown, number)

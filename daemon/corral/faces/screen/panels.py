@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from corral.core.outcomes import CONFLICT, FAILURES, need_name
+from corral.core.outcomes import FAILURES
 from corral.faces.screen import feed
 from corral.faces.screen.table import Column
 from corral.faces.screen.text import Row, short_age, style_of
@@ -14,7 +14,7 @@ from corral.faces.screen.text import Row, short_age, style_of
 NEEDS, TASKS, AGENTS, MERGES, LOCKS, MAIL, LOG = "needs", "tasks", "agents", "merges", "locks", "mail", "log"
 _WAITING = ("merge_approval", "waiting_session", "held_merge", "paused_work", "limit_reached")
 _LIVELY = ("running", "verifying", *FAILURES, "held", "queued", "pending", "waiting", "interrupted")
-_MERGE_RANK = {"held": 0, "conflict": 1, "failed": 1, "verifying": 2, "queued": 3}
+_MERGE_RANK = {"held": 0, "conflict": 1, "red": 1, "verifying": 2, "queued": 3}
 _TO_START = ("pending", "waiting", "interrupted")
 _RANK = {outcome: rank for rank, outcome in enumerate(_LIVELY)}
 
@@ -78,35 +78,15 @@ def _title_style(row: Row) -> str:
     return "plain" if row["outcome"] in _RANK else "dim"
 
 
-def _outcome(row: Row) -> str:
-    return "no change" if row["outcome"] == "nothing to land" else str(row["outcome"])
-
-
 def _openness(row: Row) -> tuple[int, int, int]:
     """Running tasks before waiting ones, which stand in the order of their start; of all others the latest first."""
     rank = _RANK.get(row["outcome"], 99)
     return (rank, -row["priority"], row["number"]) if row["outcome"] in _TO_START else (rank, 0, -row["number"])
 
 
-def title_in(what: str) -> str:
-    """The title that a condition names first, in quotes; else all of it."""
-    title, closing, _ = what[1:].partition(f"{what[:1]} ")
-    return title if what[:1] in ("'", '"') and closing else what
-
-
 def brief(need: Row) -> str:
     """A condition that needs a person, without what its kind says already: the title and the reason."""
-    what: str = need["what"]
-    title = title_in(what)
-    if title == what:
-        return what
-    reason = what[len(title) + 2 :].partition(": ")[2]
-    return f"{title}: {_conflicting_paths(reason) if need_name(need) == CONFLICT else reason}"
-
-
-def _conflicting_paths(reason: str) -> str:
-    """The files of a conflict, of its reason."""
-    return reason.partition(" conflicts with ")[2].partition(": ")[2] or reason
+    return str(need["what"]) if need["title"] is None else f"{need['title']}: {need['reason']}"
 
 
 def need_panel(main_key: Callable[[Row], str]) -> Panel:
@@ -117,13 +97,13 @@ def need_panel(main_key: Callable[[Row], str]) -> Panel:
         "Nothing needs you.",
         lambda row: f"{row['kind']} {sorted(row['ids'].values()) or row['what']}",
         [
-            Column("", need_name, 11, 40, lambda row: "wait" if row["kind"] in _WAITING else "bad"),
+            Column("", lambda row: row["name"], 11, 40, lambda row: "wait" if row["kind"] in _WAITING else "bad"),
             Column("", brief),
             Column("", lambda row: short_age(row["since"]), 4, 50, _dim, right=True),
             Column("", main_key, 10, 70, lambda _row: "bold"),
         ],
         [Order("urgency", lambda _row: 0), Order("age", lambda row: row["since"] or "~")],
-        lambda row: (need_name(row), row["what"], row["remedy"], *(value[:8] for value in row["ids"].values())),
+        lambda row: (row["name"], row["what"], row["remedy"], *(value[:8] for value in row["ids"].values())),
     )
 
 
@@ -167,13 +147,13 @@ def agents_of(view: Row, sessions: list[Row]) -> list[Row]:
 def notes_of(view: Row, merges: list[Row]) -> dict[str, str]:
     """Per task that is not over: who does what for it, or why it waits or came back."""
     notes = {
-        row["task_id"]: _conflicting_paths(row["reason"].split("\n")[0])
+        row["task_id"]: row["reason"].split("\n")[0]
         for row in merges
-        if row["reason"] and row["task_id"] and row["state"] in _MERGE_RANK
+        if row["reason"] and row["task_id"] and row["outcome"] in _MERGE_RANK
     }
     for need in view["needs_you"]:
-        if need["kind"] == "failed_task" and need["ids"]:
-            notes[need["ids"]["task_id"]] = need["what"].partition(": ")[2]
+        if need["kind"] in ("failed_task", "returned_merge") and "task_id" in need["ids"]:
+            notes[need["ids"]["task_id"]] = need["reason"]
     for row in view["delayed"]:
         notes[row["task_id"]] = row["delay"]
     for row in view["at_work"]:
@@ -206,7 +186,7 @@ PANELS: Sequence[Panel] = (
         lambda row: row["task_id"],
         [
             Column("TASK", lambda row: row["number"], 5, 30, _dim, right=True),
-            Column("OUTCOME", _outcome, 10, 30, None),
+            Column("OUTCOME", lambda row: row["outcome"], 10, 30, None, roomy=15),
             Column("PRIO", lambda row: row["priority"], 4, 60, _dim, right=True),
             _age_of("created_at"),
             Column("TITLE", lambda row: row["title"], style=_title_style),
@@ -254,18 +234,18 @@ PANELS: Sequence[Panel] = (
         lambda row: row["merge_id"],
         [
             Column("TASK", lambda row: row["number"] or "", 5, 40, _dim, right=True),
-            Column("STATE", lambda row: row["state"], 10, 30, None),
+            Column("OUTCOME", lambda row: row["outcome"], 10, 30, None),
             _age_of("created_at"),
             Column("TITLE", lambda row: row["title"]),
             Column("REASON", lambda row: row["reason"], 28, 76, _dim),
             Column("BRANCH", lambda row: row["branch"], 30, 130, _dim),
         ],
         [
-            Order("what is open", lambda row: _MERGE_RANK.get(row["state"], 9)),
+            Order("what is open", lambda row: _MERGE_RANK.get(row["outcome"], 9)),
             Order("newest", lambda row: row["created_at"], descending=True),
             Order("branch", lambda row: row["branch"]),
         ],
-        lambda row: (row["number"], row["state"], row["title"], row["reason"], row["branch"], row["merge_id"][:8]),
+        lambda row: (row["number"], row["outcome"], row["title"], row["reason"], row["branch"], row["merge_id"][:8]),
     ),
     Panel(
         LOCKS,

@@ -23,6 +23,7 @@ MARK = 2
 """Cells before the first column, for the cursor."""
 BETWEEN = 2
 """Cells between columns."""
+ROOMY = 60
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Column:
         value: A row's text.
         width: Cells; 0: it shares what the others leave.
         least: Cells that the screen must have, so that the column is shown.
+        roomy: Its width on a screen of :data:`ROOMY` cells or more, where that differs.
         style: The name of the style of a row's text; None: that of its text, as a state.
     """
 
@@ -43,6 +45,7 @@ class Column:
     least: int = 0
     style: Callable[[Row], str] | None = field(default=lambda _row: "plain")
     right: bool = False
+    roomy: int = 0
 
 
 class RowTable(ScrollView, can_focus=True):
@@ -197,12 +200,14 @@ class RowTable(ScrollView, can_focus=True):
         return [column for column in self._columns if column.least <= self.app.size.width]
 
     def _strip(self, cells: Sequence[tuple[Column, Any, str]], base: Style, width: int, mark: str) -> Strip:
-        fixed = sum(column.width for column, _, _ in cells) + BETWEEN * (len(cells) - 1) + MARK
+        is_roomy = self.app.size.width >= ROOMY
+        widths = [column.roomy if is_roomy and column.roomy else column.width for column, _, _ in cells]
+        fixed = sum(widths) + BETWEEN * (len(cells) - 1) + MARK
         flexible = sum(column.width == 0 for column, _, _ in cells)
         room = max(0, width - fixed)
         segments = [Segment(mark + " " * (MARK - len(mark)), base)]
         for number, (column, value, style) in enumerate(cells):
-            size = column.width or (room // flexible + (room % flexible if number == len(cells) - 1 else 0))
+            size = widths[number] or (room // flexible + (room % flexible if number == len(cells) - 1 else 0))
             text = self._glyphs.cell(value, size, right=column.right)
             segments.append(Segment(text, base + STYLES[style]))
             if number < len(cells) - 1:

@@ -14,6 +14,7 @@ from corral.coordination.services import Services
 from corral.core.asgi import Receive, Scope, Send
 from corral.core.errors import CorralError, DatabaseDamaged, NotFound
 from corral.core.failures import failure
+from corral.core.needs import count
 from corral.faces.web import actions, live
 from corral.faces.web.pages import diffs, merges, overview, queue, sessions, tasks, timeline
 from corral.faces.web.rendering import FOLDER, render
@@ -139,7 +140,7 @@ class Pages:
     async def _needs(self) -> int:
         """How many conditions need a person; every page says so."""
         try:
-            return len(await self._services.store.read(lambda conn: needs_you(self._services, conn)))
+            return count(await self._services.store.read(lambda conn: needs_you(self._services, conn)))
         except DatabaseDamaged:
             return len(self._services.faults)
 

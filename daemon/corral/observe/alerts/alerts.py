@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from corral.core.event_payloads import AlertChanged, AlertRaised
 
 MOST_LISTED = 200
-SHOWN_ELSEWHERE = frozenset({"red_target", "unguarded_session", "budget", "task_failures"})
+SHOWN_ELSEWHERE = frozenset({"red_target", "unguarded_session", "budget", "task_failures", "error_rate"})
 """Rules whose cause is an entry of needs_you already."""
 
 

@@ -19,7 +19,7 @@ from corral.core.visible import one_line
 from corral.observe.alerts import store as alerts
 from corral.observe.alerts.alerts import SHOWN_ELSEWHERE, wire
 from corral.observe.view.needs_of_alerts import ALERT, NOTIFICATIONS
-from corral.observe.view.needs_you import needs_you
+from corral.observe.view.needs_you import every_need
 from corral.store.rows.records import AlertRow
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ class News:
 
 def news(services: Services, conn: Connection, now: datetime) -> News:
     """The news of this moment; runs in a read transaction."""
-    needs = {key_of(need): need for need in needs_you(services, conn) if need["kind"] not in NO_NEWS}
+    news_of = (need.to_wire() for need in every_need(services, conn) if need.kind not in NO_NEWS)
+    needs = {key_of(need): need for need in news_of}
     told_at = alerts.told_keys(conn)
     before = iso(now - FORGET_AFTER)
     gone = [key for key, at in told_at.items() if key not in needs and at < before]

@@ -21,7 +21,7 @@ from corral.core.routing import EVERYONE, Routes
 from corral.observe.metrics import exposition, figures
 from corral.observe.metrics.api import By, Metrics, ProcessUse, RecentWork
 from corral.observe.metrics.latencies import Latencies
-from corral.observe.view.needs_you import needs_you
+from corral.observe.view.needs_you import every_need
 from corral.store import totals
 from corral.store.rows.metrics import TotalRow
 from corral.work.merges.store import merges
@@ -68,7 +68,7 @@ def _process() -> ProcessUse:
 def present(services: Services, conn: Connection) -> Payload:
     """``{needs_you, merges, sessions}``: what needs a person by kind, all requests by state, connected sessions by status."""
     return {
-        "needs_you": Counter(need["kind"] for need in needs_you(services, conn)),
+        "needs_you": Counter(need.kind for need in every_need(services, conn)),
         "merges": merges.counts(conn),
         "sessions": Counter(str(sessions.shown_status(row)) for row in sessions.live(conn)),
     }

@@ -22,14 +22,24 @@ class _Shape(BaseModel):
 class NeedView(_Shape):
     """A condition that needs a person: since when, and what to type.
 
-    ``ids`` names the rows it is about, such as ``merge_id``: which there are, depends on its ``kind``.
+    Attributes:
+        name: Its kind in a word or two, for people; of a task or merge request that has ended its outcome.
+        what: What happened, to which thing, and why.
+        title: The title of the task or merge request that it is about, where there is one.
+        reason: Why, without that title.
+        ids: The rows that it is about, such as ``merge_id``: which there are, depends on its ``kind``.
+        number: How many things it stands for: of many of a kind the last entry stands for all the others.
     """
 
     kind: str
+    name: str
     what: str
+    title: str | None
+    reason: str
     since: Instant | None
     remedy: str
     ids: dict[str, str]
+    number: int
 
 
 class WorkView(_Shape):
@@ -89,7 +99,10 @@ class SessionView(_Shape):
 
 
 class HappenedView(_Shape):
-    """An event, with the title of its task or merge request, or else the name of its session; ``kind`` says what ``data`` has."""
+    """An event, with the title of its task or merge request, or else the name of its session; ``kind`` says what ``data`` has.
+
+    ``number``: that of its task.
+    """
 
     event_id: int
     at: Instant
@@ -98,6 +111,7 @@ class HappenedView(_Shape):
     session_id: str | None
     merge_id: str | None
     data: dict[str, Any]
+    number: int | None
     title: str | None
 
 
@@ -155,6 +169,7 @@ class View(_Shape):
 
     Attributes:
         seq: The ``event_id`` of the last event in it: ``GET /events?after=SEQ`` has all that came later.
+        needs_you_number: How many things need a person, those that one entry of ``needs_you`` stands for among them.
         open: Tasks and merge requests that are not settled, by outcome.
         verified: Whether a verification command is configured.
         tasks: How many there are, by status; likewise ``merges``, by state.
@@ -165,6 +180,7 @@ class View(_Shape):
     version: int = VERSION
     seq: int
     composed_at: Instant
+    needs_you_number: int
     at_work: list[WorkView]
     at_work_left_out: int
     queue: list[LandingView]

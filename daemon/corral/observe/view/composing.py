@@ -13,6 +13,7 @@ from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions
 from corral.core.errors import DatabaseDamaged
 from corral.core.instants import iso
+from corral.core.needs import count
 from corral.core.pages import SHOWN_BYTES, page
 from corral.core.payload import Payload
 from corral.observe.alerts.timing import quiet_until
@@ -20,7 +21,7 @@ from corral.observe.view import landing_order, running
 from corral.observe.view.api import View
 from corral.observe.view.needs_you import needs_you
 from corral.store import events
-from corral.work.merges.store import merges
+from corral.work.merges.store import merges, of_tasks
 from corral.work.tasks import delays
 from corral.work.tasks.store import lists, outcomes, tasks, work_pause
 from corral.work.workers.supervisor import Supervisor
@@ -39,7 +40,7 @@ async def view(services: Services) -> View:
         rows = await services.store.read(lambda conn: _of_rows(services, conn))
     except DatabaseDamaged:
         rows = _without_rows(services)
-    return View.model_validate({**rows, **_of_project(services)})
+    return View.model_validate({**rows, "needs_you_number": count(rows["needs_you"]), **_of_project(services)})
 
 
 def _of_rows(services: Services, conn: Connection) -> dict[str, Any]:
@@ -113,4 +114,12 @@ def _recent(conn: Connection) -> list[Payload]:
     titles = lists.titles(conn, [row["task_id"] for row in rows if row["task_id"]])
     titles |= merges.titles(conn, [row["merge_id"] for row in rows if row["merge_id"]])
     titles |= sessions.names_of(conn, [row["session_id"] for row in rows if row["session_id"]])
-    return [{**row, "title": titles.get(row["task_id"] or row["merge_id"] or row["session_id"] or "")} for row in rows]
+    numbers = of_tasks.numbers(conn, {row["task_id"] for row in rows if row["task_id"]})
+    return [
+        {
+            **row,
+            "number": numbers.get(row["task_id"] or ""),
+            "title": titles.get(row["task_id"] or row["merge_id"] or row["session_id"] or ""),
+        }
+        for row in rows
+    ]

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from corral.core.instants import iso
-from corral.core.needs import MOST_OF_A_KIND, Need
+from corral.core.needs import Need
 from corral.core.outcomes import NEEDS_APPROVAL
 from corral.core.remedies import remedy_in
 from corral.core.states import MergeState
 from corral.landing.queue import Queue
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
-from corral.work.loops import store as loops
 from corral.work.merges.store import merges, pauses
-from corral.work.merges.wire import needs_approval, waits_for_red_target
+from corral.work.merges.wire import needs_approval, outcome_of, waits_for_red_target
 from corral.work.tasks.store import outcomes
 
 if TYPE_CHECKING:
@@ -30,8 +29,9 @@ def held_merges(_services: Services, conn: Connection) -> Iterator[Need]:
     for row in merges.in_state(conn, MergeState.HELD):
         if waits_for_red_target(row):
             continue
-        approval, merge = needs_approval(row), row["merge_id"][:8]
+        approval, merge, reason = needs_approval(row), row["merge_id"][:8], _first_line(row["reason"])
         condition = remedy_in(required(row["reason"]))
+        because = reason.removeprefix(NEEDS_APPROVAL).lstrip(": ")
         look = (
             f"{condition} It lands by itself then."
             if condition
@@ -39,16 +39,21 @@ def held_merges(_services: Services, conn: Connection) -> Iterator[Need]:
         )
         yield Need(
             "merge_approval" if approval else "held_merge",
-            f"{row['title']!r} waits {_for_what(row['target'], required(row['reason']).splitlines()[0])}",
+            f"{row['title']!r} waits {'for approval, ' if approval else ''}to land on {row['target']}: {because}",
             f"corral merge approve {merge}" if approval else look,
             row["updated_at"],
-            {"merge_id": row["merge_id"], **({"task_id": row["task_id"]} if row["task_id"] else {})},
+            _ids(row),
+            row["title"],
+            because,
         )
 
 
-def _for_what(target: str, reason: str) -> str:
-    why = reason.removeprefix(NEEDS_APPROVAL)
-    return f"for approval, to land on {target}{why}" if why != reason else f"to land on {target}: {reason}"
+def _ids(row: MergeRow) -> dict[str, str]:
+    return {"merge_id": row["merge_id"], **({"task_id": row["task_id"]} if row["task_id"] else {})}
+
+
+def _first_line(text: str | None) -> str:
+    return (str(text).splitlines() or [""])[0]
 
 
 def stuck_checkouts(services: Services, _conn: Connection) -> Iterator[Need]:
@@ -91,27 +96,36 @@ def red_targets(_services: Services, conn: Connection) -> Iterator[Need]:
 
 def failures(_services: Services, conn: Connection) -> Iterator[Need]:
     """Failed tasks and returned merges, until they are tried again, land another way, or are dismissed."""
-    for failed in outcomes.failed_tasks(conn, MOST_OF_A_KIND + 1):
+    for failed in outcomes.failed_tasks(conn):
         task, advice = failed["task_id"][:8], remedy_in(str(failed["error_message"]))
-        look = (advice or f"corral task logs {task}").rstrip(".")
-        is_loop = loops.get(conn, failed["task_id"]) is not None
+        look, reason = (advice or f"corral task logs {task}").rstrip("."), _first_line(failed["error_message"])
         of_loop = f"corral loop history {task}; then corral loop resume {task}, or corral loop land {task}"
         yield Need(
             "failed_task",
-            f"{failed['title']!r} is {failed['status']}: {str(failed['error_message']).splitlines()[0]}",
-            f"{of_loop if is_loop else f'{look}; then corral task retry {task}'}, or corral merge dismiss {task}",
+            f"{failed['title']!r} is {failed['status']}: {reason}",
+            f"{of_loop if failed['is_loop'] else f'{look}; then corral task retry {task}'}, or corral merge dismiss {task}",
             failed["completed_at"],
             {"task_id": failed["task_id"]},
+            failed["title"],
+            reason,
+            failed["status"],
         )
     for row in outcomes.returned_requests(conn):
-        merge = row["merge_id"][:8]
+        merge, reason = row["merge_id"][:8], _first_line(row["reason"])
         yield Need(
             "returned_merge",
-            f"{row['title']!r} did not land on {row['target']}: {str(row['reason']).splitlines()[0]}",
+            f"{row['title']!r} did not land on {row['target']}: {reason}",
             f"{_repair(row)} Or: corral merge dismiss {merge}",
             row["finished_at"],
-            {"merge_id": row["merge_id"], **({"task_id": row["task_id"]} if row["task_id"] else {})},
+            _ids(row),
+            row["title"],
+            _conflicting_paths(row) or reason,
+            outcome_of(row),
         )
+
+
+def _conflicting_paths(row: MergeRow) -> str:
+    return ", ".join(f"{item['path']} ({item['kind']})" for item in row["conflicts"] or ())
 
 
 def _repair(row: MergeRow) -> str:
@@ -146,8 +160,10 @@ def unverified_merges(_services: Services, conn: Connection) -> Iterator[Need]:
             why = row["reason"] or f"{row['tries']} tries ended without a verdict"  # a stop stores no reason
             yield Need(
                 "unverified_merge",
-                f"{row['title']!r} cannot be verified: {why.splitlines()[0]}",
+                f"{row['title']!r} cannot be verified: {_first_line(why)}",
                 f"corral merge detail {row['merge_id'][:8]}",
                 row["updated_at"],
-                {"merge_id": row["merge_id"], **({"task_id": row["task_id"]} if row["task_id"] else {})},
+                _ids(row),
+                row["title"],
+                _first_line(why),
             )

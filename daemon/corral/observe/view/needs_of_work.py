@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from corral.core.instants import iso
-from corral.core.needs import MOST_OF_A_KIND, Need
+from corral.core.needs import Need
 from corral.core.visible import one_line
 from corral.store.rows import required
 from corral.work.tasks import delays
@@ -73,15 +73,17 @@ def tasks_that_cannot_start(services: Services, conn: Connection) -> Iterator[Ne
     """Tasks whose starts the machine prevented again and again."""
     if services.of(Supervisor).pause is not None:  # the pause covers all of them
         return
-    for row in tasks.held_back(conn, MOST_OF_A_KIND + 1):
-        if row["faults"] >= FAULTS_TO_TELL:
-            yield Need(
-                "task_cannot_start",
-                f"{row['title']!r} could not be started {row['faults']} times: {row['error_message']}",
-                f"corral task detail {row['task_id'][:8]}",
-                None,
-                {"task_id": row["task_id"]},
-            )
+    for row in tasks.cannot_start(conn, FAULTS_TO_TELL):
+        reason = f"could not be started {row['faults']} times: {row['error_message']}"
+        yield Need(
+            "task_cannot_start",
+            f"{row['title']!r} {reason}",
+            f"corral task detail {row['task_id'][:8]}",
+            None,
+            {"task_id": row["task_id"]},
+            row["title"],
+            reason,
+        )
 
 
 def unobserved_workers(services: Services, conn: Connection) -> Iterator[Need]:

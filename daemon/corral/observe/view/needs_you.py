@@ -6,12 +6,13 @@ An entry is derived from rows wherever possible. Conditions without a row (a dam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
-from corral.core.needs import MOST_OF_A_KIND, Need
+from corral.core.needs import MOST_OF_A_KIND, Need, rest
 from corral.observe.view import needs_of_agents as agents
 from corral.observe.view import needs_of_alerts as alerts
 from corral.observe.view import needs_of_landing as landing
@@ -41,25 +42,41 @@ STOPS_ALL = frozenset(
 """Kinds that keep whatever is open from going on."""
 
 
-def needs_you_for(services: Services, conn: Connection, ids: set[str]) -> list[dict[str, Any]]:
-    """The entries of :func:`needs_you` that block these tasks and merge requests."""
-    return [
-        need
-        for need in needs_you(services, conn)
-        if need["kind"] in STOPS_ALL or not ids.isdisjoint(need["ids"].values())
-    ]
+def needs_you_for(services: Services, conn: Connection, ids: set[str], targets: set[str]) -> list[dict[str, Any]]:
+    """What of all that needs a person blocks these tasks and merge requests.
+
+    Args:
+        targets: The short names of their targets: what stops another one is none of their business.
+    """
+    return [need.to_wire() for need in every_need(services, conn) if _blocks(need, ids, targets)]
+
+
+def _blocks(need: Need, ids: set[str], targets: set[str]) -> bool:
+    stops_all = need.kind in STOPS_ALL and need.ids.get("target") in (None, *targets)
+    return stops_all or not ids.isdisjoint(need.ids.values())
 
 
 def needs_you(services: Services, conn: Connection) -> list[dict[str, Any]]:
-    """Everything that needs a person, in the order of :data:`SOURCES`; runs in a read transaction."""
+    """Everything that needs a person, in the order of :data:`SOURCES`; of many of a kind one entry stands for the last ones.
+
+    Runs in a read transaction.
+    """
     needs: list[Need] = []
     for source in SOURCES:
-        entries = list(source(services, conn))
-        needs += entries[:MOST_OF_A_KIND]
-        if len(entries) > MOST_OF_A_KIND:
-            kind = entries[0].kind
-            needs.append(Need(kind, f"{len(entries) - MOST_OF_A_KIND} more of this kind.", "See the list of its kind."))
+        numbers: Counter[tuple[str, str | None]] = Counter()
+        for need in source(services, conn):
+            numbers[need.kind, need.outcome] += 1
+            if numbers[need.kind, need.outcome] <= MOST_OF_A_KIND:
+                needs.append(need)
+        for (kind, outcome), number in numbers.items():
+            if number > MOST_OF_A_KIND:
+                needs.append(rest(kind, outcome, number - MOST_OF_A_KIND))
     return [need.to_wire() for need in needs]
+
+
+def every_need(services: Services, conn: Connection) -> Iterator[Need]:
+    """The same, each by itself, however many there are."""
+    return (need for source in SOURCES for need in source(services, conn))
 
 
 SOURCES: tuple[Source, ...] = (

@@ -9,6 +9,7 @@ from corral.coordination.mail.store import mailbox
 from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions
 from corral.core.instants import iso
+from corral.core.needs import count
 from corral.core.routing import EVERYONE, Routes
 from corral.core.states import OPEN_MERGES, TaskStatus
 from corral.core.visible import one_line
@@ -43,7 +44,7 @@ def status_line(services: Services, conn: Connection, session_id: str | None) ->
     to_land = sum(landing.get(state, 0) for state in OPEN_MERGES)
     parts.append(f"queue {_number(open_tasks, 'task')}, {_number(to_land, 'merge')}" if open_tasks or to_land else "")
     if needs := needs_you(services, conn):
-        parts.append(f"needs you ({len(needs)}): {_short(needs[0]['what'], MOST_OF_A_NEED)}")
+        parts.append(f"needs you ({count(needs)}): {_short(needs[0]['what'], MOST_OF_A_NEED)}")
     return " | ".join(part for part in parts if part) or "corral: nothing to do"
 
 

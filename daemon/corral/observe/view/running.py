@@ -11,9 +11,9 @@ from corral.coordination.services import Services
 from corral.core.instants import after, parse
 from corral.core.payload import Payload
 from corral.runners.process import available_mb
+from corral.store.rows import required
 from corral.store.rows.tasks import DayUse, SwarmMember
-from corral.work.swarm import performance
-from corral.work.swarm import store as swarm
+from corral.work.swarm import performance, swarm
 from corral.work.tasks import wire as task_shapes
 from corral.work.tasks.store import attempts
 from corral.work.workers.in_flight import AttemptView
@@ -37,7 +37,7 @@ def _attempt(row: SwarmMember, seen: AttemptView | None, now: datetime) -> Paylo
         "task_id": row["task_id"],
         "number": row["seq"],
         "title": row["title"],
-        "agent": row["agent_name"] or row["session_id"],
+        "agent": required(row["agent_name"]),
         "session_id": row["session_id"],
         "kind": performance.kind_of(row["agent"], row["runner"]),
         "model": row["model"],

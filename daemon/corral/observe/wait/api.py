@@ -9,6 +9,7 @@ from typing_extensions import NotRequired, TypedDict
 from corral.core.answers import Instant
 from corral.core.states import MergeState, TaskStatus
 from corral.observe.view.api import NeedView
+from corral.work.merges.wire import OutcomeOfMerge
 from corral.work.tasks.api import TaskOutcome
 
 MergeStanding = MergeState | Literal["missing", "taken back"]
@@ -23,6 +24,8 @@ class WaitedTask(TypedDict):
     """
 
     task_id: str
+    number: int
+    title: str
     status: TaskStatus
     merge_state: MergeStanding | None
     merge_id: str | None
@@ -35,7 +38,9 @@ class WaitedMerge(TypedDict):
     """A merge request that is waited for; ``reason``: why it has not landed, where that is known."""
 
     merge_id: str
+    title: str
     state: MergeStanding
+    outcome: OutcomeOfMerge
     reason: NotRequired[str]
 
 
@@ -48,11 +53,16 @@ class PausedTarget(TypedDict):
 
 
 class Waited(TypedDict):
-    """Where work stands; ``done``: all of it landed or had nothing to land; ``needs_you``: what keeps the rest."""
+    """Where work stands.
+
+    ``done``: all of it landed or had nothing to land; ``waits_for_person``: nothing that is left goes on before a person has
+    done something; ``needs_you``: what keeps it.
+    """
 
     tasks: list[WaitedTask]
     merges: list[WaitedMerge]
     done: bool
+    waits_for_person: bool
     paused: list[PausedTarget]
     needs_you: list[NeedView]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import re
 import time
 from typing import Annotated, Any
 
@@ -29,12 +29,12 @@ def wait(
     ] = None,
     as_json: Annotated[bool, json_of("observe.wait.api.Waited")] = False,
 ) -> None:
-    """Wait until tasks have landed or failed. Exits with 0 only if all succeeded."""
+    """Wait until tasks have landed or failed, or wait for you. Exits with 0 only if all succeeded."""
     if bool(ids) == everything:
         raise InvalidInput("Nothing named to wait for.", remedy="Name tasks, or use --all.")
     deadline = None if timeout is None else time.monotonic() + timeout
     query: dict[str, Any] = {"task": ids or [], "all": everything or None}
-    speaker, longest, shown = client(), FIRST_ROUND_S, set[str]()
+    speaker, longest, shown = client(), FIRST_ROUND_S, set[tuple[str, str]]()
     with progress("waiting") as update:
         while True:
             remaining_s = longest if deadline is None else min(longest, max(0.0, deadline - time.monotonic()))
@@ -47,19 +47,23 @@ def wait(
                 "merge": [row["merge_id"] for row in answer["merges"]],
             }
             over = deadline is not None and time.monotonic() >= deadline
-            if answer["settled"] or over or not (query["task"] or query["merge"]):
+            if answer["settled"] or answer["waits_for_person"] or over or not (query["task"] or query["merge"]):
                 break
             for need in answer["needs_you"]:
-                if need["what"] not in shown:  # during a wait, the final rows are not on screen yet
-                    shown.add(need["what"])
+                if _key(need) not in shown:  # during a wait, the final rows are not on screen yet
+                    shown.add(_key(need))
                     show_need(need, update.tell)
             paused = "".join(f"; {_pause(row)}" for row in answer["paused"])
             open_, total = _unsettled(answer), len(answer["tasks"]) + len(_without_task(answer))
             update(f"waiting for {open_} of {total}{_delay(answer)}{paused}", total - open_, total)
-    # Rows printed during the wait are still on the terminal.
-    _report(answer, as_json, seen=shown if sys.stderr.isatty() else set())
+    _report(answer, as_json, shown)
     if not answer["done"]:
         raise Exit(1)
+
+
+def _key(need: dict[str, Any]) -> tuple[str, str]:
+    """What tells a need from others, and from itself for another reason; the numbers in its sentence may change."""
+    return str(sorted(need["ids"].items())), re.sub(r"\d+", "#", f"{need['kind']} {need['what']}")
 
 
 def _delay(answer: dict[str, Any]) -> str:
@@ -84,26 +88,43 @@ def _pause(row: dict[str, str]) -> str:
     return one_line(f"{row['target']} is paused: {row['reason'].splitlines()[0].rstrip('.')}")
 
 
-def _report(answer: dict[str, Any], as_json: bool, seen: set[str]) -> None:
+def _report(answer: dict[str, Any], as_json: bool, shown: set[tuple[str, str]]) -> None:
+    """Print how everything stands, and why; what was shown during the wait is not repeated.
+
+    Args:
+        shown: The needs that were shown.
+    """
     if as_json:
-        emit({key: answer[key] for key in ("tasks", "merges", "done", "paused", "needs_you")})
+        emit({key: answer[key] for key in ("tasks", "merges", "done", "waits_for_person", "paused", "needs_you")})
         return
-    for row in answer["tasks"]:
-        echo(f"{row['task_id']}  {state(row['outcome'])}")
-        _why(row.get("delay") or row.get("reason"))
-    for row in _without_task(answer):
-        echo(f"{row['merge_id']}  merge {state(row['state'])}")
-        _why(row.get("reason"))
-    if needs := [need for need in answer["needs_you"] if need["what"] not in seen]:
+    rows = [(f"{row['number']:>5}", row) for row in answer["tasks"]]
+    rows += [(row["merge_id"][:8], row) for row in _without_task(answer)]
+    widest = max((len(row["outcome"]) for _, row in rows), default=0)
+    for name, row in rows:
+        echo(f"{name}  {state(row['outcome'])}{' ' * (widest - len(row['outcome']))}  {one_line(row['title'])}")
+        ids = {row.get("task_id"), row["merge_id"]} - {None}
+        needs = [need for need in answer["needs_you"] if not ids.isdisjoint(need["ids"].values())]
+        for need in needs:
+            if _key(need) not in shown:
+                shown.add(_key(need))
+                show_need(need)
+        if not needs:
+            _why(row.get("delay") or row.get("reason"))
+    if needs := [need for need in answer["needs_you"] if _key(need) not in shown]:
         echo(paint("needs you", "bold"))
         for need in needs:
             show_need(need)
-    for row in () if answer["settled"] else answer["paused"]:
-        echo(f"{_pause(row)}. Corral tries again at {row['look_at']}.")
     if not answer["tasks"] and not answer["merges"]:
         echo("Nothing is open; `corral status` shows the results.")
     elif not answer["done"]:
-        echo("Not everything succeeded." if answer["settled"] else "Timed out; the work continues.")
+        echo(_RESULTS[answer["settled"], answer["waits_for_person"]])
+
+
+_RESULTS = {
+    (True, False): "Not everything succeeded.",
+    (False, True): "What is left waits for you.",
+    (False, False): "Timed out; the work continues.",
+}
 
 
 def _why(text: str | None) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
 from typing import Annotated
 
 from pydantic import Field
@@ -18,8 +20,9 @@ from corral.core.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, TaskStat
 from corral.landing.pauses import explained
 from corral.observe.view.needs_you import needs_you_for
 from corral.observe.wait.api import WaitAnswer
+from corral.observe.wait.waits import PersonalWaits
 from corral.work.merges.store import merges, of_tasks, pauses
-from corral.work.merges.wire import standing_of
+from corral.work.merges.wire import outcome_of, standing_of
 from corral.work.tasks import submitting as app_tasks
 from corral.work.tasks import tasks
 from corral.work.tasks.store import outcomes
@@ -40,13 +43,13 @@ REST = 4.0
 """The pause after a look, as a multiple of its duration: thousands of tasks change all the time."""
 
 
-def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Payload:
+def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str], default_target: str) -> Payload:
     """Where the named tasks and merge requests stand, and whether anything may still happen to them by itself.
 
     Returns:
         ``tasks`` and ``merges`` as ``corral wait`` prints them, each with the ``reason`` why it has not landed where one is
-        known; ``settled``, ``done`` (all landed or had nothing to land), and ``paused``: the targets where nothing lands at
-        present, with the reason.
+        known; ``settled``, ``done`` (all landed or had nothing to land), and ``paused``: those of their targets where nothing
+        lands at present, with the reason.
     """
     standing = task_rows.standing(conn, task_ids) if task_ids else []
     requests = [merges.get(conn, merge_id) for merge_id in merge_ids]
@@ -54,25 +57,35 @@ def snapshot(conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Pay
     states = {standing_of(row) for row in requests} | {row["merge_state"] for row in standing} - {None}
     waiting = [row["merge_id"] for row in (*standing, *requests) if row["merge_id"] is not None][:MOST_EXPLAINED]
     why = _reasons(conn, waiting)
+    targets = {row["target"] or default_target for row in (*standing, *requests)}
     outcome = outcomes.of_tasks(conn, [row["task_id"] for row in standing[:MOST_EXPLAINED]])
     return {
         "tasks": [
             {
-                **{key: row[key] for key in ("task_id", "status", "merge_state", "merge_id")},
+                **{key: row[key] for key in ("task_id", "title", "status", "merge_state", "merge_id")},
+                "number": row["seq"],
                 "outcome": outcome.get(row["task_id"], row["status"]),
                 **why.get(row["merge_id"] or "", {}),
             }
             for row in standing
         ],
         "merges": [
-            {"merge_id": row["merge_id"], "state": standing_of(row), **why.get(row["merge_id"], {})} for row in requests
+            {
+                **{key: row[key] for key in ("merge_id", "title")},
+                "state": standing_of(row),
+                "outcome": outcome_of(row),
+                **why.get(row["merge_id"], {}),
+            }
+            for row in requests
         ],
         "settled": statuses <= {*TERMINAL_TASKS} and states.isdisjoint(OPEN_MERGES),
         "done": statuses <= {TaskStatus.COMPLETED} and states <= {MergeState.LANDED},
         "paused": [
             {"target": target, "reason": row["reason"], "look_at": row["look_at"]}
             for target, row in pauses.paused(conn).items()
+            if target in targets
         ],
+        "targets": targets,
     }
 
 
@@ -93,24 +106,42 @@ def open_work(conn: Connection) -> tuple[list[str], list[str]]:
     return outcomes.open_tasks(conn), list(pending)
 
 
-def _look(services: Services, conn: Connection, task_ids: list[str], merge_ids: list[str]) -> Payload:
-    """The snapshot, with ``delay`` for each task that something keeps from starting."""
-    answer = snapshot(conn, task_ids, merge_ids)
+def _look(services: Services, conn: Connection, task_ids: list[str], merge_ids: list[str], watched_s: float) -> Payload:
+    """The snapshot, with ``delay`` for each task that something keeps from starting, and ``waits_for_person``."""
+    answer = snapshot(conn, task_ids, merge_ids, services.settings.target().removeprefix("refs/heads/"))
     now = services.now()
     pending = [row for row in answer["tasks"] if row["status"] in (TaskStatus.PENDING, TaskStatus.WAITING)]
     for row in pending[:MOST_DELAYED]:
         task = task_rows.get(conn, row["task_id"])
         if task and (text := app_tasks.delay_of(services, conn, task, now)):
             row["delay"] = text
+    waits, left = PersonalWaits(services, conn, now, timedelta(seconds=watched_s)), _left(answer)
+    has = (
+        waits.has_task(row["task_id"]) if "task_id" in row else waits.has_request(merges.get(conn, row["merge_id"]))
+        for row in left
+    )
+    answer["waits_for_person"] = bool(left) and all(has)
     return answer
 
 
+def _left(answer: Payload) -> list[Payload]:
+    """The tasks and merge requests that have not ended."""
+    open_tasks = [
+        row for row in answer["tasks"] if row["status"] not in TERMINAL_TASKS or row["merge_state"] in OPEN_MERGES
+    ]
+    return [*open_tasks, *(row for row in answer["merges"] if row["state"] in OPEN_MERGES)]
+
+
 def _with_needs(services: Services, conn: Connection, answer: Payload) -> Payload:
-    """The answer, with the entries of needs_you that block its unfinished tasks and merge requests."""
+    """The answer, with the entries of needs_you that block its unfinished tasks and merge requests, or what these wait for."""
     undone = [row for row in answer["tasks"] if row["merge_state"] != MergeState.LANDED]
     undone += [row for row in answer["merges"] if row["state"] != MergeState.LANDED]
-    ids = {row[key] for row in undone for key in ("task_id", "merge_id") if row.get(key)}
-    return {**answer, "needs_you": [] if answer["done"] else needs_you_for(services, conn, ids)}
+    waits, targets = PersonalWaits(services, conn, services.now()), answer.pop("targets")
+    for row in answer["tasks"][:MOST_EXPLAINED]:
+        if row["status"] == TaskStatus.WAITING:
+            waits.has_task(row["task_id"])
+    ids = {row[key] for row in undone for key in ("task_id", "merge_id") if row.get(key)} | waits.behind
+    return {**answer, "needs_you": [] if answer["done"] else needs_you_for(services, conn, ids, targets)}
 
 
 def _named(conn: Connection, references: list[str]) -> tuple[list[str], list[str]]:
@@ -135,7 +166,10 @@ async def wait(
     everything: Annotated[bool, Called("all")] = False,
     timeout_s: Annotated[float, Field(ge=0, le=25)] = 25,
 ) -> Payload:
-    """Answer when all that was named is settled, or after the time-out; ask again with the ids of the answer."""
+    """Answer when all that was named is settled, when the rest waits for a person, or after the time-out.
+
+    Ask again with the ids of the answer.
+    """
     task_ids, merge_ids = list(task), list(merge)
     if everything:
         more_tasks, more_merges = await services.store.read(open_work)
@@ -144,15 +178,18 @@ async def wait(
     if task:
         task_ids, others = await services.store.read(lambda conn: _named(conn, task_ids))
         merge_ids += [merge_id for merge_id in others if merge_id not in merge_ids]
-    deadline = time.monotonic() + timeout_s
+    start = time.monotonic()
+    deadline = start + timeout_s
+    services.nudge("landing")  # what held a request may be gone
     while True:
         began = time.monotonic()
         change = asyncio.create_task(
             services.changes.next(LOOK_EVERY_S)
         )  # before the look, so that no change is missed
-        answer = await services.store.read(lambda conn: _look(services, conn, task_ids, merge_ids))
+        look = partial(_look, services, task_ids=task_ids, merge_ids=merge_ids, watched_s=began - start)
+        answer = await services.store.read(look)
         took, remaining_s = time.monotonic() - began, deadline - time.monotonic()
-        if answer["settled"] or remaining_s <= 0 or services.stopping:
+        if answer["settled"] or answer["waits_for_person"] or remaining_s <= 0 or services.stopping:
             change.cancel()
             return await services.store.read(lambda conn: _with_needs(services, conn, answer))  # noqa: B023 - run at once
         await asyncio.sleep(min(remaining_s, took * REST))

@@ -37,6 +37,22 @@ class ListedTask(TaskSummary):
     progress: str | None
 
 
+class TaskFailure(TypedDict):
+    """Why a task failed, of its columns."""
+
+    task_id: str
+    title: str
+    status: str
+    error_message: str | None
+    completed_at: str | None
+
+
+class FailedTask(TaskFailure):
+    """A task that failed; ``is_loop``: it repeats until something is reached."""
+
+    is_loop: bool
+
+
 class StoredTask(TaskSummary):
     """The columns of the table of tasks."""
 
@@ -234,6 +250,9 @@ class TaskStanding(_TaskOutcome):
     """The state of a task, and of its decisive merge request (None without one)."""
 
     merge_id: str | None
+    seq: int
+    title: str
+    target: str | None
 
 
 class OwnRoadmapTask(TypedDict):

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from corral.core.answers import Instant, one_of
 from corral.core.inputs import note
-from corral.core.outcomes import NEEDS_APPROVAL, Outcome
+from corral.core.outcomes import NEEDS_APPROVAL, Outcome, of_merge
 from corral.core.states import MergeState, ReceiptRole, ReceiptStatus
 
 TARGET_RED = "The target itself is red"
@@ -29,6 +29,8 @@ LANDED_NO_MORE = {Outcome.MISSING: MISSING, Outcome.TAKEN_BACK: TAKEN_BACK}
 
 Row = Mapping[str, Any]
 StateOfMerge = Annotated[str, one_of(*MergeState.values())]
+OutcomeOfMerge = Annotated[str, one_of(*Outcome.values())]
+"""How a request stands, in the word that its task has too."""
 StatusOfReceipt = Annotated[str, one_of(*ReceiptStatus.values())]
 StatusOfRun = Annotated[str, one_of("running", *ReceiptStatus.values(), "unknown")]
 RoleOfRun = Annotated[str, one_of(*ReceiptRole.values(), "unknown")]
@@ -111,6 +113,7 @@ class MergeOfTask(_Shape):
 
     merge_id: str
     state: StateOfMerge
+    outcome: OutcomeOfMerge
     reason: str | None
     landed_sha: str | None
     receipt: Receipt | None
@@ -124,6 +127,7 @@ class MergeSummary(_Shape):
     branch: str
     target: str
     state: StateOfMerge
+    outcome: OutcomeOfMerge
     reason: str | None
 
 
@@ -172,12 +176,12 @@ class MergeDetail(MergeSummary):
 
 def of_task(merge: Row, receipt: Row | None) -> dict[str, Any]:
     """The ``merge`` object of a task's detail, from a stored merge request and its receipt."""
-    return MergeOfTask.model_validate({**merge, "receipt": _plain(receipt)}).model_dump()
+    return MergeOfTask.model_validate({**merge, "outcome": outcome_of(merge), "receipt": _plain(receipt)}).model_dump()
 
 
 def summary(merge: Row) -> dict[str, Any]:
     """One row of ``merge list``."""
-    return MergeSummary.model_validate(dict(merge)).model_dump()
+    return MergeSummary.model_validate({**merge, "outcome": outcome_of(merge)}).model_dump()
 
 
 def listed(merge: Row, numbers: Mapping[str, int]) -> dict[str, Any]:
@@ -186,12 +190,14 @@ def listed(merge: Row, numbers: Mapping[str, int]) -> dict[str, Any]:
     Args:
         numbers: The numbers of tasks by their ids.
     """
-    return MergeListed.model_validate({**merge, "number": numbers.get(merge["task_id"] or "")}).model_dump()
+    number = numbers.get(merge["task_id"] or "")
+    return MergeListed.model_validate({**merge, "outcome": outcome_of(merge), "number": number}).model_dump()
 
 
 def detail(merge: Row, receipt: Row | None, number: int | None = None) -> dict[str, Any]:
     """Everything about one merge request; ``number`` is that of its task."""
-    shown = {**merge, "number": number, "receipt": _plain(receipt), "needs_approval": needs_approval(merge)}
+    shown = {**merge, "number": number, "outcome": outcome_of(merge), "receipt": _plain(receipt)}
+    shown["needs_approval"] = needs_approval(merge)
     return MergeDetail.model_validate(shown).model_dump()
 
 
@@ -208,6 +214,11 @@ def standing_of(merge: Row) -> str:
             if str(merge["reason"]).startswith(prefix):
                 return str(state)
     return str(merge["state"])
+
+
+def outcome_of(merge: Row) -> str:
+    """How a stored merge request stands, in one word: the one that a completed task has by it."""
+    return of_merge(standing_of(merge), dismissed=merge["dismissed_at"] is not None)
 
 
 def waits_for_red_target(merge: Row) -> bool:

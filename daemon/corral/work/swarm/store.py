@@ -22,7 +22,8 @@ _MEMBERS = (
     select(
         *(tasks.c[name] for name in _OF_TASK),
         *(agent_sessions.c[name] for name in _OF_SESSION),
-        *(attempts.c[name] for name in SwarmMember.__annotations__ if name not in (*_OF_TASK, *_OF_SESSION)),
+        func.coalesce(attempts.c.runner, tasks.c.runner).label("runner"),
+        *(attempts.c[name] for name in SwarmMember.__annotations__ if name not in (*_OF_TASK, *_OF_SESSION, "runner")),
     )
     .join(tasks, tasks.c.task_id == attempts.c.task_id)
     .outerjoin(agent_sessions, agent_sessions.c.session_id == attempts.c.session_id)

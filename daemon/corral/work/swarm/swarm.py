@@ -7,10 +7,12 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from corral.coordination.services import Services
+from corral.coordination.sessions.registry import name_to_be
 from corral.core.errors import NotFound
 from corral.core.instants import after
 from corral.core.states import AttemptOutcome, RunnerName
-from corral.store.rows.tasks import SwarmMember
+from corral.store.rows import required
+from corral.store.rows.tasks import SwarmMember, WorkedAttempt
 from corral.work.swarm import performance
 from corral.work.swarm import store as swarm
 from corral.work.swarm.api import AgentState, RunningAgent, Swarm, SwarmMetrics, Terminating, UsedLimit, WhyHeld
@@ -22,6 +24,20 @@ from corral.work.workers.supervisor import Supervisor
 
 WINDOW_S = 86_400.0
 """The metrics are those of so many seconds until now."""
+
+
+def members(conn: Connection) -> list[SwarmMember]:
+    """The open attempts, the oldest task first, each with the name that its session has, or gets when its worker has started."""
+    return [{**row, "agent_name": _name(conn, row)} for row in swarm.members(conn)]
+
+
+def worked_since(conn: Connection, since: str) -> list[WorkedAttempt]:
+    """The attempts at the newest tasks that had not ended by an instant, with names as in :func:`members`."""
+    return [{**row, "agent_name": _name(conn, row)} for row in swarm.worked_since(conn, since)]
+
+
+def _name(conn: Connection, row: SwarmMember | WorkedAttempt) -> str:
+    return row["agent_name"] or name_to_be(conn, row["session_id"])
 
 
 def status(services: Services, conn: Connection) -> Swarm:
@@ -37,7 +53,7 @@ def status(services: Services, conn: Connection) -> Swarm:
         "limits.tokens_per_day": _limit(use.tokens_per_day, settings.limits.tokens_per_day),
         "limits.cost_usd_per_day": _limit(use.cost_usd_per_day, settings.limits.cost_usd_per_day),
     }
-    agents = [_agent(row, views.get(row["task_id"])) for row in swarm.members(conn)]
+    agents = [_agent(row, views.get(row["task_id"])) for row in members(conn)]
     return {
         "agents": agents,
         "limits": limits,
@@ -83,8 +99,7 @@ async def kill(services: Services, name: str) -> Terminating:
     """
 
     def task_of(conn: Connection) -> str:
-        members = swarm.members(conn)
-        for row in members:
+        for row in members(conn):
             if name in (row["agent_name"], row["session_id"], row["task_id"]):
                 return row["task_id"]
         try:
@@ -109,7 +124,7 @@ def _agent(row: SwarmMember, view: AttemptView | None) -> RunningAgent:
     usage = task_shapes.usage([row])
     state: AgentState = "terminating" if row["cancel_reason"] is not None else view.state if view else "running"
     return {
-        "agent_id": row["agent_name"] or row["session_id"],
+        "agent_id": required(row["agent_name"]),
         "kind": performance.kind_of(row["agent"], row["runner"]),
         "task_id": row["task_id"],
         "parent": row["parent_task_id"],

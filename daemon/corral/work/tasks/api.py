@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StringConstraints, WithJsonSchema
 from typing_extensions import NotRequired, TypedDict
 
-from corral.core.answers import Instant
+from corral.core.answers import Instant, checked
 from corral.core.outcomes import Outcome
 from corral.core.states import AttemptOutcome, Combine, RunnerName, TaskStatus
 from corral.work.merges.wire import MergeOfTask
@@ -94,6 +94,8 @@ NewPriority = Annotated[
 
 Result = dict[str, Any] | None
 """What a task came to: free fields, by whoever did it; null: nothing."""
+TaskWord = Annotated[str, checked(*TaskStatus.values(), *Outcome.values())]
+"""A status or an outcome, as a list of tasks is asked for."""
 TaskOutcome = TaskStatus | Outcome
 """How a task stands, its merge request taken into account: for a completed task that of the request, else its status."""
 
@@ -108,6 +110,7 @@ class TaskState(TypedDict):
 class Submitted(TaskState):
     """A task that is queued."""
 
+    number: int
     title: str
 
 

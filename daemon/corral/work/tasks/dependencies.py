@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from corral.core.events import EventKind
 from corral.core.instants import iso
+from corral.core.outcomes import of_task
 from corral.core.states import TaskStatus
 from corral.store import events
 from corral.store.rows import Columns
@@ -141,10 +142,11 @@ def _first_cause(conn: Connection, failed: ParentTask, unblock_on: str) -> Paren
 
 def _reason(parent: ParentTask, cause: ParentTask) -> str:
     came_back = cause["status"] == TaskStatus.COMPLETED
+    outcome = of_task(cause["status"], cause["merge_state"], dismissed=False)
     if cause["task_id"] == parent["task_id"]:
-        how = f"its merge request ended as {cause['merge_state']}" if came_back else f"it is {cause['status']}"
+        how = f"its merge request ended as {outcome}" if came_back else f"it is {cause['status']}"
     elif came_back:
-        how = f"the merge request of {_named(cause)} ended as {cause['merge_state']}"
+        how = f"the merge request of {_named(cause)} ended as {outcome}"
     else:
         how = f"{_named(cause)} is {cause['status']}"
     return f"It waits for {_named(parent)}, which cannot succeed: {how}."

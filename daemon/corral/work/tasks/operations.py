@@ -48,6 +48,7 @@ from corral.work.tasks.api import (
     TaskDetail,
     TaskRead,
     TaskState,
+    TaskWord,
 )
 from corral.work.tasks.following import Place
 from corral.work.tasks.following import follow as follow_task
@@ -68,7 +69,7 @@ def _state(row: TaskRow) -> TaskState:
 async def submit(services: Services, body: Submission) -> Submitted:
     """Queue one task; acknowledged when it is durable."""
     row = await app_tasks.submit(services, body)
-    return {**_state(row), "title": row["title"]}
+    return {**_state(row), "number": row["seq"], "title": row["title"]}
 
 
 @router.post("/batch", status=201)
@@ -83,7 +84,7 @@ async def submit_batch(services: Services, batch: Batch) -> BatchSubmitted:
 async def listing(
     services: Services,
     request: Request,
-    status: Sequence[TaskStatus] = (),
+    status: Sequence[TaskWord] = (),
     min_priority: Annotated[int, Field(ge=0, le=10)] = 0,
     agent: Short | None = None,
     task_type: Short | None = None,
@@ -101,7 +102,7 @@ async def listing(
     def look(conn: Connection) -> Page:
         rows = views.listing(
             conn,
-            statuses=list(map(str, status)),
+            statuses=status,
             min_priority=min_priority,
             only=only,
             ids=task_id,

@@ -29,8 +29,7 @@ from sqlalchemy import Connection
 
 from corral.coordination.features.feasibility import ClaimIndex, Feasibility, Judgement
 from corral.coordination.locks.keys import LockKey, parse_key
-from corral.coordination.sessions.names import agent_name
-from corral.coordination.sessions.store import names
+from corral.coordination.sessions.registry import name_to_be
 from corral.core.events import EventKind
 from corral.core.instants import after, iso, parse
 from corral.core.states import TaskStatus
@@ -219,8 +218,8 @@ def claim(
             data: TaskClaimed = {"attempt": row["attempts"], "token": row["fencing_token"]}
             if key:
                 data["key"] = key
-            if not started:  # the name that its worker gets when it registers: both choose it by the session's id
-                data["agent_name"] = agent_name(lambda name: names.resolve(conn, name) is not None, session_id)
+            if not started:
+                data["agent_name"] = name_to_be(conn, session_id)
             data["expires_at"] = required(row["lease_expires_at"])
             events.record(conn, now, EventKind.TASK_CLAIMED(data), task_id=row["task_id"], session_id=session_id)
             return row

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection
 
 from corral.core.errors import InvalidInput
+from corral.core.outcomes import Outcome
 from corral.core.payload import Payload
 from corral.core.runners import traits
 from corral.core.states import TaskSort, TaskStatus
@@ -39,6 +40,7 @@ def listing(
     """Tasks as a list shows them, with their ``outcome`` (:mod:`corral.core.outcomes`).
 
     Args:
+        statuses: Only tasks whose status or outcome is one of these.
         only: The value that each of these must have: ``agent``, ``task_type``, ``template``, ``thread_id``.
         ids: Only the tasks with these whole ids; none: all.
         sort: A :class:`corral.core.states.TaskSort`.
@@ -49,11 +51,10 @@ def listing(
     """
     if sort not in TaskSort.values():
         raise InvalidInput(f"{sort[:40]!r} is not an order.", remedy=f"Use one of: {', '.join(TaskSort.values())}.")
+    words = (*TaskStatus.values(), *Outcome.values())
     for status in statuses:
-        if status not in TaskStatus.values():
-            raise InvalidInput(
-                f"{status[:40]!r} is not a state of a task.", remedy=f"Use one of: {', '.join(TaskStatus.values())}."
-            )
+        if status not in words:
+            raise InvalidInput(f"{status[:40]!r} is not a state of a task.", remedy=f"Use one of: {', '.join(words)}.")
     behind = _read_cursor(after) if after is not None else None
     rows = lists.listing(
         conn, statuses=statuses, min_priority=min_priority, only=only, ids=ids, sort=sort, after=behind, limit=limit

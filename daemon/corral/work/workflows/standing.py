@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
+from corral.core.outcomes import of_task
 from corral.core.payload import Payload
 from corral.core.states import TaskStatus
 from corral.store.rows.tasks import ParentTask
@@ -46,7 +47,9 @@ def standing(steps: Sequence[ParentTask]) -> tuple[TaskStatus, str | None]:
 
 def _how(step: ParentTask) -> str:
     if step["status"] == TaskStatus.COMPLETED:
-        return f"did not land: its merge request ended as {step['merge_state']}"
+        return (
+            f"did not land: its merge request ended as {of_task(step['status'], step['merge_state'], dismissed=False)}"
+        )
     error = (step["error_message"] or step["error_code"] or "").rstrip(".")[:_MOST_OF_REASON]
     return f"is {step['status']}{f': {error}' if error else ''}"
 

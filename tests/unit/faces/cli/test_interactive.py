@@ -12,7 +12,8 @@ from textual.app import App, ComposeResult
 from corral.client.events import EventStream
 from corral.config.paths import find_project
 from corral.core.instants import parse
-from corral.core.outcomes import need_name
+from corral.core.needs import Need, rest
+from corral.faces.cli.terminal.bell import Bell
 from corral.faces.screen import lines, panels
 from corral.faces.screen.actions import actions_of, call_of, main_key, subject_of
 from corral.faces.screen.details import event_line
@@ -139,33 +140,35 @@ def test_an_age_has_one_unit() -> None:
     assert [short_age(one, now) for one in instants] == ["now", "12m", "3h", "8d"] and short_age(None) == ""
 
 
-def need(kind: str, what: str, **ids: str) -> Row:
-    return {"kind": kind, "what": what, "since": None, "remedy": "type this", "ids": ids}
+def need(kind: str, reason: str, title: str | None = None, *, outcome: str | None = None, **ids: str) -> Row:
+    what = reason if title is None else f"{title!r}: {reason}"
+    return Need(kind, what, "type this", None, ids, title, reason, outcome).to_wire()
+
+
+COLON = "fix: it's b's header, is dead: conflicts with main"
+"""A title with whatever a sentence about it has too."""
 
 
 @pytest.mark.parametrize(
     ("row", "kind", "key", "path"),
     [
-        (need("merge_approval", "'A' waits for approval, to land on main", merge_id="m1", task_id="t1"),
-         "approval", "a approve", None),
-        (need("returned_merge", "'A' did not land on main: b conflicts with main at 1: c", merge_id="m1", task_id="t1"),
+        (need("merge_approval", "it changes CLAUDE.md", COLON, merge_id="m1", task_id="t1"), "approval", "a approve", None),
+        (need("returned_merge", "c (content)", COLON, outcome="conflict", merge_id="m1", task_id="t1"),
          "conflict", "r retry", "/tasks/t1/retry"),
-        (need("returned_merge", "'A' did not land on main: b conflicts with main at 1: c", merge_id="m1"),
-         "conflict", "o open", None),
-        (need("returned_merge", "'A' did not land on main: 2 tests failed", merge_id="m1", task_id="t1"),
-         "came back", "r retry", "/merges/m1/retry"),
-        (need("failed_task", "'A' is dead: exit 3", task_id="t1"), "dead task", "r retry", "/tasks/t1/retry"),
+        (need("returned_merge", "c (content)", COLON, outcome="conflict", merge_id="m1"), "conflict", "o open", None),
+        (need("returned_merge", "2 tests failed", COLON, outcome="red", merge_id="m1", task_id="t1"),
+         "red", "r retry", "/merges/m1/retry"),
+        (need("failed_task", "exit 3", COLON, outcome="dead", task_id="t1"), "dead", "r retry", "/tasks/t1/retry"),
         (need("paused_work", "Work is paused"), "paused", "u resume", "/resume"),
         (need("waiting_session", "Ann is waiting for permission", session_id="s1"), "question", "t attach", None),
         (need("database_damaged", "The file is damaged"), "database damaged", "Enter look", None),
     ],
 )  # fmt: skip
 def test_what_needs_a_person_says_which_key_settles_it(row: Row, kind: str, key: str, path: str | None) -> None:
-    assert need_name(row) == kind and main_key(row) == key
+    assert row["name"] == kind and main_key(row) == key
     if path is not None:
         assert call_of(actions_of(panels.NEEDS, row)[0], panels.NEEDS, row).path == path
-    if row["what"].startswith("'A'"):
-        assert subject_of(panels.NEEDS, row).title == "A"
+    assert subject_of(panels.NEEDS, row).title == row["title"] or row["what"]
     words = lines.keys(actions_of(panels.NEEDS, row), panels.NEEDS, 80)
     assert ("?", " help ") in [(a[0].strip(), b[0]) for a, b in zip(words[::2], words[1::2], strict=True)]
     assert sum(len(text) for text, _ in words) <= 80
@@ -174,7 +177,7 @@ def test_what_needs_a_person_says_which_key_settles_it(row: Row, kind: str, key:
 @pytest.mark.parametrize("width", [1, 12, 20, 33, 60, 80, 200])
 def test_the_condition_under_the_cursor_fits_a_terminal_of_any_width(width: int) -> None:
     for one in (
-        need("merge_approval", "'A' waits for approval, to land on main: it changes CLAUDE.md", merge_id="m"),
+        need("merge_approval", "it changes CLAUDE.md", "A", merge_id="m"),
         need("waiting_session", "Ann is waiting for permission for Write of deploy.sh", session_id="s"),
         need("database_damaged", "The file is damaged"),
     ):
@@ -187,19 +190,30 @@ def test_the_condition_under_the_cursor_fits_a_terminal_of_any_width(width: int)
 
 
 def test_a_condition_is_told_without_what_its_kind_says_already() -> None:
-    conflict = need(
-        "returned_merge", "'It's' did not land on main: b conflicts with main at 1: src/a.py (content)", merge_id="m"
-    )
-    waits = need("merge_approval", "'A' waits for approval, to land on main: it changes CLAUDE.md", merge_id="m")
-    dead = need("failed_task", "'A' is dead: exit 3: no", task_id="t")
-    more = need("failed_task", "7 more of this kind.")
-    wanted = ["It's: src/a.py (content)", "A: it changes CLAUDE.md", "A: exit 3: no", "7 more of this kind."]
-    assert [panels.brief(one) for one in (conflict, waits, dead, more)] == wanted
+    conflict = need("returned_merge", "src/a.py (content)", COLON, outcome="conflict", merge_id="m", task_id="c")
+    waits = need("merge_approval", "it changes CLAUDE.md", COLON, merge_id="m")
+    dead = need("failed_task", "exit 3: no", COLON, outcome="dead", task_id="t")
+    more = rest("failed_task", "dead", 7).to_wire()
+    wanted = [f"{COLON}: src/a.py (content)", f"{COLON}: it changes CLAUDE.md", f"{COLON}: exit 3: no"]
+    assert [panels.brief(row) for row in (conflict, waits, dead, more)] == [*wanted, "7 more of this kind."]
     assert not actions_of(panels.NEEDS, more), "it is about no row"
     work = {"task_id": "w", "agent": "Ann", "step": "[b]reads[/b]"}
-    view = {"needs_you": [dead, more], "delayed": [], "at_work": [work]}
-    merges = [{"task_id": "c", "reason": "b conflicts with main at 1: a (content)\nmore", "state": "conflict"}]
-    assert panels.notes_of(view, merges) == {"t": "exit 3: no", "w": "Ann: [b]reads[/b]", "c": "a (content)"}
+    view = {"needs_you": [conflict, dead, more], "delayed": [], "at_work": [work]}
+    held = {"task_id": "h", "reason": "uncommitted changes: a.txt\nmore", "outcome": "held"}
+    settled = {"task_id": "d", "reason": "b conflicts with main at 1: a", "outcome": "dismissed"}
+    notes = {"t": "exit 3: no", "w": "Ann: [b]reads[/b]", "c": "src/a.py (content)", "h": "uncommitted changes: a.txt"}
+    assert panels.notes_of(view, [held, settled]) == notes
+    heading = lines.needs_heading({**view, "needs_you_number": 9}, RICH, 3, focused=False, filtered="")
+    assert heading[-1][0].strip() == "9", "not only those that it has a row for"
+
+
+def test_the_bell_rings_for_what_is_new_also_where_many_of_a_kind_have_one_row() -> None:
+    first = need("failed_task", "exit 3", "A", outcome="dead", task_id="t")
+    bell, rings = Bell(), []
+    for more in (5, 5, 6, 4, 5):
+        needs = [first, rest("failed_task", "dead", more).to_wire()]
+        rings.append(bell.rings({"needs_you": needs, "needs_you_number": 1 + more, "bell": True}))
+    assert rings == [False, False, True, False, True]
 
 
 def test_a_filter_wants_all_its_words_and_an_order_is_stable() -> None:

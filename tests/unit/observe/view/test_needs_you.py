@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from corral.observe.view import needs_of_landing, needs_of_work
+from corral.core.instants import iso
+from corral.core.needs import MOST_OF_A_KIND, count
+from corral.core.states import MergeState
+from corral.observe.alerts import store as alerts
+from corral.observe.view import needs_of_alerts, needs_of_landing, needs_of_work, needs_you
+from corral.store.rows.records import AlertRow
 from corral.work.merges.store import merges
 from corral.work.workers.limits import Parked, Throttle
+from tests.unit.work.merges.store.test_of_tasks import submit, task
 
 NOW = datetime(2026, 11, 22, 8, 0, tzinfo=timezone.utc)
 
@@ -47,3 +53,38 @@ def test_only_limits_that_last_are_a_persons_business(any_database: Connection) 
     tokens, cost, parked = needs
     assert "`limits.tokens_per_day` is used to 90 %" in tokens.what and "raise `limits.tokens_per_day`" in tokens.remedy
     assert "`limits.cost_usd_per_day`" in cost.what and "Come back later." in parked.what
+
+
+def test_an_alert_about_what_is_listed_already_is_no_further_thing(any_database: Connection) -> None:
+    for rule in ("error_rate", "free_disk"):
+        fields: Any = {**dict.fromkeys(AlertRow.__annotations__), "alert_id": rule, "rule": rule, "subject": rule}
+        fields |= {"reason": rule, "remedy": "Look.", "times": 1, "first_raised_at": iso(NOW), "raised_at": iso(NOW)}
+        alerts.create(any_database, fields)
+    services: Any = None
+    assert [need.what for need in needs_of_alerts.open_alerts(services, any_database)] == ["free_disk"]
+
+
+def test_each_thing_is_counted_once_also_beyond_twenty_of_a_kind(
+    any_database: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(needs_you, "SOURCES", (needs_of_landing.failures, needs_of_work.tasks_that_cannot_start))
+    broken = {"error_code": "broken", "error_message": "It broke: no", "completed_at": iso(NOW)}
+    dead, red, stuck = MOST_OF_A_KIND + 5, MOST_OF_A_KIND + 2, MOST_OF_A_KIND + 3
+    for number in range(dead):
+        task(any_database, f"dead-{number:02}", status="dead", **broken)
+        task(any_database, f"copy-{number:02}", status="failed", idempotency_key=f"member:dead-01:{number}", **broken)
+    for number in range(red):
+        merge_id = submit(any_database, f"branch-{number:02}", number)
+        merges.finish(any_database, merge_id, MergeState.FAILED, now=NOW, reason="2 tests failed: a, b")
+    for number in range(stuck):
+        task(any_database, f"stuck-{number:02}", runner="command", faults=3, error_message="No room")
+    services: Any = SimpleNamespace(of=lambda _part: SimpleNamespace(pause=None))
+    needs = needs_you.needs_you(services, any_database)
+    assert count(needs) == dead + red + stuck, "an agent's part of a task is that task's business"
+    rest = [need for need in needs if not need["ids"]]
+    assert [(need["name"], need["number"]) for need in rest] == [("dead", 5), ("red", 2), ("no start", 3)]
+    assert "corral task list --status dead" in rest[0]["remedy"] and "--status red" in rest[1]["remedy"]
+    assert len(needs) == 3 * (MOST_OF_A_KIND + 1)
+    (last,) = needs_you.needs_you_for(services, any_database, {"dead-00"}, set())
+    assert (last["title"], last["reason"]) == ("dead-00", "It broke: no"), "the oldest of many is found by its id"
+    assert needs_you.needs_you_for(services, any_database, {"copy-00"}, set()) == []

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from corral.coordination.sessions.registry import Arrival, register
 from corral.observe.alerts import store as alerts
 from corral.observe.metrics import figures
 from corral.store import events
 from corral.store.rows.tasks import TaskRow
 from corral.work.swarm import store as swarm
 from corral.work.swarm.performance import KEEPS_FAILING, by_kind, durations
+from corral.work.swarm.swarm import members, worked_since
 from corral.work.tasks.store import attempts
 from corral.work.tasks.wire import IMPROVEMENT
 from tests.unit.work.conftest import Board, at
@@ -116,3 +118,14 @@ def test_the_figures_are_found_by_the_keys_of_the_newest_tasks(board: Board) -> 
     assert [one["outcome"] for one in everything] == ["failed"] * 3
     assert board.db.read(lambda conn: swarm.ended_since(conn, everything[1]["ended_at"] or "")) == everything[2:]
     assert board.db.read(lambda conn: swarm.ended_since(conn, "", most_tasks=2)) == everything[1:]
+
+
+def test_a_worker_has_its_name_before_it_has_a_session(board: Board) -> None:
+    task_id, claimed = board.one(), board.claim()
+    assert claimed is not None
+    (member,) = board.db.read(members)
+    (worked,) = board.db.read(lambda conn: worked_since(conn, "2026"))
+    arrival = Arrival(str(claimed["session_id"]), "command", task_id=task_id)
+    name = board.do(lambda conn: register(conn, arrival, at(1)))["agent_name"]
+    assert (member["agent_name"], worked["agent_name"], member["runner"]) == (name, name, "command")
+    assert board.db.read(members)[0]["agent_name"] == name

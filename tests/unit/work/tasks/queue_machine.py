@@ -25,6 +25,7 @@ from corral.config.sections.work import Tasks as TaskRules
 from corral.coordination.sessions import registry
 from corral.coordination.sessions.registry import Arrival
 from corral.core.errors import Conflict, InvalidInput
+from corral.core.outcomes import of_task
 from corral.core.states import MergeState, ReceiptStatus, TaskStatus
 from corral.store.rows.tasks import TaskRow
 from corral.work.merges.store import merges, receipts
@@ -295,7 +296,11 @@ class Queue(RuleBasedStateMachine):
                 while first.culprit is not None:
                     first = self.model.tasks[first.culprit]
                 merge = self.model.merge_of(first)
-                how = f" ended as {merge}." if first.state == "completed" else f" is {first.state}."
+                how = (
+                    f" ended as {of_task(first.state, merge, dismissed=False)}."
+                    if first.state == "completed"
+                    else f" is {first.state}."
+                )
                 why = row["error_message"] or ""
                 assert f"It waits for {task.culprit} (" in why, (row, task)
                 assert first.task_id in why and why.endswith(how), (row, first)

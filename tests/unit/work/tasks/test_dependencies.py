@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corral.core.cycles import blocking_cycle
+from corral.core.outcomes import of_merge
 from corral.core.states import MergeState, ReceiptStatus
 from corral.store.rows.tasks import TaskRow
 from corral.work.merges.store import merges, receipts
@@ -80,7 +81,7 @@ def test_a_merge_that_came_back_fails_the_dependents_and_landing_after_all_reviv
     assert (
         parent in detail["error_message"]
         and "the parent" in detail["error_message"]
-        and state in detail["error_message"]
+        and of_merge(state, dismissed=False) in detail["error_message"]
     )
     assert board.detail(grandchild)["error_code"] == "dependency_failed"
     board.do(lambda conn: merges.reopen(conn, "m1", "b" * 40, at(1)))

@@ -39,7 +39,7 @@ LIMIT_S = {"command": 90.0, "claude": 1200.0}
 EXPECTED_FAILURES = {"broken"}
 PAIRS = ({"bread-300", "bread-320"}, {"rename", "receipt"})
 """Exactly one task of each pair can land."""
-_FINAL = ("landed", "conflict", "failed", "dead", "completed")
+_FINAL = ("landed", "nothing to land", "conflict", "red", "failed", "dead")
 
 
 def demo(
@@ -142,12 +142,12 @@ def _follow(client: Client, ids: dict[str, Task], limit_s: float) -> None:
         while True:
             answer = client.request("GET", "/wait", query={"task": list(ids), "timeout_s": 0.5})
             for row in answer["tasks"]:
-                now = row["merge_state"] or row["status"]
+                now = row["outcome"]
                 if now != seen.get(row["task_id"]) and now not in ("waiting", "pending", "queued"):
                     seen[row["task_id"]] = now
                     title = ids[row["task_id"]]["title"]
                     update.show(f"  {time.monotonic() - began:5.1f} s  {state(now):<20} {title}")
-            if answer["settled"]:
+            if answer["settled"] or answer["waits_for_person"]:
                 return
             update("working on the tasks", sum(now in _FINAL for now in seen.values()), len(ids))
             if time.monotonic() - began > limit_s:
@@ -161,7 +161,7 @@ def _account(client: Client, details: dict[str, Any], *, keep: bool) -> None:
     echo(paint("\nResults", "bold"))
     for name, task in details.items():
         merge = task["merge"]
-        outcome = merge["state"] if merge else task["status"]
+        outcome = task["outcome"]
         echo(f"  {state(outcome):<{9 + len(state(outcome)) - len(outcome)}}  {task['title']}  ({shows[name]})")
         reason = (merge and merge["reason"]) or task["error_message"]
         if outcome != "landed" and reason:

@@ -13,10 +13,16 @@ class Bell:
 
     def __init__(self) -> None:
         self._known: set[str] | None = None
+        self._number = 0
 
     def rings(self, view: Mapping[str, Any]) -> bool:
         """Whether to ring for this view: it has a need that the one before had not, and the settings want the bell now."""
-        needs = {f"{need['kind']} {sorted(need['ids'].items()) or need['what']}" for need in view["needs_you"]}
-        is_news = self._known is not None and not needs <= self._known
-        self._known = needs
+        known, number = self._known, self._number
+        self._known = {
+            f"{need['kind']} {sorted(need['ids'].items()) or need['what']}"
+            for need in view["needs_you"]
+            if need["number"] == 1
+        }
+        self._number = view["needs_you_number"]
+        is_news = known is not None and (not self._known <= known or self._number > number)
         return is_news and bool(view["bell"])

@@ -9,7 +9,7 @@ from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Option
 from corral.faces.cli.terminal.options import client
 from corral.faces.cli.terminal.output import echo, emit, paint
-from corral.faces.cli.terminal.tables import WIDTH, Column, table
+from corral.faces.cli.terminal.tables import Column, table
 
 Stat = Annotated[bool, Option("--stat", help="Show only how many lines of each file changed.")]
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
@@ -65,5 +65,5 @@ def _show_stat(answer: dict[str, Any]) -> None:
         ("REMOVED", lambda row: "" if row["removed"] is None else str(row["removed"]), 7),
     ]
     if answer["files"]:
-        table(answer["files"], columns, empty="", without_terminal=WIDTH)
+        table(answer["files"], columns, empty="")
         echo(_totals(answer))

@@ -8,10 +8,10 @@ from typing import Any
 
 from corral import __version__
 from corral.core.instants import in_words, parse
-from corral.core.outcomes import need_name
 from corral.core.visible import one_line
 from corral.faces.cli.terminal.context import client
 from corral.faces.cli.terminal.output import echo, emit, paint, state, waiting
+from corral.faces.cli.terminal.tables import shortened
 
 MOST_LINES = 8
 """Rows of a list; it says how many more there are."""
@@ -36,11 +36,11 @@ def show_need(need: dict[str, Any], tell: Callable[[str], None] = echo) -> None:
 def show(answer: dict[str, Any]) -> None:
     """Print the status; items that need a person come first."""
     if answer["needs_you"]:
-        echo(paint("needs you", "bold"))
+        echo(f"{paint('needs you', 'bold')} {answer['needs_you_number']}")
         for need in answer["needs_you"]:
             show_need(need)
             since = f", since {_age(need['since'], answer)}" if need["since"] else ""
-            echo(paint(f"      {need_name(need)}{since}", "dim"))
+            echo(paint(f"      {need['name']}{since}", "dim"))
     echo(f"{paint('project', 'bold')}   {answer['project']}")
     verified = "" if answer["verified"] else f"  ({state('unverified')}: no landing.verify command is configured)"
     echo(f"{paint('target', 'bold')}    {answer['target']}{verified}")
@@ -50,7 +50,7 @@ def show(answer: dict[str, Any]) -> None:
     if answer["tasks"]:
         echo(f"{paint('tasks', 'bold')}     {_counts(answer['tasks'])}")
     for row in answer["delayed"]:
-        echo(f"  {one_line(row['title'])[:40]}: {one_line(row['delay'])}")
+        echo(f"  {shortened(one_line(row['title']), 40)}: {one_line(row['delay'])}")
     _running(answer)
     _queue(answer)
     echo(f"{paint('locks', 'bold')}     {answer['locks']}")
@@ -59,7 +59,7 @@ def show(answer: dict[str, Any]) -> None:
         notes = [waiting(row["waiting_for"])] if row["waiting_for"] else []
         if row["unguarded"]:
             notes.append(paint("unguarded: its edits are not checked", "red"))
-        doing = f"  {one_line(row['current_task'])[:60]}" if row["current_task"] else ""
+        doing = f"  {shortened(one_line(row['current_task']), 60)}" if row["current_task"] else ""
         echo(
             f"  {row['agent_name']:<20} {state(row['status'])}{doing}"
             + ("  [" + "; ".join(notes) + "]" if notes else "")
@@ -79,8 +79,9 @@ def show(answer: dict[str, Any]) -> None:
     if answer["recent"]:
         echo(paint("recent", "bold"))
         for event in answer["recent"][:6]:
-            ids = event["task_id"] or event["merge_id"] or (not event["title"] and event["session_id"]) or ""
-            about = "  ".join(filter(None, (ids[:36], one_line(event["title"] or "")[:40])))
+            ids = event["task_id"] or event["merge_id"] or event["session_id"] or ""
+            title = shortened(one_line(event["title"] or ids[:8]), 60)
+            about = f"{event['number']} {title}" if event["number"] is not None else title
             echo(f"  {event['at'][11:19]}  {event['kind']:<22} {about}")
 
 
@@ -98,10 +99,9 @@ def _running(answer: dict[str, Any]) -> None:
         )
     for row in rows[:MOST_LINES]:
         spent = f"{row['tokens']:,} tokens, ${row['cost_usd']:.2f}, " if row["tokens"] else ""
-        step = f"  {one_line(row['step'])[:60]}" if row["step"] else ""
-        echo(
-            f"  {row['agent'][:20]:<20} {row['number']} {one_line(row['title'])[:40]}  [{spent}{in_words(row['age_s'])}]{step}"
-        )
+        step = f"  {shortened(one_line(row['step']), 60)}" if row["step"] else ""
+        task = f"{row['number']} {shortened(one_line(row['title']), 40)}"
+        echo(f"  {shortened(row['agent'], 20):<20} {task}  [{spent}{in_words(row['age_s'])}]{step}")
     _more(len(rows) + more - MOST_LINES, "corral swarm status")
 
 
@@ -110,8 +110,10 @@ def _queue(answer: dict[str, Any]) -> None:
     if rows:
         echo(f"{paint('queue', 'bold')}     {len(rows) + more}")
     for row in rows[:MOST_LINES]:
-        why = one_line(row["waits_for"])[:100]
-        echo(f"  {row['position']}. {one_line(row['title'])[:40]} -> {row['target']}  {state(row['state'])}: {why}")
+        why = shortened(one_line(row["waits_for"]), 100)
+        echo(
+            f"  {row['position']}. {shortened(one_line(row['title']), 40)} -> {row['target']}  {state(row['state'])}: {why}"
+        )
     _more(len(rows) + more - MOST_LINES, "corral merge list")
 
 

@@ -16,8 +16,6 @@ from corral.faces.cli.terminal.stdio import can_write, columns
 Row = Mapping[str, Any]
 Column = tuple[str, "str | Callable[[Any], str]", int]
 """A heading, the key of its values or how a row's value is made, and the maximum width."""
-WIDTH = 80
-"""The width of the lists that people look at most, without a terminal."""
 NARROWEST = 4
 """Cells below which no column is cut: where that does not suffice, each row becomes lines of its own."""
 
@@ -28,13 +26,13 @@ def table(
     *,
     empty: str,
     as_json: bool = False,
-    without_terminal: int | None = None,
 ) -> None:
     """Print rows: for programs in whole, else in aligned columns that fit the terminal. States are coloured.
 
+    Without a terminal nothing is cut: what reads it may look for any of it.
+
     Args:
         empty: The text for no rows.
-        without_terminal: The width where there is no terminal, in cells; None: unlimited.
     """
     if as_json:
         emit(rows, empty=empty)
@@ -43,8 +41,8 @@ def table(
         echo(empty)
         return
     headings = [heading for heading, _, _ in columns]
-    cells = [[_cut(_cell(row, of), most) for _, of, most in columns] for row in rows]
-    widths = _fitted([headings, *cells], between=2, room=_room(without_terminal))
+    cells = [[shortened(_cell(row, of), most) for _, of, most in columns] for row in rows]
+    widths = _fitted([headings, *cells], between=2, room=_room())
     if widths is None:
         _stacked(headings, cells)
         return
@@ -125,7 +123,7 @@ def _grid(lines: Sequence[Sequence[str]], empty: str) -> None:
     if not lines:
         echo(empty)
         return
-    widths = _fitted(lines, between=3, room=_room(None, around=4))
+    widths = _fitted(lines, between=3, room=_room(around=4))
     if widths is None:
         _stacked(lines[0], lines[1:])
         return
@@ -140,11 +138,9 @@ def _grid(lines: Sequence[Sequence[str]], empty: str) -> None:
     echo(rule)
 
 
-def _room(without_terminal: int | None, around: int = 0) -> int | None:
+def _room(around: int = 0) -> int | None:
     """The cells of a line; None: unlimited, as in a pipe."""
-    if sys.stdout.isatty():
-        return max(1, columns() - around)
-    return None if without_terminal is None else columns(without_terminal)
+    return max(1, columns() - around) if sys.stdout.isatty() else None
 
 
 def _fitted(lines: Sequence[Sequence[str]], *, between: int, room: int | None) -> list[int] | None:
@@ -182,6 +178,11 @@ def cells_of(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
+
+
+def shortened(text: str, most: int) -> str:
+    """The text in at most that many cells of a terminal; in a pipe all of it."""
+    return _cut(text, most) if sys.stdout.isatty() else text
 
 
 def _cut(text: str, most: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.coordination.services import Services
+from corral.coordination.sessions.store import sessions
 from corral.core.payload import Payload
 from corral.core.run_heading import run_heading
 from corral.core.states import OPEN_MERGES, RETURNED_MERGES
@@ -26,12 +27,14 @@ async def page(services: Services, visit: Visit, item: str) -> dict[str, Any]:
     merge = await services.work(lambda: requests.detail(services.db, item))
     named = visit.query.get("run") or None
     listed, run = await services.work(lambda: services.db.read(lambda conn: _runs(conn, services, item, named)))
+    who = merge["session_id"] or ""
+    names = await services.store.read(lambda conn: sessions.names_of(conn, [who]))
     log = await services.work(lambda: _log(services, run)) if run is not None else None
     number = run.number if run is not None else None
     source = {"log": f"merges/{merge['merge_id']}/{number or 0}", "offset": log["offset"] if log else 0}
     return {
         "title": merge["title"], "merge": merge, "log": log, "buttons": _buttons(merge), "runs": listed,
-        "run": run, "heading": run_heading(run.model_dump()) if run is not None else "",
+        "session": names.get(who, who[:8]), "run": run, "heading": run_heading(run.model_dump()) if run is not None else "",
         "live": following(seq, **(source if merge["state"] in OPEN_MERGES and log and not named else {})),
     }  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from corral.coordination.services import Services
-from corral.core.outcomes import CONFLICT, need_name
+from corral.core.outcomes import Outcome
 from corral.core.visible import waiting
 from corral.faces.web.actions import Button
 from corral.faces.web.live import following
@@ -31,7 +31,7 @@ async def page(services: Services, _visit: Visit, _item: str) -> dict[str, Any]:
     current = await view(services)
     shown = current.model_dump(mode="json")
     for need in shown["needs_you"]:
-        need["buttons"], need["links"], need["name"] = buttons(need), links(need["ids"]), need_name(need)
+        need["buttons"], need["links"] = buttons(need), links(need["ids"])
         need["row"] = " ".join([need["kind"], *sorted(need["ids"].values())])
     for session in shown["sessions"]:
         session["waits"] = waiting(session["waiting_for"]) if session["waiting_for"] else ""
@@ -41,7 +41,7 @@ async def page(services: Services, _visit: Visit, _item: str) -> dict[str, Any]:
 def buttons(need: dict[str, Any]) -> list[Button]:
     """The buttons of a condition: the actions that may settle it."""
     ids = need["ids"]
-    if need_name(need) == CONFLICT:  # its commits would conflict again; its task is run on the new tip
+    if need["name"] == Outcome.CONFLICT:  # its commits would conflict again; its task is run on the new tip
         again = [Button.of("tasks", ids["task_id"], "retry")] if "task_id" in ids else []
         return [*again, Button.of("merges", ids["merge_id"], "dismiss")]
     merge = [

@@ -16,6 +16,7 @@ from corral.faces.web.visit import Visit
 from corral.observe.view import landing_order
 from corral.store import events
 from corral.work.merges.store import merges, pauses
+from corral.work.merges.wire import outcome_of
 
 MOST_OPEN = 200
 MOST_DRAWN = 40
@@ -44,4 +45,4 @@ async def page(services: Services, _visit: Visit, _item: str) -> dict[str, Any]:
 
 def _ended(conn: Connection) -> list[Payload]:
     rows = sorted(merges.latest_ended(conn, MOST_ENDED), key=lambda row: row["finished_at"] or "", reverse=True)
-    return one_page(({**row} for row in rows), MOST_ENDED).rows
+    return one_page(({**row, "outcome": outcome_of(row)} for row in rows), MOST_ENDED).rows

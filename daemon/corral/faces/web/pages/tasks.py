@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from corral.coordination.services import Services
 from corral.core.errors import InvalidInput
+from corral.core.outcomes import FAILURES, Outcome
 from corral.core.pages import page as one_page
 from corral.core.payload import Payload
 from corral.core.redaction import redact
@@ -29,12 +30,14 @@ TAIL = 64 * 1024
 """Bytes of a log that a page begins with: the last ones."""
 MOST_OF_EVIDENCE = 64 * 1024
 OPEN = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
-FILTERS: dict[str, tuple[TaskStatus, ...]] = {
+FILTERS: dict[str, tuple[str, ...]] = {
     "all": (),
     "open": OPEN,
     "running": (TaskStatus.RUNNING,),
-    "completed": (TaskStatus.COMPLETED,),
+    **{str(word): (str(word),) for word in (Outcome.HELD, Outcome.CONFLICT, Outcome.RED)},
     "failed": (TaskStatus.FAILED, TaskStatus.DEAD),
+    "landed": (Outcome.LANDED,),
+    "completed": (TaskStatus.COMPLETED,),
     "cancelled": (TaskStatus.CANCELLED,),
 }
 ORDERS = {"open": TaskSort.PRIORITY}
@@ -102,9 +105,9 @@ def _buttons(task: Payload) -> list[Button]:
     names = []
     if task["status"] not in TERMINAL_TASKS:
         names.append("cancel")
-    if task["outcome"] in ("failed", "dead", "cancelled", "conflict", "red", "dismissed", "interrupted"):
+    if task["outcome"] in (*FAILURES, "cancelled", "dismissed", "interrupted"):
         names.append("retry")
-    if task["outcome"] in ("failed", "dead", "conflict", "red"):
+    if task["outcome"] in FAILURES:
         names.append("dismiss")
     return [Button.of("tasks", task["task_id"], name) for name in names]
 

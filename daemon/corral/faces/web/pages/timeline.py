@@ -15,8 +15,9 @@ from corral.faces.web.live import following
 from corral.faces.web.rendering import tone
 from corral.faces.web.visit import Visit
 from corral.store import events
+from corral.store.rows import required
 from corral.store.rows.tasks import WorkedAttempt
-from corral.work.swarm import store as swarm
+from corral.work.swarm import swarm
 
 SPANS = {"auto": 24.0, "1h": 1.0, "6h": 6.0, "24h": 24.0, "7d": 168.0}
 """How far back one can look, in hours; ``auto``: as far as anything was done in these hours."""
@@ -86,7 +87,7 @@ def _lanes(rows: Sequence[WorkedAttempt], since: datetime, now: datetime) -> lis
         by_session.setdefault(row["session_id"], []).append(row)
     return [
         Lane(
-            TOP + number * ROW, own[0]["agent_name"] or own[0]["session_id"], f"/sessions/{session_id}",
+            TOP + number * ROW, required(own[0]["agent_name"]), f"/sessions/{session_id}",
             [_bar(row, since, now) for row in own],
         )
         for number, (session_id, own) in enumerate(by_session.items())

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Integer, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Integer, bindparam, func, insert, select, update
 
 from corral.core.errors import InvalidInput, NotFound
 from corral.core.events import MERGE_ENDS, EventKind
@@ -178,14 +178,16 @@ def listing(
     branch: str | None = None,
     after: str | None = None,
     limit: int | None = None,
+    only: Sequence[ColumnElement[bool]] = (),
 ) -> list[MergeRow]:
     """Merge requests in order of submission, of these states or of all.
 
     Args:
         branch: Only of this one; short or full name.
         after: Only those behind the one with this id.
+        only: Further conditions.
     """
-    query = select(merge_requests).order_by(_m.seq).limit(limit)
+    query = select(merge_requests).where(*only).order_by(_m.seq).limit(limit)
     if branch is not None:
         query = query.where(_m.branch == branch.removeprefix("refs/heads/"))
     wanted_states = list(states)

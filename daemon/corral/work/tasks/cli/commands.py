@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from corral.client.connection import segment
 from corral.core.errors import InvalidInput
+from corral.core.outcomes import Outcome
 from corral.core.run_heading import run_heading
 from corral.core.states import Combine, RunnerName, TaskSort, TaskStatus
 from corral.core.visible import log_text, one_line
@@ -15,7 +16,7 @@ from corral.faces.cli.parsing import Argument, Group, Option
 from corral.faces.cli.terminal.diff_view import Stat, show_diff, stat_line
 from corral.faces.cli.terminal.options import argument, author, client, json_object, json_of, option, session_id
 from corral.faces.cli.terminal.output import coloured, echo, emit, fact, paint, report, state
-from corral.faces.cli.terminal.tables import WIDTH, Column, age, table
+from corral.faces.cli.terminal.tables import Column, age, table
 from corral.work.agents.cli import record
 from corral.work.dead_letters import cli as dead_letters
 from corral.work.tasks.cli.batch_file import read_batch
@@ -26,7 +27,9 @@ from corral.work.templates.cli.parameters import with_parameters
 app = Group("Tasks: submit, follow, cancel.")
 app.add(dead_letters.app, "dlq")
 app.add(record.feedback_app)
-_STATES = f"Only these statuses; repeatable. One of: {', '.join(TaskStatus.values())}."
+_STATES = (
+    f"Only these statuses or outcomes; repeatable. One of: {', '.join((*TaskStatus.values(), *Outcome.values()))}."
+)
 _SOMETIMES = {"TEMPLATE": "template", "PROGRESS": "progress"}
 """Columns that a list has where any of its tasks has them."""
 Id = Annotated[
@@ -146,7 +149,8 @@ def submit(
         **author(),
     }
     answer = client().request("POST", "/tasks", body)
-    report(answer, f"{answer['task_id']}  {state(answer['status'])}  {one_line(answer['title'])}", as_json=as_json)
+    line = f"{answer['number']:>5}  {state(answer['status'])}  {one_line(answer['title'])}  {answer['task_id'][:8]}"
+    report(answer, line, as_json=as_json)
 
 
 @app.command("batch-submit")
@@ -170,7 +174,7 @@ def batch_submit(
 
 @app.command("list")
 def listing(
-    status: Annotated[list[TaskStatus] | None, option("--status", _STATES, "STATE")] = None,
+    status: Annotated[list[TaskStatus | Outcome] | None, option("--status", _STATES, "STATE")] = None,
     priority: Annotated[int, Option("--priority", min=0, max=10, help="Only this priority and above.")] = 0,
     agent: Annotated[str | None, option("--agent", "Only tasks for this agent.", "NAME", of="agent")] = None,
     task_type: Annotated[str | None, option("--type", "Only tasks of this type.", "TYPE")] = None,
@@ -198,8 +202,9 @@ def listing(
         *((name, field, 40) for name, field in _SOMETIMES.items() if any(row[field] for row in rows)),
         ("ID", lambda row: row["task_id"][:8], 8),
     ]
-    empty = "No tasks. Submit one: corral task submit --title … --command …"
-    table(rows, columns, empty=empty, as_json=as_json, without_terminal=WIDTH)
+    is_filtered = any((status, priority, agent, task_type, template, thread))
+    empty = "No such task." if is_filtered else "No tasks. Submit one: corral task submit --title … --command …"
+    table(rows, columns, empty=empty, as_json=as_json)
 
 
 @app.command()

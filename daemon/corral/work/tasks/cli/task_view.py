@@ -186,7 +186,7 @@ def show_steps(steps: list[dict[str, Any]]) -> None:
 def _merge(merge: dict[str, Any] | None) -> None:
     if merge is None:
         return
-    echo(f"  {'merge':<9} {state(merge['state'])}  {merge['merge_id']}")
+    echo(f"  {'merge':<9} {state(merge['outcome'])}  {merge['merge_id']}")
     if merge["reason"]:
         fact("", merge["reason"], 9)
     if merge["landed_sha"]:

@@ -12,7 +12,7 @@ from corral.store.rows import columns_of
 from corral.store.rows.tasks import ListedTask, TaskRow, TaskSummary
 from corral.store.schema import attempts as attempts_table
 from corral.store.schema import tasks
-from corral.work.tasks.store import attempts
+from corral.work.tasks.store import attempts, outcomes
 
 _ORDERS = {
     "priority": (tasks.c.priority.desc(), tasks.c.seq),
@@ -35,6 +35,7 @@ def listing(
     """Tasks for a list.
 
     Args:
+        statuses: Only tasks whose status or outcome is one of these.
         ids: Only these; none: all.
         only: Columns, and the value that each must have.
         sort: ``priority``: highest first, then oldest first; ``oldest``; ``newest``.
@@ -55,7 +56,7 @@ def listing(
     if ids:
         query = query.where(tasks.c.task_id.in_(list(ids)))
     if statuses:
-        query = query.where(tasks.c.status.in_(list(statuses)))
+        query = query.where(outcomes.tasks_called(statuses))
     if min_priority:
         query = query.where(tasks.c.priority >= min_priority)
     return fetch_all(conn, query, ListedTask)

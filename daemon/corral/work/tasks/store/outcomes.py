@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
+from collections.abc import Iterable
+from functools import cache, partial
 
-from sqlalchemy import Connection, Integer, and_, bindparam, exists, func, or_, select, union_all, update
+from sqlalchemy import ColumnElement, Connection, and_, exists, false, func, not_, or_, select, union_all, update
 
 from corral.core import outcomes
 from corral.core.states import OPEN_MERGES, RETURNED_MERGES, TaskStatus
 from corral.store.engine.fetch import fetch_first
 from corral.store.engine.prepared import Prepared, one_of
+from corral.store.rows import columns_of
 from corral.store.rows.merges import MergeRow
-from corral.store.rows.tasks import CountedState, TaskRow
+from corral.store.rows.tasks import CountedState, FailedTask, TaskFailure
 from corral.store.schema import merge_requests, tasks
+from corral.store.schema_project import loops
 from corral.work.merges.store.of_tasks import decisive_first, of_decisive, standing
-from corral.work.tasks.store.attempts import TASK_ROWS
 from corral.work.tasks.store.dependencies import DEPENDENCY_FAILED
+from corral.work.tasks.store.family import MEMBER
 from corral.work.tasks.store.tasks import OPEN
 
 _m, _t = merge_requests.c, tasks.c
@@ -26,11 +29,13 @@ _MERGE_STATE = of_decisive(standing()).correlate(tasks).scalar_subquery()
 _MERGE_DISMISSED = of_decisive(_m.dismissed_at).correlate(tasks).scalar_subquery()
 
 # A task that failed with another one is settled with that one; what somebody called off is settled.
+# The agents that do a task together are judged by its rule: that task fails, or succeeds without them.
 _FAILED = and_(
     or_(_t.status == TaskStatus.FAILED, _t.status == TaskStatus.DEAD),
     _t.error_code != DEPENDENCY_FAILED,
     _t.error_code != _CANCELLED,
     _t.dismissed_at.is_(None),
+    or_(_t.idempotency_key.is_(None), not_(_t.idempotency_key.startswith(MEMBER))),
 )
 _NOT_LANDED = and_(
     _t.status == TaskStatus.COMPLETED,
@@ -44,7 +49,15 @@ _REPLACED = exists(
 )
 _OPEN_MERGE = one_of(_m.state, OPEN_MERGES)
 _RETURNED = one_of(_m.state, RETURNED_MERGES)
-UNSETTLED = and_(_RETURNED, _m.dismissed_at.is_(None), ~_REPLACED)
+_member, _leader = tasks.alias("member"), tasks.alias("leader")
+_OF_FAILED_TASK = exists(
+    select(_leader.c.seq)
+    .join(_member, _member.c.parent_task_id == _leader.c.task_id)
+    .where(_member.c.task_id == _m.task_id, _member.c.idempotency_key.startswith(MEMBER))
+    .where(_leader.c.status == TaskStatus.FAILED)
+)
+"""Of a merge request: its task is one agent's part of a task that failed, which stands for it."""
+UNSETTLED = and_(_RETURNED, _m.dismissed_at.is_(None), ~_REPLACED, ~_OF_FAILED_TASK)
 """Of a merge request: it came back, no newer one of its branch took its place, and nobody dismissed it."""
 
 _deciding = merge_requests.alias("deciding")
@@ -59,6 +72,42 @@ _DECIDES = and_(
 no database begins with the tasks, of which there are many more."""
 
 OPEN_REQUESTS = or_(_OPEN_MERGE, UNSETTLED)
+
+
+def tasks_called(words: Iterable[str]) -> ColumnElement[bool]:
+    """The condition on tasks that their status or their outcome is one of these words."""
+    wanted = {*words}
+    return or_(
+        _t.status.in_(wanted), *(_tasks_that_came_to(wanted, dismissed=dismissed) for dismissed in (False, True))
+    )
+
+
+def _tasks_that_came_to(wanted: set[str], *, dismissed: bool) -> ColumnElement[bool]:
+    came_to = partial(outcomes.of_task, dismissed=dismissed)
+    others = [status for status in TaskStatus if status != TaskStatus.COMPLETED and came_to(status, None) in wanted]
+    states = [state for state in outcomes.STANDINGS if came_to(TaskStatus.COMPLETED, state) in wanted]
+    by_merge = [_MERGE_STATE.in_(states)] if states else []
+    by_merge += [_MERGE_STATE.is_(None)] if came_to(TaskStatus.COMPLETED, None) in wanted else []
+    is_dismissed = or_(_t.dismissed_at.is_not(None), _MERGE_DISMISSED.is_not(None))
+    so = or_(_t.status.in_(others), and_(_t.status == TaskStatus.COMPLETED, or_(false(), *by_merge)))
+    return and_(so, is_dismissed if dismissed else not_(is_dismissed))
+
+
+def requests_called(words: Iterable[str]) -> ColumnElement[bool]:
+    """The condition on merge requests that their state or their outcome is one of these words."""
+    wanted = {*words}
+    came_to = [
+        and_(
+            standing().in_(
+                [state for state in outcomes.STANDINGS if outcomes.of_merge(state, dismissed=dismissed) in wanted]
+            ),
+            _m.dismissed_at.is_not(None) if dismissed else _m.dismissed_at.is_(None),
+        )
+        for dismissed in (False, True)
+    ]
+    return or_(_m.state.in_(wanted), *came_to)
+
+
 _NUMBER = func.count().label("number")
 _COUNT_TASKS = Prepared[CountedState](
     # Of a task that did not complete the state is the outcome: an index counts those that are under way.
@@ -75,7 +124,7 @@ _COUNT_REQUESTS = Prepared[CountedState](
         *(
             select(_m.state, _NUMBER).where(*which).group_by(_m.state)
             for which in (
-                (or_(_OPEN_MERGE, and_(_RETURNED, _m.dismissed_at.is_(None))), _DECIDES),
+                (or_(_OPEN_MERGE, and_(_RETURNED, _m.dismissed_at.is_(None), ~_OF_FAILED_TASK)), _DECIDES),
                 (OPEN_REQUESTS, _m.task_id.is_(None)),
             )
         )
@@ -84,8 +133,13 @@ _COUNT_REQUESTS = Prepared[CountedState](
 _RETURNED_REQUESTS = Prepared[MergeRow](
     select(merge_requests).where(UNSETTLED, or_(_m.task_id.is_(None), _DECIDES)).order_by(_m.seq)
 )
-_FAILED_TASKS = Prepared[TaskRow](
-    TASK_ROWS.where(_FAILED).order_by(_t.seq.desc()).limit(bindparam("most", type_=Integer))
+_FAILED_TASKS = Prepared[FailedTask](
+    select(
+        *columns_of(tasks, TaskFailure),
+        exists(select(loops.c.task_id).where(loops.c.task_id == _t.task_id)).label("is_loop"),
+    )
+    .where(_FAILED)
+    .order_by(_t.seq.desc())
 )
 
 
@@ -115,9 +169,9 @@ def _open_requests(without_task: bool) -> Prepared[MergeRow]:
     return Prepared(query.where(_m.task_id.is_(None)) if without_task else query)
 
 
-def failed_tasks(conn: Connection, limit: int) -> list[TaskRow]:
-    """Whole rows of the tasks that failed without that being settled, the latest first."""
-    return _FAILED_TASKS.all(conn, {"most": limit})
+def failed_tasks(conn: Connection) -> list[FailedTask]:
+    """The tasks that failed without that being settled, the latest first."""
+    return _FAILED_TASKS.all(conn, {})
 
 
 def returned_requests(conn: Connection) -> list[MergeRow]:

@@ -48,6 +48,11 @@ _HELD_BACK = Prepared[TaskRow](
     .order_by(_SETBACKS.desc(), tasks.c.seq)
     .limit(bindparam("most", type_=Integer))
 )
+_CANNOT_START = Prepared[TaskRow](
+    attempts.TASK_ROWS.where(_PENDING, _EXECUTED, tasks.c.faults >= bindparam("least", type_=Integer)).order_by(
+        _SETBACKS.desc(), tasks.c.seq
+    )
+)
 _PENDING_OF = Prepared[object](select(tasks.c.seq).where(_PENDING, tasks.c.runner == bindparam("runner")).limit(1))
 _NEXT_DUE = Prepared[object](
     select(func.min(tasks.c.not_before_at)).where(_PENDING, _EXECUTED, tasks.c.not_before_at > bindparam("now"))
@@ -237,6 +242,11 @@ def held_back(conn: Connection, limit: int) -> list[TaskRow]:
     return _HELD_BACK.all(conn, {"most": limit})
 
 
+def cannot_start(conn: Connection, least: int) -> list[TaskRow]:
+    """Whole rows of pending tasks that the machine kept from starting at least so often in a row; the worst off first."""
+    return _CANNOT_START.all(conn, {"least": least})
+
+
 def end_fault_backoffs(conn: Connection) -> int:
     """Let every task that the machine kept from starting be tried now; returns how many there are."""
     return conn.execute(
@@ -360,7 +370,8 @@ def standing(conn: Connection, task_ids: Sequence[str] = (), *, only_open: bool 
     """
     state = of_decisive(merge_standing()).scalar_subquery().label("merge_state")
     merge_id = of_decisive(merge_requests.c.merge_id).scalar_subquery().label("merge_id")
-    query = select(tasks.c.task_id, tasks.c.status, state, merge_id).order_by(tasks.c.seq)
+    its = tasks.c
+    query = select(its.task_id, its.status, state, merge_id, its.seq, its.title, its.target).order_by(its.seq)
     if task_ids:
         query = query.where(tasks.c.task_id.in_(list(task_ids)))
     if only_open:
