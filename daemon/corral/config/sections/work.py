@@ -18,7 +18,12 @@ MOST_AT_ONCE = 64
 class Supervisor(Section):
     """How many workers run, how they are stopped, and where the supervisor's files are."""
 
-    max_agents: int = Field(default=10, ge=0, le=1000, description="Workers at the same time; 0 starts none.")
+    max_agents: int = Field(
+        default=10,
+        ge=0,
+        le=1000,
+        description="Workers at the same time, without those that lead others of them; 0 starts none.",
+    )
     starts_at_once: int = Field(
         default=16, ge=1, le=MOST_AT_ONCE, description="Workers that start at the same time, their worktrees included."
     )

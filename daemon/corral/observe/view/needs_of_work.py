@@ -12,8 +12,7 @@ from corral.core.instants import iso
 from corral.core.needs import Need
 from corral.core.visible import one_line
 from corral.store.rows import required
-from corral.work.tasks import delays
-from corral.work.tasks.store import family, lists, tasks, work_pause
+from corral.work.tasks.store import lists, tasks, work_pause
 from corral.work.workers.limits import Parked, Throttle
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees import store as worktrees
@@ -60,13 +59,6 @@ def limits_reached(services: Services, _conn: Connection) -> Iterator[Need]:
                 yield Need("limit_reached", hold.reason, remedy)
         elif isinstance(hold, Parked) and hold.until - now >= LONG_PARK:
             yield Need("limit_reached", hold.reason, "Wait until then; or raise the limit with the model's provider.")
-
-
-def leaders_without_room(services: Services, conn: Connection) -> Iterator[Need]:
-    """All workers that may run lead tasks that wait for a worker."""
-    if (busy := services.of(Supervisor).busy) is not None and family.do_all_lead(conn):
-        remedy = "Raise `supervisor.max_agents` in .corral/config.yaml; or cancel one of them: corral task cancel ID"
-        yield Need("leaders_without_room", f"{busy} {delays.ALL_LEAD}", remedy)
 
 
 def tasks_that_cannot_start(services: Services, conn: Connection) -> Iterator[Need]:

@@ -88,7 +88,6 @@ SOURCES: tuple[Source, ...] = (
     project.untrusted_commands,
     work.paused_claiming,
     work.limits_reached,
-    work.leaders_without_room,
     alerts.open_alerts,
     work.tasks_that_cannot_start,
     agents.ended_rollouts,

@@ -66,8 +66,11 @@ class TrustGate:
         self, conn: Connection, now: str, *, priority: int | None = None, without: Iterable[str] = ()
     ) -> Iterator[ReadyTask]:
         """As :func:`corral.work.tasks.scheduling.startable`, without those that wait for an approval."""
-        rows = scheduling.startable(conn, now, priority=priority, without=without)
-        return (row for row in rows if not self.needed(row))
+        return filter(self.allows, scheduling.startable(conn, now, priority=priority, without=without))
+
+    def allows(self, task: TaskDoer) -> bool:
+        """Whether a task need not wait."""
+        return self.reason(task) is None
 
     def _concerns(self, claim: Claim, task: TaskDoer, roster: Callable[[], Roster]) -> bool:
         if claim.key == SETUP:
