@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
+from corral.coordination.sessions.discovery import able
+from corral.coordination.sessions.store import sessions
 from corral.core.instants import iso
 from corral.core.needs import Need
 from corral.core.visible import one_line
@@ -76,6 +78,31 @@ def tasks_that_cannot_start(services: Services, conn: Connection) -> Iterator[Ne
             row["title"],
             reason,
         )
+
+
+def tasks_that_nobody_can_do(services: Services, conn: Connection) -> Iterator[Need]:
+    """Tasks that require what nobody here is capable of, or for sessions, what no session has and no agent of the project."""
+    rows = tasks.requiring(conn)
+    if not rows:
+        return
+    gate, roster = services.of(Supervisor).gate, services.roster()
+    found = able(conn, sessions.live(conn), services.teams().capabilities)
+    present = [*(row["capabilities"] for row in found), *(agent.capabilities for agent in roster.known())]
+    sets = [{capability.casefold() for capability in capabilities} for capabilities in present]
+    for row in rows:
+        required = (row["agent_requirements"] or {}).get("capabilities", [])
+        reason = gate.lacking(row)
+        if row["runner"] is None and not any({word.casefold() for word in required} <= known for known in sets):
+            reason = f"No session and no agent here is capable of {one_line(', '.join(required))}."
+        if reason is not None:
+            yield Need(
+                "nobody_capable",
+                f"{one_line(row['title'])!r} waits: {reason}",
+                "Add somebody who is to .corral/teams.yaml or .claude/agents: it then starts by itself. "
+                f"To drop it: corral task cancel {row['task_id'][:8]}",
+                row["created_at"],
+                {"task_id": row["task_id"]},
+            )
 
 
 def unobserved_workers(services: Services, conn: Connection) -> Iterator[Need]:

@@ -90,6 +90,7 @@ SOURCES: tuple[Source, ...] = (
     work.limits_reached,
     alerts.open_alerts,
     work.tasks_that_cannot_start,
+    work.tasks_that_nobody_can_do,
     agents.ended_rollouts,
     agents.ended_improvements,
     work.unobserved_workers,

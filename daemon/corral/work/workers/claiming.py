@@ -34,7 +34,7 @@ from corral.work.workers.meter import FreeMemory, Key, Meter
 RUNNERS = frozenset(runner.value for runner in RunnerName)
 
 AGAIN_S = 5.0
-"""Between two looks at a limit that holds tasks back."""
+"""Between two looks at a limit, or at the agents' files, that hold tasks back."""
 
 STAGGER_S = 0.05
 """From the claim of a task for a model to the next claim of any, so that not all workers ask the model at the same moment."""
@@ -62,6 +62,7 @@ class Claiming:
         self._without_room: tuple[Reserved | Full, ...] = ()
         self._reserved_mb = 0.0
         self._asked_at: datetime | None = None
+        self._lacks_anybody = False
 
     @property
     def holds(self) -> list[Hold]:
@@ -185,6 +186,7 @@ class Claiming:
             room > 0 and held < RUNNERS and self._db.read(lambda conn: next(ready(conn, iso(now)), None)) is not None
         )
         claimed = self._db.write(claim) if is_any else []
+        self._lacks_anybody = gate.lacks_anybody
         if claimed and traits(claimed[-1]["runner"]).is_model:
             self._asked_at = now
         self._without_room = self._that_hold_tasks(free_memory.refused)
@@ -204,7 +206,7 @@ class Claiming:
         """When what holds tasks back may be over; None: nothing does."""
         if (left_s := self._stagger_s(now)) > 0:
             return now + timedelta(seconds=left_s)
-        return now + timedelta(seconds=AGAIN_S) if self.throttles else None
+        return now + timedelta(seconds=AGAIN_S) if self.throttles or self._lacks_anybody else None
 
     def _stagger_s(self, now: datetime) -> float:
         """How long nothing is claimed yet after a task for a model, seconds; a clock that was set back makes nobody wait."""
