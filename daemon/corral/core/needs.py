@@ -26,6 +26,7 @@ NAMES = {
     "kept_worktree": "worktree",
     "task_cannot_start": "no start",
     "nobody_capable": "nobody can",
+    "unwritable_logs": "logs",
     "unverified_merge": "unverified",
     "untrusted_commands": "untrusted",
     "unapproved_roadmap": "roadmap",

@@ -83,6 +83,7 @@ SOURCES: tuple[Source, ...] = (
     project.faults,
     project.foreign_databases,
     project.links,
+    project.unwritable_logs,
     project.place_of_worktrees,
     work.paused_work,
     project.untrusted_commands,
