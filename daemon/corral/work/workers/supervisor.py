@@ -87,7 +87,7 @@ class Supervisor:
         self._reports: deque[Callable[[datetime], None]] = deque()
         self._resuming: set[str] = set()
         self._losing = False
-        self._leased = False
+        self._leases_at: datetime | None = None
         self._sweeper = Sweeper(context, spawn=spawn, report=self._report, nudge=nudge)
         self._draining = False
         self._recovered = False
@@ -207,10 +207,12 @@ class Supervisor:
         self._follow(running, now, awake)
         with self._db.reading() as conn:  # one transaction: most steps find nothing of all this
             is_any_decided, leaderless = combining.is_any_decided(conn), followers.leaderless(conn)
-            self._leased = bool(leases.held(conn))
+            is_any_held = bool(leases.held(conn))
         self._settle_families(is_any_decided, leaderless, now)
-        if self._leased and self._db.write(lambda conn: leases.keep(conn, now, self._settings())):
+        if is_any_held and self._db.write(lambda conn: leases.keep(conn, now, self._settings())):
             self._nudge("supervisor")
+        latest = now + timedelta(seconds=LEASES_EVERY_S)
+        self._leases_at = self._db.read(lambda conn: leases.next_end(conn, now, latest)) if is_any_held else None
         if not self._draining:
             self._resume(running)
             self._claim(now)
@@ -350,8 +352,8 @@ class Supervisor:
             due.append(now + timedelta(seconds=STOPPING_LOOK_S))
         elif self._attempts:
             due.append(now + timedelta(seconds=LOOK_EVERY_S))
-        elif self._leased:
-            due.append(now + timedelta(seconds=LEASES_EVERY_S))
+        if self._leases_at is not None:
+            due.append(self._leases_at)
         if self._sweeper.due is not None:
             due.append(self._sweeper.due)
         if (again := self._claiming.next_look(now)) is not None:
