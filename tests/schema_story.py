@@ -286,7 +286,7 @@ def _work(story: Story) -> None:
     story("task dlq clear", failing)
     story("task retry", failing)
     story("wait", failing)
-    story("task dlq clear")
+    story("task dlq clear", "--yes")
     long = story("task submit", "--title", "Long", "--command", "sleep 600", "--metadata", '{"a": 1}')["task_id"]
     eventually(lambda: story.look("swarm status")["agents"])
     story("task diff", long)
