@@ -98,7 +98,12 @@ def _about_agents(story: Story) -> None:
     story("agent versions", "scribe")
     story("agent show", "scribe", "--version", "1.0.0")
     story("agent diff", "scribe", "1.0.0", "2.0.0")
-    story("agent improve", "scribe")  # ends at once, and says why: there is no key
+    key = story.house.root / ".env"
+    story.look("pause")
+    key.write_text("ANTHROPIC_API_KEY=sk-ant-test-000000000000\n")
+    story("agent improve", "scribe")
+    key.unlink()  # it ends at once, and says why: there is no key any more
+    story.look("resume")
     story("agent pin", "scribe", "1.0.0")
     story("agent pin", "scribe", "--unpin")
     story("agent rollout", "scribe", "--to", "1.0.0", "--share", "20%")
