@@ -98,11 +98,12 @@ def _about_agents(story: Story) -> None:
     story("agent versions", "scribe")
     story("agent show", "scribe", "--version", "1.0.0")
     story("agent diff", "scribe", "1.0.0", "2.0.0")
-    key = story.house.root / ".env"
     story.look("pause")
-    key.write_text("ANTHROPIC_API_KEY=sk-ant-test-000000000000\n")
+    story.look("config set-key", "--file", said="sk-ant-api03-0123456789-abcdefghij")
     story("agent improve", "scribe")
-    key.unlink()  # it ends at once, and says why: there is no key any more
+    (asked,) = eventually(lambda: [row for row in story.look("task list") if row["title"].startswith("Propose")])
+    story.look("config remove-key")
+    story.look("task cancel", asked["task_id"])  # with it the improvement ends, and asks nobody
     story.look("resume")
     story("agent pin", "scribe", "1.0.0")
     story("agent pin", "scribe", "--unpin")

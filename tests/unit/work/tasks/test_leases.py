@@ -180,7 +180,7 @@ def test_a_person_keeps_what_they_hold_until_the_lease_is_over(yard: Yard, is_si
     due = yard.do(lambda conn: leases.next_end(conn, at(last), at(last + 15)))
     assert due is not None and iso(due) == claimed["lease_expires_at"] == iso(at(SETTINGS.sessions.lease_s))
     assert yard.keep(at(SETTINGS.sessions.lease_s)) == [task_id]
-    assert "expired" in yard.detail(task_id)["error_message"]
+    assert "expired" in yard.detail(task_id)["attempt_history"][0]["error_message"]
     with pytest.raises(LeaseLost):
         yard.complete(task_id, "p")
 
