@@ -102,6 +102,8 @@ def tasks_that_nobody_can_do(services: Services, conn: Connection) -> Iterator[N
                 f"To drop it: corral task cancel {row['task_id'][:8]}",
                 row["created_at"],
                 {"task_id": row["task_id"]},
+                row["title"],
+                f"waits: {reason}",
             )
 
 
