@@ -98,7 +98,13 @@ def _about_agents(story: Story) -> None:
     story("agent versions", "scribe")
     story("agent show", "scribe", "--version", "1.0.0")
     story("agent diff", "scribe", "1.0.0", "2.0.0")
-    story("agent improve", "scribe")  # ends at once, and says why: there is no key
+    story.look("pause")
+    story.look("config set-key", "--file", said="sk-ant-api03-0123456789-abcdefghij")
+    story("agent improve", "scribe")
+    (asked,) = eventually(lambda: [row for row in story.look("task list") if row["title"].startswith("Propose")])
+    story.look("config remove-key")
+    story.look("task cancel", asked["task_id"])  # with it the improvement ends, and asks nobody
+    story.look("resume")
     story("agent pin", "scribe", "1.0.0")
     story("agent pin", "scribe", "--unpin")
     story("agent rollout", "scribe", "--to", "1.0.0", "--share", "20%")
@@ -286,7 +292,7 @@ def _work(story: Story) -> None:
     story("task dlq clear", failing)
     story("task retry", failing)
     story("wait", failing)
-    story("task dlq clear")
+    story("task dlq clear", "--yes")
     long = story("task submit", "--title", "Long", "--command", "sleep 600", "--metadata", '{"a": 1}')["task_id"]
     eventually(lambda: story.look("swarm status")["agents"])
     story("task diff", long)

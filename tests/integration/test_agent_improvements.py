@@ -178,6 +178,14 @@ def test_only_a_version_that_does_better_is_deployed_where_that_was_asked_for(ho
 
 
 @pytest.mark.req("FR-META-003")
+def test_without_a_key_an_improvement_is_refused_when_it_is_asked_for(house: Coordinated) -> None:
+    scribe(house, BAD)
+    refused = house.run("agent", "improve", "scribe", check=False)
+    assert refused.returncode != 0 and "key" in refused.stderr and "corral config set-key" in refused.stderr
+    assert house.run("agent", "improve", "scribe", "--status", check=False).returncode == 3, "none was begun"
+
+
+@pytest.mark.req("FR-META-003")
 def test_an_answer_that_is_no_proposal_is_asked_for_again_and_then_given_up(house: Coordinated, stage: Jury) -> None:
     scribe(house, BAD)
     bad = proposal(GOOD, cases=[{"name": "x", "prompt": "x", "test": "true", "files": {"../../x": "y"}}])

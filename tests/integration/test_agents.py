@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +252,61 @@ agents:
     assert "agent     Mason" in home.run("task", "detail", ids[0]).stdout
     assert "is capable of wood" in refusal(home, **task("wood")).message
     assert "Mason is not capable of iron, but of stone" in refusal(home, **task("iron"), agent="Mason").message
-    assert ended(home, submit(home, command="true", **require("wood")))["status"] == "completed"
+    assert "is capable of wood" in refusal(home, command="true", **require("wood")).message
+    assert ended(home, submit(home, command="true", **require("stone")))["status"] == "completed"
+
+
+TWINS = """\
+agents:
+  - {name: Mason, role: r, capabilities: [stone], description: Stone., runner: mason}
+  - {name: Smith, role: r, capabilities: [stone], description: Stone too., runner: mason}
+"""
+
+
+@pytest.mark.req("FR-SWARM-002")
+def test_agents_that_are_capable_of_the_same_share_the_tasks(home: Coordinated, programs: Path) -> None:
+    executable(programs / "mason", "#!/bin/sh\nwhile ! [ -e $CORRAL_PROJECT/go ]; do sleep 0.05; done\n")
+    define(home, "mason", "runner: mason\ncommand: [mason]")
+    team(home, TWINS, "Mason", "Smith")
+    tasks = [{"title": f"t{number}", "prompt": "p", **require("stone")} for number in range(6)]
+    ids = home.ask("POST", "/tasks/batch", {"tasks": tasks})["task_ids"]
+    names = [eventually(partial(assigned, home, task_id))[0]["agent"] for task_id in ids]
+    assert sorted(names) == ["Mason"] * 3 + ["Smith"] * 3
+    (home.root / "go").touch()
+    assert {ended(home, task_id)["status"] for task_id in ids} == {"completed"}
+
+
+@pytest.mark.req("FR-SWARM-002", "SUP-FR5")
+def test_a_task_that_nobody_is_capable_of_is_refused_or_waits_for_somebody_and_for_a_person(
+    home: Coordinated, programs: Path
+) -> None:
+    words = ("task", "submit", "--title", "Old code", "--prompt", "Port it.", "--requires")
+    refused = home.run(*words, "cobol", check=False)
+    assert refused.returncode == 2 and "Nobody here is capable of cobol. There are: " in refused.stderr
+    assert "researcher (research)" in refused.stderr and home.ask("GET", "/tasks") == []
+
+    executable(programs / "mason")
+    define(home, "mason", "runner: mason\ncommand: [mason]")
+    home.run("pause")
+    team(home, TWINS, "Mason", "Smith")
+    task_id = home.json(*words, "stone")["task_id"]
+    team(home, TWINS.replace("stone", "wood"), "Mason", "Smith")
+    eventually(lambda: home.ask("GET", "/teams")["agents"][0]["capabilities"] == ["wood"])
+    home.run("resume")
+
+    def need() -> dict[str, Any] | None:
+        needs = [one for one in home.json("status")["needs_you"] if one["kind"] == "nobody_capable"]
+        return needs[0] if needs else None
+
+    held = eventually(need)
+    assert "'Old code' waits: Nobody here is capable of stone." in held["what"] and held["ids"] == {"task_id": task_id}
+    assert detail(home, task_id)["status"] == "pending" and "capable of stone" in detail(home, task_id)["delay"]
+    team(home, TWINS, "Mason", "Smith")
+    assert ended(home, task_id)["status"] == "completed" and need() is None
+    offered = submit(home, description="For a session.", **require("cobol"))
+    assert "'Part 7' waits: No session and no agent here is capable of cobol." in eventually(need)["what"]
+    home.run("task", "cancel", offered)
+    assert need() is None
 
 
 def test_what_the_task_says_itself_wins(home: Coordinated, programs: Path) -> None:

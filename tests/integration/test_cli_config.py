@@ -30,7 +30,31 @@ def test_validate_names_every_error_with_its_field_and_source_and_starts_no_daem
     said = house.run("config", "validate", "--json", check=False)
     assert said.returncode == 2
     assert {error["field"] for error in json.loads(said.stdout)["errors"]} == {"locks.ttl_s", "supervisor.max_agents"}
+    assert (
+        any("logz" in warning for warning in json.loads(said.stdout)["warnings"])
+        and "`logz" in done.stderr + done.stdout
+    )
     assert house.run("daemon", "status", check=False).returncode == 5
+
+
+@pytest.mark.req("FR-CONFIG-003")
+def test_files_and_recipes_that_settings_name_must_be_there(house: Coordinated) -> None:
+    local = house.root / ".corral" / "local.yaml"
+    local.write_text(
+        "templates: {allowed_signers: signers}\nworktrees: {recipes: [python, cobol], setup: [./prepare --all, make]}\nlogz: {}\n"
+    )
+    said = json.loads(house.run("config", "validate", "--json", check=False).stdout)
+    assert not said["valid"] and any("logz" in warning for warning in said["warnings"])
+    assert {(error["field"], error["source"]) for error in said["errors"]} == {
+        (key, ".corral/local.yaml") for key in ("templates.allowed_signers", "worktrees.recipes", "worktrees.setup")
+    }
+    assert "there is no recipe 'cobol'; there are: " in str(said["errors"]) and "no file ./prepare" in str(
+        said["errors"]
+    )
+    for name in ("signers", "prepare"):
+        (house.root / name).touch()
+    local.write_text(local.read_text().replace(", cobol", ""))
+    assert house.json("config", "validate")["valid"]
 
 
 @pytest.mark.req("FR-CONFIG-003")

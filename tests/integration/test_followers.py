@@ -18,19 +18,13 @@ def test_a_leader_has_followers_that_end_with_it(coordinate: Callable[..., Coord
     eventually(lambda: house.ask("GET", f"/tasks/{leader}/detail")["started_at"])
     follower = house.submit("follower", "echo follows; sleep 600", "--parent", leader[:8], "--claims", "src/a.py")
     queued = house.submit("another", "sleep 600", "--parent", leader, "--wait-for", follower)
-    stuck = "Each of them leads tasks that wait for a worker"
-    assert stuck in house.json("task", "detail", follower)["delay"]
-    (need,) = house.json("status")["needs_you"]
-    assert (
-        need["kind"] == "leaders_without_room" and stuck in need["what"] and "supervisor.max_agents" in need["remedy"]
-    )
-    house.configure("supervisor: {stop_grace_s: 0.5, max_agents: 3}\n")
     shown = eventually(lambda: [one for one in house.json("swarm", "status")["agents"] if one["task_id"] == follower])
     assert shown[0]["parent"] == leader
     assert house.json("task", "detail", leader)["followers"] == [follower, queued]
     assert f"leads     {follower[:8]}, {queued[:8]}" in house.run("task", "detail", leader).stdout
     assert f"leader    {leader[:8]}" in house.run("task", "detail", follower).stdout
     assert house.json("status")["needs_you"] == []
+    assert "running   1 of 1 agents, 1 that lead them: 2 command" in house.run("status").stdout
     (house.root / "go").touch()
 
     def cancelled(task: str) -> Any:
@@ -42,6 +36,23 @@ def test_a_leader_has_followers_that_end_with_it(coordinate: Callable[..., Coord
         assert ended["error_message"] == f"Its leader, task {leader[:8]}, has ended."
     late = house.run("task", "submit", "--title", "late", "--command", "true", "--parent", leader, check=False)
     assert late.returncode == 4 and "it leads nobody any more" in late.stderr
+
+
+@pytest.mark.req("FR-SWARM-006")
+def test_leaders_that_wait_lend_their_places_to_their_followers_alone(coordinate: Callable[..., Coordinated]) -> None:
+    house = coordinate(config="supervisor: {stop_grace_s: 0.5, max_agents: 2}\n")
+    wait = "while test $(ls $CORRAL_PROJECT/done-$0* | wc -l) -lt 2; do sleep 0.1; done"
+    leaders = [house.submit(f"leader {name}", wait.replace("$0", name)) for name in "ab"]
+    for leader in leaders:
+        eventually(partial(lambda task: house.ask("GET", f"/tasks/{task}/detail")["started_at"], leader))
+    other = house.submit("another", "touch $CORRAL_PROJECT/other", "--priority", "10")
+    for leader, name in zip(leaders, "ab", strict=True):
+        for number in (1, 2):
+            mark = "test -e $CORRAL_PROJECT/other && exit 1; touch $CORRAL_PROJECT"
+            house.submit("follower", f"{mark}/done-{name}{number}", "--parent", leader)
+    house.run("wait", *leaders, "--timeout", "60")
+    house.run("wait", "--all", "--timeout", "60")
+    assert (house.root / "other").exists() and house.json("task", "detail", other)["outcome"] == "nothing to land"
 
 
 @pytest.mark.req("FR-SWARM-006")

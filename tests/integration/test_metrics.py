@@ -23,6 +23,7 @@ from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.schema import attempts, tasks
 from corral.work.tasks.store import tasks as tasks_rows
+from corral.work.tasks.wire import IMPROVEMENT
 from tests.support.coordinated import Coordinated
 from tests.support.steps import steps
 
@@ -128,6 +129,19 @@ def finished(number: int, status: str, *, model: str | None = None, **more: obje
         "started_at": iso(began + timedelta(seconds=2)), "ended_at": ended, "outcome": status, "error_code": failed,
     }  # fmt: skip
     return task, attempt
+
+
+@pytest.mark.req("FR-MONITOR-003")
+def test_a_span_ends_where_it_is_said_and_improvements_count_as_that_alone(database: Database) -> None:
+    rows = [finished(number, "completed", model="small") for number in (1, 2000)]
+    rows.append(finished(3, "failed", model="small", template="fix", task_type=IMPROVEMENT))
+    collected(database, rows, None)
+    until = NOW - timedelta(minutes=45)
+    early = database.read(lambda conn: figures.collect(conn, NOW - timedelta(days=1), None, until))
+    assert (early["tasks"], early["until_at"]) == (2, iso(until))
+    for by, name in (("agent", "claude"), ("runner", "claude"), ("model", "small"), ("template", "")):
+        found = database.read(lambda conn, by=by: figures.collect(conn, NOW - timedelta(days=1), by))  # type: ignore[misc]
+        assert {group["name"]: group["tasks"] for group in found["groups"]} == {name: 2, IMPROVEMENT: 1}, by
 
 
 def collected(database: Database, rows: list[tuple[dict[str, object], ...]], by: By | None) -> WorkMetrics:

@@ -27,13 +27,15 @@ def test_dead_tasks_are_shown_with_their_output_and_retried_one_by_one_or_all(
     assert "command_failed: The command exited with 3: the table is missing" in listed
     shown = house.run("task", "dlq", "show", dead[0][:8]).stdout
     assert shown.startswith("dead 0  ") and shown.rstrip().endswith("the table is missing")
+    asked = house.run("task", "dlq", "clear", check=False)
+    assert asked.returncode == 2 and "Use --yes" in asked.stderr and len(house.json("task", "dlq", "list")) == 3
     assert house.json("task", "dlq", "clear", dead[2])["task_ids"] == [dead[2]]
     (house.root / "mended").touch()
     assert house.json("task", "dlq", "retry", dead[0])["task_ids"] == [dead[0]]
     assert house.json("task", "dlq", "retry", "--all")["task_ids"] == [dead[1]]
     done = house.json("wait", *dead[:2], "--timeout", "60")
     assert [row["status"] for row in done["tasks"]] == ["completed", "completed"]
-    assert house.json("task", "dlq", "list") == []
+    assert house.json("task", "dlq", "list") == [] == house.json("task", "dlq", "clear", "--yes")["task_ids"]
     assert house.json("task", "detail", dead[2])["status"] == "dead", "cleared, and still known"
     refused = house.run("task", "dlq", "retry", dead[0], check=False)
     assert refused.returncode == 4 and "not in the dead-letter queue" in refused.stderr

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.core.instants import parse
 from corral.work.evidence.bundle import PHASES
 from tests.conftest import git
 from tests.integration.planned import Plan
@@ -119,3 +122,29 @@ def test_a_file_that_breaks_while_it_is_worked_on_stops_no_task_and_goes_on_when
     assert plan.path.read_bytes() == made.encode()
     assert house.json("supervisor", "status")["error"] is None
     assert git(house.root, "show", "main:a.txt") == "a"
+
+
+@pytest.mark.req("SUP-AC4")
+def test_the_lease_of_a_worker_that_was_killed_has_expired_and_a_persons_ends_when_it_says(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house = coordinate(config="sessions: {lease_s: 2}\ntasks: {retry_initial_s: 60}\n")
+    task = house.submit("work", "echo $$ > $CORRAL_PROJECT/pid; sleep 600")
+    pid = eventually(lambda: (house.root / "pid").exists() and (house.root / "pid").read_text().strip())
+    os.kill(int(pid), signal.SIGKILL)
+
+    def statuses() -> list[str]:
+        lines = (house.root / ".corral" / "state" / LEASES).read_text().splitlines()
+        return [line["status"] for line in map(json.loads, lines) if line["task_id"] == task]
+
+    assert eventually(lambda: statuses() == ["active", "expired"])
+    offered = house.json("task", "submit", "--title", "by hand", "--description", "d")["task_id"]
+    claimed = house.json("task", "claim")
+    assert claimed["task_id"] == offered
+    shown = house.run("status").stdout
+    assert "running   1 that sessions claimed" in shown and " agents" not in shown
+    detail = eventually(lambda: (row := house.json("task", "detail", offered))["status"] == "pending" and row)
+    (ended,) = detail["attempt_history"]
+    late = (parse(ended["ended_at"]) - parse(claimed["lease_expires_at"])).total_seconds()
+    assert 0 <= late < 1.5
+    assert house.run("task", "complete", offered, check=False).returncode == 4

@@ -280,13 +280,12 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
     try:
         make_own_folder(project.logs_dir, project.root)
         out = open_log(_start_log(project))
-        began = os.fstat(out).st_size
-    except OSError as error:
-        raise DaemonUnreachable(
-            "Cannot start the daemon.",
-            cause=f"Cannot write to {project.home}: {error.strerror}.",
-            remedy=f"Make {project.home} writable.",
-        ) from error
+    except OSError:  # no log stops a start, and the start itself says what does
+        import tempfile
+
+        with tempfile.TemporaryFile() as file:
+            out = os.dup(file.fileno())
+    began = os.fstat(out).st_size
     try:
         service = installed(project, os.environ, account.home())
         if service is not None and _start_service(project, service, timeout_s, lambda: os.pread(out, _MOST, began)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -179,7 +179,7 @@ def read_layers(project: Project, home: Path) -> dict[str, dict[str, Any]]:
     findings = _Findings()
     layers = {source: _read_content(path, source, findings) for source, path in config_files(project, home).items()}
     if findings.errors:
-        raise _invalid(findings.errors)
+        raise invalid(findings.errors)
     return layers
 
 
@@ -356,7 +356,7 @@ def _validate(findings: _Findings, project: Project, home: Path, overrides: dict
             winners = {key: layers[-1].profile for key, layers in findings.layers.items()}
             of_profiles = {key: name for key, name in winners.items() if name is not None}
             return Loaded(settings, sources, findings.warnings, overrides, profile, of_profiles, findings.layers)
-    raise _invalid(findings.errors)
+    raise invalid(findings.errors, findings.warnings)
 
 
 def _setting_of(key: str) -> str:
@@ -366,10 +366,13 @@ def _setting_of(key: str) -> str:
     return key
 
 
-def _invalid(errors: list[dict[str, str]]) -> ConfigInvalid:
+def invalid(errors: list[dict[str, str]], warnings: Sequence[str] = ()) -> ConfigInvalid:
+    """The error for settings that cannot be used: ``field``, ``reason`` and ``source`` of each, and what else was noticed."""
     lines = (": ".join(part for part in (e["source"], e["field"], e["reason"]) if part) for e in errors)
     count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
-    return ConfigInvalid(f"The configuration has {count}.", cause="\n".join(lines), details={"errors": errors})
+    return ConfigInvalid(
+        f"The configuration has {count}.", cause="\n".join(lines), details={"errors": errors, "warnings": [*warnings]}
+    )
 
 
 def _key_hint(section: str, name: str) -> str:

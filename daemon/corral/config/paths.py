@@ -39,6 +39,10 @@ class Checkout(NamedTuple):
     common_dir: Path
 
 
+LOG_FOLDERS = ("tasks", "merges", "worktrees")
+"""The folders in that of logs: of attempts, verifications and setups."""
+
+
 class Project(NamedTuple):  # not a dataclass: their module takes as long to load as all that a command reads
     """The paths of one coordinated repository.
 
@@ -104,8 +108,18 @@ class Project(NamedTuple):  # not a dataclass: their module takes as long to loa
 
     @property
     def logs_dir(self) -> Path:
-        """The folder of all logs."""
-        return self.home / "logs"
+        """The folder of all logs; while the usual one cannot be written, one in :attr:`run_dir`: logs stop no work."""
+        return self.home / "logs" if self.unwritable_logs is None else self.run_dir / "logs"
+
+    @property
+    def unwritable_logs(self) -> Path | None:
+        """The usual folder for logs, or one in it, that cannot be written; None: all can, or are links, which are refused."""
+        usual = self.home / "logs"
+        folders = [usual if os.path.lexists(usual) else self.home, *(usual / name for name in LOG_FOLDERS)]
+        there = (folder for folder in folders if os.path.lexists(folder) and not folder.is_symlink())
+        return next(
+            (folder for folder in there if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK))), None
+        )
 
     def state_dir(self, chosen: str) -> Path:
         """The supervisor's folder: ``supervisor.state_dir``, relative to the project's root unless it is absolute."""

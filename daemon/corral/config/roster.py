@@ -168,6 +168,14 @@ class Roster:
                 except ConfigInvalid:
                     continue
 
+    def known(self) -> Iterator[Agent]:
+        """Every agent that :meth:`find` knows, without invalid ones."""
+        for name in self.names():
+            try:
+                yield self.find(name)
+            except ConfigInvalid:
+                continue
+
     def capable(self, capabilities: Collection[str]) -> Iterator[Agent]:
         """The agents that a task with these required capabilities may get.
 

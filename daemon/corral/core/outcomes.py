@@ -31,7 +31,6 @@ NEEDS_APPROVAL = "Waits for approval"
 FAILURES = ("failed", "dead", "conflict", "red")
 """Outcomes that stay open until somebody retries or dismisses them."""
 
-
 _OF_MERGES = {
     MergeState.QUEUED: Outcome.QUEUED,
     MergeState.VERIFYING: Outcome.VERIFYING,

@@ -105,15 +105,15 @@ def claim(project: Project) -> Instance | None:
 
 def _prepare(project: Project) -> None:
     try:
-        make_own_folder(project.logs_dir, project.root)
         private_folder(project.run_dir)
+        make_own_folder(project.logs_dir, project.root)
         if socket_path(project).parent != project.run_dir:
             private_folder(runtime_dir())
     except OSError as error:
         raise DaemonUnreachable(
             "The daemon could not be started.",
-            cause=f"{error.filename or project.home} cannot be written: {error.strerror}.",
-            remedy=f"Make {project.home} writable for you.",
+            cause=f"{error.filename or project.home} cannot be written: {error.strerror or error}.",
+            remedy=f"Make {error.filename or project.home} a folder that you can write.",
         ) from error
 
 

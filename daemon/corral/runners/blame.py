@@ -35,6 +35,9 @@ LIMIT_REACHED = "limit_reached"
 BY_ITSELF = frozenset({"command_failed", "api_error", "crashed", "failed"})
 """Ends that a worker came to by itself, perhaps because its worktree was no longer there."""
 
+DIED = frozenset({"killed", "crashed", "agent_killed", OUT_OF_MEMORY, WORKER_LOST, DAEMON_DIED})
+"""Ends of workers that died, whoever killed them, or that nobody watches any more: they gave nothing back."""
+
 BLAME: Mapping[str, Blame] = MappingProxyType(
     {
         # Ends of a worker.

@@ -22,10 +22,12 @@ def test_agents_leave_and_read_handoffs(house: Coordinated) -> None:
             next_steps=["test it"],
         )
         assert set(written) == {"success", "handoff_id"} and written["success"] is True
+        assert await two.call("read_handoff") == {"handoffs": []}, "it is another agent's"
         await two.call("write_handoff", summary="Second.")
-        (newest,) = (await one.call("read_handoff"))["handoffs"]
-        assert newest["summary"] == "Second."
-        first = (await two.call("read_handoff", limit=5))["handoffs"][1]
+        (newest,) = (await one.call("read_handoff", agent_name="all"))["handoffs"]
+        assert newest["summary"] == "Second." and (await two.call("read_handoff"))["handoffs"] == [newest]
+        first = (await two.call("read_handoff", agent_name="all", limit=5))["handoffs"][1]
+        assert (await one.call("read_handoff", limit=5))["handoffs"] == [first]
         assert (first["handoff_id"], first["in_progress"]) == (written["handoff_id"], ["reset", "mail"])
         for agent, left in ((one, first), (two, newest)):
             me = await agent.call("register_session")

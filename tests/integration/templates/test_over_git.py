@@ -74,6 +74,9 @@ def test_fetched_customised_updated_with_a_conflict_and_rolled_back(repo: Path, 
     assert "<<<<<<< yours" in agent.read_text() and house.json("template", "verify")["version"] == "v1.1.0"
     house.run("template", "update", "--rollback")
     assert agent.read_text() == mine and house.json("template", "verify")["version"] == "v1.0.0"
+    refused = house.run("template", "update", "--rollback", check=False)
+    assert refused.returncode == 3 and "was not updated since it was installed" in refused.stderr
+    assert agent.read_text() == mine and house.json("template", "verify")["version"] == "v1.0.0"
 
 
 @pytest.mark.req("FR-TMPL-003")

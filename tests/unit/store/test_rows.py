@@ -213,7 +213,8 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
         exports.ended: (), exports.named: (some,), exports.news: (some, 0, 1), exports.histories: (some, some, 1),
         roadmap.with_keys: ("roadmap:",), audit.listing: (), audit.work_of: (some,),
         versions.of_agent: ("x",), runs.of_agents: ("x", now), runs.merges_of: ("x", now), runs.feedback_on: ("x", now),
-        runs.keep: (some,), family.steps: ("x",), dependencies.results_of_parents: ("x",), dependencies.last_of: ("x",),
+        runs.keep: (some,), family.steps: ("x",),
+        family.ready_among: (some, now), dependencies.results_of_parents: ("x",), dependencies.last_of: ("x",),
         choices.running: (), choices.pinned_by_tasks: (), choices.tasks_of: ("x",), choices.newest: ("x", True),
         choices.unseen: (), improvements.undecided: (now,),
     }  # fmt: skip

@@ -76,5 +76,5 @@ class Sessions(Section):
     )
     lease_s: Seconds = Field(
         default=14_400,
-        description="Time that a silent person keeps a claimed task; a session keeps its task while it is alive.",
+        description="Time that a person keeps a claimed task; a session keeps its task while it is alive.",
     )

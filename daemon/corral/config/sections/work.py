@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from corral.config.sections.values import Command, Commands, Pause, Seconds, Section, expanded, runnable
+from corral.core.phases import PHASES, read_phases
 
 DEFAULT_RETRIES = 3
 
@@ -18,7 +19,12 @@ MOST_AT_ONCE = 64
 class Supervisor(Section):
     """How many workers run, how they are stopped, and where the supervisor's files are."""
 
-    max_agents: int = Field(default=10, ge=0, le=1000, description="Workers at the same time; 0 starts none.")
+    max_agents: int = Field(
+        default=10,
+        ge=0,
+        le=1000,
+        description="Workers at the same time, without those that lead others of them; 0 starts none.",
+    )
     starts_at_once: int = Field(
         default=16, ge=1, le=MOST_AT_ONCE, description="Workers that start at the same time, their worktrees included."
     )
@@ -31,6 +37,13 @@ class Supervisor(Section):
     stop_grace_s: Pause = Field(default=3, description="Time between SIGTERM and SIGKILL when a worker is stopped.")
     max_depth: int = Field(
         default=3, ge=1, le=10, description="Levels of agents that are led by others, the first leader included."
+    )
+    process: Annotated[list[str], BeforeValidator(read_phases)] = Field(
+        default=list(PHASES),
+        description="Phases that models are asked for in tasks of the roadmap, each with a file in the evidence; []: none.",
+    )
+    process_required: bool = Field(
+        default=False, description="Whether a task of the roadmap fails if its agent left no file of a phase."
     )
     state_dir: Annotated[str, Field(min_length=1), AfterValidator(expanded)] = Field(
         default=".corral/state",

@@ -25,6 +25,7 @@ from corral.core.instants import iso
 from corral.core.payload import Payload
 from corral.core.states import FeatureStatus
 from corral.store import events
+from corral.store.rows import Columns
 from corral.store.rows.records import FeatureClaimRow, FeatureRow, NewFeatureClaim
 
 MAX_TEXT_BYTES = 20_000
@@ -50,7 +51,7 @@ class Registration:
 
 
 def register(conn: Connection, feature: Registration, session_id: str, now: datetime) -> tuple[Payload, str]:
-    """Register a feature; one that is known gets these claims and this description in place of its own.
+    """Register a feature; an active one gets these claims in place of its own, and of its description what is said again.
 
     Args:
         session_id: The session that registers it.
@@ -68,11 +69,9 @@ def register(conn: Connection, feature: Registration, session_id: str, now: date
     row = feature_rows.get(conn, feature.feature_id)
     goes_on = row is not None and row["status"] == FeatureStatus.ACTIVE
     described = {
-        "title": feature.title,
+        **_kept(row if goes_on else None, feature),
         "status": FeatureStatus.ACTIVE,
         "registered_by": registrant["agent_name"] if registrant else None,
-        "branch": feature.branch_name,
-        "data": {"merge_priority": feature.merge_priority, "metadata": feature.metadata},
         "created_at": row["created_at"] if row and goes_on else iso(now),
         "updated_at": iso(now),
         "ended_at": None,
@@ -89,6 +88,16 @@ def register(conn: Connection, feature: Registration, session_id: str, now: date
     kind = EventKind.FEATURE_UPDATED if goes_on else EventKind.FEATURE_REGISTERED
     events.record(conn, now, kind({"feature_id": feature.feature_id, "claims": len(claims)}), session_id=session_id)
     return detail(conn, feature.feature_id), "updated" if goes_on else "registered"
+
+
+def _kept(row: FeatureRow | None, feature: Registration) -> Columns:
+    """What is said about a feature; what is not said again stays as it was."""
+    before = row["data"]["metadata"] if row is not None else {}
+    return {
+        "title": feature.title if feature.title is not None or row is None else row["title"],
+        "branch": feature.branch_name if feature.branch_name is not None or row is None else row["branch"],
+        "data": {"merge_priority": feature.merge_priority, "metadata": feature.metadata or before},
+    }
 
 
 def deregister(conn: Connection, feature_id: str, status: str, session_id: str, now: datetime) -> Payload:

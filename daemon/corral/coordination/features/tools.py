@@ -21,7 +21,7 @@ async def register_feature(
     merge_priority: int = USUAL_PRIORITY,
     metadata: dict[str, Any] | None = None,
 ) -> Payload:
-    """Register a line of work with the paths, globs and logical keys that it will change; again: replaces them."""
+    """Register a line of work with the paths, globs and logical keys that it will change; again: replaces the claims."""
     row, action = await app_features.register(
         current.get(),
         feature_id=feature_id,

@@ -94,19 +94,40 @@ def store(conn: Connection, session: SessionRow, values: Columns, now: datetime,
     return handoff
 
 
-def recent(conn: Connection, agent_name: str | None, limit: int) -> list[Payload]:
+def recent(conn: Connection, agent_name: str | None, limit: int, *, of: str | None = None) -> list[Payload]:
     """The newest handoffs, of one agent or of everybody.
+
+    Args:
+        of: The session whose they are, under whatever name.
 
     Raises:
         InvalidInput: A limit that is no number from 1 to 100.
     """
     if not 1 <= limit <= MAX_SHOWN:
         raise InvalidInput(f"A limit of {limit} is not possible.", remedy=f"Ask for 1 to {MAX_SHOWN}.")
-    return [wire(row) for row in handoff_rows.listing(conn, agent_name or None, limit)]
+    return [wire(row) for row in handoff_rows.listing(conn, agent_name or None, limit, of=of)]
+
+
+def of_caller(conn: Connection, session_id: str, limit: int) -> list[Payload]:
+    """The newest handoffs of a session, by any of its names; where there are none, the one that was left for it.
+
+    Raises:
+        InvalidInput: A limit that is no number from 1 to 100.
+    """
+    rows = recent(conn, None, limit, of=session_id)
+    me = session_rows.get(conn, session_id) if not rows else None
+    left = left_for(conn, me) if me is not None else None
+    return [wire(left)] if left is not None else rows
 
 
 def for_newcomer(conn: Connection, me: SessionRow) -> str | None:
-    """The handoff that a session's briefing begins with, shortened; None where nobody left one for it.
+    """The handoff that a session's briefing begins with, shortened; None where nobody left one for it."""
+    handoff = left_for(conn, me)
+    return _brief(handoff) if handoff is not None else None
+
+
+def left_for(conn: Connection, me: SessionRow) -> HandoffRow | None:
+    """The handoff that was left for a session; None where nobody left one for it.
 
     The first of these, always the newest from a session that is over: one under the same name; one of an earlier attempt at the
     same task; one from the same worktree or branch, unless somebody else has begun there since, who was given it.
@@ -123,7 +144,7 @@ def for_newcomer(conn: Connection, me: SessionRow) -> str | None:
         handoff = handoff_rows.of_place(conn, me["worktree"], branch, besides=session_id)
         if handoff is not None and handoff_rows.was_followed(conn, handoff, besides=session_id, passers=UNBRIEFED):
             handoff = None
-    return _brief(handoff) if handoff is not None else None
+    return handoff
 
 
 _BRIEFLY: tuple[tuple[str, ListName], ...] = (

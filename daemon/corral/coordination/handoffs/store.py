@@ -41,11 +41,15 @@ def get(conn: Connection, handoff_id: str) -> HandoffRow:
     return rows[0]
 
 
-def listing(conn: Connection, agent_name: str | None, limit: int) -> list[HandoffRow]:
-    """Handoffs, newest first; those of one agent, by its session's name or another that it goes by."""
+def listing(conn: Connection, agent_name: str | None, limit: int, *, of: str | None = None) -> list[HandoffRow]:
+    """Handoffs, newest first; those of one agent, by its session's name or another that it goes by, or of a session."""
     query = select(handoffs).order_by(_h.seq.desc()).limit(limit)
     if agent_name is not None:
         query = query.where(_named(agent_name))
+    if of is not None:
+        own = select(agent_sessions.c.agent_name).where(agent_sessions.c.session_id == of)
+        bound = select(agent_names.c.name).where(agent_names.c.session_id == of)
+        query = query.where(or_(_h.session_id == of, _h.agent_name.in_(own), _h.agent_name.in_(bound)))
     return fetch_all(conn, query, HandoffRow)
 
 

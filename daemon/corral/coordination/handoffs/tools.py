@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from sqlalchemy import Connection
+
+from corral.config.teams import EVERYBODY
 from corral.coordination.handoffs import handoffs
+from corral.coordination.sessions.actor import person
 from corral.core.pages import SHOWN_BYTES, page
 from corral.core.payload import Payload
 from corral.faces.mcp.calls import coordinator_tool, current
@@ -33,7 +37,13 @@ async def write_handoff(
 
 @coordinator_tool
 async def read_handoff(agent_name: str | None = None, limit: int = 1) -> Payload:
-    """Handoffs, newest first: an agent's, or everybody's."""
-    services = current.get().services
-    recent = await services.store.read(lambda conn: page(handoffs.recent(conn, agent_name, limit), size=SHOWN_BYTES))
+    """Handoffs, newest first: yours, or what was left for you; another agent's by its name; everybody's by "all"."""
+    call = current.get()
+
+    def read(conn: Connection) -> list[Payload]:
+        if not agent_name:
+            return handoffs.of_caller(conn, call.actor or person(), limit)
+        return handoffs.recent(conn, None if agent_name == EVERYBODY else agent_name, limit)
+
+    recent = await call.services.store.read(lambda conn: page(read(conn), size=SHOWN_BYTES))
     return {"handoffs": recent.rows, **({"left_out": "The older ones; ask for fewer."} if recent.cut else {})}

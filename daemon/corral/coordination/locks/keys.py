@@ -36,6 +36,8 @@ _MISTAKEN = (
     (re.compile(r"^!"), "Nothing can be left out of a key; name what you need."),
 )
 """Characters that other tools interpret, refused where no file has that name, and why."""
+_MEANT_LOGICAL = re.compile(r"(?![A-Za-z]:[/\\])[^\W\d_][\w.+-]*:")
+"""How a key begins that is meant for a namespace, known or not."""
 _DRIVE = re.compile(r"[A-Za-z]:[/\\]")
 # Spellings that some file system takes for `.git`: dots and spaces at the end, streams, the short name, ignored characters.
 _DOT_GIT = re.compile(r"(\.git|git~1)[. ]*([:\\].*)?", re.DOTALL)
@@ -81,8 +83,8 @@ def parse_key(
         is_folder: Whether such a path is a folder; None: only what ends in ``/`` is one.
 
     Raises:
-        InvalidInput: Not a usable path, glob or logical key; the cause says why.
-        NotPermitted: A namespace that is not known.
+        InvalidInput: Not a usable path or glob; the cause says why.
+        NotPermitted: A namespace that is not known, or not a usable logical key.
     """
     if len(text) <= MAX_PATH_BYTES and _ORDINARY.fullmatch(text):  # most paths are: nothing in them needs a check
         return _in_folder(LockKey(text, text.lower() if fold else text, False), text, is_folder)
@@ -97,7 +99,7 @@ def parse_key(
         key = _logical(text, logical[1].lower(), unicodedata.normalize("NFC", logical[2]).strip())
         return LockKey(key, key, False)
     path = _relative(text)
-    prefixed = _PREFIXED.match(text) is not None
+    prefixed = _MEANT_LOGICAL.match(text) is not None
     # Read the disk only where the answer matters: every edit's path comes through here.
     unclear = prefixed or not _UNCLEAR.isdisjoint(path)
     is_name = unclear and exists is not None and _storable(path) and exists(path)
@@ -347,8 +349,10 @@ def _route(text: str, body: str) -> str:
     return f"{words[0].upper()} /{'/'.join(parts)}"
 
 
-def _refused(text: str, cause: str) -> InvalidInput:
-    return InvalidInput(
+def _refused(text: str, cause: str) -> InvalidInput | NotPermitted:
+    """The error for a malformed key: what is meant for a namespace is not permitted, as the document of these keys says."""
+    kind = NotPermitted if _MEANT_LOGICAL.match(text.lstrip()) else InvalidInput
+    return kind(
         f"{text[:80]!r} cannot be locked.",
         cause=cause,
         remedy="Name a path inside the repository, a glob such as `src/**/*.py`, or a logical key such as `api:GET /v1/users`.",

@@ -24,7 +24,7 @@ from corral.coordination.sessions.actor import Actor, Speaker, speaker
 from corral.coordination.sessions.processes import started_at
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
-from corral.core.errors import CorralError, InvalidInput
+from corral.core.errors import CorralError, DatabaseUnavailable, InvalidInput
 from corral.core.failures import failure
 from corral.core.json_text import utf8
 from corral.core.payload import Payload
@@ -105,7 +105,7 @@ def refusal(error: CorralError) -> Payload:
     wire: Mapping[str, Any] = error.to_wire()["error"]
     return {
         "success": False,
-        "error": wire["name"],
+        "error": DatabaseUnavailable.name if isinstance(error, DatabaseUnavailable) else wire["name"],
         **{key: wire[key] for key in ("message", "cause", "remedy", "details")},
     }
 

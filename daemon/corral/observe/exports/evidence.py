@@ -7,13 +7,14 @@ once everything up to it is written.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sqlalchemy import Connection
 
 from corral.config.links import make_own_folder
 from corral.config.paths import Project
+from corral.config.sections.work import Supervisor
 from corral.core.crash import crash_point
 from corral.core.errors import CorralError, FolderLinked
 from corral.core.events import MERGE_ENDS, EventKind
@@ -29,7 +30,7 @@ from corral.observe.exports import store as exports
 from corral.observe.exports.state_files import replace
 from corral.store import events
 from corral.store.protocol import Store
-from corral.work.evidence import bundle, lines
+from corral.work.evidence import bundle, lines, process
 from corral.work.evidence.bundle import Record
 from corral.work.merges.store import of_tasks as merge_tasks
 from corral.work.merges.store import receipts
@@ -66,10 +67,12 @@ class Evidence:
 
     Args:
         git: The repository, for what the agent committed.
+        rules: The settings of the supervisor, for the phases that a task is asked for.
     """
 
-    def __init__(self, db: Store, project: Project, git: Git) -> None:
+    def __init__(self, db: Store, project: Project, git: Git, rules: Callable[[], Supervisor]) -> None:
         self._db = db
+        self._rules = rules
         self._project = project
         self._git = git
         self._folder: Path | None = None
@@ -137,13 +140,15 @@ class Evidence:
         place = folder / bundle.folder_name(record.exported)
         head = self._commit(record)
         content = self._produced(record, head)
+        asked = process.of_task(record.task, self._rules())
+        missing = asked.missing(content.keys())
         verification = self._verification_log(record)
         if verification is not None:
             content[bundle.LOG] = verification
         changes = self._changes(record, head)
         others = sorted(content)
-        content[bundle.LIFECYCLE] = bundle.lifecycle(record)
-        content[bundle.SUMMARY] = bundle.summary(record, changes, others)
+        content[bundle.LIFECYCLE] = bundle.lifecycle(record, asked.phases, missing)
+        content[bundle.SUMMARY] = bundle.summary(record, changes, others, asked.phases, missing)
         former = {bundle.LOG, *(f"{phase}.md" for phase in bundle.PHASES)} - content.keys()
         make_own_folder(place, top)
         for name in former:
@@ -187,14 +192,8 @@ class Evidence:
             return {}
 
     def _phases(self, base: str, head: str) -> dict[str, bytes]:
-        places = ("", f"{bundle.OWN_FOLDER}/", f"{bundle.OWN_FOLDER}/*/")
-        names = [f":(icase,glob){place}{phase}.md" for phase in bundle.PHASES for place in places]
-        changed = refs.raw_changes(self._git, base, head, *names)
         files: dict[str, bytes] = {}
-        for change in sorted(changed, key=lambda change: change.path.count("/")):
-            name = bundle.phase_of(change.path)
-            if name is None or not change.new_mode.startswith("100"):  # deleted, or no regular file
-                continue
+        for name, change in process.files(self._git, base, head).items():
             if int(self._git.must("cat-file", "-s", change.new_blob)) > MOST_OF_A_BLOB:
                 continue
             content = _without_secrets(refs.show_file(self._git, head, change.path) or b"")

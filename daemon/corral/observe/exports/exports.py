@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from corral.config.paths import Project
+from corral.config.sections.work import Supervisor
 from corral.coordination.services import Services
 from corral.core.crash import crash_point
 from corral.core.errors import FolderLinked
@@ -50,14 +51,21 @@ class Exports:
     Args:
         git: The repository, for what agents committed.
         folder: The supervisor's folder, as it is configured at the moment.
+        rules: The settings of the supervisor.
         faults: Where a person is told that something cannot be written.
     """
 
     def __init__(
-        self, db: Store, project: Project, git: Git, folder: Callable[[], Path], faults: dict[str, Need]
+        self,
+        db: Store,
+        project: Project,
+        git: Git,
+        folder: Callable[[], Path],
+        faults: dict[str, Need],
+        rules: Callable[[], Supervisor] = Supervisor,
     ) -> None:
         self._db = db
-        self._evidence = Evidence(db, project, git)
+        self._evidence = Evidence(db, project, git, rules)
         self._project = project
         self._folder = folder
         self._fault = Fault(faults, "exports", "exports")
@@ -137,6 +145,10 @@ class Exports:
 
 def job(services: Services) -> Step:
     """The job of this module."""
-    exports = Exports(services.db, services.project, services.git, services.state_dir, services.faults)
+
+    def rules() -> Supervisor:
+        return services.settings().supervisor
+
+    exports = Exports(services.db, services.project, services.git, services.state_dir, services.faults, rules)
     services.bring(exports)
     return Step("exports", exports.step, pause_s=PAUSE_S, reads_events=True)

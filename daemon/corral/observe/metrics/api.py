@@ -65,13 +65,14 @@ class EventCounts(TypedDict):
 
 
 class WorkMetrics(Figures, EventCounts):
-    """Figures of the work since an instant; ``left_out``: there were more tasks than are counted.
+    """Figures of the work between two instants; ``left_out``: there were more tasks than are counted.
 
     ``states``: all tasks by their status now. ``queue_wait_s``: from submission to the first claim; ``landing_s``: from request
     to landing.
     """
 
     since_at: Instant
+    until_at: Instant | None
     by: By | None
     states: dict[str, int]
     queue_wait_s: Spread

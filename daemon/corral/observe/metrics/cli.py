@@ -37,6 +37,7 @@ _COLUMNS: list[Column] = [
     ("DONE", "completed", 7),
     ("FAILED", "failures", 7),
     ("SUCCESS", lambda row: _share(row["success_rate"]), 7),
+    ("AVERAGE S", lambda row: _seconds(row["duration_s"], "mean"), 9),
     ("MEDIAN S", lambda row: _seconds(row["duration_s"], "p50"), 9),
     ("P95 S", lambda row: _seconds(row["duration_s"], "p95"), 9),
     ("TOKENS", "tokens", 12),
@@ -53,6 +54,9 @@ _COUNTS = ("verifications_failed", "evictions", "conflicts", "flakes", "retries"
 
 def metrics(
     since: Annotated[str, option("--since", "How far back, such as 90m, 12h, 7d or 4w.", "SPAN")] = "1d",
+    until: Annotated[
+        str | None, option("--until", "Until how long ago, such as 1d; default: until now.", "SPAN")
+    ] = None,
     by: Annotated[By | None, option("--by", "Also tell these apart.", "GROUP")] = None,
     as_json: Annotated[bool, json_of("observe.metrics.api.Metrics")] = False,
 ) -> None:
@@ -60,11 +64,12 @@ def metrics(
 
     `GET /metrics` of the daemon gives the same to Prometheus.
     """
-    try:
-        seconds = span_s(since)
-    except ValueError as error:
-        raise InvalidInput(f"--since {since!r}: {error}.", remedy="Write 90m, 12h, 7d or 4w.") from error
-    query = {"since_s": seconds, **({"by": by.value} if by else {})}
+    since_s, until_s = _span("--since", since), _span("--until", until) if until is not None else 0.0
+    if until_s >= since_s:
+        raise InvalidInput(
+            f"--until {until} is not after --since {since}.", remedy="Both say how long ago, such as 7d and 1d."
+        )
+    query = {"since_s": since_s, "until_s": until_s, **({"by": by.value} if by else {})}
     figures = client().request("GET", "/metrics", query=query)
     if as_json:
         emit(figures)
@@ -78,11 +83,19 @@ def metrics(
     _print_details(figures)
 
 
+def _span(name: str, text: str) -> float:
+    try:
+        return span_s(text)
+    except ValueError as error:
+        raise InvalidInput(f"{name} {text!r}: {error}.", remedy="Write 90m, 12h, 7d or 4w.") from error
+
+
 def _print_details(figures: Mapping[str, Any]) -> None:
     echo("")
     for key, label in _SPREADS.items():
         if (spread := figures[key])["max"] is not None:
-            echo(f"{label}: median {spread['p50']:.1f} s, p95 {spread['p95']:.1f} s, longest {spread['max']:.1f} s")
+            words = {"average": "mean", "median": "p50", "p95": "p95", "longest": "max"}
+            echo(f"{label}: {', '.join(f'{word} {spread[part]:.1f} s' for word, part in words.items())}")
     if figures["failures_by_code"]:
         failures = ", ".join(f"{number} × {one_line(code)}" for code, number in figures["failures_by_code"].items())
         echo(f"failures: {failures}")

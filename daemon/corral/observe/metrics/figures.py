@@ -32,14 +32,15 @@ MOST_RECENT = 200
 """Tasks, landings and verifications that the quantiles of :func:`recent` are of."""
 
 
-def collect(conn: Connection, since: datetime, by: By | None) -> WorkMetrics:
-    """Figures of the work that ended after an instant; without groups where ``by`` is None."""
-    at = iso(since)
-    rows = metrics.finished(conn, at, MOST_TASKS + 1)
+def collect(conn: Connection, since: datetime, by: By | None, until: datetime | None = None) -> WorkMetrics:
+    """Figures of the work that ended after one instant, and not after another; without groups where ``by`` is None."""
+    at, end = iso(since), iso(until) if until is not None else metrics.LATEST
+    rows = metrics.finished(conn, at, MOST_TASKS + 1, end)
     shown = rows[-MOST_TASKS:]
-    landings, verdicts = metrics.landed(conn, at), metrics.verifications(conn, at)
+    landings, verdicts = metrics.landed(conn, at, until=end), metrics.verifications(conn, at, until=end)
     return {
         "since_at": at,
+        "until_at": iso(until) if until is not None else None,
         "by": by,
         **_figures(shown),
         "states": tasks.counts(conn),
@@ -47,7 +48,7 @@ def collect(conn: Connection, since: datetime, by: By | None) -> WorkMetrics:
         "landing_s": _spread(_between(row["created_at"], row["finished_at"]) for row in landings),
         "verification_s": _spread(row["duration_s"] for row in verdicts),
         "verifications_failed": sum(row["status"] == ReceiptStatus.FAILED for row in verdicts),
-        **_events(metrics.count_events(conn, at, [str(kind) for kind in totals.EVENTS.values()])),
+        **_events(metrics.count_events(conn, at, [str(kind) for kind in totals.EVENTS.values()], end)),
         "days": [{"day": name, **figures} for name, figures in _grouped(shown, lambda row: row["completed_at"][:10])],
         "groups": [{"name": name, **figures} for name, figures in _grouped(shown, GROUPS[by])] if by else [],
         "left_out": len(rows) > len(shown),
@@ -57,7 +58,7 @@ def collect(conn: Connection, since: datetime, by: By | None) -> WorkMetrics:
 def recent(conn: Connection) -> RecentWork:
     """How long the newest work took, and all tasks by their state now; it costs the same however much has ended."""
     ended = metrics.recent(conn, MOST_RECENT)
-    landings, verdicts = metrics.landed(conn, "", MOST_RECENT), metrics.verifications(conn, "", MOST_RECENT)
+    landings, verdicts = metrics.landed(conn, "", most=MOST_RECENT), metrics.verifications(conn, "", most=MOST_RECENT)
     completed = (row for row in ended if row["status"] == TaskStatus.COMPLETED)
     return {
         "states": tasks.counts(conn),

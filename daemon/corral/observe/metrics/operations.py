@@ -35,11 +35,13 @@ DAY_S = 86_400
 async def metrics(
     services: Services,
     since_s: Annotated[float, Field(gt=0, le=LONGEST_SPAN_S, description="How far back, seconds.")] = DAY_S,
+    until_s: Annotated[float, Field(ge=0, le=LONGEST_SPAN_S, description="Until how long ago, seconds.")] = 0,
     by: Annotated[By | None, Field(description="The groups to tell apart.")] = None,
 ) -> Metrics:
     """Counts, rates, durations and use of the tasks that ended lately, of all and by group, and of the daemon itself."""
-    since = services.now() - timedelta(seconds=since_s)
-    collected = await services.store.read(lambda conn: figures.collect(conn, since, by))
+    now = services.now()
+    since, until = now - timedelta(seconds=since_s), now - timedelta(seconds=until_s) if until_s else None
+    collected = await services.store.read(lambda conn: figures.collect(conn, since, by, until))
     return {**collected, "daemon": _process(), "hooks": services.of(Latencies).shown()}
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import Connection, Select, and_, case, func, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, select
 
 from corral.core.states import TERMINAL_TASKS, MergeState, ReceiptStatus
 from corral.store.engine.fetch import fetch_all
@@ -12,29 +13,36 @@ from corral.store.rows.metrics import FinishedTask, LandedMerge, RecentTask, Ver
 from corral.store.schema import attempts, events, merge_requests, receipts, tasks
 from corral.work.tasks.wire import IMPROVEMENT
 
+LATEST = "9999"
+"""After every instant."""
 _a, _t = attempts.c, tasks.c
 _IS_LAST = and_(_a.task_id == _t.task_id, _a.number == _t.current_attempt)
 
 
-def finished(conn: Connection, since: str, limit: int) -> list[FinishedTask]:
-    """The tasks that ended after an instant, the oldest first; at most so many, the newest."""
+def finished(conn: Connection, since: str, limit: int, until: str = LATEST) -> list[FinishedTask]:
+    """The tasks that ended after one instant and not after another, the oldest first; at most so many, the newest."""
     ended = (
         select(tasks, _a.agent.label("worker"), _a.runner.label("ran"), _a.model, _a.started_at, _a.ended_at)
         .outerjoin_from(tasks, attempts, _IS_LAST)
-        .where(_t.status.in_(TERMINAL_TASKS), _t.completed_at > since)
+        .where(_t.status.in_(TERMINAL_TASKS), _t.completed_at > since, _t.completed_at <= until)
         .order_by(_t.completed_at.desc())
         .limit(limit)
         .subquery()
     )
     its = ended.c
-    agent = case((its.task_type == IMPROVEMENT, IMPROVEMENT), else_=func.coalesce(its.worker, its.agent))
+
+    def named(
+        column: ColumnElement[Any], name: str
+    ) -> ColumnElement[Any]:  # runs of an improvement count as that alone
+        return case((its.task_type == IMPROVEMENT, IMPROVEMENT), else_=column).label(name)
+
     used = {name: _a.usage[name] for name in ("input_tokens", "output_tokens", "cost_usd")}
     read, written = (func.coalesce(used[name].as_integer(), 0) for name in ("input_tokens", "output_tokens"))
     query: Select[tuple[object, ...]] = (
         select(
-            its.task_id, its.status, its.error_code, its.template, its.created_at, its.completed_at,
-            agent.label("agent"), func.coalesce(its.ran, its.runner).label("runner"),
-            its.model, its.started_at, its.ended_at,
+            its.task_id, its.status, its.error_code, named(its.template, "template"), its.created_at, its.completed_at,
+            named(func.coalesce(its.worker, its.agent), "agent"), named(func.coalesce(its.ran, its.runner), "runner"),
+            named(its.model, "model"), its.started_at, its.ended_at,
             func.min(_a.claimed_at).label("claimed_at"), func.count(_a.number).label("attempts"),
             func.coalesce(func.sum(read + written), 0).label("tokens"),
             func.coalesce(func.sum(func.coalesce(used["cost_usd"].as_float(), 0.0)), 0.0).label("cost_usd"),
@@ -68,23 +76,26 @@ def recent(conn: Connection, most: int) -> list[RecentTask]:
     return fetch_all(conn, query, RecentTask)
 
 
-def landed(conn: Connection, since: str, most: int | None = None) -> list[LandedMerge]:
-    """The requests that landed after an instant; at most so many, the newest."""
+def landed(conn: Connection, since: str, most: int | None = None, until: str = LATEST) -> list[LandedMerge]:
+    """The requests that landed after one instant, and not after another; at most so many, the newest."""
     its = merge_requests.c
-    query = select(its.created_at, its.finished_at).where(its.state == MergeState.LANDED, its.finished_at > since)
+    landed = (its.state == MergeState.LANDED, its.finished_at > since, its.finished_at <= until)
+    query = select(its.created_at, its.finished_at).where(*landed)
     return fetch_all(conn, query.order_by(its.seq.desc()).limit(most), LandedMerge)
 
 
-def verifications(conn: Connection, since: str, most: int | None = None) -> list[Verification]:
-    """The verifications that came to a verdict after an instant; at most so many, the newest."""
+def verifications(conn: Connection, since: str, most: int | None = None, until: str = LATEST) -> list[Verification]:
+    """The verifications that came to a verdict after one instant, and not after another; at most so many, the newest."""
     its = receipts.c
     judged = its.status.in_((ReceiptStatus.PASSED, ReceiptStatus.FAILED))
-    query = select(its.status, its.duration_s).where(its.created_at > since, judged)
+    query = select(its.status, its.duration_s).where(its.created_at > since, its.created_at <= until, judged)
     return fetch_all(conn, query.order_by(its.created_at.desc()).limit(most), Verification)
 
 
-def count_events(conn: Connection, since: str, kinds: Sequence[str]) -> dict[str, int]:
-    """How often each kind of event happened after an instant."""
+def count_events(conn: Connection, since: str, kinds: Sequence[str], until: str = LATEST) -> dict[str, int]:
+    """How often each kind of event happened after one instant, and not after another."""
     first = select(func.min(events.c.event_id)).where(events.c.at > since).scalar_subquery()
-    query = select(events.c.kind, func.count()).where(events.c.event_id >= first, events.c.kind.in_(list(kinds)))
+    query = select(events.c.kind, func.count()).where(
+        events.c.event_id >= first, events.c.at <= until, events.c.kind.in_(list(kinds))
+    )
     return {kind: int(number) for kind, number in conn.execute(query.group_by(events.c.kind))}

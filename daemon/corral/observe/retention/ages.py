@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from corral.config.paths import LOG_FOLDERS
 from corral.config.sections.upkeep import Retention
 from corral.core.log_files import DRY_RUN_LOG
-
-LOG_FOLDERS = ("tasks", "merges", "worktrees")
-"""Subfolders of ``logs/``: logs of attempts, verifications and setups."""
-"""The log of the last dry run of the verification; it belongs to no task."""
 
 _REVISION = re.compile(r"\d{4}")
 

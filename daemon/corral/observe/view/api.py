@@ -126,7 +126,7 @@ class ResourcesView(_Shape):
     """The use of the machine, and of the models in the last 24 hours.
 
     Attributes:
-        agents: Running attempts.
+        agents: Workers, without those that lead others of them.
         memory_mb: Of all workers, MiB.
         free_memory_mb: That the machine has left, MiB.
         free_disk_mb: On the volume of the repository, MiB; None if it cannot be asked.

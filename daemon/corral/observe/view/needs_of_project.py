@@ -52,6 +52,16 @@ def links(services: Services, _conn: Connection) -> Iterator[Need]:
         yield Need("linked_folder", f"{error.message} {error.cause}", error.remedy)
 
 
+def unwritable_logs(services: Services, _conn: Connection) -> Iterator[Need]:
+    """A folder of logs that cannot be written."""
+    folder = services.project.unwritable_logs
+    if folder is not None:
+        what = f"{folder} cannot be written: logs go to {services.project.logs_dir} meanwhile."
+        yield Need(
+            "unwritable_logs", what, f"Make {folder} a folder that you can write; what is logged elsewhere stays there."
+        )
+
+
 def place_of_worktrees(services: Services, _conn: Connection) -> Iterator[Need]:
     """A worktree root that cannot be used, or below files that tools find there and that no candidate contains."""
     try:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
+from corral.coordination.sessions.discovery import able
+from corral.coordination.sessions.store import sessions
 from corral.core.instants import iso
 from corral.core.needs import Need
 from corral.core.visible import one_line
 from corral.store.rows import required
-from corral.work.tasks import delays
-from corral.work.tasks.store import family, lists, tasks, work_pause
+from corral.work.tasks.store import lists, tasks, work_pause
 from corral.work.workers.limits import Parked, Throttle
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees import store as worktrees
@@ -62,13 +63,6 @@ def limits_reached(services: Services, _conn: Connection) -> Iterator[Need]:
             yield Need("limit_reached", hold.reason, "Wait until then; or raise the limit with the model's provider.")
 
 
-def leaders_without_room(services: Services, conn: Connection) -> Iterator[Need]:
-    """All workers that may run lead tasks that wait for a worker."""
-    if (busy := services.of(Supervisor).busy) is not None and family.do_all_lead(conn):
-        remedy = "Raise `supervisor.max_agents` in .corral/config.yaml; or cancel one of them: corral task cancel ID"
-        yield Need("leaders_without_room", f"{busy} {delays.ALL_LEAD}", remedy)
-
-
 def tasks_that_cannot_start(services: Services, conn: Connection) -> Iterator[Need]:
     """Tasks whose starts the machine prevented again and again."""
     if services.of(Supervisor).pause is not None:  # the pause covers all of them
@@ -84,6 +78,33 @@ def tasks_that_cannot_start(services: Services, conn: Connection) -> Iterator[Ne
             row["title"],
             reason,
         )
+
+
+def tasks_that_nobody_can_do(services: Services, conn: Connection) -> Iterator[Need]:
+    """Tasks that require what nobody here is capable of, or for sessions, what no session has and no agent of the project."""
+    rows = tasks.requiring(conn)
+    if not rows:
+        return
+    gate, roster = services.of(Supervisor).gate, services.roster()
+    found = able(conn, sessions.live(conn), services.teams().capabilities)
+    present = [*(row["capabilities"] for row in found), *(agent.capabilities for agent in roster.known())]
+    sets = [{capability.casefold() for capability in capabilities} for capabilities in present]
+    for row in rows:
+        required = (row["agent_requirements"] or {}).get("capabilities", [])
+        reason = gate.lacking(row)
+        if row["runner"] is None and not any({word.casefold() for word in required} <= known for known in sets):
+            reason = f"No session and no agent here is capable of {one_line(', '.join(required))}."
+        if reason is not None:
+            yield Need(
+                "nobody_capable",
+                f"{one_line(row['title'])!r} waits: {reason}",
+                "Add somebody who is to .corral/teams.yaml or .claude/agents: it then starts by itself. "
+                f"To drop it: corral task cancel {row['task_id'][:8]}",
+                row["created_at"],
+                {"task_id": row["task_id"]},
+                row["title"],
+                f"waits: {reason}",
+            )
 
 
 def unobserved_workers(services: Services, conn: Connection) -> Iterator[Need]:

@@ -67,7 +67,7 @@ def resources(services: Services, day: DayUse | None) -> Payload:
     except OSError:  # the repository was moved away
         free_disk = None
     return {
-        "agents": {"used": len(supervisor.at_work()), "allowed": settings.supervisor.max_agents},
+        "agents": {"used": supervisor.places_taken, "allowed": settings.supervisor.max_agents},
         "memory_mb": {"used": round(supervisor.use.memory_mb), "allowed": limits.memory_mb},
         "free_memory_mb": round(available_mb()),
         "free_disk_mb": None if free_disk is None else round(free_disk),

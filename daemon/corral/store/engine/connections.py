@@ -19,8 +19,9 @@ from corral.core.errors import DatabaseDamaged, DatabaseUnavailable
 DRIVER_ERRORS = (DBAPIError, sqlite3.DatabaseError)
 """Errors of the driver: by SQLAlchemy's name, and by the driver's own where it is called directly."""
 
-BUSY_MS = 5000
-"""Milliseconds that a connection waits for a lock of another process (a backup, a person's ``sqlite3``)."""
+BUSY_MS = 900
+"""Milliseconds that a connection waits for a lock of another process (a backup, a person's ``sqlite3``). A write that comes while
+another one waits is answered after both: within two seconds."""
 
 CACHE_KIB = 16 * 1024
 """Size of the writer's page cache. A reader's pages are void after every write."""
@@ -34,6 +35,10 @@ DAMAGE = ("malformed", "not a database", "no such table")
 """SQLite's errors for a damaged file: a wrong page, a wrong header, a file that was emptied."""
 
 _HINTS = {
+    "is locked": (
+        "Another program has locked the database file.",
+        "End the program that has `.corral/corral.db` open (a `sqlite3`, a backup), then try again; nothing was changed.",
+    ),
     "full": ("The disk is full.", "Free some space and try again; nothing was lost."),
     "readonly": ("The database file or its folder is read-only.", "Make `.corral` writable and try again."),
     "unable to open": ("The database file cannot be opened.", "Check the permissions of `.corral`."),

@@ -115,7 +115,14 @@ async def improvement(services: Services, name: str) -> Payload:
 @router.post("/agents/{name}/improvement", answer=Improvement)
 async def improve(services: Services, name: str, body: NewImprovement) -> Payload:
     """Have a meta-agent propose a better version, and compare both; deployed only if `deploy_if_better` says so."""
-    return await services.work(lambda: improvements.start(services, name, body.feedback, deploys=body.deploy_if_better))
+
+    def start() -> Payload:
+        services.of(Supervisor).check(
+            RunnerName.ANTHROPIC, ()
+        )  # the meta-agent's: without a key nothing would come of it
+        return improvements.start(services, name, body.feedback, deploys=body.deploy_if_better)
+
+    return await services.work(start)
 
 
 @router.post("/agents/{name}/improvement/resume", answer=Improvement)

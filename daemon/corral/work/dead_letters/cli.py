@@ -6,9 +6,10 @@ from typing import Annotated
 
 from corral.client.connection import segment
 from corral.core.visible import log_text
-from corral.faces.cli.parsing import Group, Option
+from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.terminal.options import argument, client, json_of
 from corral.faces.cli.terminal.output import coloured, echo, emit, moment
+from corral.faces.cli.terminal.person import confirm
 from corral.faces.cli.terminal.tables import Column, table
 from corral.work.tasks.cli.task_view import show_task
 
@@ -60,8 +61,16 @@ def retry(
 
 
 @app.command()
-def clear(task_ids: Ids = None, as_json: Annotated[bool, json_of("work.dead_letters.api.Acted")] = False) -> None:
-    """Take tasks out of the queue; without an id, all of them. They stay in `corral task list`."""
+def clear(
+    task_ids: Ids = None,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
+    as_json: Annotated[bool, json_of("work.dead_letters.api.Acted")] = False,
+) -> None:
+    """Take tasks out of the queue; without an id, all of them after a question. They stay in `corral task list`."""
+    if not task_ids and not yes:
+        number = len(client().listing("/dead-letters", {}, None))
+        if number and not confirm(f"Clear all {number} tasks of the dead-letter queue?", default=False):
+            raise Exit(1)
     _act("clear", task_ids, not task_ids, as_json, "cleared")
 
 

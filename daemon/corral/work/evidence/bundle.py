@@ -11,6 +11,7 @@ from typing import Any
 
 from corral.core.inputs import note
 from corral.core.instants import parse
+from corral.core.phases import PHASES as PHASES
 from corral.core.redaction import redact
 from corral.core.states import OPEN_MERGES, TERMINAL_TASKS
 from corral.store.rows.merges import MergeRow, ReceiptRow
@@ -19,8 +20,6 @@ from corral.store.rows.tasks import AttemptRow, ExportedTask, TaskRow
 from corral.work.evidence import lines
 from corral.work.tasks import wire as task_shapes
 
-PHASES = ("STRATEGIZE", "SPEC", "PLAN", "THINK", "IMPLEMENT", "VERIFY", "REVIEW", "MONITOR")
-"""The phases of an agent's work; it may write a Markdown file of each."""
 OWN_FOLDER = ".corral-evidence"
 """The folder of a branch where these files are looked for: first in a folder in it, then in it, then at the branch's top."""
 LIFECYCLE, SUMMARY, LOG = "lifecycle.json", "summary.md", "verification.log"
@@ -103,28 +102,43 @@ def _digest(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
-def lifecycle(record: Record) -> bytes:
-    """``lifecycle.json``: ``{task_id, queue_task_id, title, outcome, events}``."""
+def lifecycle(record: Record, asked: Sequence[str] = (), missing: Sequence[str] = ()) -> bytes:
+    """``lifecycle.json``: ``{task_id, queue_task_id, title, outcome, process, events}``.
+
+    Args:
+        asked: The phases that it was asked for.
+        missing: Those of them without a file.
+    """
     task = record.exported
     record_json = {
         "task_id": lines.name_of(task),
         "queue_task_id": task["task_id"],
         "title": redact(task["title"]),
         "outcome": record.outcome,
+        "process": {"asked": [*asked], "missing": [*missing]},
         "events": [line.lifecycle for line in lines.of_task(task, record.history)],
     }
     return f"{json.dumps(record_json, indent=2)}\n".encode()
 
 
-def summary(record: Record, changes: str | None, others: Sequence[str]) -> bytes:
+def summary(
+    record: Record,
+    changes: str | None,
+    others: Sequence[str],
+    asked: Sequence[str] = (),
+    missing: Sequence[str] = (),
+) -> bytes:
     """``summary.md``.
 
     Args:
+        asked: The phases that it was asked for.
+        missing: Those of them without a file.
         changes: The diff stat of what the task changed; None: nothing, or git does not have it.
         others: The names of the other files in the folder.
     """
     task = record.task
-    parts = [f"# {_line(task['title'])}", _table([("", ""), *_facts(record)])]
+    phases = [("phases", _phases(asked, missing))] if asked else []
+    parts = [f"# {_line(task['title'])}", _table([("", ""), *_facts(record), *phases])]
     if task["error_message"]:
         parts += ["## Error", _fenced(f"{task['error_code'] or 'failed'}: {task['error_message']}")]
     if task["result"] is not None:
@@ -175,6 +189,11 @@ def _facts(record: Record) -> list[tuple[Any, ...]]:
     if record.saved is not None:
         facts.append(("saved work", record.saved))
     return facts
+
+
+def _phases(asked: Sequence[str], missing: Sequence[str]) -> str:
+    done = f"{len(asked) - len(missing)} of {len(asked)}"
+    return f"{done}; missing: {', '.join(missing)}" if missing else done
 
 
 def _attempt(attempt: AttemptRow) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from corral.core.events import EventKind
 from corral.core.payload import Payload
 from corral.core.redaction import is_secret_name, redact
-from corral.runners.blame import DAEMON_DIED, WORKER_LOST
+from corral.runners.blame import DIED
 from corral.store.rows.records import EventRow
 from corral.store.rows.tasks import ExportedTask
 from corral.work.tasks.store.dependencies import DEPENDENCY_FAILED
@@ -40,9 +40,6 @@ ENDS: tuple[str, ...] = (EventKind.TASK_COMPLETED, *_SETBACKS, *_BLOCKED)
 """Kinds of events that end an attempt, if one is open."""
 KINDS: tuple[str, ...] = tuple(_NAMES)
 """Kinds of events that give lines."""
-
-_ABANDONED = (DAEMON_DIED, WORKER_LOST)
-"""Codes of attempts that nobody ended: their lease was taken back."""
 
 
 class Exported(NamedTuple):
@@ -84,7 +81,7 @@ def of_task(task: ExportedTask, history: Sequence[EventRow]) -> list[Exported]:
             status = "active"
         elif current is not None and current.is_open and event["kind"] in ENDS:
             current.is_open = False
-            status = "expired" if event["data"].get("error_code") in _ABANDONED else "released"
+            status = "expired" if event["data"].get("error_code") in DIED else "released"
         else:
             status = ""
         agent_id = current.agent_id if current is not None else SUPERVISOR

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from corral.config.trust import Claim
 from corral.core.errors import InvalidInput
 from corral.core.payload import Payload
+from corral.core.phases import read_phases
 from corral.core.states import RunnerName
 from corral.work.evidence.bundle import OF_ROADMAP, name_of_folder
+from corral.work.evidence.process import PROCESS, REQUIRED
 from corral.work.roadmap.document import DONE, Problem, Roadmap, RoadmapTask, read_tasks
 from corral.work.tasks.wire import TaskSubmission, read_submissions
 
@@ -81,14 +83,31 @@ def submission_of(task: RoadmapTask) -> TaskSubmission:
     if "command" not in fields and "prompt" not in fields:
         fields["prompt"] = _prompt(task)
     fields["title"] = task.title
-    text = json.dumps(fields, sort_keys=True, default=str)
+    chosen = _chosen_process(task)
+    text = json.dumps(fields | chosen, sort_keys=True, default=str)
     work = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
     fields |= {
         "priority": task.priority,
         "idempotency_key": KEY + task.task_id,
-        "metadata": {"roadmap_id": task.task_id, WORK: work, PRIORITY: task.priority},
+        "metadata": {"roadmap_id": task.task_id, WORK: work, PRIORITY: task.priority, **chosen},
     }
     return read_submissions([fields])[0]
+
+
+def _chosen_process(task: RoadmapTask) -> Payload:
+    """What a task says itself of its phases."""
+    chosen = {key: task.fields[key] for key in (PROCESS, REQUIRED) if task.fields.get(key) is not None}
+    errors: list[Payload] = []
+    if PROCESS in chosen:
+        try:
+            chosen[PROCESS] = read_phases(chosen[PROCESS])
+        except ValueError as error:
+            errors.append({"field": PROCESS, "message": str(error)})
+    if not isinstance(chosen.get(REQUIRED, False), bool):
+        errors.append({"field": REQUIRED, "message": "must be true or false"})
+    if errors:
+        raise InvalidInput("The phases of a task are not valid.", details={"errors": errors})
+    return chosen
 
 
 def _prompt(task: RoadmapTask) -> str:

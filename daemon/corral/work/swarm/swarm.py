@@ -46,7 +46,7 @@ def status(services: Services, conn: Connection) -> Swarm:
     views = {view.task_id: view for view in supervisor.at_work()}
     use = supervisor.use
     limits = {
-        "supervisor.max_agents": _limit(len(views), settings.supervisor.max_agents),
+        "supervisor.max_agents": _limit(supervisor.places_taken, settings.supervisor.max_agents),
         "queue.max_size": _limit(tasks.count_queued(conn), settings.queue.max_size),
         "limits.memory_mb": _limit(round(use.memory_mb), settings.limits.memory_mb),
         "limits.requests_per_minute": _limit(use.requests_per_minute, settings.limits.requests_per_minute),

@@ -83,19 +83,23 @@ def checked(runners: Mapping[str, Runner]) -> Check:
     return check
 
 
-def resolve_agent(task: TaskDoer, roster: Roster, check: Check) -> ResolvedAgent:
+def resolve_agent(
+    task: TaskDoer, roster: Roster, check: Check, at_work: Mapping[str, int] | None = None
+) -> ResolvedAgent:
     """Choose the agent and the runner of a task, and check that the runner can start here.
 
-    A task that names an agent is that agent's. One that requires capabilities, and has a prompt, goes to the first member of
-    the team that declares a runner, has them all, and can start; else to the first such agent definition; if there is none, and
-    no member declares a runner, to whatever the settings say.
+    A task that names an agent is that agent's. One that requires capabilities, and has a prompt, goes to a member of the team
+    that declares a runner, has them all, and can start; else to such an agent definition of the project, else of the plugin.
+    Among equals it goes to the one with the fewest tasks at work, then to the first. Where no member declares a runner, and one
+    is capable, the settings say who does it.
 
     Args:
         task: Its columns that choose the agent.
+        at_work: How many tasks each agent has, by its name.
 
     Raises:
         NotFound: There is no such agent.
-        InvalidInput: The agent, or everybody in the team, lacks what is required; or it has nothing to execute.
+        InvalidInput: The agent, or everybody here, lacks what is required; or it has nothing to execute.
         ConfigInvalid: The agent's definition is not valid.
         RunnerUnavailable: Its runner is not installed.
     """
@@ -105,8 +109,14 @@ def resolve_agent(task: TaskDoer, roster: Roster, check: Check) -> ResolvedAgent
     if task["runner"] is None:
         return ResolvedAgent(None)
     runner = RunnerName(task["runner"])
-    if required and task["command"] is None and (capable := _capable(roster, required, runner, check)) is not None:
-        return capable
+    if required and task["command"] is None:
+        capable = _capable(roster, required, runner, check, at_work or {})
+        if capable is not None:
+            return capable
+    if (lacking := nobody_capable(task, roster)) is not None:
+        raise InvalidInput(
+            lacking, remedy="`corral agent list` shows who is capable of what; require less, or name who shall do it."
+        )
     check(runner, ())
     return ResolvedAgent(runner)
 
@@ -168,10 +178,34 @@ def _named(task: TaskDoer, agent: Agent, required: Sequence[str], check: Check) 
     return ResolvedAgent(runner, agent, program)
 
 
-def _capable(roster: Roster, required: Sequence[str], preferred: RunnerName, check: Check) -> ResolvedAgent | None:
-    """The first agent that has the capabilities and can start; None: nobody has them, and any worker may do it."""
+def nobody_capable(task: TaskDoer, roster: Roster) -> str | None:
+    """Why no worker here may do a task: nobody has what it requires. None: somebody has, or sessions claim it.
+
+    A task with a prompt is for those that a worker can be started for; where no member of the team declares a runner, and for
+    a task with a command, it is enough that anybody has it.
+    """
+    required = (task["agent_requirements"] or {}).get("capabilities", [])
+    if not required or task["agent"] is not None or task["runner"] is None:
+        return None
+    if next(roster.capable(required), None) is not None:
+        return None
+    known = list(roster.known())
+    is_anybody_enough = task["command"] is not None or not roster.has_runners
+    if is_anybody_enough and not all(agent.lacks(required) for agent in known):
+        return None
+    able = ", ".join(f"{agent.name} ({', '.join(agent.capabilities)})" for agent in known if agent.capabilities)
+    return f"Nobody here is capable of {', '.join(required)}. There are: {able or 'no capabilities at all'}."
+
+
+def _capable(
+    roster: Roster, required: Sequence[str], preferred: RunnerName, check: Check, at_work: Mapping[str, int]
+) -> ResolvedAgent | None:
+    """The agent that has the capabilities, can start, and among its equals has the least to do; None: there is none."""
     unavailable: RunnerUnavailable | None = None
+    equals: list[ResolvedAgent] = []
     for agent in roster.capable(required):
+        if equals and equals[0].agent is not None and equals[0].agent.source != agent.source:
+            break
         # The runner of a task with a prompt is claude where nobody chose another.
         runner = preferred if preferred is RunnerName.ANTHROPIC and not agent.program else agent.runner_name
         try:
@@ -179,12 +213,7 @@ def _capable(roster: Roster, required: Sequence[str], preferred: RunnerName, che
         except RunnerUnavailable as error:
             unavailable = unavailable or error
             continue
-        return ResolvedAgent(runner, agent, agent.program)
-    if unavailable is not None:
+        equals.append(ResolvedAgent(runner, agent, agent.program))
+    if unavailable is not None and not equals:
         raise unavailable
-    if not roster.has_runners:
-        return None
-    raise InvalidInput(
-        f"Nobody in the team who has a runner, and no agent definition, is capable of {', '.join(required)}.",
-        remedy="`corral agent list` shows who is capable of what; name an agent, or require less.",
-    )
+    return min(equals, key=lambda one: at_work.get(one.agent.name if one.agent else "", 0), default=None)

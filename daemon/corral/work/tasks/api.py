@@ -280,7 +280,8 @@ class _Answered(TypedDict):
 class ClaimedTask(_Answered):
     """The task that the session has now; ``also_held``: what it had claimed before, where there is any.
 
-    ``description`` is the title where the task has none; ``lease_expires_at`` moves on while the session lives.
+    ``description`` is the title where the task has none; ``lease_expires_at`` moves on while the session lives; a person's
+    does not.
     """
 
     success: Literal[True]

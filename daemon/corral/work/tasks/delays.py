@@ -21,7 +21,7 @@ from corral.work.tasks import leases, scheduling
 from corral.work.tasks.leases import Claimant
 from corral.work.tasks.outlook import Outlook, outlook
 from corral.work.tasks.scheduling import Ready
-from corral.work.tasks.store import dependencies, family, tasks, work_pause
+from corral.work.tasks.store import dependencies, tasks, work_pause
 from corral.work.trust.trust import TrustGate
 from corral.work.workers import limits
 from corral.work.workers.claim_pause import Pause
@@ -31,7 +31,6 @@ FOR_SESSIONS = (
     "It has no command and no prompt, so no worker does it: it waits until a session{capable} takes it (`corral task claim`, or "
     "the tool get_work). To drop it: `corral task cancel ID`."
 )
-ALL_LEAD = "Each of them leads tasks that wait for a worker, so that perhaps none of them ends by itself."
 MOST_NAMED = 3
 """Other tasks in a reason."""
 
@@ -86,9 +85,7 @@ def reason(
         return f"{_last_failure(row)} It waits until task {other[:8]} has ended: such tasks run one at a time."
     held = {runner.value for runner in RunnerName if limits.holding(throttles, runner)}
     startable = gate.startable if gate is not None else scheduling.startable
-    if (text := blocked_by_claims(ready=partial(startable, without=held))) is not None or busy is None:
-        return text
-    return f"{busy} {ALL_LEAD}" if family.do_all_lead(conn) else busy
+    return blocked_by_claims(ready=partial(startable, without=held)) or busy
 
 
 def _is_judged(conn: Connection, task_id: str) -> bool:

@@ -2,7 +2,7 @@
 
 The lease is as good as its holder: it lasts while the session lives, however long a machine slept or a daemon was away, and
 when the session ends the task is on offer again (:mod:`corral.coordination.sessions.session_end`). A person's session falls
-silent while they work, so their lease lasts for its time.
+silent while they work, and whatever they type revives it, so their lease lasts for its time, neither less nor more.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ from corral.work.tasks.tasks import find
 
 HOLDER_GONE = "holder_gone"
 """The ``error_code`` of a task that was given up: all who claimed it went away before it was done."""
+ENDED = "The session that had claimed it ended before it was done."
+EXPIRED = "The lease of the person who had claimed it expired before it was done."
 FAILED = "failed_by_agent"
 """The ``error_code`` of a task whose holder reported a failure without a code."""
 
@@ -205,13 +207,23 @@ def keep(conn: Connection, now: datetime, settings: Settings) -> list[TaskRow]:
     lease_s = settings.sessions.lease_s
     for row in held(conn):
         holder, expires_at = sessions.get(conn, required(row["session_id"])), required(row["lease_expires_at"])
-        if holder is not None and holder["status"] != SessionStatus.DISCONNECTED:
+        if holder is not None and holder["agent_type"] == PERSON and expires_at <= iso(now):
+            returned.append(_give_back(conn, row, now, settings.tasks, EXPIRED))
+        elif holder is not None and holder["status"] != SessionStatus.DISCONNECTED:
+            if holder["agent_type"] == PERSON:
+                continue
             lasts = after(now, lease_s)
             if parse(lasts) - parse(expires_at) > timedelta(seconds=lease_s / 10):
                 attempt_rows.change_open(conn, row["task_id"], row["fencing_token"], {"lease_expires_at": lasts})
-        elif holder is None or not _outlasts(holder, holder["end_reason"]) or expires_at <= iso(now):
+        elif not _outlasts(holder, holder["end_reason"] if holder is not None else None):
             returned.append(_give_back(conn, row, now, settings.tasks))
     return returned
+
+
+def next_end(conn: Connection, now: datetime, latest: datetime) -> datetime | None:
+    """When to look again at what sessions have claimed: where a lease ends, or at the latest; None: they have claimed nothing."""
+    ends = [parse(required(row["lease_expires_at"])) for row in held(conn)]
+    return min(latest, max(now, min(ends))) if ends else None
 
 
 def give_back(conn: Connection, session_id: str, reason: str, now: datetime, rules: TaskRules) -> list[TaskRow]:
@@ -232,12 +244,12 @@ def _outlasts(holder: SessionRow | None, reason: str | None) -> bool:
     return holder is not None and holder["agent_type"] == PERSON and reason == SILENT
 
 
-def _give_back(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules) -> TaskRow:
+def _give_back(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules, cause: str = ENDED) -> TaskRow:
     verdict = judge(row["attempts"], row["max_retries"], retryable=True, initial_s=0, max_s=0)
     is_dead = verdict.status != TaskStatus.PENDING
     why: Columns = {
         "error_code": HOLDER_GONE,
-        "error_message": "The session that had claimed it ended before it was done.",
+        "error_message": cause,
     }
     values: Columns = {"status": verdict.status}
     values |= {**why, "completed_at": iso(now)} if is_dead else {"current_attempt": None}

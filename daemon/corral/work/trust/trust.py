@@ -1,4 +1,5 @@
-"""Which tasks wait until the user has approved the commands in project files that they would execute."""
+"""Which tasks wait until the user has approved the commands in project files that they would execute, or until somebody is
+capable of what they require."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from corral.core.states import RunnerName
 from corral.store.rows.tasks import ReadyTask, TaskDoer
 from corral.work.agents.choosing import Choosing, claims_of
 from corral.work.tasks import scheduling
+from corral.work.tasks.agents import nobody_capable
 
 
 class TrustGate:
@@ -21,7 +23,7 @@ class TrustGate:
 
     Args:
         untrusted: The commands in files that the user has not approved.
-        roster: Reads the agents; called only where a command of an agent is not approved.
+        roster: Reads the agents; called only where a command of an agent is not approved, or a capability is required.
         choosing: The versions that tasks work by instead of what the files say.
         missing: Those of some commands that the user has not approved.
     """
@@ -37,6 +39,8 @@ class TrustGate:
         self._make_roster = roster
         self._choosing = choosing or Choosing()
         self._missing = missing
+        self.lacks_anybody = False
+        """Whether a task was asked about of which nobody is capable."""
 
     def needed(self, task: TaskDoer) -> list[Claim]:
         """Commands that a task would execute and that are not approved; empty: it may start."""
@@ -58,16 +62,30 @@ class TrustGate:
         return bool(self._untrusted) or self._choosing.is_any
 
     def reason(self, task: TaskDoer) -> str | None:
-        """Why a task waits, as :meth:`needed` says; None where it need not."""
+        """Why a task waits, as :meth:`needed` and :meth:`lacking` say; None where it need not."""
         claims = self.needed(task)
-        return not_trusted(claims).message if claims else None
+        return not_trusted(claims).message if claims else self.lacking(task)
+
+    def lacking(self, task: TaskDoer) -> str | None:
+        """What a task requires and nobody has any more since it was submitted; None: somebody has it."""
+        if not _required(task) or task["agent"] is not None:
+            return None
+        try:
+            reason = nobody_capable(task, self._choosing.roster(self._roster, task))
+        except CorralError:
+            return None  # nobody is started for it; what is wrong is said when it starts
+        self.lacks_anybody = self.lacks_anybody or reason is not None
+        return reason
 
     def startable(
         self, conn: Connection, now: str, *, priority: int | None = None, without: Iterable[str] = ()
     ) -> Iterator[ReadyTask]:
         """As :func:`corral.work.tasks.scheduling.startable`, without those that wait for an approval."""
-        rows = scheduling.startable(conn, now, priority=priority, without=without)
-        return (row for row in rows if not self.needed(row))
+        return filter(self.allows, scheduling.startable(conn, now, priority=priority, without=without))
+
+    def allows(self, task: TaskDoer) -> bool:
+        """Whether a task need not wait."""
+        return self.reason(task) is None
 
     def _concerns(self, claim: Claim, task: TaskDoer, roster: Callable[[], Roster]) -> bool:
         if claim.key == SETUP:

@@ -14,6 +14,7 @@ from corral.runners.protocol import Assignment, Limits
 from corral.store.rows import required
 from corral.store.rows.tasks import TaskRow, WorktreeRow
 from corral.work.agents import judging
+from corral.work.evidence import process
 from corral.work.loops import continuing, conversations
 from corral.work.loops.conversations import Thread
 from corral.work.loops.history import Past
@@ -114,9 +115,11 @@ def _rules(settings: Settings, resolved: ResolvedAgent) -> ClaudeRunner | Anthro
 def _prompt(
     context: WorktreeContext, task: TaskRow, resolved: ResolvedAgent, earlier: str, feedback: str
 ) -> str | None:
-    """The request to its agent, with the contributions that it synthesizes, the results of earlier steps and the feedback of
-    its loop."""
+    """The request to its agent, with the phases that it is asked for, the contributions that it synthesizes, the results of
+    earlier steps and the feedback of its loop."""
     prompt = task["prompt"] or (str(task["description"] or task["title"]) if resolved.agent else None)
+    if prompt:
+        prompt = process.of_task(task, context.settings().supervisor).asked_in(prompt)
     with context.db.reading() as conn:
         contributions = combining.synthesis(conn, task)
     return "\n\n".join(text for text in (prompt, contributions, earlier, feedback) if text) if prompt else prompt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -24,7 +24,7 @@ from corral.store.rows.tasks import ReadyTask, TaskRow
 from corral.work.loops import store as loops
 from corral.work.loops.history import is_judged
 from corral.work.tasks import scheduling
-from corral.work.tasks.store import tasks, work_pause
+from corral.work.tasks.store import family, tasks, work_pause
 from corral.work.trust.trust import TrustGate
 from corral.work.workers import limits
 from corral.work.workers.claim_pause import ClaimPause
@@ -34,7 +34,7 @@ from corral.work.workers.meter import FreeMemory, Key, Meter
 RUNNERS = frozenset(runner.value for runner in RunnerName)
 
 AGAIN_S = 5.0
-"""Between two looks at a limit that holds tasks back."""
+"""Between two looks at a limit, or at the agents' files, that hold tasks back."""
 
 STAGGER_S = 0.05
 """From the claim of a task for a model to the next claim of any, so that not all workers ask the model at the same moment."""
@@ -62,6 +62,7 @@ class Claiming:
         self._without_room: tuple[Reserved | Full, ...] = ()
         self._reserved_mb = 0.0
         self._asked_at: datetime | None = None
+        self._lacks_anybody = False
 
     @property
     def holds(self) -> list[Hold]:
@@ -115,15 +116,17 @@ class Claiming:
         now: datetime,
         gate: TrustGate,
         others: Sequence[tuple[Key, str | None]],
+        in_places: Sequence[str],
         free: int,
         *,
         starts: bool,
     ) -> list[TaskRow]:
-        """Lease the tasks that start now.
+        """Lease the tasks that start now: where no place is free, a follower of each worker that leads nobody at work.
 
         Args:
             gate: Which tasks wait for the user's approval.
             others: The workers that there are, each with its runner.
+            in_places: The tasks of those that take a place of `supervisor.max_agents`.
             free: How many more can start at once.
             starts: Whether one of them is just starting.
         """
@@ -131,15 +134,24 @@ class Claiming:
         self._bound_backoffs(now, settings.tasks)
         if self._db.read(work_pause.current) is not None or self._stagger_s(now) > 0:
             return []
-        room = min(self._room(now, settings, len(others), starts=starts), free)
+        room = settings.supervisor.max_agents - len(in_places)
+        lent = self._lent(in_places) if room <= 0 < settings.supervisor.max_agents else {}
+        room = min(free, self._bounded(now, max(room, len({*lent.values()})), starts=starts))
 
         free_memory = FreeMemory(self.meter, others, settings.limits, available_mb())
 
+        taken: set[str] = set()
         held = {runner for runner in RUNNERS if limits.holding(self.throttles, runner) or not free_memory.fits(runner)}
+
+        def offered(conn: Connection, at: str, priority: int | None) -> Iterable[ReadyTask]:
+            if not lent:
+                return gate.startable(conn, at, priority=priority, without=held)
+            rows = family.ready_among(conn, lent.keys() - taken, at, priority=priority)
+            return (row for row in rows if row["runner"] not in held and gate.allows(row))
 
         def ready(conn: Connection, at: str, *, priority: int | None = None) -> Iterator[ReadyTask]:
             judged = self._held_by_judges(conn)
-            for row in gate.startable(conn, at, priority=priority, without=held):
+            for row in offered(conn, at, priority):
                 if row["task_id"] in judged:
                     continue
                 if free_memory.fits(row["runner"]):
@@ -149,6 +161,7 @@ class Claiming:
 
         def claim(conn: Connection) -> list[TaskRow]:
             free_memory.reset()
+            taken.clear()
             claimed: list[TaskRow] = []
             while len(claimed) < room:
                 row = scheduling.claim(
@@ -164,6 +177,7 @@ class Claiming:
                     break
                 free_memory.take(row["runner"])
                 claimed.append(row)
+                taken.update(led for led, leader in lent.items() if leader == lent.get(row["task_id"]))
                 if traits(row["runner"]).is_model:
                     break
             return claimed
@@ -172,6 +186,7 @@ class Claiming:
             room > 0 and held < RUNNERS and self._db.read(lambda conn: next(ready(conn, iso(now)), None)) is not None
         )
         claimed = self._db.write(claim) if is_any else []
+        self._lacks_anybody = gate.lacks_anybody
         if claimed and traits(claimed[-1]["runner"]).is_model:
             self._asked_at = now
         self._without_room = self._that_hold_tasks(free_memory.refused)
@@ -191,7 +206,7 @@ class Claiming:
         """When what holds tasks back may be over; None: nothing does."""
         if (left_s := self._stagger_s(now)) > 0:
             return now + timedelta(seconds=left_s)
-        return now + timedelta(seconds=AGAIN_S) if self.throttles else None
+        return now + timedelta(seconds=AGAIN_S) if self.throttles or self._lacks_anybody else None
 
     def _stagger_s(self, now: datetime) -> float:
         """How long nothing is claimed yet after a task for a model, seconds; a clock that was set back makes nobody wait."""
@@ -202,9 +217,12 @@ class Claiming:
         """The refusals of runners that a pending task needs."""
         return tuple(hold for hold in refused if self._db.read(partial(tasks.is_any_pending, runner=str(hold.runner))))
 
-    def _room(self, now: datetime, settings: Settings, at_work: int, *, starts: bool) -> int:
+    def _lent(self, in_places: Sequence[str]) -> dict[str, str]:
+        """The followers for which those that lead them have places, each with its leader."""
+        return self._db.read(lambda conn: family.pending_below(conn, in_places)) if in_places else {}
+
+    def _bounded(self, now: datetime, room: int, *, starts: bool) -> int:
         """How many tasks may be claimed; while claiming is paused, one, now and then, to see whether the fault is over."""
-        room = settings.supervisor.max_agents - at_work
         if self.pause.now is None or room <= 0:
             return room
         if starts or not self.pause.may_probe(now):

@@ -10,6 +10,7 @@ import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -45,6 +46,7 @@ from corral.work.loops.history import Past
 from corral.work.tasks import attempts, leases
 from corral.work.tasks.agents import ResolvedAgent, checked, resolve_agent
 from corral.work.tasks.attempts import INTERRUPTED, Ending
+from corral.work.tasks.store import attempts as attempt_rows
 from corral.work.tasks.store import tasks
 from corral.work.trust.trust import TrustGate
 from corral.work.workers.assigning import assignment, model_of
@@ -347,8 +349,18 @@ def _record_process(conn: Connection, task: TaskRow, token: int, running: Runnin
 
 def _resolved_agent(context: AttemptContext, task: TaskRow) -> tuple[ResolvedAgent, Runner]:
     """The agent that does it now, and the runner that starts it."""
-    roster = choosing(context.worktrees.db).roster(context.roster(), task)
-    resolved = resolve_agent(task, roster, checked(context.runners))
+    db, roster, check = context.worktrees.db, context.roster(), cache(checked(context.runners))
+    roster = choosing(db).roster(roster, task)
+    resolved = resolve_agent(task, roster, check)
+    if task["agent"] is None and resolved.agent is not None:
+
+        def choose(conn: Connection) -> ResolvedAgent:  # in one transaction, so that no two starts count alike
+            chosen = resolve_agent(task, roster, check, attempt_rows.at_work(conn))
+            named = {"agent": chosen.agent.name if chosen.agent else None}
+            attempt_rows.change_open(conn, task["task_id"], task["fencing_token"], named)
+            return chosen
+
+        resolved = db.write(choose)
     agent = resolved.agent.name if resolved.agent else None
     assigned: TaskRow = {**task, "runner": resolved.runner, "agent": agent}
     if missing := context.gate().needed(assigned):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -62,6 +62,8 @@ class Attempt:
     """The most memory that its processes were seen to use, MiB."""
     trouble: str = ""
     """Why its worker cannot be observed to its end, as of the last step; empty if it can."""
+    leaders: Sequence[str] | None = None
+    """The tasks that lead it, the nearest first; None: not read yet."""
 
     @property
     def key(self) -> tuple[str, int]:

@@ -32,7 +32,7 @@ from corral.store.rows.tasks import StoredTask, TaskRow
 from corral.work.tasks import attempts, combining, followers, leases
 from corral.work.tasks.agents import checked
 from corral.work.tasks.attempts import Ending
-from corral.work.tasks.store import tasks
+from corral.work.tasks.store import family, tasks
 from corral.work.trust.trust import TrustGate
 from corral.work.workers.claim_pause import Pause
 from corral.work.workers.claiming import Claiming
@@ -87,7 +87,7 @@ class Supervisor:
         self._reports: deque[Callable[[datetime], None]] = deque()
         self._resuming: set[str] = set()
         self._losing = False
-        self._leased = False
+        self._leases_at: datetime | None = None
         self._sweeper = Sweeper(context, spawn=spawn, report=self._report, nudge=nudge)
         self._draining = False
         self._recovered = False
@@ -120,7 +120,7 @@ class Supervisor:
         most = settings.max_agents
         if not most:
             return "No worker starts, since `supervisor.max_agents` is 0."
-        if sum(not attempt.finishing for attempt in attempts) >= most:
+        if len(self._in_places([attempt for attempt in attempts if not attempt.finishing])) >= most:
             return f"All {most} workers that `supervisor.max_agents` allows are running."
         if sum(attempt.started is None for attempt in attempts) >= settings.starts_at_once:
             return f"All {settings.starts_at_once} workers that `supervisor.starts_at_once` allows are starting."
@@ -129,6 +129,17 @@ class Supervisor:
     def at_work(self) -> list[AttemptView]:
         """The attempts in flight, with their state and memory."""
         return [attempt.view(self._claiming.meter.memory_mb(attempt.key)) for attempt in [*self._attempts.values()]]
+
+    @property
+    def places_taken(self) -> int:
+        """How many agents count of those that `supervisor.max_agents` allows."""
+        return len(self._in_places([*self._attempts.values()]))
+
+    @staticmethod
+    def _in_places(attempts: Sequence[Attempt]) -> list[str]:
+        """The tasks of those that lead none of the others: a leader waits for its followers, and lends one of them its place."""
+        leading = {leader for attempt in attempts for leader in attempt.leaders or ()}
+        return [attempt.key[0] for attempt in attempts if attempt.key[0] not in leading]
 
     def kill(self, task_id: str) -> bool:
         """Have the worker of a task stopped soon; whether there is one."""
@@ -196,10 +207,12 @@ class Supervisor:
         self._follow(running, now, awake)
         with self._db.reading() as conn:  # one transaction: most steps find nothing of all this
             is_any_decided, leaderless = combining.is_any_decided(conn), followers.leaderless(conn)
-            self._leased = bool(leases.held(conn))
+            is_any_held = bool(leases.held(conn))
         self._settle_families(is_any_decided, leaderless, now)
-        if self._leased and self._db.write(lambda conn: leases.keep(conn, now, self._settings())):
+        if is_any_held and self._db.write(lambda conn: leases.keep(conn, now, self._settings())):
             self._nudge("supervisor")
+        latest = now + timedelta(seconds=LEASES_EVERY_S)
+        self._leases_at = self._db.read(lambda conn: leases.next_end(conn, now, latest)) if is_any_held else None
         if not self._draining:
             self._resume(running)
             self._claim(now)
@@ -305,16 +318,26 @@ class Supervisor:
     # -- next tasks ------------------------------------------------------------------------------------------------
 
     def _claim(self, now: datetime) -> None:
+        self._read_leaders()
         starting = sum(attempt.started is None for attempt in self._attempts.values())
         free = self._settings().supervisor.starts_at_once - starting
-        others = [(attempt.key, attempt.task["runner"]) for attempt in self._attempts.values() if not attempt.finishing]
-        leased = self._claiming.claim(now, self._context.gate(), others, free, starts=starting > 0)
+        at_work = [attempt for attempt in self._attempts.values() if not attempt.finishing]
+        others = [(attempt.key, attempt.task["runner"]) for attempt in at_work]
+        in_places = self._in_places(at_work)
+        leased = self._claiming.claim(now, self._context.gate(), others, in_places, free, starts=starting > 0)
         if leased:
             crash_point("task.claimed")
         for row in leased:
             attempt = Attempt(row)
             self._attempts[attempt.key] = attempt
             self._spawn_start(self._starting(attempt))
+
+    def _read_leaders(self) -> None:
+        unread = [attempt for attempt in self._attempts.values() if attempt.leaders is None]
+        if unread:
+            with self._db.reading() as conn:
+                for attempt in unread:
+                    attempt.leaders = family.ancestors(conn, attempt.key[0])
 
     def _resume(self, rows: Iterable[TaskRow]) -> None:
         for row in rows:
@@ -329,8 +352,8 @@ class Supervisor:
             due.append(now + timedelta(seconds=STOPPING_LOOK_S))
         elif self._attempts:
             due.append(now + timedelta(seconds=LOOK_EVERY_S))
-        elif self._leased:
-            due.append(now + timedelta(seconds=LEASES_EVERY_S))
+        if self._leases_at is not None:
+            due.append(self._leases_at)
         if self._sweeper.due is not None:
             due.append(self._sweeper.due)
         if (again := self._claiming.next_look(now)) is not None:

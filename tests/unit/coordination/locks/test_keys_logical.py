@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from corral.coordination.locks import globs
 from corral.coordination.locks.keys import LockKey, ancestors, keys_overlap, literal_key, parse_key
-from corral.core.errors import CorralError, InvalidInput, NotPermitted
+from corral.core.errors import CorralError, NotPermitted
 
 
 @pytest.mark.req("LOCKKEY-5")
@@ -97,6 +97,7 @@ def test_the_disk_is_asked_only_where_it_decides() -> None:
     assert asked == ["app/[id].py", "src/*.py"]
 
 
+@pytest.mark.req("LOCKKEY-6")
 @pytest.mark.parametrize(
     "text",
     [
@@ -116,14 +117,26 @@ def test_the_disk_is_asked_only_where_it_decides() -> None:
         "feature:" + "x" * 513,
     ],
 )
-def test_malformed_logical_keys_are_invalid(text: str) -> None:
-    with pytest.raises(InvalidInput):
+def test_malformed_logical_keys_are_not_permitted(text: str) -> None:
+    with pytest.raises(NotPermitted) as caught:
         parse_key(text)
+    assert caught.value.to_wire()["error"]["name"] == "operation_not_permitted"
 
 
 @pytest.mark.req("LOCKKEY-6")
 @pytest.mark.parametrize(
-    "text", ["invalid:prefix:key", "http://x/y", "apis:GET /x", "foo:bar.txt", "x:*", "api:", "flag: "]
+    "text",
+    [
+        "invalid:prefix:key",
+        "http://x/y",
+        "apis:GET /x",
+        "foo:bar.txt",
+        "x:*",
+        "api:",
+        "flag: ",
+        "INVALID:x",
+        "my-ns:key",
+    ],
 )
 def test_other_namespaces_are_not_permitted(text: str) -> None:
     with pytest.raises(NotPermitted) as caught:

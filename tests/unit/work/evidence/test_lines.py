@@ -76,7 +76,7 @@ def test_a_lease_is_active_from_the_claim_to_the_end() -> None:
 
 
 @pytest.mark.req("SUP-AC4")
-@pytest.mark.parametrize("code", ["daemon_died", "worker_lost"])
+@pytest.mark.parametrize("code", ["daemon_died", "worker_lost", "killed", "crashed", "agent_killed"])
 def test_a_lease_that_nobody_gave_back_has_expired_once(code: str) -> None:
     lost = event(2, EventKind.TASK_INTERRUPTED, error_code=code)
     dead = event(4, EventKind.TASK_DEAD, error_code=code)

@@ -79,6 +79,31 @@ def test_what_is_required_decides_only_where_the_team_declares_runners_and_there
     assert who(resolve_agent(task(agent_requirements=PYTHON), roster(MASON), anything)) == (None, None)
 
 
+@pytest.mark.req("SUP-FR5", "FR-SWARM-002")
+@pytest.mark.parametrize(
+    "work", [{"runner": "claude"}, {"runner": "anthropic"}, {"runner": "command", "command": "true"}]
+)
+@pytest.mark.parametrize("team", [(), (TALKER,), (SMITH,)])
+def test_what_nobody_is_capable_of_is_refused_with_what_there_is(
+    roster: Make, work: dict[str, Any], team: tuple[dict[str, Any], ...]
+) -> None:
+    with pytest.raises(InvalidInput, match=r"Nobody here is capable of cobol\. There are: .*researcher \(research\)"):
+        resolve_agent(task(**work, agent_requirements={"capabilities": ["cobol"]}), roster(*team), anything)
+
+
+@pytest.mark.req("FR-SWARM-002")
+def test_among_equals_the_one_with_the_least_to_do_is_next(roster: Make) -> None:
+    other = {**SMITH, "name": "Other"}
+    wanted = task(runner="claude", agent_requirements=PYTHON)
+    for at_work, agent in (({}, "Smith"), ({"Smith": 1}, "Other"), ({"Smith": 2, "Other": 2}, "Smith")):
+        assert who(resolve_agent(wanted, roster(SMITH, other), anything, at_work)) == ("claude", agent)
+    research = task(runner="claude", agent_requirements={"capabilities": ["research"]})
+    team = roster({**SMITH, "capabilities": ["research"]})
+    assert who(resolve_agent(research, team, anything, {"Smith": 9})) == ("claude", "Smith"), (
+        "definitions come after a team"
+    )
+
+
 def test_nobody_who_can_is_told_apart_from_nobody_who_is_there(roster: Make) -> None:
     prompted = task(runner="claude", agent_requirements=PYTHON)
     with pytest.raises(RunnerUnavailable):

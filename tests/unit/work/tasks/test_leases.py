@@ -165,13 +165,24 @@ def test_the_end_of_a_session_puts_its_work_on_offer_again_at_once(yard: Yard) -
     assert "task.requeued" in yard.kinds(task_id)
 
 
-def test_a_silent_person_keeps_what_he_holds_until_the_lease_is_over(yard: Yard) -> None:
+@pytest.mark.req("SUP-AC4")
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_a_person_keeps_what_they_hold_until_the_lease_is_over(yard: Yard, is_silent: bool) -> None:
     yard.arrive("p", agent_type="person")
     task_id = yard.offer()
-    yard.get("p")
-    yard.do(lambda conn: session_registry.end(conn, "p", "silent", at(1000)))
+    claimed = yard.get("p")
+    assert claimed is not None
+    if is_silent:
+        yard.do(lambda conn: session_registry.end(conn, "p", "silent", at(1000)))
     assert yard.keep(at(1000)) == []
+    last = SETTINGS.sessions.lease_s - 1
+    assert yard.keep(at(last)) == []
+    due = yard.do(lambda conn: leases.next_end(conn, at(last), at(last + 15)))
+    assert due is not None and iso(due) == claimed["lease_expires_at"] == iso(at(SETTINGS.sessions.lease_s))
     assert yard.keep(at(SETTINGS.sessions.lease_s)) == [task_id]
+    assert "expired" in yard.detail(task_id)["attempt_history"][0]["error_message"]
+    with pytest.raises(LeaseLost):
+        yard.complete(task_id, "p")
 
 
 def test_work_that_all_its_holders_left_is_dead_and_its_dependents_fail(yard: Yard) -> None:

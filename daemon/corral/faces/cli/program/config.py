@@ -110,7 +110,8 @@ def _leaves(section: dict[str, Any], known: dict[str, str], prefix: str = "") ->
 @app.command()
 def validate(as_json: Annotated[bool, json_of("faces.cli.api.SettingsValidated")] = False) -> None:
     """Check the files, this shell's variables and the target's committed settings. Needs no daemon."""
-    from corral.faces.cli.project.trust import COMMITTED, committed_config  # the schema is slow to import
+    from corral.faces.cli.program.references import refuse_missing  # the schema is slow to import
+    from corral.faces.cli.project.trust import COMMITTED, committed_config
 
     where = project()
     try:
@@ -121,10 +122,13 @@ def validate(as_json: Annotated[bool, json_of("faces.cli.api.SettingsValidated")
         committed = committed_config(where, target)
         if committed is not None:
             load(where, environ=os.environ, home=account.home(), committed=committed)
+        refuse_missing(where, loaded)
     except ConfigInvalid as error:
+        warnings = error.details.get("warnings", [])
         if not as_json:
+            _warn(warnings)
             raise
-        emit({"valid": False, "errors": error.details["errors"], "warnings": []})
+        emit({"valid": False, "errors": error.details["errors"], "warnings": warnings})
         raise Exit(error.exit_code) from error
     if as_json:
         emit({"valid": True, "errors": [], "warnings": loaded.warnings})

@@ -13,6 +13,8 @@ from corral.faces.cli.terminal.context import client
 from corral.faces.cli.terminal.output import echo, emit, paint, state, waiting
 from corral.faces.cli.terminal.tables import shortened
 
+CLAIMED = "session"
+"""The kind of a running task that no worker executes."""
 MOST_LINES = 8
 """Rows of a list; it says how many more there are."""
 
@@ -92,11 +94,17 @@ def _age(instant: str, answer: dict[str, Any]) -> str:
 def _running(answer: dict[str, Any]) -> None:
     rows, more = answer["at_work"], answer["at_work_left_out"]
     if rows:
-        kinds = Counter(row["kind"] for row in rows)
-        kinds_text = ", ".join(f"{number} {one_line(kind)}" for kind, number in kinds.most_common(MOST_LINES))
-        echo(
-            f"{paint('running', 'bold')}   {len(rows) + more} of {answer['resources']['agents']['allowed']} agents: {kinds_text}"
-        )
+        kinds, agents = Counter(row["kind"] for row in rows), answer["resources"]["agents"]
+        claims = kinds.pop(CLAIMED, 0)
+        leaders = 0 if more else len(rows) - claims - agents["used"]
+        parts = [
+            f"{agents['used']} of {agents['allowed']} agents" if kinds or more else "",
+            f"{leaders} that lead them" if leaders > 0 else "",
+            f"{claims} that sessions claimed" if claims else "",
+        ]
+        counted = ", ".join(f"{number} {one_line(kind)}" for kind, number in kinds.most_common(MOST_LINES))
+        text = ", ".join(filter(None, parts)) + (f": {counted}" if counted else "")
+        echo(f"{paint('running', 'bold')}   {text}")
     for row in rows[:MOST_LINES]:
         spent = f"{row['tokens']:,} tokens, ${row['cost_usd']:.2f}, " if row["tokens"] else ""
         step = f"  {shortened(one_line(row['step']), 60)}" if row["step"] else ""

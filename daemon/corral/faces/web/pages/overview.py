@@ -23,6 +23,7 @@ OF_TASKS = {
     "failed_task": ("retry", "dismiss"),
     "unobserved_worker": ("cancel",),
     "task_cannot_start": ("cancel",),
+    "nobody_capable": ("cancel",),
 }
 
 

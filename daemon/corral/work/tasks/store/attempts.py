@@ -70,6 +70,14 @@ def model_of(conn: Connection, task_id: str, number: int) -> str | None:
     return conn.execute(query).scalar_one_or_none()
 
 
+def at_work(conn: Connection) -> dict[str, int]:
+    """How many attempts each agent has that have not ended."""
+    query = select(attempts.c.agent, func.count().label("number")).where(
+        attempts.c.ended_at.is_(None), attempts.c.agent.is_not(None)
+    )
+    return {row.agent: row.number for row in conn.execute(query.group_by(attempts.c.agent))}
+
+
 def use_since(conn: Connection, since: str) -> DayUse:
     """The tokens and the cost of all attempts that ended after an instant or are open."""
     read, written = (attempts.c.usage[name].as_integer() for name in ("input_tokens", "output_tokens"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from operator import itemgetter
 
 from sqlalchemy import Connection, and_, exists, not_, or_, select
@@ -10,7 +11,7 @@ from corral.core.states import OPEN_MERGES, Combine, TaskStatus
 from corral.store.engine.fetch import fetch_all
 from corral.store.engine.prepared import Prepared
 from corral.store.rows import columns_of
-from corral.store.rows.tasks import StoredTask, TaskRow, TaskSummary
+from corral.store.rows.tasks import ReadyTask, StoredTask, TaskRow, TaskSummary
 from corral.store.schema import merge_requests, tasks
 from corral.work.tasks.store import attempts
 
@@ -96,12 +97,33 @@ def member_key(task_id: str, number: int) -> str:
     return f"{MEMBER}{task_id}:{number}"
 
 
-def do_all_lead(conn: Connection) -> bool:
-    """Whether workers run, and each of them leads a task that could start if there were one more."""
-    led = exists().where(_member.c.parent_task_id == tasks.c.task_id, _member.c.status == TaskStatus.PENDING)
-    leads = select(led).where(tasks.c.status == TaskStatus.RUNNING, tasks.c.runner.is_not(None))
-    do_lead = conn.execute(leads).scalars().all()
-    return bool(do_lead) and all(do_lead)
+def pending_below(conn: Connection, leaders: Iterable[str]) -> dict[str, str]:
+    """The pending tasks that these lead, also through tasks that wait; each with its leader among these."""
+    pending: dict[str, str] = {}
+    leader_of = {leader: leader for leader in leaders}
+    for _level in range(_MOST_LEVELS):
+        led = select(tasks.c.task_id, tasks.c.parent_task_id, tasks.c.status).where(
+            tasks.c.parent_task_id.in_([*leader_of]), tasks.c.status.in_((TaskStatus.PENDING, TaskStatus.WAITING))
+        )
+        rows = conn.execute(led).all() if leader_of else []
+        pending |= {row.task_id: leader_of[row.parent_task_id] for row in rows if row.status == TaskStatus.PENDING}
+        leader_of = {row.task_id: leader_of[row.parent_task_id] for row in rows if row.status == TaskStatus.WAITING}
+    return pending
+
+
+def ready_among(
+    conn: Connection, task_ids: Collection[str], now: str, *, priority: int | None = None
+) -> list[ReadyTask]:
+    """Those of some tasks that a runner could start now, as :func:`corral.work.tasks.store.tasks.ready` tells them."""
+    query = select(*columns_of(tasks, ReadyTask)).where(
+        tasks.c.task_id.in_([*task_ids]),
+        tasks.c.status == TaskStatus.PENDING,
+        tasks.c.runner.is_not(None),
+        or_(tasks.c.not_before_at.is_(None), tasks.c.not_before_at <= now),
+    )
+    if priority is not None:
+        query = query.where(tasks.c.priority == priority)
+    return fetch_all(conn, query.order_by(tasks.c.priority.desc(), tasks.c.seq), ReadyTask)
 
 
 def leaderless(conn: Connection) -> list[StoredTask]:

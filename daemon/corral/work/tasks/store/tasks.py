@@ -6,7 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Integer, bindparam, exists, func, insert, literal_column, or_, select, update
+from sqlalchemy import (
+    Connection,
+    Integer,
+    String,
+    bindparam,
+    cast,
+    exists,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 
 from corral.core.states import TERMINAL_TASKS, TaskStatus
 from corral.store import totals
@@ -52,6 +65,14 @@ _CANNOT_START = Prepared[TaskRow](
     attempts.TASK_ROWS.where(_PENDING, _EXECUTED, tasks.c.faults >= bindparam("least", type_=Integer)).order_by(
         _SETBACKS.desc(), tasks.c.seq
     )
+)
+_REQUIRING = Prepared[TaskRow](
+    attempts.TASK_ROWS.where(_PENDING, tasks.c.agent.is_(None))
+    .where(
+        cast(tasks.c.agent_requirements, String) != literal_column("'null'")
+    )  # where there are none, it is JSON's null
+    .order_by(tasks.c.seq)
+    .limit(literal_column(str(_PAGE)))
 )
 _PENDING_OF = Prepared[object](select(tasks.c.seq).where(_PENDING, tasks.c.runner == bindparam("runner")).limit(1))
 _NEXT_DUE = Prepared[object](
@@ -202,6 +223,11 @@ def ready(
             if len(page) < size:
                 break
             last, size = page[-1]["seq"], _PAGE
+
+
+def requiring(conn: Connection) -> list[TaskRow]:
+    """Whole rows of pending tasks that require capabilities and name no agent, the oldest first; no more than a page."""
+    return _REQUIRING.all(conn, {})
 
 
 def is_any_pending(conn: Connection, runner: str) -> bool:

@@ -20,7 +20,7 @@ from corral.work.templates.api import Brought, TemplatePlan, TemplateUpdated
 from corral.work.templates.cli import installing, obtaining
 from corral.work.templates.project import journal
 from corral.work.templates.project.brought import brought
-from corral.work.templates.project.lock import Lock, require_lock
+from corral.work.templates.project.lock import Lock, lock_file, require_lock
 from corral.work.templates.project.plan import CHANGING, Step, steps
 from corral.work.templates.project.validation import as_line, findings
 
@@ -95,12 +95,13 @@ def update(project: Project, answers: Answers) -> None:
 
 
 def roll_back(project: Project, *, as_json: bool) -> None:
-    """Restore the files as they were before the last installation or update.
+    """Restore the files as they were before the last update.
 
     Raises:
-        NotFound: There is no backup.
+        NotFound: There was none.
     """
-    done, restored = journal.roll_back(project, obtaining.now())
+    lock = lock_file(project).relative_to(project.root).as_posix()
+    done, restored = journal.roll_back(project, lock, obtaining.now())
     if as_json:
         emit({"restored": restored, "left": list(done.left)})
         return

@@ -119,26 +119,35 @@ def _complete(project: Project) -> Done | None:
     return Done(backup, left_as_is)
 
 
-def roll_back(project: Project, now: datetime) -> tuple[Done, list[str]]:
-    """Restore what the files were before the last change; one that was changed since stays.
+def roll_back(project: Project, lock: str, now: datetime) -> tuple[Done, list[str]]:
+    """Restore what the files were before the last change, if that was an update; a file that was changed since stays.
+
+    Args:
+        lock: The path of the file that says what is installed: it was there before an update, and not before an installation.
 
     Returns:
         The change, whose backup is then gone, and the restored paths.
 
     Raises:
-        NotFound: There is no backup.
+        NotFound: There is no backup, or none of an update.
     """
     with _locked(project):
-        return _rolled_back(project, now)
+        return _rolled_back(project, lock, now)
 
 
-def _rolled_back(project: Project, now: datetime) -> tuple[Done, list[str]]:
+def _rolled_back(project: Project, lock: str, now: datetime) -> tuple[Done, list[str]]:
     _complete(project)
     backups = _backups(project)
     if not backups:
         raise NotFound("There is no backup of a template's update.", remedy="Nothing was changed.")
     last = backups[-1]
     rows: list[dict[str, Any]] = json.loads((last / "plan.json").read_bytes())["files"]
+    if any(row["path"] == lock and row["before"] is None for row in rows):
+        raise NotFound(
+            "The template was not updated since it was installed.",
+            cause="A rollback undoes an update.",
+            remedy="Nothing was changed. To take its files out: `corral uninstall`.",
+        )
     ours = [row for row in rows if _digest(project.root / row["path"]) == row["after"]]
     contents = {row["path"]: New(_old(last, row), row["was_executable"]) for row in ours}
     done = _apply(project, contents, now)
