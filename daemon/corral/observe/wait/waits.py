@@ -74,8 +74,8 @@ class PersonalWaits:
         if status == TaskStatus.RUNNING:
             return row["task_id"] in self._asking
         if status == TaskStatus.PENDING:
-            untrusted = row["runner"] is not None and self._gate.reason(row) is not None
-            return self._is_paused or untrusted or (row["runner"] is None and not sessions.anyone(self._conn))
+            is_kept_back = row["runner"] is not None and self._gate.reason(row) is not None
+            return self._is_paused or is_kept_back or (row["runner"] is None and not sessions.anyone(self._conn))
         if status == TaskStatus.WAITING:
             parents = [
                 *dependencies.parents_of(self._conn, row["task_id"]),
