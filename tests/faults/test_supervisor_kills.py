@@ -206,6 +206,8 @@ def test_a_spawned_piece_of_work_that_breaks_in_an_unforeseen_way_requeues_its_t
         def start(self, _assignment: object, _now: object) -> Any:
             raise ZeroDivisionError("a defect")
 
+        def follow(self, _assignment: object, _kept: object, _now: object) -> Any: ...
+
     house = House(repo, settings_with(tasks={"max_crashes": 2, "retry_initial_s": 0.1}), {"command": Broken()})
     task_id = house.submit("true")
     with pytest.raises(ZeroDivisionError):

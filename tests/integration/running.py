@@ -62,6 +62,7 @@ def make_assignment(folder: Path, **changes: Any) -> Assignment:
         "command": None,
         "prompt": None,
         "worktree": worktree,
+        "keeper": folder / "keepers" / str(uuid.uuid4()),
         "log": folder / "logs" / "1.log",
         "session_id": str(uuid.uuid4()),
         "env": {},

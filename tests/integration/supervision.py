@@ -10,12 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from corral.config.model import Settings
 from corral.config.paths import Project, find_project
@@ -165,11 +162,9 @@ class House:
             self.landing_nudges += 1
         self.nudged.set()
 
-    def _watch(self, pid: int) -> None:
+    def _watch(self, await_exit: Callable[[], None]) -> None:
         def wait() -> None:
-            with suppress(psutil.Error):
-                while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                    time.sleep(0.01)
+            await_exit()
             self.nudged.set()
 
         threading.Thread(target=wait, daemon=True).start()

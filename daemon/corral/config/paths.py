@@ -103,6 +103,11 @@ class Project(NamedTuple):  # not a dataclass: their module takes as long to loa
         return self.run_dir / "token"
 
     @property
+    def attempts_dir(self) -> Path:
+        """A folder for the keeper of each attempt that is not closed."""
+        return self.run_dir / "attempts"
+
+    @property
     def logs_dir(self) -> Path:
         """The folder of all logs."""
         return self.home / "logs"

@@ -64,6 +64,7 @@ def assignment(
         prompt=feedback if thread.resumes else _prompt(context, task, resolved, earlier, feedback),
         worktree=Path(worktree["path"]),
         log=log,
+        keeper=keeper_folder(context, task),
         session_id=session_id,
         env={
             **resolved.program_env,
@@ -91,6 +92,11 @@ def assignment(
         conversation=conversations.file_of(folder, task["fencing_token"]) if past is not None else None,
         resumes=thread.resumes,
     )
+
+
+def keeper_folder(context: WorktreeContext, task: TaskRow) -> Path:
+    """The folder of the keeper of a task's current attempt."""
+    return context.project.attempts_dir / f"{task['task_id']}.{task['fencing_token']}"
 
 
 def model_of(context: WorktreeContext, resolved: ResolvedAgent, task: TaskRow) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -29,8 +29,9 @@ from corral.core.redaction import redact
 from corral.core.remedies import with_remedy
 from corral.core.sealing import seal_where_possible
 from corral.core.states import RunnerName, TaskStatus, WorktreePurpose, WorktreeState
+from corral.runners import keeping
 from corral.runners.blame import BY_ITSELF, DISK_FULL, Blame, blame_of, blame_of_error
-from corral.runners.process import end_leftovers
+from corral.runners.keeping import is_killed
 from corral.runners.protocol import Finished, HasApiAccess, Runner, Running
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
 from corral.store import events
@@ -45,9 +46,10 @@ from corral.work.loops.history import Past
 from corral.work.tasks import attempts, leases
 from corral.work.tasks.agents import ResolvedAgent, checked, resolve_agent
 from corral.work.tasks.attempts import INTERRUPTED, Ending
+from corral.work.tasks.store import attempts as attempt_rows
 from corral.work.tasks.store import tasks
 from corral.work.trust.trust import TrustGate
-from corral.work.workers.assigning import assignment, model_of
+from corral.work.workers.assigning import assignment, keeper_folder, model_of
 from corral.work.workers.collect import collect
 from corral.work.workers.disk import is_full, met_the_end
 from corral.work.worktrees import ownership
@@ -151,6 +153,38 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
         return _closed(context, task, worktree, stopped if context.is_stopping() else _ending_of_error(context, error))
 
 
+def adopt(context: AttemptContext, task: TaskRow, now: datetime) -> Started | None:
+    """Go on with the worker of a running task that another daemon started, if it is certainly that: nothing is counted.
+
+    One that was killed while nobody followed it died with its daemon, and so did one whose keeper did.
+
+    Raises:
+        OSError: What is left of it cannot be read.
+    """
+    worktrees = context.worktrees
+    folder = keeper_folder(worktrees, task)
+    found = keeping.find(folder, task_marks(worktrees, task["task_id"]), task["fencing_token"])
+    if found is None:
+        return None
+    kept, assigned = found
+    with worktrees.db.reading() as conn:
+        rows = attempt_rows.of_task(conn, task["task_id"])
+        worktree = worktree_rows.get(conn, task["worktree_id"]) if task["worktree_id"] is not None else None
+    runner = context.runners.get(str(next(row["runner"] for row in rows if row["number"] == assigned.attempt)))
+    ended, place = kept.exit(), (WorktreeState.READY, str(assigned.worktree))
+    died = ended is not None and is_killed(ended)
+    if runner is None or worktree is None or (worktree["state"], worktree["path"]) != place or died:
+        kept.close()
+        return None
+    awake = context.awake.at(now)
+    running = runner.follow(assigned, kept, awake)
+    if task["pid"] is None:  # its daemon died between its start and the record of it
+        worktrees.db.write(lambda conn: _record_process(conn, task, task["fencing_token"], running, now))
+    past = checkpoints.past_of(worktrees, task["task_id"])
+    began = awake - timedelta(seconds=kept.age_s)
+    return Started(running, task, worktree, began, is_loop=past is not None)
+
+
 def _closed(context: AttemptContext, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> Ending:
     conclude(context, task, worktree, ending)
     return ending
@@ -164,10 +198,10 @@ def _is_cancelled(context: AttemptContext, task: TaskRow) -> bool:
 
 def _kill(context: AttemptContext, task: TaskRow, running: Running) -> None:
     """Kill a worker whose start could not be recorded, until nothing of it is alive: then another one may start."""
-    marks = task_marks(context.worktrees, task["task_id"])
-    while end_leftovers(marks, running.pid, running.pid_started):
+    folder, marks = keeper_folder(context.worktrees, task), task_marks(context.worktrees, task["task_id"])
+    while not keeping.revoke(folder, marks):
         pass
-    running.observe(context.worktrees.clock())  # reaps it
+    running.observe(context.worktrees.clock())  # lets go of it
 
 
 def task_marks(context: WorktreeContext, task_id: str) -> dict[str, str]:
@@ -251,6 +285,7 @@ def conclude(context: AttemptContext, task: TaskRow, worktree: WorktreeRow | Non
     seal(context.worktrees, task)
     status = context.worktrees.db.write(lambda conn: _close(conn, context, task, worktree, ending))
     crash_point("task.closed")
+    keeping.forget(keeper_folder(context.worktrees, task))
     context.nudge("supervisor")
     if ending.to_land is not None:
         context.nudge("landing")
