@@ -428,6 +428,8 @@ def _assignment_of(plan: Mapping[str, Any], folder: Path, marks: Mapping[str, st
     try:
         if (plan["project_id"], plan["attempt"], plan["folder"]) != (marks[PROJECT_MARK], attempt, str(folder)):
             return None
+        if plan["log_start"] is None or "kernel_kills" not in plan:
+            return None
         past, limits = plan["resumes"], Limits.__annotations__
         return Assignment(
             task_id=plan["task_id"],
@@ -445,7 +447,7 @@ def _assignment_of(plan: Mapping[str, Any], folder: Path, marks: Mapping[str, st
             keeper=folder,
             resumes=past and PastConversation(past["session_id"], Path(past["file"]), Usage(**past["usage"])),
         )
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, AttributeError):
         return None
 
 

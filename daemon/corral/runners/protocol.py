@@ -101,7 +101,7 @@ class Assignment:
         agent: The name of the agent definition for ``claude`` or ``anthropic``.
         definition: That definition, as the client reads it.
         instructions: Further instructions besides the prompt.
-        conversation: The file that stores its conversation for a later attempt; None: none will resume it.
+        conversation: The file that stores its conversation for a later attempt, where its runner does not; None: none will.
         resumes: The conversation that it resumes; None: a new one.
     """
 

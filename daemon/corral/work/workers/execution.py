@@ -52,6 +52,7 @@ from corral.work.trust.trust import TrustGate
 from corral.work.workers.assigning import assignment, keeper_folder, model_of
 from corral.work.workers.collect import collect
 from corral.work.workers.disk import is_full, met_the_end
+from corral.work.workers.resuming import Resumption, resumption
 from corral.work.worktrees import ownership
 from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.allocation import Plan, WorktreeContext, allocate, mark_ready, reclaim
@@ -128,7 +129,10 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
             task_id=task["task_id"],
             session_id=task["session_id"],
         )
-        kept, origin = continuing.kept_worktree(context.worktrees, task, past), _origin(context, resolved)
+        origin, resumed = _origin(context, resolved), Resumption()
+        if past is None:
+            resumed = resumption(context.worktrees, task, holder_of(resolved))
+        kept = continuing.kept_worktree(context.worktrees, task, past) if past is not None else resumed.tree
         allocated, provided = kept or allocate(
             context.worktrees, plan, is_unwanted=lambda: _is_cancelled(context, task)
         )
@@ -141,7 +145,7 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
         crash_point("task.start")
         ownership.prove(context.worktrees, worktree)
         began = context.awake.at(context.worktrees.clock())
-        running = runner.start(assignment(context.worktrees, task, worktree, provided, resolved, past), began)
+        running = runner.start(assignment(context.worktrees, task, worktree, provided, resolved, past, resumed), began)
         crash_point("task.started")
         now = context.worktrees.clock()
         context.worktrees.db.write(lambda conn: _record_process(conn, task, token, running, now))
@@ -366,6 +370,11 @@ def _record_start(
         )
     events.record(conn, now, assigned, task_id=task["task_id"], session_id=session_id)
     return moved, worktree
+
+
+def holder_of(resolved: ResolvedAgent) -> tuple[str, str | None]:
+    """Who holds the conversation of an attempt: a runner and an agent."""
+    return str(resolved.runner), resolved.agent.name if resolved.agent else None
 
 
 def _origin(context: AttemptContext, resolved: ResolvedAgent) -> Origin | None:

@@ -38,6 +38,7 @@ from corral.work.tasks.agents import checked
 from corral.work.tasks.attempts import Ending
 from corral.work.tasks.store import tasks
 from corral.work.trust.trust import TrustGate
+from corral.work.workers import resuming
 from corral.work.workers.assigning import keeper_folder
 from corral.work.workers.claim_pause import Pause
 from corral.work.workers.claiming import Claiming
@@ -199,7 +200,8 @@ class Supervisor:
             self._recovered = True
         unfinished = (TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
         rows = self._db.read(lambda conn: tasks.in_status(conn, *unfinished))
-        self._sweeper.recover({row["task_id"] for row in rows})
+        self._context.worktrees.kept.update(resuming.kept_trees(self._context.worktrees))
+        self._sweeper.recover({*(row["task_id"] for row in rows), *self._context.worktrees.kept})
         keeping.forget_others(
             self._context.worktrees.project.attempts_dir,
             [keeper_folder(self._context.worktrees, row).name for row in rows],
@@ -431,8 +433,10 @@ class Supervisor:
                 self._db.write(lambda conn: attempts.resume(conn, row["task_id"], now, rules))
                 keeping.forget(keeper_folder(self._context.worktrees, row))
                 crash_point("task.resumed")
+                kept = self._context.worktrees.kept.get(row["task_id"])
                 for worktree in self._sweeper.of_task(row["task_id"]):
-                    self._sweeper.rolling_back(worktree)()
+                    if worktree["worktree_id"] != kept:
+                        self._sweeper.rolling_back(worktree)()
             finally:
                 self._report(lambda _now: self._resuming.discard(row["task_id"]))
 

@@ -52,12 +52,15 @@ def stop(
     report({"stopped": stopped, "running": False}, line, as_json=as_json)
 
 
-def stop_and_wait(where: Project, *, drain: bool = False, until_asked: bool = False) -> bool:
+def stop_and_wait(
+    where: Project, *, drain: bool = False, until_asked: bool = False, leave_workers: bool = False
+) -> bool:
     """Stop a project's daemon and wait for its exit; False if none ran.
 
     Args:
         drain: Let running tasks finish first.
         until_asked: Read-only commands do not start it again (:attr:`Project.stopped_file`).
+        leave_workers: The workers go on; the next daemon follows them.
 
     Raises:
         OwnDaemon: This process is part of the work of that daemon.
@@ -71,7 +74,7 @@ def stop_and_wait(where: Project, *, drain: bool = False, until_asked: bool = Fa
     if until_asked:
         where.stopped_file.touch(0o600)
     with progress("stopping the daemon") as update:
-        speaker.request("POST", "/daemon/stop", {"drain": drain})
+        speaker.request("POST", "/daemon/stop", {"drain": drain, "leave_workers": leave_workers})
         speaker.close()
         began = time.monotonic()
         while _holds_lock(where, int(health["pid"])) or _runs(int(health["pid"])):
@@ -132,9 +135,9 @@ def restart(
     drain: Annotated[bool, Option("--drain", help="Let running tasks finish first.")] = False,
     as_json: Annotated[bool, json_of("faces.cli.api.DaemonRunning")] = False,
 ) -> None:
-    """Stop the daemon if it runs, and start it."""
+    """Stop the daemon if it runs, and start it; the workers go on meanwhile."""
     where = project()
-    stop_and_wait(where, drain=drain)
+    stop_and_wait(where, drain=drain, leave_workers=True)
     crashes.forget(where)
     health = Client(where).ensure_daemon()
     report(_state(where, health), _running(health), as_json=as_json)
