@@ -254,7 +254,8 @@ def test_suspicion_begins_with_the_second_death_and_then_backs_off(repo: Path) -
         assert is_suspect == (deaths == 2)
         house.until(lambda: house.status(task_id) != "interrupted")
         if deaths == 1:
-            house.until(lambda: house.detail(task_id)["fencing_token"] == 2 and house.detail(task_id)["pid"])
+            house.until((house.project.attempts_dir / f"{task_id}.2").exists)
+            house.until(lambda: find_marked(task_id) != [])
     assert house.detail(task_id)["not_before_at"] > iso(now + timedelta(seconds=30))
     house.close()
 
