@@ -30,7 +30,7 @@ from corral.core.remedies import with_remedy
 from corral.core.sealing import seal_where_possible
 from corral.core.states import RunnerName, TaskStatus, WorktreePurpose, WorktreeState
 from corral.runners import keeping
-from corral.runners.blame import BY_ITSELF, DISK_FULL, Blame, blame_of, blame_of_error
+from corral.runners.blame import BY_ITSELF, CONVERSATION_LOST, DISK_FULL, Blame, blame_of, blame_of_error
 from corral.runners.keeping import is_killed
 from corral.runners.protocol import Finished, HasApiAccess, Runner, Running
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
@@ -293,12 +293,17 @@ def conclude(context: AttemptContext, task: TaskRow, worktree: WorktreeRow | Non
     context.nudge("supervisor")
     if ending.to_land is not None:
         context.nudge("landing")
-    if worktree is not None and ending.goes_on and status == TaskStatus.PENDING:
+    if worktree is not None and _keeps_tree(ending, status):
         continuing.keep(context.worktrees, task, worktree)
     elif worktree is not None:
         keeps = ending.success and status != "lost"
         reclaim(context.worktrees, worktree["worktree_id"], reason=f"task {task['task_id']} {status}", keeps=keeps)
         context.nudge("landing")  # a branch that has landed can go once no worktree has it
+
+
+def _keeps_tree(ending: Ending, status: str) -> bool:
+    """Whether the worktree stays for the next attempt: to go on in it, or to be told what it saved of it."""
+    return status == TaskStatus.PENDING and (ending.goes_on or ending.error_code == CONVERSATION_LOST)
 
 
 def _close(
@@ -313,7 +318,7 @@ def _close(
     except LeaseLost:
         status = "lost"
     session_end.end_attempt(conn, required(task["session_id"]), status, now, leases.offering(rules))
-    if worktree is not None and not (ending.goes_on and status == TaskStatus.PENDING):
+    if worktree is not None and not _keeps_tree(ending, status):
         from_states = (WorktreeState.ALLOCATING, WorktreeState.READY)
         worktree_rows.transition(conn, worktree["worktree_id"], from_states, {"state": WorktreeState.RECLAIMING})
     return status
