@@ -8,23 +8,23 @@ import signal
 import sqlite3
 import time
 from contextlib import closing, suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from corral.config.paths import find_project
 from corral.config.sections.work import Tasks as TaskRules
 from corral.config.sections.work import Worktrees
 from corral.core.errors import DatabaseUnavailable
-from corral.core.instants import iso
 from corral.git.checkouts import salvage
 from corral.git.process.command import open_repository
 from corral.runners.command import CommandRunner
 from corral.runners.protocol import Assignment, Running
 from corral.work.merges.store import merges
-from corral.work.tasks import tasks
+from corral.work.tasks import delays, tasks
 from corral.work.tasks.store import tasks as task_rows
 from tests.conftest import git, worktrees_in, worktrees_of
 from tests.integration.running import find_marked, finish, is_alive, keeper_of, kill
@@ -239,25 +239,30 @@ def test_a_daemon_that_hands_over_leaves_its_workers_alone(repo: Path) -> None:
     house.close()
 
 
-def test_suspicion_begins_with_the_second_death_and_then_backs_off(repo: Path) -> None:
-    now = utc_now()
-    House(repo, IMPATIENT).close()
-    house = House(repo, settings_with(tasks={"retry_initial_s": 60}))
-    task_id = house.submit("sleep 600")
-    house.until(lambda: house.detail(task_id)["started_at"] is not None)
+def test_suspicion_begins_with_the_second_death_and_only_suspects_run_alone(repo: Path) -> None:
+    house = House(repo, settings_with(tasks={"retry_initial_s": 0.2}))
+    first, second, innocent = (house.submit("sleep 600", title=name) for name in ("first", "second", "innocent"))
     for deaths in (1, 2):
-        for pid in (keeper_of(house.project.attempts_dir / f"{task_id}.{deaths}"), *find_marked(task_id)):
-            kill_and_wait(pid)
+        for task_id in (first, second):
+            house.until(lambda task_id=task_id: find_marked(task_id) and house.detail(task_id)["started_at"])
+        for task_id in (first, second):
+            keeper = keeper_of(house.project.attempts_dir / f"{task_id}.{deaths}")
+            for pid in (keeper, *find_marked(task_id)):
+                kill_and_wait(pid)
         house.restart()
-        assert house.detail(task_id)["crashes"] == deaths
-        is_suspect = house.db.read(task_rows.suspect_in_flight) == task_id
-        assert is_suspect == (deaths == 2)
-        house.until(lambda: house.status(task_id) != "interrupted")
-        if deaths == 1:
-            house.until((house.project.attempts_dir / f"{task_id}.2").exists)
-            house.until(lambda: find_marked(task_id) != [])
-    assert house.detail(task_id)["not_before_at"] > iso(now + timedelta(seconds=30))
+        assert [house.detail(task_id)["crashes"] for task_id in (first, second, innocent)] == [deaths, deaths, 0]
+        assert (house.db.read(task_rows.suspect_in_flight) is None) == (deaths == 1)
+    house.until(lambda: "pending" in house.statuses(first, second) and "running" in house.statuses(first, second))
+    (waiting,) = [task_id for task_id in (first, second) if house.status(task_id) == "pending"]
+    house.until(lambda: "one at a time" in str(house.db.read(lambda conn: why_not(conn, waiting))))
+    assert (house.status(innocent), house.detail(innocent)["attempts"]) == ("running", 1)
     house.close()
+
+
+def why_not(conn: Connection, task_id: str) -> str | None:
+    row = task_rows.get(conn, task_id)
+    assert row is not None
+    return delays.reason(conn, row, None, utc_now())
 
 
 def test_stopping_the_daemon_interrupts_salvages_and_the_next_one_goes_on(repo: Path) -> None:

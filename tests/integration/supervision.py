@@ -109,6 +109,9 @@ class House:
         assert row is not None
         return str(row["status"])
 
+    def statuses(self, *task_ids: str) -> list[str]:
+        return [self.status(task_id) for task_id in task_ids]
+
     def until(self, done: Callable[[], bool], timeout_s: float = 30.0) -> None:
         """Step as the server would, until something is so."""
         deadline = time.monotonic() + timeout_s

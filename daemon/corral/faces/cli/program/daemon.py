@@ -55,7 +55,7 @@ def stop(
 def stop_and_wait(
     where: Project, *, drain: bool = False, until_asked: bool = False, leave_workers: bool = False
 ) -> bool:
-    """Stop a project's daemon and wait for its exit; False if none ran.
+    """Stop a project's daemon and wait for its exit; False if none ran, and no worker of one that died.
 
     Args:
         drain: Let running tasks finish first.
@@ -69,6 +69,8 @@ def stop_and_wait(
     refuse_own_work(where)
     speaker = Client(where, autostart=False)
     health = speaker.health()
+    if health is None and not leave_workers and any(where.attempts_dir.glob("*")):
+        health = Client(where).ensure_daemon()  # its workers outlived it, and only a daemon may judge which are its own
     if health is None:
         return False
     if until_asked:
