@@ -9,6 +9,7 @@ import sqlite3
 import time
 from contextlib import closing, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -244,7 +245,7 @@ def test_suspicion_begins_with_the_second_death_and_only_suspects_run_alone(repo
     first, second, innocent = (house.submit("sleep 600", title=name) for name in ("first", "second", "innocent"))
     for deaths in (1, 2):
         for task_id in (first, second):
-            house.until(lambda task_id=task_id: find_marked(task_id) and house.detail(task_id)["started_at"])
+            house.until(partial(has_worker, house, task_id, deaths))
         for task_id in (first, second):
             keeper = keeper_of(house.project.attempts_dir / f"{task_id}.{deaths}")
             for pid in (keeper, *find_marked(task_id)):
@@ -257,6 +258,11 @@ def test_suspicion_begins_with_the_second_death_and_only_suspects_run_alone(repo
     house.until(lambda: "one at a time" in str(house.db.read(lambda conn: why_not(conn, waiting))))
     assert (house.status(innocent), house.detail(innocent)["attempts"]) == ("running", 1)
     house.close()
+
+
+def has_worker(house: House, task_id: str, attempt: int) -> bool:
+    row = house.db.read(lambda conn: task_rows.get(conn, task_id))
+    return row is not None and row["fencing_token"] == attempt and row["pid"] is not None
 
 
 def why_not(conn: Connection, task_id: str) -> str | None:

@@ -185,7 +185,7 @@ def test_a_keeper_that_comes_after_its_attempt_was_given_up_starts_nothing(tmp_p
     """The daemon was killed between the fork and the record: the next one must be certain, whatever the keeper still does."""
     assignment = make_assignment(tmp_path)
     keeping._lay_out(assignment, 0)
-    order = {
+    order: dict[str, Any] = {
         "argv": [b"/bin/sh", b"-c", b"touch %s/ran" % os.fsencode(tmp_path)],
         "env": {},
         "cwd": os.fsencode(tmp_path),

@@ -288,20 +288,17 @@ def keep(
         "memory_mb": limits.memory_mb,
         "output_mb": limits.output_mb,
     }
-    with ExitStack() as files:
-        try:
-            output = open_private(assignment.log, os.O_WRONLY | os.O_APPEND)
-            files.callback(os.close, output)
-            _lay_out(assignment, os.fstat(output).st_size)
-            reply = _start(assignment, marshal.dumps(order), output)
-        except OSError as error:
-            forget(folder)
-            raise _refused(argv[0], assignment.worktree, error) from error
+    try:
+        kept, reply = _begin(assignment, marshal.dumps(order))
+    except OSError as error:
+        forget(folder)
+        raise OutOfResources(f"The keeper of {argv[0]} could not be started: {error.strerror}.") from error
     word, _, number = reply.partition(" ")
     if word == "started":
-        kept = Kept(folder)
+        kept.exit()  # takes in the worker's line, and sees whether the keeper has died since
         kept.pid_started = start_time(kept.pid) or kept.pid_started
         return kept
+    kept.close()
     while not revoke(folder, assignment.marks):
         pass
     forget(folder)
@@ -310,10 +307,31 @@ def keep(
     raise OutOfResources(f"The keeper of {argv[0]} ended before it had started it.")
 
 
+def _begin(assignment: Assignment, order: bytes) -> tuple[Kept, str]:
+    """Lay out the folder of an attempt, whose files are held open from then on, and start the keeper there; gives its reply.
+
+    Raises:
+        OSError: It could not be started.
+    """
+    output = open_private(assignment.log, os.O_WRONLY | os.O_APPEND)
+    try:
+        _lay_out(assignment, os.fstat(output).st_size)
+        kept = Kept(assignment.keeper)
+        try:
+            return kept, _start(assignment, order, output)
+        except OSError:
+            kept.close()
+            raise
+    finally:
+        os.close(output)
+
+
 def _lay_out(assignment: Assignment, log_start: int) -> None:
     folder, resumes = assignment.keeper, assignment.resumes
     forget(folder)  # a start that failed
-    folder.mkdir(mode=0o700, parents=True)
+    for place in (folder.parent.parent, folder.parent):
+        place.mkdir(mode=0o700, exist_ok=True)  # the first one is the daemon's, and private, whoever makes it again
+    folder.mkdir(mode=0o700)
     shutil.copyfile(keeper.__file__, folder / "keeper.py")
     plan = {
         **{name: getattr(assignment, name) for name in ("task_id", "attempt", "title", "session_id", "project_id")},
