@@ -189,7 +189,6 @@ def test_a_stop_ends_a_worker_that_outlived_its_daemon(house: Coordinated) -> No
     task = house.submit("long", "sleep 600")
     eventually(lambda: house.json("task", "detail", task)["started_at"])
     house.kill_daemon()
-    house.run("daemon", "start")
     assert find_marked(task)
     house.run("daemon", "stop")
     assert find_marked(task) == []

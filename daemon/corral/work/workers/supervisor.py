@@ -25,7 +25,7 @@ from corral.core.crash import crash_point
 from corral.core.events import EventKind
 from corral.core.instants import iso, parse
 from corral.core.logs import logger
-from corral.core.states import TaskStatus
+from corral.core.states import TaskStatus, WorktreePurpose
 from corral.runners import keeping
 from corral.runners.blame import WORKER_LOST
 from corral.runners.process import end_leftovers
@@ -213,9 +213,21 @@ class Supervisor:
             attempt = Attempt(row)
             if attempt.key in self._attempts or (started := adopt(self._context, row, now)) is None:
                 continue
+            self._end_judging(row)
             attempt.started, self._attempts[attempt.key] = started, attempt
             log.info("worker_adopted", task_id=row["task_id"], attempt=row["fencing_token"], pid=started.running.pid)
             self._watch_exit(started.running.await_exit)
+
+    def _end_judging(self, row: TaskRow) -> None:
+        """End what a daemon that died left of its judging of an ended worker: it begins again."""
+        judged_in = [
+            place for place in self._sweeper.of_task(row["task_id"]) if place["purpose"] == WorktreePurpose.VERIFY
+        ]
+        marks = task_marks(self._context.worktrees, row["task_id"])
+        while judged_in and end_leftovers(marks, None, None):
+            pass
+        for place in judged_in:
+            self._sweeper.rolling_back(place)()
 
     def step(self, now: datetime) -> datetime | None:
         """Do one step.

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,7 +70,7 @@ def stop_and_wait(
     refuse_own_work(where)
     speaker = Client(where, autostart=False)
     health = speaker.health()
-    if health is None and not leave_workers and any(where.attempts_dir.glob("*")):
+    if health is None and not leave_workers and _has_workers(where):
         health = Client(where).ensure_daemon()  # its workers outlived it, and only a daemon may judge which are its own
     if health is None:
         return False
@@ -89,6 +90,16 @@ def stop_and_wait(
             update("stopping the daemon" + (", waiting for running tasks" if drain else ""))
             time.sleep(0.05)
     return True
+
+
+def _has_workers(where: Project) -> bool:
+    """Whether a daemon that died left attempts here that nobody has closed; those in a copy are another repository's."""
+    for folder in where.attempts_dir.glob("*"):
+        with suppress(OSError, ValueError, KeyError):
+            plan, _, _ = (folder / "record").read_text(encoding="utf-8").partition("\n")
+            if json.loads(plan)["folder"] == str(folder):
+                return True
+    return False
 
 
 def refuse_own_work(where: Project) -> None:
