@@ -71,7 +71,7 @@ def stop_and_wait(
     speaker = Client(where, autostart=False)
     health = speaker.health()
     if health is None and not leave_workers and _has_workers(where):
-        health = Client(where).ensure_daemon()  # its workers outlived it, and only a daemon may judge which are its own
+        health = speaker.ensure_daemon()  # its workers outlived it, and only a daemon may judge which are its own
     if health is None:
         return False
     if until_asked:
