@@ -50,6 +50,11 @@ for line in sys.stdin:
     words = json.loads(line)["message"]["content"]
     block = [{{"type": "text", "text": "got " + words}}]
     print(json.dumps({{"type": "assistant", "message": {{"id": words, "content": block}}}}), flush=True)
+    if words.startswith("call"):
+        use = {{"type": "tool_use", "id": words, "name": "Bash", "input": {{"command": words}}}}
+        print(json.dumps({{"type": "assistant", "message": {{"id": words, "content": [use]}}}}), flush=True)
+        done = {{"type": "tool_result", "tool_use_id": words, "content": "ok"}}
+        print(json.dumps({{"type": "user", "message": {{"content": [done]}}}}), flush=True)
     if words == "end":
         print(json.dumps({{"type": "result", "subtype": "success", "is_error": False, "result": "bye"}}), flush=True)
 print("its input has ended", flush=True)
@@ -131,6 +136,23 @@ def test_messages_reach_an_adopted_worker_and_its_input_ends_with_its_turn(
     assert finished.success and finished.result["text"] == "bye", finished
     assert "its input has ended" in assignment.log.read_text()
     assert not running.tell("too late")
+
+
+def test_a_tool_call_is_told_once_whichever_daemon_sees_it(tmp_path: Path) -> None:
+    client = tmp_path / "client"
+    client.write_text(CLIENT.format(python=sys.executable))
+    client.chmod(0o700)
+    runner = ClaudeRunner(os.environ, command=str(client))
+    assignment = make_assignment(tmp_path, prompt="call 1")
+    before = runner.start(assignment, clock())
+    seen = look(before, lambda seen: seen.tool_calls)
+    assert [call.use_id for call in seen.tool_calls] == ["call 1"]
+    assert before.tell("call 2")
+    wait(lambda: '"call 2", "content": "ok"' in assignment.log.read_text())
+    after = adopt(assignment, runner)
+    told = [call.use_id for call in look(after, lambda seen: seen.tool_calls).tool_calls]
+    assert told == ["call 2"], "what ended while nobody followed is not lost, and nothing is told twice"
+    assert after.tell("end") and finish(after).success
 
 
 def test_neither_the_command_nor_its_environment_nor_its_first_input_is_anywhere(tmp_path: Path) -> None:
