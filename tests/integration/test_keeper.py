@@ -266,6 +266,9 @@ def test_an_upgrade_changes_nothing_of_a_keeper_that_runs(
     killed: Callable[..., Assignment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assignment = killed(command=f"until test -e {tmp_path}/gate; do sleep 0.02; done; echo whole")
+    process = psutil.Process(keeper_of(assignment.keeper))
+    program = Path(process.cwd()) / process.cmdline()[-1]
+    assert program == assignment.keeper / "keeper.py", "its own copy"
     newer = tmp_path / "newer.py"
     newer.write_text("raise SystemExit('the program of another version')\n")
     monkeypatch.setattr(keeper, "__file__", str(newer))
