@@ -206,7 +206,7 @@ def test_the_keeper_leaves_the_limits_to_a_daemon_that_follows(killed: Callable[
 def test_a_keeper_that_comes_after_its_attempt_was_given_up_starts_nothing(tmp_path: Path) -> None:
     """The daemon was killed between the fork and the record: the next one must be certain, whatever the keeper still does."""
     assignment = make_assignment(tmp_path)
-    keeping._lay_out(assignment, 0)
+    keeping.lay_out(assignment, 0)
     order: dict[str, Any] = {
         "argv": [b"/bin/sh", b"-c", b"touch %s/ran" % os.fsencode(tmp_path)],
         "env": {},
@@ -222,10 +222,10 @@ def test_a_keeper_that_comes_after_its_attempt_was_given_up_starts_nothing(tmp_p
     }
     assert keeping.revoke(assignment.keeper, assignment.marks)
     assert run_keeper(assignment, marshal.dumps(order)) == b""
-    keeping._lay_out(assignment, 0)
+    keeping.lay_out(assignment, 0)
     assert run_keeper(assignment, marshal.dumps(order)[:-3]) == b"", "half an order starts nothing"
     assert not (tmp_path / "ran").exists()
-    keeping._lay_out(assignment, 0)
+    keeping.lay_out(assignment, 0)
     assert run_keeper(assignment, marshal.dumps(order)).startswith(b"started ")
     wait((tmp_path / "ran").exists)
     while not keeping.revoke(assignment.keeper, assignment.marks):

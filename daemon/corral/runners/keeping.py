@@ -315,7 +315,7 @@ def _begin(assignment: Assignment, order: bytes) -> tuple[Kept, str]:
     """
     output = open_private(assignment.log, os.O_WRONLY | os.O_APPEND)
     try:
-        _lay_out(assignment, os.fstat(output).st_size)
+        lay_out(assignment, os.fstat(output).st_size)
         kept = Kept(assignment.keeper)
         try:
             return kept, _start(assignment, order, output)
@@ -326,7 +326,12 @@ def _begin(assignment: Assignment, order: bytes) -> tuple[Kept, str]:
         os.close(output)
 
 
-def _lay_out(assignment: Assignment, log_start: int) -> None:
+def lay_out(assignment: Assignment, log_start: int) -> None:
+    """Make the folder of an attempt, for a keeper that is about to start.
+
+    Args:
+        log_start: Where in its log its output will begin, bytes.
+    """
     folder, resumes = assignment.keeper, assignment.resumes
     forget(folder)  # a start that failed
     for place in (folder.parent.parent, folder.parent):
