@@ -150,7 +150,7 @@ def _watch_processes(seen: dict[str, list[str]]) -> None:
 
     def starting(self: Any, argv: Any, *given: Any, **named: Any) -> None:
         words = [os.fspath(word) for word in argv] if isinstance(argv, (list, tuple)) else [str(argv)]
-        walk = "start of a task" if any(WORK in word for word in words) else "landing" if "--ff-only" in words else ""
+        walk = "start of a task" if "keeper.py" in words else "landing" if "--ff-only" in words else ""
         if walk and walk not in seen:
             stack = [*getattr(begun_by, "modules", ()), *_modules(sys._getframe(1))]
             seen[walk] = [name for at, name in enumerate(stack) if name not in stack[:at]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from corral.config.paths import find_project
 from corral.config.sections.work import Tasks
 from corral.daemon.stale_locks import StaleLocks
 from corral.git.checkouts import worktrees
@@ -26,6 +28,7 @@ from corral.work.tasks import tasks
 from corral.work.tasks.wire import read_submissions
 from tests.conftest import git
 from tests.faults.storm import CONFIG, Storm, seed_of_this_run
+from tests.integration.running import keeper_of
 from tests.support.coordinated import Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(420)]
@@ -136,6 +139,8 @@ def test_a_daemon_killed_while_it_recovers_is_followed_by_one_that_does(house: C
     storm.tasks[house.submit("task-0-1.txt", command)] = "task-0-1.txt"
     eventually(Path(f"{gate}.began").exists)
     house.kill_daemon()
+    (attempt,) = find_project(house.root).attempts_dir.iterdir()
+    os.kill(keeper_of(attempt), signal.SIGKILL)  # else the next one has nothing to recover
     house.run("daemon", "start", check=False, CORRAL_CRASH_AT="task.resumed")
     eventually(lambda: house.daemon_pid() is None)
     gate.touch()

@@ -51,7 +51,7 @@ class Persistent:
 
 
 @pytest.mark.req("D14")
-def test_a_task_that_kills_its_daemon_is_found_out_and_the_one_beside_it_starts_twice_and_lands(
+def test_a_task_that_kills_its_daemon_and_its_keeper_is_found_out_and_the_one_beside_it_is_not_touched(
     coordinate: Callable[..., Coordinated], tmp_path: Path
 ) -> None:
     house = coordinate(config=QUICK)
@@ -59,28 +59,33 @@ def test_a_task_that_kills_its_daemon_is_found_out_and_the_one_beside_it_starts_
     wait = f"while [ ! -e {gate} ]; do sleep 0.05; done"
     innocent = house.submit("innocent", f"echo x >> {ran}; {wait}; echo done > innocent.txt")
     eventually(ran.exists)
-    # It waits until the other one is at work beside it: both are suspected of the first death.
-    poison = house.submit("poison", f"echo x >> {poisoned}; {kill_the_daemon(house.root)}; sleep 60", "--priority", "9")
+    poison = house.submit(
+        "poison", f"echo x >> {poisoned}; {kill_the_daemon(house.root)}; kill -9 $PPID; sleep 60", "--priority", "9"
+    )
     client = Persistent(house.root)
     try:
-        eventually(lambda: client.detail(innocent)["started_at"] and len(ran.read_text().split()) == 2)
-        waiting = eventually(lambda: client.detail(poison)["delay"])
-        assert "daemon died" in waiting
-        eventually(lambda: "one at a time" in str(client.detail(poison)["delay"]))
-        assert innocent[:8] in client.detail(poison)["delay"]
-        said = house.run("task", "detail", poison).stdout
-        assert "one at a time" in said
-        assert poison in [row["task_id"] for row in client("/status")["delayed"]]
-        gate.touch()
         eventually(lambda: client.detail(poison)["status"] == "dead")
         end = client.detail(poison)
         assert end["error_code"] == "daemon_died" and "3 times" in end["error_message"]
         assert poisoned.read_text().split() == ["x"] * 3, "max_crashes + 1 lives of the daemon, no more"
         assert len(client.pids) <= 4
+        gate.touch()
         eventually(lambda: (client.detail(innocent)["merge"] or {}).get("state") == "landed")
         beside = client.detail(innocent)
         assert (beside["attempts"], beside["crashes"]) == (1, 0), "nothing is counted against it"
-        assert ran.read_text().split() == ["x"] * 2, "restarted once"
+        assert ran.read_text().split() == ["x"], "it outlived every daemon"
+    finally:
+        client.close()
+
+
+@pytest.mark.req("D14")
+def test_a_task_that_kills_its_daemon_once_costs_nothing(house: Coordinated, tmp_path: Path) -> None:
+    task = house.submit("kills", f"echo x >> {tmp_path}/ran; {kill_the_daemon(house.root)}; sleep 1; echo x > out.txt")
+    client = Persistent(house.root)
+    try:
+        eventually(lambda: (client.detail(task)["merge"] or {}).get("state") == "landed")
+        assert (client.detail(task)["attempts"], client.detail(task)["crashes"], len(client.pids)) == (1, 0, 2)
+        assert (tmp_path / "ran").read_text().split() == ["x"]
     finally:
         client.close()
 

@@ -62,6 +62,7 @@ def make_assignment(folder: Path, **changes: Any) -> Assignment:
         "command": None,
         "prompt": None,
         "worktree": worktree,
+        "keeper": folder / "keepers" / str(uuid.uuid4()),
         "log": folder / "logs" / "1.log",
         "session_id": str(uuid.uuid4()),
         "env": {},
@@ -126,3 +127,9 @@ def kill(task_id: str) -> None:
     """Leave nothing of a task behind, whatever became of the test."""
     for pid in find_marked(task_id):
         psutil.Process(pid).kill()
+
+
+def keeper_of(folder: Path) -> int:
+    """The pid of the keeper of an attempt, by its record."""
+    (line,) = [line for line in (folder / "record").read_text().splitlines() if line.startswith("keeper ")]
+    return int(line.split()[1])

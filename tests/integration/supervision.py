@@ -10,12 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from corral.config.model import Settings
 from corral.config.paths import Project, find_project
@@ -112,6 +109,9 @@ class House:
         assert row is not None
         return str(row["status"])
 
+    def statuses(self, *task_ids: str) -> list[str]:
+        return [self.status(task_id) for task_id in task_ids]
+
     def until(self, done: Callable[[], bool], timeout_s: float = 30.0) -> None:
         """Step as the server would, until something is so."""
         deadline = time.monotonic() + timeout_s
@@ -165,11 +165,9 @@ class House:
             self.landing_nudges += 1
         self.nudged.set()
 
-    def _watch(self, pid: int) -> None:
+    def _watch(self, await_exit: Callable[[], None]) -> None:
         def wait() -> None:
-            with suppress(psutil.Error):
-                while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                    time.sleep(0.01)
+            await_exit()
             self.nudged.set()
 
         threading.Thread(target=wait, daemon=True).start()

@@ -21,6 +21,7 @@ import pytest
 from corral.client.connection import Client
 from corral.config.paths import find_project, socket_path
 from tests.conftest import NEEDS_RIGHTS_DROPPED, WITHOUT_ROOTS_RIGHTS, commit, git
+from tests.integration.running import find_marked
 from tests.support.coordinated import Coordinated, eventually
 
 
@@ -164,16 +165,34 @@ def test_a_second_stop_without_drain_ends_what_the_first_one_waits_for(house: Co
     assert house.daemon_pid() is None
 
 
-def test_a_task_of_a_killed_daemon_goes_on_without_an_attempt_counted(house: Coordinated) -> None:
-    marker = house.root / "began"
-    script = f"echo x >> {marker}; [ $(wc -l < {marker}) -gt 1 ] || sleep 600; echo done > out.txt"
-    task = house.submit("long", script)
-    eventually(marker.exists)
-    house.kill_daemon()
+@pytest.mark.parametrize("end", ["kill", "restart"])
+def test_a_worker_outlives_its_daemon_and_the_next_one_lands_what_it_made(house: Coordinated, end: str) -> None:
+    gate, ran = house.root.parent / "gate", house.root.parent / "ran"
+    task = house.submit("long", f"echo x >> {ran}; while [ ! -e {gate} ]; do sleep 0.05; done; echo done > out.txt")
+    eventually(lambda: house.json("task", "detail", task)["started_at"])
+    before = house.daemon_pid()
+    if end == "kill":
+        house.kill_daemon()
+    else:
+        house.run("daemon", "restart")
+    assert house.json("task", "detail", task)["status"] == "running"
+    assert house.daemon_pid() not in (None, before)
+    gate.touch()
     house.run("wait", task, "--timeout", "40")
     detail = house.json("task", "detail", task)
-    assert (detail["status"], detail["attempts"]) == ("completed", 1)
+    assert (detail["status"], detail["attempts"], detail["crashes"]) == ("completed", 1, 0)
     assert detail["merge"]["state"] == "landed"
+    assert ran.read_text().split() == ["x"]
+
+
+def test_a_stop_ends_a_worker_that_outlived_its_daemon(house: Coordinated) -> None:
+    task = house.submit("long", "sleep 600")
+    eventually(lambda: house.json("task", "detail", task)["started_at"])
+    house.kill_daemon()
+    assert find_marked(task)
+    house.run("daemon", "stop")
+    assert find_marked(task) == []
+    assert not any((house.root / ".corral" / "run" / "attempts").iterdir())
 
 
 def test_a_changed_configuration_is_taken_over_and_a_broken_one_is_reported(house: Coordinated) -> None:

@@ -182,7 +182,7 @@ def test_a_stubborn_one_is_killed_after_the_grace(start: Start, tmp_path: Path) 
         f"{sys.executable} {tmp_path}/server.py {where} stubborn; until test -e {where}; do sleep 0.02; done"
     )
     wait(where.exists)
-    wait(lambda: psutil.Process(running.pid).status() == psutil.STATUS_ZOMBIE)
+    running.await_exit()
     now = clock()
     pid = int(where.read_text().split()[1])
     assert running.observe(now).finished is None
@@ -192,7 +192,7 @@ def test_a_stubborn_one_is_killed_after_the_grace(start: Start, tmp_path: Path) 
     running.observe(now + timedelta(seconds=5))
     assert finish(running).success
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    assert not psutil.pid_exists(running.pid)
+    wait(lambda: not psutil.pid_exists(running.pid))
 
 
 @requires("setsid")

@@ -69,21 +69,21 @@ def test_an_idle_daemon_is_replaced_by_the_version_that_was_installed(
     assert f"the daemon is version 99.0, this command {__version__}: corral daemon restart" in shown
 
 
-def test_a_daemon_at_work_is_named_until_its_work_is_done_and_no_task_notices(
+def test_a_daemon_that_verifies_is_named_until_that_is_done_and_no_task_notices(
     coordinate: Callable[..., Coordinated], site: Path, tmp_path: Path
 ) -> None:
-    house = coordinate()
-    assert version_of(house) == __version__  # started from the installation, unlike the commands
     gate = tmp_path / "gate"
-    task = house.submit("works", f"while [ ! -e {gate} ]; do sleep 0.05; done; echo x > out.txt")
-    eventually(lambda: house.json("task", "detail", task)["started_at"])
+    house = coordinate(verify=(f"touch {gate}.waits; while [ ! -e {gate} ]; do sleep 0.05; done",))
+    assert version_of(house) == __version__
+    task = house.submit("works", "echo x > out.txt")
+    eventually(Path(f"{gate}.waits").exists)
     install(site, "99.0")
 
     def named() -> list[dict[str, str]]:
         return [need for need in house.ask("GET", "/status")["needs_you"] if need["kind"] == "outdated_daemon"]
 
     (need,) = eventually(named)
-    assert "99.0" in need["what"] and __version__ in need["what"] and "corral daemon restart --drain" in need["remedy"]
+    assert "99.0" in need["what"] and __version__ in need["what"] and "corral daemon restart" in need["remedy"]
     assert version_of(house) == __version__
     gate.touch()
     wait_for(house, "99.0")
@@ -91,6 +91,20 @@ def test_a_daemon_at_work_is_named_until_its_work_is_done_and_no_task_notices(
     assert named() == []
     eventually(lambda: house.json("task", "detail", task)["merge"]["state"] == "landed")
     assert house.json("task", "detail", task)["attempts"] == 1
+
+
+def test_an_upgrade_leaves_a_worker_alone(coordinate: Callable[..., Coordinated], site: Path, tmp_path: Path) -> None:
+    house = coordinate()
+    assert version_of(house) == __version__
+    gate, ran = tmp_path / "gate", tmp_path / "ran"
+    task = house.submit("works", f"echo x >> {ran}; while [ ! -e {gate} ]; do sleep 0.05; done; echo x > out.txt")
+    eventually(lambda: house.json("task", "detail", task)["started_at"])
+    install(site, "99.0")
+    wait_for(house, "99.0")
+    assert house.json("task", "detail", task)["status"] == "running"
+    gate.touch()
+    eventually(lambda: (house.json("task", "detail", task)["merge"] or {}).get("state") == "landed")
+    assert (house.json("task", "detail", task)["attempts"], ran.read_text().split()) == (1, ["x"])
 
 
 @pytest.mark.executed

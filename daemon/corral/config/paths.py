@@ -107,6 +107,11 @@ class Project(NamedTuple):  # not a dataclass: their module takes as long to loa
         return self.run_dir / "token"
 
     @property
+    def attempts_dir(self) -> Path:
+        """A folder for the keeper of each attempt that is not closed."""
+        return self.run_dir / "attempts"
+
+    @property
     def logs_dir(self) -> Path:
         """The folder of all logs; while the usual one cannot be written, one in :attr:`run_dir`: logs stop no work."""
         return self.home / "logs" if self.unwritable_logs is None else self.run_dir / "logs"

@@ -61,7 +61,8 @@ class Services:
     runtime: RuntimeState = field(default_factory=RuntimeState)
     faults: dict[str, Need] = field(default_factory=dict)
     """Conditions that need a person and are in no row, by a key of the part that adds and removes them."""
-    stop_requested: Callable[[bool], None] = lambda _drain: None
+    stop_requested: Callable[[bool, bool], None] = lambda _drain, _leaves_workers: None
+    """Ends this daemon: whether running tasks finish first, else whether their workers go on for the next daemon."""
     stopping: bool = False
     unwatched: bool = True
     """Whether the sessions' processes are not watched, since no session is live; a new session asks for a look."""

@@ -1,7 +1,8 @@
 """The daemon of one project: its start, its service and its stop.
 
 The order matters. Start: database, recovery, jobs, then the sockets; only then is it ``ready``. Stop: no new work, workers
-ended and their tasks marked (or, when draining, finished), then the sockets, then the database, last the lock.
+ended and their tasks marked (or, when draining, finished; or left to the next daemon), then the sockets, then the database, last
+the lock.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
@@ -63,6 +65,14 @@ _CRASHES = (
 log = logs.logger("daemon")
 
 
+@dataclass
+class HowToStop:
+    """The latest stop request: whether running tasks finish first, else whether their workers go on for the next daemon."""
+
+    drain: bool = False
+    leaves_workers: bool = False
+
+
 def serve(instance: Instance, ready: Callable[[], None]) -> bool:
     """Be the daemon until a stop is requested; returns whether a version that was installed meanwhile must be started.
 
@@ -97,31 +107,31 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
     loop = asyncio.get_running_loop()
     services.changes.bind(loop)
     stop = asyncio.Event()
-    how = {"drain": False}
+    how = HowToStop()
     reasons: list[Reason] = []
     handed_over = False
 
-    def request_stop(drain: bool) -> None:
+    def request_stop(drain: bool, leaves_workers: bool) -> None:
         services.stopping = True
-        how["drain"] = drain
+        how.drain, how.leaves_workers = drain, leaves_workers
         services.changes.announce()
         stop.set()
 
-    def stop_requested(drain: bool) -> None:
-        loop.call_soon_threadsafe(request_stop, drain)
+    def stop_requested(drain: bool, leaves_workers: bool) -> None:
+        loop.call_soon_threadsafe(request_stop, drain, leaves_workers)
 
     def hand_over() -> None:
         nonlocal handed_over
         handed_over = True
-        stop_requested(False)
+        stop_requested(False, True)
 
     def request_leave(reason: Reason) -> None:
         reasons.append(reason)
-        loop.call_soon_threadsafe(request_stop, False)
+        loop.call_soon_threadsafe(request_stop, False, False)
 
     services.stop_requested = stop_requested
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, request_stop, False)
+        loop.add_signal_handler(number, request_stop, False, False)
 
     crashes.note(project)
     if crashes.given_up(project):
@@ -163,13 +173,13 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
     log.info("started", pid=os.getpid(), version=__version__)
     ready()
     await stop.wait()
-    log.info("stopping", drain=how["drain"])
+    log.info("stopping", drain=how.drain, leaves_workers=how.leaves_workers)
     if watcher is not None:
         watcher.stop()
     if reasons:
         await loop.run_in_executor(None, leave, services, jobs, parts.bound.project_id, reasons[0])
     else:
-        await loop.run_in_executor(None, _end_work, parts, lambda: how["drain"])
+        await loop.run_in_executor(None, _end_work, parts, how)
         project.daemon_json.unlink(missing_ok=True)
     server.should_exit = True
     await serving
@@ -177,6 +187,12 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
     if listeners.has_socket:
         listeners.path.unlink(missing_ok=True)
     return handed_over
+
+
+def _left_to_end(supervisor: Supervisor, how: HowToStop) -> int:
+    """Ask that everything ends, by the latest request; how many attempts have not."""
+    supervisor.stop_all(now(), leaves_workers=how.leaves_workers)
+    return supervisor.unsettled_count() if how.leaves_workers else supervisor.running_count()
 
 
 def _watch_config(parts: Assembly) -> ConfigWatcher | None:
@@ -205,21 +221,20 @@ async def _serve_again(server: uvicorn.Server, listeners: Listeners) -> None:
     listeners.announce()
 
 
-def _end_work(parts: Assembly, drains: Callable[[], bool]) -> None:
-    """End the workers and the jobs, in bounded time; while the latest stop request drains, the workers finish first."""
+def _end_work(parts: Assembly, how: HowToStop) -> None:
+    """End the workers, or leave them, and end the jobs, in bounded time; while ``how`` says so, the workers finish first."""
     services = parts.services
     supervisor = services.of(Supervisor)
     supervisor.drain(now())
     services.nudge("supervisor")
-    while drains() and supervisor.running_count():
+    while how.drain and supervisor.running_count():
         time.sleep(0.1)
     deadline = time.monotonic() + STOP_S
     try:
         services.of(Queue).stop(now())
     except CorralError as error:  # the verification has ended; the next start requeues its request, if a row is left
         log.warning("landing_not_put_back", reason=f"{error.message} {error.cause}")
-    supervisor.stop_all(now())
-    while supervisor.running_count() and time.monotonic() < deadline:
+    while _left_to_end(supervisor, how) and time.monotonic() < deadline:
         services.nudge("supervisor")
         time.sleep(0.05)
     for job in parts.jobs.values():

@@ -1,4 +1,5 @@
-"""An upgrade under a running daemon: it is detected, shown until it takes effect, and takes effect when nothing runs.
+"""An upgrade under a running daemon: it is detected, shown until it takes effect, and takes effect when nothing is in progress
+that begins again with a new daemon. Workers go on meanwhile.
 
 A daemon keeps the code that it was started with, while its files on the disk already belong to another version: later imports
 would not fit the loaded modules. The record of installed files, which every installer writes, shows that.
@@ -28,7 +29,7 @@ LOOK_EVERY_S = 20.0
 """A check reads one folder: a millisecond or two."""
 
 FAULT = "upgrade"
-REMEDY = "It is replaced as soon as nothing runs; at once: corral daemon restart --drain"
+REMEDY = "It is replaced as soon as nothing starts, ends or is verified; at once: corral daemon restart"
 
 log = logger("daemon")
 
@@ -55,8 +56,8 @@ def find_installed(package: Path) -> Installed | None:
 
 
 def is_idle(services: Services) -> bool:
-    """Whether no attempt runs and nothing is verified or landed."""
-    if services.of(Supervisor).running_count() or services.db.read(merges.counts).get(MergeState.VERIFYING):
+    """Whether no attempt starts or ends, and nothing is verified or landed; workers at work outlive a daemon."""
+    if services.of(Supervisor).unsettled_count() or services.db.read(merges.counts).get(MergeState.VERIFYING):
         return False
     return not VerificationWorktree(
         services.db, services.of(VerificationContext).places, services.git, DRY_RUN
@@ -69,7 +70,7 @@ class Upgrade:
 
     Attributes:
         faults: The needs of a person, to which the upgrade is added until then.
-        is_idle: Whether no attempt runs and nothing is verified or landed.
+        is_idle: Whether nothing is in progress that the next daemon could not go on with.
         hand_over: Ends this daemon and starts the installed one.
         package: The folder of the code that runs.
     """
@@ -91,7 +92,7 @@ class Upgrade:
         if installed is None or installed == self._running or not is_at_rest:
             return now + timedelta(seconds=LOOK_EVERY_S)
         if self.is_idle():
-            log.info("handing_over", message=f"Corral {installed.version} was installed; nothing runs.")
+            log.info("handing_over", message=f"Corral {installed.version} was installed; nothing has to end first.")
             self.hand_over()
             return None
         if FAULT not in self.faults:

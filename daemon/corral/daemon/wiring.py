@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -195,7 +196,7 @@ def _bring_work(services: Services, nudge: Callable[[str], None]) -> None:
         spawn=lambda function: _spawn(attempts, function),
         spawn_start=lambda function: _spawn(starts, function),
         nudge=nudge,
-        watch_exit=lambda pid: _watch(pid, lambda: nudge("supervisor")),
+        watch_exit=lambda await_exit: _watch(await_exit, lambda: nudge("supervisor")),
     )
 
     def landed() -> None:
@@ -210,7 +211,7 @@ def _bring_work(services: Services, nudge: Callable[[str], None]) -> None:
         lambda target: settings.for_target(target).landing,
         merge_settled(settings),
         landed,
-        lambda pid: _watch(pid, lambda: nudge("landing")),
+        lambda pid: _watch(partial(_await_child, pid), lambda: nudge("landing")),
     )
     services.bring(supervisor, verification, queue)
 
@@ -240,14 +241,17 @@ def _spawn(pool: ThreadPoolExecutor, function: Callable[[], None]) -> None:
     pool.submit(run)
 
 
-def _watch(pid: int, ended: Callable[[], None]) -> None:
-    """Call ``ended`` when a child process ends, without taking its exit status from the code that waits for it."""
+def _watch(await_exit: Callable[[], None], ended: Callable[[], None]) -> None:
+    """Call ``ended`` once a function has returned that blocks until a process ends."""
 
     def wait() -> None:
-        try:
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        except (ChildProcessError, AttributeError):
-            return  # it has ended, or the system has no waitid: the regular step notices the end
+        await_exit()
         ended()
 
-    threading.Thread(target=wait, name=f"watch-{pid}", daemon=True).start()
+    threading.Thread(target=wait, name="watch", daemon=True).start()
+
+
+def _await_child(pid: int) -> None:
+    """Block until a child process ends, without taking its exit status from the code that waits for it."""
+    with suppress(ChildProcessError, AttributeError):  # it has ended, or no waitid: the regular step notices the end
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)

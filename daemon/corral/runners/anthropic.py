@@ -16,6 +16,7 @@ from pathlib import Path
 from corral.core.errors import InvalidInput, RunnerUnavailable
 from corral.runners.claude import ClaudeOutput
 from corral.runners.command import environment_for
+from corral.runners.keeping import Kept, keep
 from corral.runners.messages.tools import allowed
 from corral.runners.messages.usage import LATEST
 from corral.runners.protocol import ApiAccess, Assignment, Finished, Running, failure
@@ -85,8 +86,12 @@ class AnthropicRunner:
         env = environment_for(assignment, self._environ)
         argv = [sys.executable, "-I", "-c", _START, *_folders()]
         stdin = json.dumps(self._order(assignment)).encode()
-        output, grace_s = MessagesOutput(assignment), self._stop_grace_s
-        return Worker(assignment, argv, env, output, stdin=stdin, now=now, grace_s=grace_s, closes_stdin=True)
+        kept = keep(assignment, argv, env, grace_s=self._stop_grace_s, stdin=stdin, closes_stdin=True)
+        return self.follow(assignment, kept, now)
+
+    def follow(self, assignment: Assignment, kept: Kept, now: datetime) -> Running:
+        """Follow a worker that runs, or has ended."""
+        return Worker(assignment, MessagesOutput(assignment), kept, now=now, grace_s=self._stop_grace_s)
 
     def access(self) -> ApiAccess:
         """The key and the address of its requests to the API.

@@ -1,7 +1,7 @@
 """The runner ``claude``: headless Claude Code in the task's worktree.
 
 Its prompt goes through a pipe that stays open, so that messages can follow; the pipe is closed when its turn ends, and
-the client exits. If the daemon dies, the pipe closes too, and the client exits after its turn.
+the client exits. If the daemon dies, the keeper holds the pipe open, and the next daemon goes on.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from datetime import datetime
 from corral.core.errors import InvalidInput
 from corral.runners.blame import CONVERSATION_LOST
 from corral.runners.command import ended_by_signal, environment_for, find_program
+from corral.runners.keeping import Kept, keep
 from corral.runners.protocol import Assignment, Finished, Running, failure
 from corral.runners.stream import Event, Transcript, one_line, user_message
 from corral.runners.worker import Worker
@@ -60,9 +61,12 @@ class ClaudeRunner:
             raise InvalidInput("The task has no prompt.", remedy="Submit it with --prompt.")
         env = environment_for(assignment, self._environ, is_claude=True)
         argv = [self._client(env.get("PATH")), *arguments(assignment)]
-        stdin = user_message(assignment.prompt)
-        output = ClaudeOutput(assignment)
-        return ClaudeWorker(assignment, argv, env, output, stdin=stdin, now=now, grace_s=self._stop_grace_s)
+        kept = keep(assignment, argv, env, grace_s=self._stop_grace_s, stdin=user_message(assignment.prompt))
+        return self.follow(assignment, kept, now)
+
+    def follow(self, assignment: Assignment, kept: Kept, now: datetime) -> Running:
+        """Follow a worker that runs, or has ended."""
+        return ClaudeWorker(assignment, ClaudeOutput(assignment), kept, now=now, grace_s=self._stop_grace_s)
 
     def _client(self, path: str | None) -> str:
         remedy = "Install Claude Code, set runners.claude.command to its path, or submit the task with --command."
@@ -101,11 +105,13 @@ class ClaudeWorker(Worker):
     @property
     def listens(self) -> bool:
         """Whether its turn is still open."""
-        return self._finished is None and self._ending is None and self._feed.is_open
+        if self._finished is not None or self._ending is not None or self._output.settled:
+            return False
+        return self._kept.takes_input
 
     def tell(self, text: str) -> bool:
         """Send a user message; the model gets it with its next request."""
-        return self.listens and self._feed.send(user_message(text))
+        return self.listens and self._kept.send(user_message(text))
 
 
 class ClaudeOutput(Transcript):

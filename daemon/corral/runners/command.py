@@ -10,6 +10,7 @@ from datetime import datetime
 
 from corral.core.errors import InvalidInput, RunnerUnavailable
 from corral.runners.environment import worker_environment
+from corral.runners.keeping import Kept, keep
 from corral.runners.protocol import Assignment, Finished, Running, ToolCall, Usage, failure
 from corral.runners.stream import one_line, plain
 from corral.runners.worker import Worker
@@ -54,8 +55,12 @@ class CommandRunner:
         """
         env = environment_for(assignment, self._environ)
         argv, stdin = self._program(assignment, env) if assignment.program else (_shell(assignment), None)
-        output, grace_s = CommandOutput(), self._stop_grace_s
-        return Worker(assignment, argv, env, output, stdin=stdin, now=now, grace_s=grace_s, closes_stdin=True)
+        kept = keep(assignment, argv, env, grace_s=self._stop_grace_s, stdin=stdin, closes_stdin=True)
+        return self.follow(assignment, kept, now)
+
+    def follow(self, assignment: Assignment, kept: Kept, now: datetime) -> Running:
+        """Follow a worker that runs, or has ended."""
+        return Worker(assignment, CommandOutput(), kept, now=now, grace_s=self._stop_grace_s)
 
     @staticmethod
     def _program(assignment: Assignment, env: Mapping[str, str]) -> tuple[list[str], bytes]:

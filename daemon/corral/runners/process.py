@@ -133,19 +133,26 @@ class Feed:
 
 
 class LogTail:
-    """Reads what is appended to a file, through its own descriptor: the file may be moved or removed."""
+    """Reads what is appended to a file, through its own descriptor: the file may be moved or removed.
 
-    def __init__(self, log: Path) -> None:
+    Args:
+        start: Where in the file what is read begins; None: at its present end.
+    """
+
+    def __init__(self, log: Path, start: int | None = None) -> None:
         self._descriptor = open_private(log, os.O_RDWR)
-        self._offset = self._start = os.fstat(self._descriptor).st_size
+        self._offset = self._start = os.fstat(self._descriptor).st_size if start is None else start
 
-    def chunks(self, most: int | None = None) -> Iterator[bytes]:
+    def chunks(self, most: int | None = None, *, up_to: int | None = None) -> Iterator[bytes]:
         """Everything up to the file's current end, in pieces; a writer that never pauses cannot block the reader.
 
         Args:
             most: Maximum number of bytes; of more, only the last are read, since a writer can be faster than the parser.
+            up_to: Bytes since the start that the reading ends at.
         """
         end = os.fstat(self._descriptor).st_size
+        if up_to is not None:
+            end = min(end, self._start + up_to)
         if most is not None:
             self._offset = max(self._offset, end - most)
         while self._offset < end and (
@@ -158,6 +165,11 @@ class LogTail:
     def size(self) -> int:
         """Bytes that were written since the start, read or not: a writer can be faster than the reader."""
         return os.fstat(self._descriptor).st_size - self._start
+
+    @property
+    def read(self) -> int:
+        """Bytes since the start that were read, or passed over."""
+        return self._offset - self._start
 
     def cut(self, most: int) -> None:
         """Cut the file to at most ``most`` bytes since the start; for a file that nobody writes to any more."""
@@ -207,21 +219,6 @@ def _own_memory(process: psutil.Process) -> int:
 def available_mb() -> float:
     """The memory that the machine can give to processes without swapping, MiB."""
     return float(psutil.virtual_memory().available) / 2**20
-
-
-def exit_code_of(process: subprocess.Popen[bytes]) -> int | None:
-    """The exit code of a child, negative for a signal; None while it lives.
-
-    It stays a zombie until :meth:`subprocess.Popen.wait`, so that its pid, and its group's, are not reused.
-    """
-    if not hasattr(os, "waitid"):
-        return process.poll()
-    if process.returncode is not None:
-        return process.returncode
-    status = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    if status is None:
-        return None
-    return status.si_status if status.si_code == os.CLD_EXITED else -status.si_status
 
 
 def start_time(pid: int) -> float | None:

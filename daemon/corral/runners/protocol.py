@@ -10,10 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from corral.runners.blame import BLAME, Blame
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
+
+if TYPE_CHECKING:
+    from corral.runners.keeping import Kept
 
 BRIEFING = (
     "You work on one task of a batch, in a git worktree and on a branch of your own; other workers have theirs. Work only "
@@ -89,6 +92,7 @@ class Assignment:
         prompt: The request for the runner ``claude`` or ``anthropic``, or for a program.
         worktree: The folder it works in.
         log: Its output; created with mode 0600, appended to if it exists.
+        keeper: The folder of its keeper (:mod:`corral.runners.keeping`), made at the start.
         session_id: A UUID, new for each attempt.
         env: Variables on top of the scrubbed environment; folders in its PATH come first.
         identity_env: ``GIT_AUTHOR_*`` and ``GIT_COMMITTER_*``.
@@ -97,7 +101,7 @@ class Assignment:
         agent: The name of the agent definition for ``claude`` or ``anthropic``.
         definition: That definition, as the client reads it.
         instructions: Further instructions besides the prompt.
-        conversation: The file that stores its conversation for a later attempt; None: none will resume it.
+        conversation: The file that stores its conversation for a later attempt, where its runner does not; None: none will.
         resumes: The conversation that it resumes; None: a new one.
     """
 
@@ -113,6 +117,7 @@ class Assignment:
     limits: Limits
     identity_env: Mapping[str, str]
     project_id: str
+    keeper: Path
     program: Sequence[str] = ()
     plugin_dir: Path | None = None
     model: str | None = None
@@ -213,6 +218,9 @@ class Running(Protocol):
     def stop(self, now: datetime, reason_code: str, message: str) -> None:
         """Send SIGTERM to the whole process group; later observations kill the rest, and report the reason as its error."""
 
+    def await_exit(self) -> None:
+        """Return when its process has ended. Blocks; for a thread of its own."""
+
     @property
     def listens(self) -> bool:
         """Whether it accepts a message now."""
@@ -270,4 +278,11 @@ class Runner(Protocol):
         Raises:
             InvalidInput: The assignment is not for this runner.
             RunnerUnavailable: The process could not be started.
+        """
+
+    def follow(self, assignment: Assignment, kept: Kept, now: datetime) -> Running:
+        """Follow a worker that runs already, or has ended: one that another daemon started.
+
+        Args:
+            assignment: As :func:`corral.runners.keeping.find` knows it.
         """

@@ -1,5 +1,8 @@
 """One worker from start to end, with any runner: follow its output, enforce its limits, end it in bounded steps.
 
+Its process belongs to its keeper (:mod:`corral.runners.keeping`), so it is the same whether this daemon started it or an earlier
+one. From its output, read again from the start, the :class:`Output` of its runner computes usage, progress and result anew.
+
 A stop sends SIGTERM to the whole group; so does the end of the leader, for the processes that it left behind. After the
 grace period SIGKILL goes to every living process. Finished is reported only when none is alive.
 """
@@ -8,28 +11,16 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 import psutil
 
 from corral.runners.blame import OUT_OF_MEMORY
-from corral.runners.process import (
-    Feed,
-    Load,
-    LogTail,
-    exit_code_of,
-    kernel_kills,
-    lives,
-    load_of,
-    signal_each,
-    spawn,
-    start_time,
-    survivors,
-)
+from corral.runners.keeping import Exit, Kept
+from corral.runners.process import Load, LogTail, kernel_kills, lives, load_of, signal_each, survivors
 from corral.runners.protocol import Assignment, Finished, Observation, ToolCall, Usage, failure
 from corral.runners.stream import one_line
 
@@ -41,7 +32,10 @@ _UNDYING_S = 10.0
 """Seconds after SIGKILL until a process that still lives is reported: another user's, or one stuck in the kernel."""
 _MOST_AT_ONCE = 8 << 20
 """Maximum bytes of output that one observation parses: more would keep every other worker waiting."""
+_MOST_AGAIN = 64 << 20
+"""Maximum bytes of output that were told already and are parsed again when a worker is adopted."""
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+_KEEPER_LOST = "killed", "Its keeper was killed, and it was ended."
 
 LEFT = "left_processes"
 """The entry of a result that names the processes which a worker left behind, and which were ended."""
@@ -89,69 +83,47 @@ class Worker:
     """A :class:`~corral.runners.protocol.Running` over one process, started by its constructor.
 
     Args:
-        argv: The command, with ``env`` as its whole environment.
-        stdin: First bytes for its standard input; None: no standard input.
-        closes_stdin: Whether its standard input ends after ``stdin``.
+        kept: Its process.
         now: The start, by the clock of :meth:`observe` and :meth:`stop`: one that stands still while the machine sleeps
             (:class:`corral.core.awake.AwakeClock`).
         grace_s: Seconds from SIGTERM to SIGKILL.
-
-    Raises:
-        RunnerUnavailable: The process could not be started.
     """
 
     _answers_for_group = True
     """Whether a process of its group that outlives it counts as left behind; a client's servers end a moment after it."""
 
-    def __init__(
-        self,
-        assignment: Assignment,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        output: Output,
-        *,
-        now: datetime,
-        grace_s: float,
-        stdin: bytes | None = None,
-        closes_stdin: bool = False,
-    ) -> None:
-        self._kernel_kills = kernel_kills()
-        self._tail = LogTail(assignment.log)
-        with ExitStack() as unless_started:
-            unless_started.callback(self._tail.close)
-            self._process = spawn(
-                argv, cwd=assignment.worktree, env=env, log=assignment.log, takes_input=stdin is not None
-            )
-            unless_started.pop_all()
-        self.pid = self._process.pid
-        self.pid_started = start_time(self.pid) or now.timestamp()
-        self._feed = Feed(self._process)
-        self._feed.send(stdin or b"")
-        if closes_stdin:
-            self._feed.finish()
+    def __init__(self, assignment: Assignment, output: Output, kept: Kept, *, now: datetime, grace_s: float) -> None:
+        self._kept = kept
+        self.pid, self.pid_started = kept.pid, kept.pid_started
+        self._kernel_kills: int | None = kept.plan["kernel_kills"]
+        self._tail = LogTail(assignment.log, kept.plan["log_start"])
         self._marks = assignment.marks
         self._limits = assignment.limits
         self._output = output
         self._grace_s = grace_s
-        self._started = self._progressed_at = self._sampled_at = self._busy_since = now
+        self._started = now - timedelta(seconds=kept.age_s)
+        self._progressed_at = self._sampled_at = self._busy_since = now
         self._busy_cpu_s = 0.0
         self._memory_mb: float | None = None
         self._ending: _Ending | None = None
         self._finished: Finished | None = None
         self._undying: str | None = None
+        for data in self._tail.chunks(_MOST_AGAIN, up_to=kept.told):
+            output.feed(data)
+        output.take_tool_calls()  # which an earlier daemon told of
 
     def observe(self, now: datetime) -> Observation:
         """Read new output, enforce the limits, continue a stop; never blocks."""
         progressed = False
         if self._finished is None:
-            exit_code = exit_code_of(self._process)  # read afterwards, so that the output of a dead process is complete
-            if exit_code is None and self._ending is None and self._writes_too_much():
+            ended = self._kept.exit()  # read afterwards, so that the output of a dead process is complete
+            if ended is None and self._ending is None and self._writes_too_much():
                 self._enforce(now)  # before it is read, which takes time in which more is written
             progressed = self._read(now)
-            if exit_code is None and self._ending is None:
+            if ended is None and self._ending is None:
                 self._enforce(now)
-            if exit_code is not None or self._ending:
-                self._finished = self._end(now, exit_code)
+            if ended is not None or self._ending:
+                self._finished = self._end(now, ended)
         output = self._output
         calls, undying = output.take_tool_calls(), self._undying
         return Observation(self._finished, output.usage, output.progress, progressed, self._memory_mb, calls, undying)
@@ -170,11 +142,17 @@ class Worker:
         """Refuse a message; runners that accept messages override this."""
         return False
 
+    def await_exit(self) -> None:
+        """Return when its process has ended. Blocks; for a thread of its own."""
+        self._kept.await_exit()
+
     def _read(self, now: datetime) -> bool:
-        self._feed.flush()
+        before = self._tail.read
         progressed = sum(self._output.feed(data) for data in self._tail.chunks(_MOST_AT_ONCE)) > 0
+        if self._tail.read > before:
+            self._kept.tell_of(self._tail.read)
         if self._output.settled:
-            self._feed.close()
+            self._kept.end_input()
         if progressed:
             self._progressed_at = now
         return progressed
@@ -192,19 +170,29 @@ class Worker:
         limits, usage = self._limits, self._output.usage
         age_s = (now - self._started).total_seconds()
         if limits.timeout_s is not None and age_s >= limits.timeout_s:
-            return "timeout", f"The worker timed out after {limits.timeout_s:g} s.{self._last_output}"
+            return self._passed("timeout", age_s)
         if limits.max_tokens is not None and usage.input_tokens + usage.output_tokens > limits.max_tokens:
             return "token_limit", f"The worker used more than {limits.max_tokens} tokens."
         if self._writes_too_much():
-            return "output_limit", (
-                f"The worker wrote more than {limits.output_mb} MB of output; let it write less, or into a file."
-            )
+            return self._passed("output_limit", self._tail.size / 2**20)
         load = self._sample(now)
         if load and limits.memory_mb is not None and load.memory_mb > limits.memory_mb:
-            return "memory_limit", f"Its processes used {load.memory_mb:.0f} MiB; the limit is {limits.memory_mb}."
+            return self._passed("memory_limit", load.memory_mb)
         if limits.stall_s is not None and (now - self._progressed_at).total_seconds() >= limits.stall_s:
             return "stalled", f"The worker made no progress for {limits.stall_s:g} s.{self._last_output}"
         return None
+
+    def _passed(self, limit: str, used: float) -> tuple[str, str]:
+        """A limit that the keeper enforces too, and its message."""
+        limits = self._limits
+        if limit == "timeout":
+            return limit, f"The worker timed out after {limits.timeout_s:g} s.{self._last_output}"
+        if limit == "output_limit":
+            return (
+                limit,
+                f"The worker wrote more than {limits.output_mb} MB of output; let it write less, or into a file.",
+            )
+        return limit, f"Its processes used {used:.0f} MiB; the limit is {limits.memory_mb}."
 
     def _writes_too_much(self) -> bool:
         most = self._limits.output_mb
@@ -235,23 +223,18 @@ class Worker:
 
     def _begin_end(self, now: datetime, error: tuple[str, str] | None) -> None:
         self._ending = _Ending(now, error)
-        self._signal_group(signal.SIGTERM)
+        self._kept.signal_group(signal.SIGTERM)
 
-    def _signal_group(self, number: signal.Signals) -> None:
-        if exit_code_of(self._process) is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)
-
-    def _end(self, now: datetime, exit_code: int | None) -> Finished | None:
-        ending = self._ending = self._ending or _Ending(now, None)
+    def _end(self, now: datetime, ended: Exit | None) -> Finished | None:
+        ending = self._ending = self._ending or _Ending(now, self._error_of(ended))
         if (now - ending.since).total_seconds() >= self._grace_s:
             ending.killed = True
-            self._signal_group(signal.SIGKILL)
+            self._kept.signal_group(signal.SIGKILL)
         is_late = (now - ending.since).total_seconds() >= self._grace_s + _UNDYING_S
-        if exit_code is None:
+        if ended is None:
             self._undying = f"pid {self.pid}" if is_late else None
             return None
-        alive = survivors(self.pid, self._marks)
+        alive = survivors(self.pid if self._kept.is_kept else None, self._marks)
         # A process that is dying has no environment, and is not among the survivors.
         alive += [process for process in ending.signalled if process not in alive and lives(process)]
         if alive:
@@ -259,14 +242,21 @@ class Worker:
             self._undying = ", ".join(f"pid {process.pid}" for process in alive[:_MOST_LEFT]) if is_late else None
             return None
         self._undying = None
-        self._process.wait()  # only now: while it is a zombie, its pid and its group's are not reused
-        self._feed.close()
+        self._kept.acknowledge()  # only now: while it is a zombie, its pid and its group's are not reused
         if self._limits.output_mb is not None:
             self._tail.cut(self._limits.output_mb << 20)
         self._tail.close()
-        if ending.error is None:
-            return self._with_leftovers(self._judge(exit_code), ending.left_behind)
-        return failure(*ending.error, exit_code=exit_code)
+        error = ending.error or (_KEEPER_LOST if ended.code is None else None)
+        if error is None and ended.code is not None:
+            return self._with_leftovers(self._judge(ended.code), ending.left_behind)
+        assert error is not None
+        return failure(*error, exit_code=ended.code)
+
+    def _error_of(self, ended: Exit | None) -> tuple[str, str] | None:
+        """The limit for which the keeper ended the worker while no daemon followed it."""
+        if ended is None or ended.limit is None or self._output.settled:
+            return None
+        return self._passed(ended.limit, ended.used)
 
     def _judge(self, exit_code: int) -> Finished:
         verdict = self._output.verdict(exit_code)

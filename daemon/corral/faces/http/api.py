@@ -11,9 +11,10 @@ from corral.core.answers import Instant
 
 
 class Stop(BaseModel):
-    """How to stop; ``drain``: running tasks finish first."""
+    """How to stop; ``drain``: running tasks finish first; ``leave_workers``: they go on, and the next daemon follows them."""
 
     drain: bool = Field(False, examples=[False])
+    leave_workers: bool = Field(False, examples=[False])
 
 
 class PauseOfWork(BaseModel):

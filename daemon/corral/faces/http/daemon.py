@@ -85,11 +85,11 @@ async def resume(services: Services) -> Resumed:
 
 @router.post("/daemon/stop", status=202, callers=NO_WORK)
 async def stop(services: Services, how: Stop) -> Stopping:
-    """Stop the daemon: workers are ended (or, with ``drain``, waited for), then the process leaves.
+    """Stop the daemon: workers are ended, or waited for (``drain``), or left to the next daemon (``leave_workers``).
 
     A request from a task or verification of this daemon is refused.
     """
-    services.stop_requested(how.drain)
+    services.stop_requested(how.drain, how.leave_workers)
     return {"stopping": True, "pid": os.getpid()}
 
 

@@ -172,7 +172,8 @@ def interrupt(conn: Connection, row: TaskRow, reason: str, now: datetime) -> Tas
 
 
 def crash(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules) -> TaskRow | None:
-    """Mark a task that ran when the daemon died as ``interrupted``: not counted, and suspected (see :func:`resume`).
+    """Mark a task whose worker died with the daemon as ``interrupted``: not counted, and suspected from the second time in a row
+    on (see :func:`resume`).
 
     A task that had no worktree yet has done nothing, and is not suspected; with a worktree, its worker may have run before its
     process was recorded. None if it was not running.
@@ -181,7 +182,8 @@ def crash(conn: Connection, row: TaskRow, now: datetime, rules: TaskRules) -> Ta
         return interrupt(conn, row, "The daemon died before its worker had started.", now)
     crashes = row["crashes"] + 1
     verdict = judge_crash(crashes, rules.max_crashes, **_pause(row, rules))
-    values = {"crashes": crashes, "not_before_at": after(now, verdict.delay_s)}
+    delay_s = verdict.delay_s if crashes >= tasks.SUSPECTED else 0.0
+    values = {"crashes": crashes, "not_before_at": after(now, delay_s)}
     return _cut_short(conn, row, DAEMON_DIED, _crash_message(crashes), now, values)
 
 
@@ -189,7 +191,7 @@ def _crash_message(crashes: int) -> str:
     if crashes == 1:
         return "The daemon died while it ran."
     return (
-        f"The daemon died {crashes} times in a row while it ran; after the first time no other task under suspicion ran "
+        f"The daemon died {crashes} times in a row while it ran; from the second time on no other task under suspicion ran "
         "beside it. Its log may show what it does to the daemon."
     )
 
@@ -216,9 +218,9 @@ def _cut_short(conn: Connection, row: TaskRow, code: str, reason: str, now: date
 def resume(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> TaskRow | None:
     """Let an interrupted task start again, once nothing of its worker is alive.
 
-    At once if Corral itself interrupted it; after its backoff if the daemon died; never (``dead``) if that happened more
-    than ``tasks.max_crashes`` times in a row, or (``failed``) if ``tasks.on_interrupted`` says so. One whose cancellation was
-    asked for meanwhile is cancelled.
+    At once if Corral itself interrupted it, or the daemon died for the first time; then after its backoff; never (``dead``) if
+    that happened more than ``tasks.max_crashes`` times in a row, or (``failed``) if ``tasks.on_interrupted`` says so. One whose
+    cancellation was asked for meanwhile is cancelled.
     """
     row = tasks.get(conn, task_id)
     if row is None or row["status"] != TaskStatus.INTERRUPTED:

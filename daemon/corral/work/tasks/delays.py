@@ -80,7 +80,7 @@ def reason(
         return f"{throttle.reason} Its iterations are judged by a model."
     if row["not_before_at"] is not None and row["not_before_at"] > iso(now):
         return f"{_last_failure(row)} {_retry_time(parse(row['not_before_at']), now)}"
-    other = tasks.suspect_in_flight(conn) if row["crashes"] else None
+    other = tasks.suspect_in_flight(conn) if row["crashes"] >= tasks.SUSPECTED else None
     if other is not None and not _is_led(conn, row):
         return f"{_last_failure(row)} It waits until task {other[:8]} has ended: such tasks run one at a time."
     held = {runner.value for runner in RunnerName if limits.holding(throttles, runner)}

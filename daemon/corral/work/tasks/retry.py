@@ -85,7 +85,7 @@ def judge_fault(faults: int, *, initial_s: float, max_s: float, seed: str = "") 
 def judge_crash(crashes: int, max_crashes: int, *, initial_s: float, max_s: float, seed: str = "") -> Verdict:
     """Decide about a task that was running when its daemon or its worker died.
 
-    The first death says little, since all that ran then are suspected. From then on the task runs beside no other suspect.
+    The first death says little, since others ran then too. From the second one on the task runs beside no other suspect.
 
     Args:
         crashes: How many of its attempts ended like that in a row, this one included.

@@ -231,8 +231,8 @@ def startable(
 ) -> Iterator[ReadyTask]:
     """Tasks that a runner could start now: as :func:`corral.work.tasks.store.tasks.ready`, but only one suspected task at a time.
 
-    Tasks that were running when a daemon died are suspected of having killed it. Where only one of them runs, the next death
-    shows which; those that did nothing then are cleared by running to their end. Followers run beside their leader all the
+    A task whose worker died with a daemon twice in a row is suspected of having killed it. Where only one of them runs, the next
+    death shows which; those that did nothing then are cleared by running to their end. Followers run beside their leader all the
     same: it waits for them.
     """
     suspected = tasks.suspect_in_flight(conn) is not None

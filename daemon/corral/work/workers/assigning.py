@@ -20,7 +20,9 @@ from corral.work.loops.conversations import Thread
 from corral.work.loops.history import Past
 from corral.work.tasks import combining
 from corral.work.tasks.agents import ResolvedAgent
+from corral.work.workers import resuming
 from corral.work.workers.collect import committer
+from corral.work.workers.resuming import Resumption
 from corral.work.workflows import results
 from corral.work.worktrees.allocation import WorktreeContext, environment
 from corral.work.worktrees.provision import Provisioned
@@ -33,11 +35,13 @@ def assignment(
     provided: Provisioned,
     resolved: ResolvedAgent,
     past: Past | None,
+    resumed: Resumption,
 ) -> Assignment:
     """The assignment for the runner of a claimed task.
 
     Args:
         past: Its loop, if it is one.
+        resumed: What it takes over from an attempt that died with its daemon.
     """
     settings = context.settings()
     is_claude, rules = resolved.runner is RunnerName.CLAUDE, _rules(settings, resolved)
@@ -62,9 +66,12 @@ def assignment(
         title=task["title"],
         command=task["command"],
         program=resolved.program,
-        prompt=feedback if thread.resumes else _prompt(context, task, resolved, earlier, feedback),
+        prompt=feedback
+        if thread.resumes
+        else resuming.request(resumed, _prompt(context, task, resolved, earlier, feedback), Path(worktree["path"])),
         worktree=Path(worktree["path"]),
         log=log,
+        keeper=keeper_folder(context, task),
         session_id=session_id,
         env={
             **resolved.program_env,
@@ -89,9 +96,14 @@ def assignment(
         agent=resolved.agent.name if resolved.agent else None,
         definition=definition.for_claude() if definition else judging.own_definition(task["idempotency_key"]),
         instructions=resolved.instructions,
-        conversation=conversations.file_of(folder, task["fencing_token"]) if past is not None else None,
-        resumes=thread.resumes,
+        conversation=conversations.file_of(folder, task["fencing_token"]),
+        resumes=thread.resumes or resumed.conversation,
     )
+
+
+def keeper_folder(context: WorktreeContext, task: TaskRow) -> Path:
+    """The folder of the keeper of a task's current attempt."""
+    return context.project.attempts_dir / f"{task['task_id']}.{task['fencing_token']}"
 
 
 def model_of(context: WorktreeContext, resolved: ResolvedAgent, task: TaskRow) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 
@@ -30,8 +30,9 @@ from corral.core.redaction import redact
 from corral.core.remedies import with_remedy
 from corral.core.sealing import seal_where_possible
 from corral.core.states import RunnerName, TaskStatus, WorktreePurpose, WorktreeState
-from corral.runners.blame import BY_ITSELF, DISK_FULL, Blame, blame_of, blame_of_error
-from corral.runners.process import end_leftovers
+from corral.runners import keeping
+from corral.runners.blame import BY_ITSELF, CONVERSATION_LOST, DISK_FULL, Blame, blame_of, blame_of_error
+from corral.runners.keeping import is_killed
 from corral.runners.protocol import Finished, HasApiAccess, Runner, Running
 from corral.runners.tags import PROJECT_MARK, TASK_MARK
 from corral.store import events
@@ -49,9 +50,10 @@ from corral.work.tasks.attempts import INTERRUPTED, Ending
 from corral.work.tasks.store import attempts as attempt_rows
 from corral.work.tasks.store import tasks
 from corral.work.trust.trust import TrustGate
-from corral.work.workers.assigning import assignment, model_of
+from corral.work.workers.assigning import assignment, keeper_folder, model_of
 from corral.work.workers.collect import collect
 from corral.work.workers.disk import is_full, met_the_end
+from corral.work.workers.resuming import Resumption, resumption
 from corral.work.worktrees import ownership
 from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.allocation import Plan, WorktreeContext, allocate, mark_ready, reclaim
@@ -128,7 +130,10 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
             task_id=task["task_id"],
             session_id=task["session_id"],
         )
-        kept, origin = continuing.kept_worktree(context.worktrees, task, past), _origin(context, resolved)
+        origin, resumed = _origin(context, resolved), Resumption()
+        if past is None:
+            resumed = resumption(context.worktrees, task, holder_of(resolved))
+        kept = continuing.kept_worktree(context.worktrees, task, past) if past is not None else resumed.tree
         allocated, provided = kept or allocate(
             context.worktrees, plan, is_unwanted=lambda: _is_cancelled(context, task)
         )
@@ -141,7 +146,7 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
         crash_point("task.start")
         ownership.prove(context.worktrees, worktree)
         began = context.awake.at(context.worktrees.clock())
-        running = runner.start(assignment(context.worktrees, task, worktree, provided, resolved, past), began)
+        running = runner.start(assignment(context.worktrees, task, worktree, provided, resolved, past, resumed), began)
         crash_point("task.started")
         now = context.worktrees.clock()
         context.worktrees.db.write(lambda conn: _record_process(conn, task, token, running, now))
@@ -151,6 +156,38 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
             _kill(context, task, running)
         stopped = Ending(False, INTERRUPTED, "The daemon was stopped before it had started.")
         return _closed(context, task, worktree, stopped if context.is_stopping() else _ending_of_error(context, error))
+
+
+def adopt(context: AttemptContext, task: TaskRow, now: datetime) -> Started | None:
+    """Go on with the worker of a running task that another daemon started, if it is certainly that: nothing is counted.
+
+    One that was killed while nobody followed it died with its daemon, and so did one whose keeper did.
+
+    Raises:
+        OSError: What is left of it cannot be read.
+    """
+    worktrees = context.worktrees
+    folder = keeper_folder(worktrees, task)
+    found = keeping.find(folder, task_marks(worktrees, task["task_id"]), task["fencing_token"])
+    if found is None:
+        return None
+    kept, assigned = found
+    with worktrees.db.reading() as conn:
+        rows = attempt_rows.of_task(conn, task["task_id"])
+        worktree = worktree_rows.get(conn, task["worktree_id"]) if task["worktree_id"] is not None else None
+    runner = context.runners.get(str(next(row["runner"] for row in rows if row["number"] == assigned.attempt)))
+    ended, place = kept.exit(), (WorktreeState.READY, str(assigned.worktree))
+    died = ended is not None and is_killed(ended)
+    if runner is None or worktree is None or (worktree["state"], worktree["path"]) != place or died:
+        kept.close()
+        return None
+    awake = context.awake.at(now)
+    running = runner.follow(assigned, kept, awake)
+    if task["pid"] is None:  # its daemon died between its start and the record of it
+        worktrees.db.write(lambda conn: _record_process(conn, task, task["fencing_token"], running, now))
+    past = checkpoints.past_of(worktrees, task["task_id"])
+    began = awake - timedelta(seconds=kept.age_s)
+    return Started(running, task, worktree, began, is_loop=past is not None)
 
 
 def _closed(context: AttemptContext, task: TaskRow, worktree: WorktreeRow | None, ending: Ending) -> Ending:
@@ -166,10 +203,10 @@ def _is_cancelled(context: AttemptContext, task: TaskRow) -> bool:
 
 def _kill(context: AttemptContext, task: TaskRow, running: Running) -> None:
     """Kill a worker whose start could not be recorded, until nothing of it is alive: then another one may start."""
-    marks = task_marks(context.worktrees, task["task_id"])
-    while end_leftovers(marks, running.pid, running.pid_started):
+    folder, marks = keeper_folder(context.worktrees, task), task_marks(context.worktrees, task["task_id"])
+    while not keeping.revoke(folder, marks):
         pass
-    running.observe(context.worktrees.clock())  # reaps it
+    running.observe(context.worktrees.clock())  # lets go of it
 
 
 def task_marks(context: WorktreeContext, task_id: str) -> dict[str, str]:
@@ -253,15 +290,21 @@ def conclude(context: AttemptContext, task: TaskRow, worktree: WorktreeRow | Non
     seal(context.worktrees, task)
     status = context.worktrees.db.write(lambda conn: _close(conn, context, task, worktree, ending))
     crash_point("task.closed")
+    keeping.forget(keeper_folder(context.worktrees, task))
     context.nudge("supervisor")
     if ending.to_land is not None:
         context.nudge("landing")
-    if worktree is not None and ending.goes_on and status == TaskStatus.PENDING:
+    if worktree is not None and _keeps_tree(ending, status):
         continuing.keep(context.worktrees, task, worktree)
     elif worktree is not None:
         keeps = ending.success and status != "lost"
         reclaim(context.worktrees, worktree["worktree_id"], reason=f"task {task['task_id']} {status}", keeps=keeps)
         context.nudge("landing")  # a branch that has landed can go once no worktree has it
+
+
+def _keeps_tree(ending: Ending, status: str) -> bool:
+    """Whether the worktree stays for the next attempt: to go on in it, or to be told what it saved of it."""
+    return status == TaskStatus.PENDING and (ending.goes_on or ending.error_code == CONVERSATION_LOST)
 
 
 def _close(
@@ -276,7 +319,7 @@ def _close(
     except LeaseLost:
         status = "lost"
     session_end.end_attempt(conn, required(task["session_id"]), status, now, leases.offering(rules))
-    if worktree is not None and not (ending.goes_on and status == TaskStatus.PENDING):
+    if worktree is not None and not _keeps_tree(ending, status):
         from_states = (WorktreeState.ALLOCATING, WorktreeState.READY)
         worktree_rows.transition(conn, worktree["worktree_id"], from_states, {"state": WorktreeState.RECLAIMING})
     return status
@@ -333,6 +376,11 @@ def _record_start(
         )
     events.record(conn, now, assigned, task_id=task["task_id"], session_id=session_id)
     return moved, worktree
+
+
+def holder_of(resolved: ResolvedAgent) -> tuple[str, str | None]:
+    """Who holds the conversation of an attempt: a runner and an agent."""
+    return str(resolved.runner), resolved.agent.name if resolved.agent else None
 
 
 def _origin(context: AttemptContext, resolved: ResolvedAgent) -> Origin | None:

@@ -5,6 +5,8 @@ Invariants:
       through a queue. A step re-reads the rows, so a lost or doubled nudge is harmless.
     * A task is ``running`` in the database before anything is done for it, and a ``running`` row that nobody here works on
       is taken for lost: it is requeued, never forgotten. (For tasks that sessions claimed: :mod:`corral.work.tasks.leases`.)
+    * A worker that another daemon started is followed from the start on as one of this daemon's own: it lives with its keeper
+      (:mod:`corral.runners.keeping`), and nothing is counted.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from corral.coordination.sessions import session_end
 from corral.core.crash import crash_point
 from corral.core.events import EventKind
 from corral.core.instants import iso, parse
-from corral.core.states import TaskStatus
+from corral.core.logs import logger
+from corral.core.states import TaskStatus, WorktreePurpose
+from corral.runners import keeping
 from corral.runners.blame import WORKER_LOST
 from corral.runners.process import end_leftovers
 from corral.runners.protocol import Observation, Runner, ToolCall
@@ -34,15 +38,19 @@ from corral.work.tasks.agents import checked
 from corral.work.tasks.attempts import Ending
 from corral.work.tasks.store import family, tasks
 from corral.work.trust.trust import TrustGate
+from corral.work.workers import resuming
+from corral.work.workers.assigning import keeper_folder
 from corral.work.workers.claim_pause import Pause
 from corral.work.workers.claiming import Claiming
-from corral.work.workers.execution import AttemptContext, Started, finish, launch, seal, task_marks
+from corral.work.workers.execution import AttemptContext, Started, adopt, finish, launch, seal, task_marks
 from corral.work.workers.in_flight import Attempt, AttemptView, bring_mail, record
 from corral.work.workers.limits import MEMORY, Hold, Use
 from corral.work.workers.recovery import interrupt_all, mark_crashed
 from corral.work.workers.stopping import over_limits, reason_to_stop
 from corral.work.workers.sweeping import Sweeper
 from corral.work.worktrees.allocation import WorktreeContext
+
+log = logger("supervisor")
 
 LOOK_EVERY_S = 1.0
 """Between two looks at workers; an end is seen at once, by the nudge that the process's exit causes."""
@@ -63,7 +71,7 @@ class Supervisor:
         spawn: Runs a function in one of the server's threads.
         spawn_start: The same in threads that only start workers: a start that takes minutes delays the end of no other one.
         nudge: Asks for a step of ``"supervisor"`` or ``"landing"``.
-        watch_exit: Makes the server nudge the supervisor when a process ends.
+        watch_exit: Makes the server nudge the supervisor when a function returns, which blocks until a worker has ended.
     """
 
     def __init__(
@@ -74,7 +82,7 @@ class Supervisor:
         spawn: Callable[[Callable[[], None]], None],
         spawn_start: Callable[[Callable[[], None]], None],
         nudge: Callable[[str], None],
-        watch_exit: Callable[[int], None],
+        watch_exit: Callable[[Callable[[], None]], None],
     ) -> None:
         self._db = context.db
         self._settings = context.settings
@@ -90,6 +98,7 @@ class Supervisor:
         self._leases_at: datetime | None = None
         self._sweeper = Sweeper(context, spawn=spawn, report=self._report, nudge=nudge)
         self._draining = False
+        self._leaves_workers = False
         self._recovered = False
         self._claiming = Claiming(context.db, context.settings, fold=context.fold)
         self._killed: set[tuple[str, int]] = set()
@@ -155,6 +164,10 @@ class Supervisor:
         """How many attempts are starting, at work or being closed."""
         return len(self._attempts)
 
+    def unsettled_count(self) -> int:
+        """How many of them a daemon that leaves must wait for; workers at work go on without it, if it leaves them."""
+        return sum(not attempt.is_at_work for attempt in [*self._attempts.values()])
+
     def unobserved(self) -> dict[str, str]:
         """By task, why its worker cannot be observed to its end, as of the last step."""
         return {attempt.key[0]: attempt.trouble for attempt in [*self._attempts.values()] if attempt.trouble}
@@ -173,24 +186,59 @@ class Supervisor:
         """Start nothing new; what runs goes on."""
         self._draining = True
 
-    def stop_all(self, now: datetime) -> None:
-        """End every worker: the coming steps stop, salvage and mark them ``interrupted``."""
-        self._draining = True
+    def stop_all(self, now: datetime, *, leaves_workers: bool = False) -> None:
+        """End every worker: the coming steps stop, salvage and mark them ``interrupted``.
+
+        Args:
+            leaves_workers: Those at work go on; the next daemon adopts them.
+        """
+        self._draining, self._leaves_workers = True, leaves_workers
         self._context.worktrees.stopping.set()
 
     def abandon(self, now: datetime) -> None:
         """At the end of a stop: what could not be ended in time is interrupted too, so that no task is suspected for it."""
         rules = self._settings().tasks
-        self._db.write(lambda conn: interrupt_all(conn, now, rules))
+        left = [attempt.key for attempt in self._attempts.values() if self._leaves_workers and attempt.is_at_work]
+        self._db.write(lambda conn: interrupt_all(conn, now, rules, left))
 
     def recover(self, now: datetime) -> None:
-        """At the start: running tasks become ``interrupted`` until nothing of their worker lives; worktrees are repaired."""
+        """At the start: adopt the workers that live; the other running tasks become ``interrupted`` until nothing of their worker
+        lives; worktrees are repaired."""
         if not self._recovered:  # what runs later is this daemon's own
-            self._db.write(lambda conn: mark_crashed(conn, now, self._settings().tasks))
+            self._adopt(now)
+            self._db.write(lambda conn: mark_crashed(conn, now, self._settings().tasks, self._attempts))
             self._claiming.recall(now)
             self._recovered = True
-        interrupted = {row["task_id"] for row in self._db.read(lambda conn: tasks.in_status(conn, "interrupted"))}
-        self._sweeper.recover(interrupted)
+        unfinished = (TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
+        rows = self._db.read(lambda conn: tasks.in_status(conn, *unfinished))
+        self._context.worktrees.kept.update(resuming.kept_trees(self._context.worktrees))
+        self._sweeper.recover({*(row["task_id"] for row in rows), *self._context.worktrees.kept})
+        keeping.forget_others(
+            self._context.worktrees.project.attempts_dir,
+            [keeper_folder(self._context.worktrees, row).name for row in rows],
+        )
+
+    def _adopt(self, now: datetime) -> None:
+        """Follow the workers of an earlier daemon; exits that nobody saw are found at the first step."""
+        for row in self._db.read(lambda conn: tasks.in_status(conn, TaskStatus.RUNNING)):
+            attempt = Attempt(row)
+            if attempt.key in self._attempts or (started := adopt(self._context, row, now)) is None:
+                continue
+            self._end_judging(row)
+            attempt.started, self._attempts[attempt.key] = started, attempt
+            log.info("worker_adopted", task_id=row["task_id"], attempt=row["fencing_token"], pid=started.running.pid)
+            self._watch_exit(started.running.await_exit)
+
+    def _end_judging(self, row: TaskRow) -> None:
+        """End what a daemon that died left of its judging of an ended worker: it begins again."""
+        judged_in = [
+            place for place in self._sweeper.of_task(row["task_id"]) if place["purpose"] == WorktreePurpose.VERIFY
+        ]
+        marks = task_marks(self._context.worktrees, row["task_id"])
+        while judged_in and end_leftovers(marks, None, None):
+            pass
+        for place in judged_in:
+            self._sweeper.rolling_back(place)()
 
     def step(self, now: datetime) -> datetime | None:
         """Do one step.
@@ -269,7 +317,8 @@ class Supervisor:
 
     def _stop_if_due(self, attempt: Attempt, row: TaskRow | None, awake: datetime) -> None:
         is_killed = attempt.key in self._killed
-        reason = reason_to_stop(row, all_end=self._context.is_stopping(), is_killed=is_killed)
+        all_end = self._context.is_stopping() and not self._leaves_workers
+        reason = reason_to_stop(row, all_end=all_end, is_killed=is_killed)
         if reason is not None and not attempt.stopping:
             attempt.stop(awake, *reason)
 
@@ -305,14 +354,17 @@ class Supervisor:
             session_end.end_attempt(conn, required(row["session_id"]), WORKER_LOST, now, leases.offering(rules))
 
         self._db.write(requeue)
+        keeping.forget(keeper_folder(self._context.worktrees, row))
         for worktree in self._sweeper.of_task(row["task_id"]):
             self._spawn(self._sweeper.rolling_back(worktree))
         return True
 
     def _is_alive(self, row: TaskRow) -> bool:
-        """Kill what is left of a task's worker; whether anything was left."""
+        """Kill what is left of a task's worker and of its keeper; whether anything was left."""
         folders = [Path(worktree["path"]) for worktree in self._sweeper.of_task(row["task_id"])]
         marks = task_marks(self._context.worktrees, row["task_id"])
+        if not keeping.revoke(keeper_folder(self._context.worktrees, row), marks):
+            return True
         return bool(end_leftovers(marks, row["pid"], row["pid_started"], folders[0] if folders else None))
 
     # -- next tasks ------------------------------------------------------------------------------------------------
@@ -379,7 +431,7 @@ class Supervisor:
     def _has_started(self, attempt: Attempt, started: Started | Ending | None, now: datetime) -> None:
         if isinstance(started, Started):
             attempt.started, attempt.task = started, started.task
-            self._watch_exit(started.running.pid)
+            self._watch_exit(started.running.await_exit)
             self._claiming.note_start(now)
             return
         self._has_ended(attempt, now)
@@ -414,9 +466,12 @@ class Supervisor:
                 seal(self._context.worktrees, row)
                 now, rules = self._context.worktrees.clock(), self._settings().tasks
                 self._db.write(lambda conn: attempts.resume(conn, row["task_id"], now, rules))
+                keeping.forget(keeper_folder(self._context.worktrees, row))
                 crash_point("task.resumed")
+                kept = self._context.worktrees.kept.get(row["task_id"])
                 for worktree in self._sweeper.of_task(row["task_id"]):
-                    self._sweeper.rolling_back(worktree)()
+                    if worktree["worktree_id"] != kept:
+                        self._sweeper.rolling_back(worktree)()
             finally:
                 self._report(lambda _now: self._resuming.discard(row["task_id"]))
 

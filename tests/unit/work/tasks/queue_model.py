@@ -71,11 +71,11 @@ class QueueModel:
     # -- which is next
 
     def next_for_a_runner(self, now_s: float) -> str | None:
-        """The task that a runner gets: never two at once that were running when a daemon died."""
+        """The task that a runner gets: never two at once whose worker died with a daemon twice in a row."""
         suspect_runs = any(
-            t.crashes and t.state in ("running", "interrupted") and not t.is_offered for t in self.tasks.values()
+            t.crashes > 1 and t.state in ("running", "interrupted") and not t.is_offered for t in self.tasks.values()
         )
-        ready = [t for t in self._ready(now_s) if not t.is_offered and not (suspect_runs and t.crashes)]
+        ready = [t for t in self._ready(now_s) if not t.is_offered and not (suspect_runs and t.crashes > 1)]
         return self._first(ready, now_s)
 
     def next_for_a_session(self, able: frozenset[str], now_s: float) -> str | None:
@@ -196,7 +196,8 @@ class QueueModel:
             elif task.crashes > self.rules.max_crashes:
                 self._move(task, "dead", "daemon_died", 0.0)
             else:
-                self._move(task, "pending", "daemon_died", now_s + self.rules.backoff(task.crashes, task.task_id))
+                again_s = self.rules.backoff(task.crashes, task.task_id) if task.crashes > 1 else 0.0
+                self._move(task, "pending", "daemon_died", now_s + again_s)
         self.settle()
 
     def session_left(self, holder: str) -> None:

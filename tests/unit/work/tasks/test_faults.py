@@ -162,22 +162,25 @@ def claim_and_start(board: Board, second: float) -> TaskRow:
     return start(board, row, second)
 
 
-def test_who_was_running_when_the_daemon_died_comes_back_later_and_one_at_a_time(board: Board) -> None:
+def test_whose_worker_died_with_the_daemon_comes_back_at_once_and_after_the_second_time_one_at_a_time(
+    board: Board,
+) -> None:
     first, second, innocent = board.one(), board.one(), board.one()
-    running = [claim_and_start(board, 0), claim_and_start(board, 0)]
-    die(board, *running, second=0)
-    for task_id in (first, second):
-        detail = board.detail(task_id)
-        assert (detail["status"], detail["attempts"], detail["crashes"]) == ("pending", 0, 1)
-        assert detail["error_code"] == "daemon_died"
+    for deaths in (1, 2):
+        running = [claim_and_start(board, 0), claim_and_start(board, 0)]
+        die(board, *running, second=0)
+        for task_id in (first, second):
+            detail = board.detail(task_id)
+            assert (detail["status"], detail["attempts"], detail["crashes"]) == ("pending", 0, deaths)
+            assert detail["error_code"] == "daemon_died"
     beside = board.claim(at(1))
     assert beside is not None and beside["task_id"] == innocent, "others go on at once"
-    suspect = claim_and_start(board, 11)
+    suspect = claim_and_start(board, 23)
     assert suspect["task_id"] == first
-    assert board.claim(at(11)) is None, "no other suspect beside it"
-    board.end(suspect, at(12))
+    assert board.claim(at(23)) is None, "no other suspect beside it"
+    board.end(suspect, at(24))
     assert board.detail(first)["crashes"] == 0, "it has run to its end: cleared"
-    assert claim_and_start(board, 12)["task_id"] == second
+    assert claim_and_start(board, 24)["task_id"] == second
 
 
 @pytest.mark.req("FR-SWARM-006")
@@ -186,6 +189,7 @@ def test_a_suspected_follower_runs_beside_its_leader_that_waits_for_it(board: Bo
     leads = claim_and_start(board, 0)
     follower, stranger = board.one(parent_task_id=leader), board.one()
     die(board, leads, *(claim_and_start(board, 0) for _ in range(2)), second=0)
+    die(board, *(claim_and_start(board, 0) for _ in range(3)), second=0)
     assert claim_and_start(board, 100)["task_id"] == leader
     assert reason(board, follower) is None and "run one at a time" in str(reason(board, stranger))
     assert claim_and_start(board, 100)["task_id"] == follower
@@ -204,7 +208,8 @@ def reason(board: Board, task_id: str) -> str | None:
 def test_the_culprit_dies_of_it_and_the_one_beside_it_lives(board: Board) -> None:
     culprit, innocent = board.one(priority=9), board.one()
     die(board, claim_and_start(board, 0), claim_and_start(board, 0), second=0)
-    second, deaths = 0.0, 1
+    die(board, claim_and_start(board, 0), claim_and_start(board, 0), second=0)
+    second, deaths = 0.0, 2
     while board.status(culprit) != "dead" and deaths < 20:
         second += 1000
         die(board, claim_and_start(board, second), second=second)
@@ -212,7 +217,7 @@ def test_the_culprit_dies_of_it_and_the_one_beside_it_lives(board: Board) -> Non
     assert deaths == board.rules.max_crashes + 1
     detail = board.detail(culprit)
     assert detail["error_code"] == "daemon_died" and f"{deaths} times" in detail["error_message"]
-    assert board.detail(innocent)["crashes"] == 1
+    assert board.detail(innocent)["crashes"] == 2
     board.end(claim_and_start(board, second + 1000), at(second + 1001))
     assert board.detail(innocent)["status"] == "completed"
     board.retry(culprit)

@@ -41,6 +41,8 @@ class Worker:
         self.heard += [text] if self.takes else []
         return self.takes
 
+    def await_exit(self) -> None: ...
+
     def observe(self, now: datetime) -> Observation:
         return Observation(None, Usage(), None, False)
 

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,12 +53,15 @@ def stop(
     report({"stopped": stopped, "running": False}, line, as_json=as_json)
 
 
-def stop_and_wait(where: Project, *, drain: bool = False, until_asked: bool = False) -> bool:
-    """Stop a project's daemon and wait for its exit; False if none ran.
+def stop_and_wait(
+    where: Project, *, drain: bool = False, until_asked: bool = False, leave_workers: bool = False
+) -> bool:
+    """Stop a project's daemon and wait for its exit; False if none ran, and no worker of one that died.
 
     Args:
         drain: Let running tasks finish first.
         until_asked: Read-only commands do not start it again (:attr:`Project.stopped_file`).
+        leave_workers: The workers go on; the next daemon follows them.
 
     Raises:
         OwnDaemon: This process is part of the work of that daemon.
@@ -66,12 +70,14 @@ def stop_and_wait(where: Project, *, drain: bool = False, until_asked: bool = Fa
     refuse_own_work(where)
     speaker = Client(where, autostart=False)
     health = speaker.health()
+    if health is None and not leave_workers and _has_workers(where):
+        health = speaker.ensure_daemon()  # its workers outlived it, and only a daemon may judge which are its own
     if health is None:
         return False
     if until_asked:
         where.stopped_file.touch(0o600)
     with progress("stopping the daemon") as update:
-        speaker.request("POST", "/daemon/stop", {"drain": drain})
+        speaker.request("POST", "/daemon/stop", {"drain": drain, "leave_workers": leave_workers})
         speaker.close()
         began = time.monotonic()
         while _holds_lock(where, int(health["pid"])) or _runs(int(health["pid"])):
@@ -84,6 +90,16 @@ def stop_and_wait(where: Project, *, drain: bool = False, until_asked: bool = Fa
             update("stopping the daemon" + (", waiting for running tasks" if drain else ""))
             time.sleep(0.05)
     return True
+
+
+def _has_workers(where: Project) -> bool:
+    """Whether a daemon that died left attempts here that nobody has closed; those in a copy are another repository's."""
+    for folder in where.attempts_dir.glob("*"):
+        with suppress(OSError, ValueError, KeyError):
+            plan, _, _ = (folder / "record").read_text(encoding="utf-8").partition("\n")
+            if json.loads(plan)["folder"] == str(folder):
+                return True
+    return False
 
 
 def refuse_own_work(where: Project) -> None:
@@ -132,9 +148,9 @@ def restart(
     drain: Annotated[bool, Option("--drain", help="Let running tasks finish first.")] = False,
     as_json: Annotated[bool, json_of("faces.cli.api.DaemonRunning")] = False,
 ) -> None:
-    """Stop the daemon if it runs, and start it."""
+    """Stop the daemon if it runs, and start it; the workers go on meanwhile."""
     where = project()
-    stop_and_wait(where, drain=drain)
+    stop_and_wait(where, drain=drain, leave_workers=True)
     crashes.forget(where)
     health = Client(where).ensure_daemon()
     report(_state(where, health), _running(health), as_json=as_json)

@@ -37,6 +37,9 @@ from corral.work.tasks.store import attempts
 OPEN = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
 """Everything that is not terminal."""
 
+SUSPECTED = 2
+"""Deaths in a row (``crashes``) from which on a task is suspected of them."""
+
 _LEVELS = range(10, -1, -1)
 """The priorities, the highest first."""
 
@@ -81,7 +84,9 @@ _NEXT_DUE = Prepared[object](
 _LATEST_BACKOFF = Prepared[object](select(func.max(tasks.c.not_before_at)).where(_PENDING))
 _SUSPECT = Prepared[object](
     select(tasks.c.task_id)
-    .where(one_of(tasks.c.status, (TaskStatus.RUNNING, TaskStatus.INTERRUPTED)), _EXECUTED, tasks.c.crashes > 0)
+    .where(
+        one_of(tasks.c.status, (TaskStatus.RUNNING, TaskStatus.INTERRUPTED)), _EXECUTED, tasks.c.crashes >= SUSPECTED
+    )
     .limit(1)
 )
 _leader = tasks.alias("leader")
@@ -212,7 +217,7 @@ def ready(
         priority: Only this level.
         offered: Those that sessions claim, instead of those that a runner executes.
         task_types: Only these.
-        unsuspected: Only those that were not running when a daemon died, or that are led by one that runs, and waits for them.
+        unsuspected: Only those that are under no suspicion, or that are led by one that runs, and waits for them.
         without: None of these runners.
     """
     query = _readiness(offered, tuple(task_types), unsuspected, tuple(sorted(without)))
@@ -247,7 +252,7 @@ def _readiness(
     if task_types:
         query = query.where(or_(*(tasks.c.task_type == task_type for task_type in task_types)))
     if unsuspected:
-        query = query.where(or_(tasks.c.crashes == 0, _OF_RUNNING_LEADER))
+        query = query.where(or_(tasks.c.crashes < SUSPECTED, _OF_RUNNING_LEADER))
     query = query.where(*(tasks.c.runner != bindparam(f"without_{runner}", runner) for runner in without))
     query = query.where(tasks.c.priority == bindparam("level"), tasks.c.seq > bindparam("last"))
     return Prepared(query.order_by(tasks.c.seq).limit(bindparam("page")))
@@ -259,7 +264,7 @@ def next_due(conn: Connection, now: str) -> str | None:
 
 
 def suspect_in_flight(conn: Connection) -> str | None:
-    """The task under suspicion (``crashes``) that is running or being ended; None if there is none."""
+    """The task under suspicion (:data:`SUSPECTED`) that is running or being ended; None if there is none."""
     return _SUSPECT.text(conn, {})
 
 
