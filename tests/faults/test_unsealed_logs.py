@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.integration.running import keeper_of
 from tests.support.coordinated import Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
@@ -26,6 +29,8 @@ def test_the_logs_of_a_killed_daemon_are_sealed_by_the_next(coordinate: Callable
     changing = house.submit("lands", "echo x > new.txt")
     eventually(lambda: files_with_key(logs / "merges"), 60)
     house.kill_daemon()
+    (attempt,) = (house.root / ".corral" / "run" / "attempts").glob(f"{worker}.*")
+    os.kill(keeper_of(attempt), signal.SIGKILL)  # else the worker goes on, and its end is seen
     left = files_with_key(logs)
     assert len(left) == 2, "the programs wrote their logs themselves"
 
