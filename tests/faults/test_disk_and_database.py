@@ -155,7 +155,11 @@ def test_a_task_that_ends_while_the_disk_is_full_is_not_lost(coordinate: Callabl
     worker = eventually(lambda: house.ask("GET", f"/tasks/{task}/detail")["session_id"])
     with no_room_for(pid):
         gate.touch()
-        eventually(lambda: not any(str(gate) in " ".join(_words(child)) for child in psutil.Process(pid).children()))
+        eventually(
+            lambda: (
+                not any(str(gate) in " ".join(_words(child)) for child in psutil.Process(pid).children(recursive=True))
+            )
+        )
         refusal = house.run("task", "submit", "--title", "no", "--command", "true", check=False)
         assert refusal.returncode == 1
     assert worker

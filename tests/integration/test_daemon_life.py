@@ -305,8 +305,9 @@ def test_what_is_cleaned_away_under_a_running_daemon_comes_back_and_nobody_is_fo
     home = house.root / ".corral"
     commit(house.root, {".corral/config.yaml": (home / "config.yaml").read_text()})
     marker = house.root.parent / "go on"
-    task = house.submit("long", f"while [ ! -e '{marker}' ]; do sleep 0.1; done; echo done > out.txt")
-    eventually(lambda: house.json("task", "detail", task)["status"] == "running")
+    begun = house.root.parent / "begun"
+    task = house.submit("long", f"touch '{begun}'; while [ ! -e '{marker}' ]; do sleep 0.1; done; echo done > out.txt")
+    eventually(begun.exists)
     pid, token = house.daemon_pid(), (home / "run" / "token").read_text()
     if cleaned == "by git clean":
         git(house.root, "clean", "-fdxq", check=False)  # a folder in which something appears meanwhile stays

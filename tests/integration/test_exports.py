@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from corral.config.paths import find_project
 from corral.core.errors import DaemonUnreachable
 from corral.core.instants import parse
 from corral.work.evidence import lines as mapping
+from tests.integration.running import keeper_of
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.programs import program
 
@@ -194,6 +197,8 @@ def test_the_lease_of_a_dead_daemon_has_expired(house: Coordinated, tmp_path: Pa
     task = house.submit("waits", f"while ! [ -e {gate} ]; do sleep 0.05; done")
     eventually(lambda: names(house, task) == FOUR[:3])
     house.kill_daemon()
+    (attempt,) = (house.root / ".corral" / "run" / "attempts").glob(f"{task}.*")
+    os.kill(keeper_of(attempt), signal.SIGKILL)  # else its worker goes on
     gate.touch()
     house.run("wait", task)
     eventually(lambda: is_whole(house))

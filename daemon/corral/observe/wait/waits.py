@@ -28,7 +28,7 @@ from corral.work.workers.supervisor import Supervisor
 LOOKED_AGAIN = timedelta(seconds=5)
 """After that long a request that a person's changes hold was looked at again, more than once."""
 LOOKS = timedelta(seconds=2)
-"""In that time a queue that was asked to look has looked."""
+"""In that time a queue that was asked to look has looked, and settings that were changed have been read."""
 GIT_RESTS = LONGEST_UNREST + LONGEST_WAIT
 """After that long no git that just runs in the target's checkout holds a request any more."""
 
@@ -38,11 +38,11 @@ class PersonalWaits:
 
     Args:
         conn: A read transaction, used while this object is.
-        watched: Since when the queue was asked to look. What holds a request may be gone, and not be looked at again yet.
+        watched: Since when the queue was asked to look. What holds something may be gone, and not be looked at again yet.
     """
 
     def __init__(self, services: Services, conn: Connection, now: datetime, watched: timedelta = timedelta(0)) -> None:
-        self._conn, self._now, self._watched = conn, now, watched
+        self._conn, self._now, self._has_watched = conn, now, watched >= LOOKS
         self._gate = services.of(Supervisor).gate
         self._tasks: dict[str, bool] = {}
         self.behind: set[str] = set()
@@ -67,14 +67,14 @@ class PersonalWaits:
             return merge["state"] == MergeState.HELD
         is_certain = waits_for_red_target(merge) or OVERLAP in str(merge["reason"])
         age = self._now - parse(merge["updated_at"])
-        return self._watched >= LOOKS and age >= (LOOKED_AGAIN if is_certain else GIT_RESTS)
+        return self._has_watched and age >= (LOOKED_AGAIN if is_certain else GIT_RESTS)
 
     def _of_task(self, row: TaskRow) -> bool:
         status = row["status"]
         if status == TaskStatus.RUNNING:
             return row["task_id"] in self._asking
         if status == TaskStatus.PENDING:
-            is_kept_back = row["runner"] is not None and self._gate.reason(row) is not None
+            is_kept_back = self._has_watched and row["runner"] is not None and self._gate.reason(row) is not None
             return self._is_paused or is_kept_back or (row["runner"] is None and not sessions.anyone(self._conn))
         if status == TaskStatus.WAITING:
             parents = [
