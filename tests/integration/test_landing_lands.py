@@ -224,7 +224,7 @@ def test_a_request_is_found_by_the_beginning_of_its_id(world: World) -> None:
         with pytest.raises(NotFound):
             requests.detail(world.db, hostile)
     row = listed(world.db)[0]
-    assert list(row) == ["merge_id", "task_id", "branch", "target", "state", "reason"]
+    assert list(row) == ["merge_id", "task_id", "branch", "target", "state", "outcome", "reason"]
 
 
 @pytest.mark.req("G7")

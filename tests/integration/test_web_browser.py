@@ -207,7 +207,7 @@ def test_what_needs_a_person_is_settled_with_the_keys_of_the_terminal_screen(
     page.goto(link(shop))
     home = page.url
     sync_api.expect(page.locator("#pulse")).to_contain_text("live")
-    assert page.locator("#needs .kind").all_inner_texts() == ["Approval", "Dead task", "Conflict"]
+    assert page.locator("#needs .kind").all_inner_texts() == ["Approval", "Dead", "Conflict"]
     current, heading = page.locator(".card.current"), page.get_by_role("heading", level=1)
 
     # the first row is the current one; a key that its buttons do not have does nothing

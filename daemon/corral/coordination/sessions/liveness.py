@@ -14,7 +14,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from corral.coordination.locks.store import locks as lock_rows
-from corral.coordination.sessions.registry import PERSON, SILENT
+from corral.coordination.sessions.registry import CONNECTION, PERSON, SILENT
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import Conflict
 from corral.core.instants import iso, parse
@@ -60,7 +60,7 @@ def judge(
         cautious: Rather do nothing than end more than half of a large fleet for its silence.
 
     Returns:
-        For each session that is over why: ``process_gone`` or ``silent``.
+        For each session that is over why: ``process_gone``, ``closed`` or ``silent``.
 
     Raises:
         Conflict: It was cautious.
@@ -71,7 +71,8 @@ def judge(
     for row in living:
         session_id = row["session_id"]
         if row["client_pid"] is not None and not observations.is_running(row["client_pid"], row["client_started"]):
-            reasons[session_id] = "process_gone"
+            # A connection has ended when its process has: whichever of the two is seen first.
+            reasons[session_id] = "closed" if row["agent_type"] == CONNECTION else "process_gone"
             continue
         silent_s = _silent_s(conn, row, observations, now)
         if silent_s <= stall_after_s or _may_be_silent(conn, row, observations, now, asking):
