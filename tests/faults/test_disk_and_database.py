@@ -242,7 +242,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(mount: Mount, 
     house.stop()
     eventually(lambda: _remounted(home, "ro"))
     done = house.run("task", "list", check=False)
-    assert done.returncode == 5 and "writable" in done.stderr, done.stderr
+    assert done.returncode == 5 and "cannot be written" in done.stderr, done.stderr
     assert _remounted(home, "rw")
     assert [row["title"] for row in house.json("task", "list")] == ["first"]
 

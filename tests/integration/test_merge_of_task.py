@@ -103,8 +103,8 @@ def test_a_held_landing_tells_the_session_whose_uncommitted_file_is_in_the_way(h
     assert [row["kind"] for row in mail] == ["merge.held"] and mail[0]["data"]["paths"] == ["src/a.py"]
     assert "src/a.py" in mail[0]["subject"] and "Commit" in mail[0]["body"]
     assert house.ask("GET", "/messages", query={"session_id": "bystander"}) == []
-    waited = house.run("wait", task, "--timeout", "1", check=False).stdout
-    assert "held" in waited and "src/a.py" in waited
+    waited = house.run("wait", task, "--timeout", "1", check=False)
+    assert "held" in waited.stdout and "src/a.py" in waited.stderr + waited.stdout
     (need,) = house.json("status")["needs_you"]
     assert need["kind"] == "held_merge" and "src/a.py" in need["what"]
     git(house.root, "checkout", "-q", "--", "src/a.py")
