@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from corral.core.errors import OutOfResources
-from corral.runners import worker
+from corral.runners import keeping, worker
 from corral.runners.command import CommandRunner
 from corral.runners.process import spawn
 from corral.runners.protocol import Assignment, Running
@@ -161,6 +161,7 @@ def test_who_was_killed_by_the_kernel_for_want_of_memory_is_told_from_who_killed
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: list[int | None], code: str
 ) -> None:
     told = iter(kills)
-    monkeypatch.setattr(worker, "kernel_kills", lambda: next(told))
+    for module in (keeping, worker):  # at the start, and at the end
+        monkeypatch.setattr(module, "kernel_kills", lambda: next(told))
     running = CommandRunner(os.environ).start(make_assignment(tmp_path, command="kill -9 $$"), clock())
     assert finish(running).error_code == code

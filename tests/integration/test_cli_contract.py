@@ -229,14 +229,15 @@ def test_an_error_has_one_name_on_the_command_line_and_over_http(house: Coordina
 
 
 def test_what_needs_the_daemon_exits_with_5_when_there_can_be_none(house: Coordinated) -> None:
-    logs = house.root / ".corral" / "logs"
-    logs.rename(logs.with_name("kept"))
-    logs.write_text("in the way")
+    house.stop()
+    run = house.root / ".corral" / "run"
+    run.rename(run.with_name("kept"))
+    run.write_text("in the way")
     for command in (("task", "list"), ("status",), ("daemon", "start")):
         code, error = refused(house, *command)
         assert (code, error["name"]) == (5, "daemon_unreachable"), command
-    logs.unlink()
-    logs.with_name("kept").rename(logs)
+    run.unlink()
+    run.with_name("kept").rename(run)
 
 
 @pytest.mark.req("FR-CLI-006")

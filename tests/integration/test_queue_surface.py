@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from corral.core.errors import ConfigInvalid, NotFound
+from tests.integration.running import keeper_of
 from tests.support.coordinated import Coordinated, eventually
 
 NEVER_AGAIN = "tasks: {max_retries: 0}\n"
@@ -92,7 +95,12 @@ def test_what_was_interrupted_fails_where_that_is_wanted(coordinate: Callable[..
     task = house.submit("long", "sleep 600")
     waits = house.submit("waits", "true", "--wait-for", task)
     eventually(lambda: house.json("task", "detail", task)["started_at"])
-    house.kill_daemon() if how == "killed" else house.run("daemon", "stop")
+    if how == "killed":
+        house.kill_daemon()
+        (attempt,) = (house.root / ".corral" / "run" / "attempts").glob(f"{task}.*")
+        os.kill(keeper_of(attempt), signal.SIGKILL)  # else its worker goes on
+    else:
+        house.run("daemon", "stop")
     house.run("daemon", "start")
     ended = eventually(lambda: (found := house.json("task", "detail", task))["status"] == "failed" and found)
     assert ended["error_code"] == ("daemon_died" if how == "killed" else "interrupted")

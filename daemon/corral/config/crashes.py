@@ -59,7 +59,8 @@ def given_up(project: Project) -> bool:
 
 def forget(project: Project) -> None:
     """A person starts or stops it: earlier deaths do not count any more."""
-    _file(project).unlink(missing_ok=True)
+    with suppress(OSError):  # a folder that cannot be written: the start itself says so
+        _file(project).unlink()
 
 
 def _announced(project: Project) -> str | None:

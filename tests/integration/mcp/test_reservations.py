@@ -218,10 +218,12 @@ def test_waiting_for_a_lock_and_what_is_refused(house: Coordinated) -> None:
         for more in ({"wait_seconds": -1}, {"wait_seconds": 1e9}, {"ttl_minutes": 0}, {"ttl_minutes": 1e9}):
             assert (await one.call("acquire_lock", file_path="q", **more))["error"] == "invalid_input"
         for bad in ("../x", "/etc/passwd", "a\nb", "*a" * 17, ".git/config", "", "api:GET", ["/x", "../x"], []):
-            assert (await one.call("acquire_lock", file_path=bad))["error"] == "invalid_input", bad
+            refused = (await one.call("acquire_lock", file_path=bad))["error"]
+            assert refused == ("operation_not_permitted" if bad == "api:GET" else "invalid_input"), bad
             paths = bad if isinstance(bad, list) else [bad]
             said = (await one.call("file_reservation_paths", paths=paths))["mcp_error"]["error"]
-            assert said["type"] == ("INVALID_ARGUMENT" if paths else "EMPTY_PATHS") and said["recoverable"] is True
+            expected = "OPERATION_NOT_PERMITTED" if bad == "api:GET" else "INVALID_ARGUMENT" if paths else "EMPTY_PATHS"
+            assert said["type"] == expected and said["recoverable"] is True
         many = [f"p{number}" for number in range(10_000)]
         assert "10000 paths" in (await one.call("acquire_lock", file_path=many))["message"]
         assert "10000 paths" in (await one.call("file_reservation_paths", paths=many))["mcp_error"]["error"]["message"]
