@@ -242,7 +242,7 @@ def survivors(group: int | None, marks: Marks) -> list[psutil.Process]:
     """Every living process of a group, or with these marks or their tag; without zombies and this process.
 
     Args:
-        group: One led by a child of this process, so certainly ours; None: the marks alone decide.
+        group: One whose leader is not reaped, by this process or by its keeper, so certainly ours; None: the marks alone decide.
     """
     found: list[psutil.Process] = []
     for pid in psutil.pids():

@@ -13,9 +13,11 @@ from sqlalchemy import Connection
 
 from corral.coordination.services import Services
 from corral.coordination.sessions.store import sessions
+from corral.core.errors import ConfigInvalid
 from corral.core.instants import parse
 from corral.core.states import OPEN_MERGES, TERMINAL_TASKS, MergeState, SessionStatus, TaskStatus
 from corral.git.land.landing import OVERLAP
+from corral.git.refs import branch_ref
 from corral.landing.blockers import LONGEST_WAIT
 from corral.landing.land import LONGEST_UNREST
 from corral.store.rows.merges import MergeRow
@@ -44,7 +46,9 @@ class PersonalWaits:
     def __init__(self, services: Services, conn: Connection, now: datetime, watched: timedelta = timedelta(0)) -> None:
         self._conn, self._now, self._has_watched = conn, now, watched >= LOOKS
         self._gate = services.of(Supervisor).gate
+        self._settings = services.settings
         self._tasks: dict[str, bool] = {}
+        self._refused: dict[str, bool] = {}
         self.behind: set[str] = set()
         """The ids of the tasks and merge requests that were asked about, and of those that they wait for."""
 
@@ -60,6 +64,8 @@ class PersonalWaits:
     def has_request(self, merge: MergeRow) -> bool:
         """Whether a merge request lands only once a person has done something; False where it has ended."""
         self.behind.add(merge["merge_id"])
+        if merge["state"] in (MergeState.QUEUED, MergeState.HELD) and self._is_refused(merge["target"]):
+            return True
         if merge["state"] == MergeState.QUEUED:
             red_since = self._red.get(merge["target"])
             return self._is_paused or (red_since is not None and merge["created_at"] <= red_since)
@@ -85,6 +91,18 @@ class PersonalWaits:
             return any(waits) if row["combine"] is None else bool(waits) and all(waits)
         merge = of_tasks.decisive(self._conn, row["task_id"]) if status == TaskStatus.COMPLETED else None
         return merge is not None and self.has_request(merge)
+
+    def _is_refused(self, target: str) -> bool:
+        """Whether nothing lands on a target until a person approves what its settings run, or mends them."""
+        if not self._has_watched:
+            return False
+        if target not in self._refused:
+            try:
+                self._settings.for_target(branch_ref(target))
+                self._refused[target] = False
+            except ConfigInvalid:
+                self._refused[target] = True
+        return self._refused[target]
 
     def _is_open(self, task_id: str) -> bool:
         """Whether a task has not ended, or what it made has not."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
+from corral.core.errors import NotTrusted
 from corral.core.instants import iso
 from corral.core.needs import Need
 from corral.core.outcomes import NEEDS_APPROVAL
@@ -29,9 +30,17 @@ APPROVAL, RED = f"{NEEDS_APPROVAL}: it changes CLAUDE.md.", f"{TARGET_RED}: main
 
 
 def waits(
-    conn: Connection, now: datetime = LATER, *, gate: str | None = None, watched: timedelta = LOOKS
+    conn: Connection,
+    now: datetime = LATER,
+    *,
+    gate: str | None = None,
+    watched: timedelta = LOOKS,
+    for_target: Callable[[str], None] = lambda _target: None,
 ) -> PersonalWaits:
-    services: Any = SimpleNamespace(of=lambda _part: SimpleNamespace(gate=SimpleNamespace(reason=lambda _row: gate)))
+    services: Any = SimpleNamespace(
+        of=lambda _part: SimpleNamespace(gate=SimpleNamespace(reason=lambda _row: gate)),
+        settings=SimpleNamespace(for_target=for_target),
+    )
     return PersonalWaits(services, conn, now, watched)
 
 
@@ -59,6 +68,20 @@ def test_a_held_request_waits_for_a_person_once_that_is_certain(
         assert not waits(any_database, NOW + after - timedelta(milliseconds=1)).has_request(row)
         assert not waits(any_database, watched=timedelta(seconds=1)).has_request(row), (
             "the queue has not looked again yet"
+        )
+
+
+def test_whatever_lands_on_a_target_whose_commands_nobody_approved_waits_for_a_person(any_database: Connection) -> None:
+    def for_target(target: str) -> None:
+        if target == "refs/heads/main":
+            raise NotTrusted("The commands were not approved.")
+
+    first, behind = held(any_database, "side", "The commands were not approved."), submit(any_database, "behind", 2)
+    for row in (merges.get(any_database, first), merges.get(any_database, behind)):
+        assert waits(any_database, NOW, for_target=for_target).has_request(row)
+        assert not waits(any_database, NOW).has_request(row)
+        assert not waits(any_database, NOW, for_target=for_target, watched=timedelta(seconds=1)).has_request(row), (
+            "an approval of this moment may not be read yet"
         )
 
 
@@ -95,6 +118,7 @@ def test_a_task_waits_for_a_person_where_all_that_it_waits_for_does(any_database
     session(any_database, "s2", task_id="asked", waiting_for="permission for Bash", waiting_since_at=AT)
     assert not waits(any_database).has_task("asking") and waits(any_database).has_task("asked")
     assert waits(any_database, gate="Nobody approved it.").has_task("busy")
+    assert not waits(any_database, gate="Nobody approved it.", watched=timedelta(seconds=1)).has_task("busy")
     work_pause.begin(any_database, None, NOW)
     assert waits(any_database).has_task("busy") and not waits(any_database).has_task("done")
 
