@@ -87,6 +87,6 @@ def compare() -> int:
 
 
 if __name__ == "__main__":
-    for name in [name for name in os.environ if name.startswith(("GIT_", "XDG_", "CORRAL_", "CLAUDE", "ANTHROPIC_"))]:
-        del os.environ[name]
+    os.environ.clear()  # an answer tells the environment: what is recorded is that of no particular machine
+    os.environ.update(PATH="/usr/local/bin:/usr/bin:/bin", LANG="C.UTF-8")
     sys.exit({"record": record, "compare": compare}[sys.argv[1]]())
