@@ -6,7 +6,6 @@ from sqlalchemy import Connection
 
 from corral.config.teams import EVERYBODY
 from corral.coordination.handoffs import handoffs
-from corral.coordination.sessions.actor import person
 from corral.core.pages import SHOWN_BYTES, page
 from corral.core.payload import Payload
 from corral.faces.mcp.calls import coordinator_tool, current
@@ -42,7 +41,7 @@ async def read_handoff(agent_name: str | None = None, limit: int = 1) -> Payload
 
     def read(conn: Connection) -> list[Payload]:
         if not agent_name:
-            return handoffs.of_caller(conn, call.actor or person(), limit)
+            return handoffs.of_caller(conn, call.acting, limit)
         return handoffs.recent(conn, None if agent_name == EVERYBODY else agent_name, limit)
 
     recent = await call.services.store.read(lambda conn: page(read(conn), size=SHOWN_BYTES))
