@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sqlalchemy import Connection
 
 from corral.config.teams import EVERYBODY
@@ -44,5 +46,8 @@ async def read_handoff(agent_name: str | None = None, limit: int = 1) -> Payload
             return handoffs.of_caller(conn, call.acting, limit)
         return handoffs.recent(conn, None if agent_name == EVERYBODY else agent_name, limit)
 
-    recent = await call.services.store.read(lambda conn: page(read(conn), size=SHOWN_BYTES))
+    def rows(conn: Connection) -> Iterator[Payload]:
+        return ({"id": row["handoff_id"], **row} for row in read(conn))
+
+    recent = await call.services.store.read(lambda conn: page(rows(conn), size=SHOWN_BYTES))
     return {"handoffs": recent.rows, **({"left_out": "The older ones; ask for fewer."} if recent.cut else {})}
