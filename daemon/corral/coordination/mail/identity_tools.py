@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from corral.coordination.mail import contacts, messages
 from corral.coordination.mail.addresses import Identity
-from corral.coordination.mail.messages import Letter
+from corral.coordination.mail.messages import Letter, Sent
 from corral.coordination.mail.tools import delivered
 from corral.coordination.projects import check_project, environment, project_of
 from corral.coordination.sessions import changesets
@@ -108,14 +108,14 @@ async def request_contact(
         await services.work(lambda: check_project(services, to_project))
 
     def ask(conn: Connection, me: Identity, now: datetime) -> Payload:
-        return _requested(conn, me, to_agent)
+        return contacts.request(conn, me, to_agent)
 
-    return await act(project_key, from_agent, ask)
+    return _granted(await act(project_key, from_agent, ask))
 
 
-def _requested(conn: Connection, me: Identity, to: str) -> Payload:
+def _granted(contact: Payload) -> Payload:
     root = str(current.get().services.project.root)
-    return {**_ts(contacts.request(conn, me, to)), "from_project": root, "to_project": root}
+    return {**_ts(contact), "from_project": root, "to_project": root}
 
 
 @mail_tool
@@ -142,13 +142,18 @@ async def macro_contact_handshake(
     if welcome_subject and not auto_accept:
         raise InvalidInput("A welcome needs auto_accept=true.", cause="Without it nobody knows yet that it is wanted.")
 
-    def shake(conn: Connection, me: Identity, now: datetime) -> Payload:
-        granted = _requested(conn, me, target or to_agent)
-        letter = Letter(welcome_subject, welcome_body, to=(granted["to"],), thread_id=thread_id or None)
-        welcome = delivered(messages.send(conn, me, letter, now)) if welcome_subject else None
-        return {"request": granted, "response": granted if auto_accept else None, "welcome_message": welcome}
+    def shake(conn: Connection, me: Identity, now: datetime) -> tuple[Payload, Sent | None]:
+        contact = contacts.request(conn, me, target or to_agent)
+        letter = Letter(welcome_subject, welcome_body, to=(contact["to"],), thread_id=thread_id or None)
+        return contact, messages.send(conn, me, letter, now) if welcome_subject else None
 
-    return await act(project_key, requester or agent_name, shake)
+    contact, sent = await act(project_key, requester or agent_name, shake)
+    granted = _granted(contact)
+    return {
+        "request": granted,
+        "response": granted if auto_accept else None,
+        "welcome_message": delivered(sent) if sent is not None else None,
+    }
 
 
 @mail_tool
