@@ -21,6 +21,13 @@ TASK = {"id", "task_type", "description", "status", "priority", "input_data", "c
         "error_message", "depends_on", "deadline", "created_at", "completed_at"}  # fmt: skip
 
 
+@pytest.fixture
+def house(house: Coordinated) -> Coordinated:
+    """Its daemon runs: a first call waits eight seconds for one, which on a busy machine may take longer."""
+    house.run("daemon", "start")
+    return house
+
+
 def test_messages_agents_and_the_server_are_told_as_agent_mail_tells_them(house: Coordinated) -> None:
     async def scene(one: Agent) -> None:
         root = str(house.root)
