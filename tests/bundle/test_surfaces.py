@@ -56,7 +56,7 @@ SURFACES = {
 }
 TOOLS_ALONE = {
     "help",
-    *("request_contact", "respond_contact", "set_contact_policy"),
+    *("request_contact", "respond_contact", "set_contact_policy", "macro_contact_handshake"),
     *("macro_start_session", "macro_prepare_thread", "macro_file_reservation_cycle"),
 }
 """Commands and ``/openapi.json`` explain themselves; in a repository there is nobody to ask for a contact; several steps in

@@ -37,6 +37,11 @@ def require(callers: frozenset[Caller], operation: str, project: Project, scope:
     raise OwnDaemon(message, cause=cause, remedy=remedy, details=details)
 
 
+def is_tcp(scope: Scope) -> bool:
+    """Whether a request came over TCP, where nothing shows the process at the other end."""
+    return (scope.get("server") or ("", None))[1] is not None
+
+
 def caller_of(project: Project, scope: Scope) -> tuple[Caller, str]:
     """The kind of the caller, and a name for a message. Over TCP the caller is unknown: there only the token counts.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import datetime, timezone
 from pathlib import Path
@@ -45,6 +46,16 @@ def check_project(services: Services, key: str) -> None:
 def slug(services: Services) -> str:
     """The project's root as Agent Mail abbreviates it."""
     return re.sub(r"[^a-z0-9]+", "-", str(services.project.root).lower()).strip("-")
+
+
+def environment(services: Services) -> dict[str, Any]:
+    """Where the server is and where it keeps its data, as Agent Mail tells it; neither the token nor any other secret."""
+    record = json.loads(services.project.daemon_json.read_text(encoding="utf-8"))
+    return {
+        "environment": "local",
+        "database_url": f"sqlite:///{services.project.database}",
+        "http": {"host": "127.0.0.1", "port": record["port"], "path": "/api/"},
+    }
 
 
 def project_of(services: Services) -> dict[str, Any]:

@@ -219,6 +219,17 @@ class NotPermitted(CorralError):
     default_remedy = "Use an operation that the policy allows."
 
 
+class Unidentified(NotPermitted):
+    """A call that somebody has to make, and that does not show who makes it."""
+
+    name = "unidentified"
+    default_cause = "Over HTTP a caller is known by the token that it got from `initialize`, or when it registered."
+    default_remedy = (
+        "Send the `Mcp-Session-Id` of the answer to `initialize` with each request, as MCP clients do; or call register_agent "
+        "or register_session, and pass the `registration_token` that it answers to each call."
+    )
+
+
 class OwnDaemon(NotPermitted):
     """Work asked its own daemon for what would end or disturb that work too."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from corral.coordination.sessions.api import SessionId
+from corral.coordination.sessions.api import Acting, SessionId
 from corral.core.answers import Instant, checked
 from corral.core.outcomes import Outcome
 from corral.core.states import MergeState
@@ -19,7 +19,7 @@ _SESSION = Field(None, max_length=128, description="The agent session that asks,
 _TASK = Field(None, max_length=64, description="The task whose worker asks, if one does.")
 
 
-class Submission(BaseModel):
+class Submission(Acting):
     """A branch for its target."""
 
     branch: str = Field(min_length=1, max_length=1024, examples=["login"])
@@ -37,7 +37,7 @@ class Again(BaseModel):
     follow_branch: bool = Field(False, examples=[True])
 
 
-class Approval(BaseModel):
+class Approval(Acting):
     """A person's yes to what they have seen; a worker or a session that says who it is is refused."""
 
     head_sha: str = Field(
@@ -49,7 +49,7 @@ class Approval(BaseModel):
     task_id: str | None = _TASK
 
 
-class Acceptance(BaseModel):
+class Acceptance(Acting):
     """A person's yes to what a target lost; a worker or a session that says who it is is refused."""
 
     target: str = Field(min_length=1, max_length=1024, examples=["main"])

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
+import httpx2 as httpx
 from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
@@ -69,6 +71,23 @@ def play(
             return await scene(*connected)
 
     return asyncio.run(run())
+
+
+def at(house: Coordinated) -> tuple[str, dict[str, str]]:
+    """Where the daemon listens on TCP, and the headers that let a client in."""
+    port = json.loads((house.root / ".corral/run/daemon.json").read_text())["port"]
+    token = (house.root / ".corral/run/token").read_text().strip()
+    return f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {token}"}
+
+
+async def over_http(stack: AsyncExitStack, house: Coordinated, path: str = "/mcp?profile=full") -> Agent:
+    """Connect an agent by a URL."""
+    url, headers = at(house)
+    http = await stack.enter_async_context(httpx.AsyncClient(headers=headers, timeout=60))
+    streams = await stack.enter_async_context(streamable_http_client(f"{url}{path}", http_client=http))
+    session = await stack.enter_async_context(ClientSession(streams[0], streams[1]))
+    await session.initialize()
+    return Agent(session)
 
 
 async def _connect(stack: AsyncExitStack, cwd: Path, profile: str, env: dict[str, str]) -> Agent:

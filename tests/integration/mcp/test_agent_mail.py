@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx2 as httpx
 import pytest
-from mcp import ClientSession
-from mcp.client.streamable_http import streamable_http_client
 
-from tests.integration.mcp.client import Agent, play
+from tests.integration.mcp.client import Agent, over_http, play
 from tests.support.coordinated import Coordinated
 
 Call = Callable[..., Awaitable[Any]]
@@ -55,19 +52,10 @@ def test_a_stored_conversation_of_an_agent_mail_client_plays_over_plain_http(
 ) -> None:
     house = coordinate(config="daemon: {tcp: true}")
     house.run("daemon", "start")
-    said = json.loads((house.root / ".corral/run/daemon.json").read_text())
-    token = (house.root / ".corral/run/token").read_text().strip()
 
     async def run() -> None:
         async with AsyncExitStack() as stack:
-            http = await stack.enter_async_context(
-                httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=30)
-            )
-            url = f"http://127.0.0.1:{said['port']}/api/"
-            streams = await stack.enter_async_context(streamable_http_client(url, http_client=http))
-            session = await stack.enter_async_context(ClientSession(streams[0], streams[1]))
-            await session.initialize()
-            agent = Agent(session)
+            agent = await over_http(stack, house, "/api/")
             await _recite(agent.call, house.root)
             spoken = await agent.call("send_message", sender_name="Nobody", to=["Sisyphus"], subject="s", body_md="x")
             assert spoken["mcp_error"]["error"]["type"] == "NOT_FOUND"

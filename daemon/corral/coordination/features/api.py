@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 from typing_extensions import NotRequired, TypedDict
 
+from corral.coordination.sessions.api import Acting
 from corral.core.answers import Instant
 from corral.core.states import FeatureStatus
 
@@ -21,7 +22,7 @@ Caller = Annotated[str | None, Field(max_length=128, description="The session th
 _ID = "FEAT-123"
 
 
-class FeatureRegistration(BaseModel):
+class FeatureRegistration(Acting):
     """A line of work and what it claims."""
 
     feature_id: FeatureId = Field(examples=[_ID])
@@ -33,7 +34,7 @@ class FeatureRegistration(BaseModel):
     session_id: Caller = None
 
 
-class Deregistration(BaseModel):
+class Deregistration(Acting):
     """How a feature ends."""
 
     feature_id: FeatureId = Field(examples=[_ID])

@@ -48,7 +48,7 @@ async def listing(
 async def register(services: Services, body: FeatureRegistration) -> Payload:
     """Register a feature; one that is active gets these claims in place of its own."""
     actor = Actor(services, body.session_id)
-    row, action = await app_features.register(actor, **body.model_dump(exclude={"session_id"}))
+    row, action = await app_features.register(actor, **body.fields())
     return {"success": True, "action": action, **row}
 
 

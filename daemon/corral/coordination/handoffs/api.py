@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from typing_extensions import NotRequired, TypedDict
 
+from corral.coordination.sessions.api import Acting
 from corral.core.answers import Instant
 
 Items = Annotated[list[str] | str | None, Field(description="Items, or text with one on each line.")]
 
 
-class NewHandoff(BaseModel):
+class NewHandoff(Acting):
     """A note that one session leaves for the next; ``session_id`` is its author (default: the person)."""
 
     summary: str = Field(examples=["The login works; the password reset is half done."])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sqlalchemy import Connection
 
 from corral.config.teams import EVERYBODY
 from corral.coordination.handoffs import handoffs
-from corral.coordination.sessions.actor import person
 from corral.core.pages import SHOWN_BYTES, page
 from corral.core.payload import Payload
 from corral.faces.mcp.calls import coordinator_tool, current
@@ -42,8 +43,11 @@ async def read_handoff(agent_name: str | None = None, limit: int = 1) -> Payload
 
     def read(conn: Connection) -> list[Payload]:
         if not agent_name:
-            return handoffs.of_caller(conn, call.actor or person(), limit)
+            return handoffs.of_caller(conn, call.acting, limit)
         return handoffs.recent(conn, None if agent_name == EVERYBODY else agent_name, limit)
 
-    recent = await call.services.store.read(lambda conn: page(read(conn), size=SHOWN_BYTES))
+    def rows(conn: Connection) -> Iterator[Payload]:
+        return ({"id": row["handoff_id"], **row} for row in read(conn))
+
+    recent = await call.services.store.read(lambda conn: page(rows(conn), size=SHOWN_BYTES))
     return {"handoffs": recent.rows, **({"left_out": "The older ones; ask for fewer."} if recent.cut else {})}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 from typing_extensions import NotRequired, TypedDict
 
+from corral.coordination.sessions.api import Acting
 from corral.core.answers import Instant
 
 MAX_KEYS = 1000
@@ -18,7 +19,7 @@ MOST_COMMITTED = 20_000
 _SESSION = Field(None, max_length=128, description="For whom; by default the person at the keyboard.")
 
 
-class Keys(BaseModel):
+class Keys(Acting):
     """Paths, globs and logical keys."""
 
     paths: list[str] = Field(
@@ -48,7 +49,7 @@ class Acquisition(Keys):
     each: bool = False
 
 
-class Commit(BaseModel):
+class Commit(Acting):
     """The files of a commit that is about to be made in a checkout; ``session_id``: who makes it, else the person."""
 
     checkout: str = Field(min_length=1, max_length=4096, description="The top folder of the checkout.")

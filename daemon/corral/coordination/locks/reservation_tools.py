@@ -254,9 +254,7 @@ def _holder(conn: Connection, me: Identity) -> Holder:
     row = session_rows.get(conn, me.session_id)
     if row is None:
         return Holder(me.session_id)
-    # A subagent works for its parent. The agents of one connection only share it: to each other they are anybody.
-    parent = row["parent_session_id"] if row["agent_type"] != session_registry.CONNECTION else None
-    return Holder(me.session_id, task_id=row["task_id"], kin=(parent,) if parent else ())
+    return Holder(me.session_id, task_id=row["task_id"], kin=session_registry.kin_of(row))
 
 
 def _named(values: Sequence[str | int] | None, empty: type[InvalidInput]) -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from typing_extensions import TypedDict
 
-from corral.coordination.sessions.api import Caller
+from corral.coordination.sessions.api import Acting, Caller
 from corral.core.answers import Instant
 from corral.core.states import Importance, RecipientRole
 
@@ -41,7 +41,7 @@ class Sending(Answering):
     thread_id: str | None = Field(None, max_length=128)
 
 
-class Inbox(BaseModel):
+class Inbox(Acting):
     """Which mail is asked for."""
 
     session_id: str | None = Field(None, max_length=128, description="Whose inbox; none named: the person's.")

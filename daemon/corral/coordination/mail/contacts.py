@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Literal, get_args
 
 from sqlalchemy import Connection
@@ -13,36 +12,43 @@ from corral.coordination.mail.addresses import Identity
 from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.sessions.store import sessions
 from corral.core.errors import InvalidInput
-from corral.core.instants import after
 from corral.core.payload import Payload
 from corral.core.states import SessionStatus
 
 Policy = Literal["open", "auto", "contacts_only", "block_all"]
 POLICIES: tuple[str, ...] = get_args(Policy)
 REQUEST_S = 7 * 24 * 3600
-"""Default lifetime of a contact request, seconds."""
 CONTACT_S = 30 * 24 * 3600
-"""Default lifetime of a contact, seconds."""
+"""Seconds that a request and a contact last where Agent Mail grants them; here they never end."""
+NOTHING_CHANGED = {
+    "note": "Contacts are open in this repository: everybody may write to everybody. Nothing was changed."
+}
 
 
-def request(conn: Connection, me: Identity, to: str, now: datetime, ttl_s: float = REQUEST_S) -> Payload:
+def request(conn: Connection, me: Identity, to: str) -> Payload:
     """Ask to write to an agent: ``{from, to, status, expires_at}``.
 
     Raises:
         AgentNotFound: Nobody goes by that name.
     """
     other = addresses.known(conn, to)
-    return {"from": me.name, "to": other["called"], "status": "approved", "expires_at": after(now, ttl_s)}
+    return {"from": me.name, "to": other["called"], "status": "approved", "expires_at": None}
 
 
-def respond(conn: Connection, me: Identity, to: str, now: datetime, ttl_s: float = CONTACT_S) -> Payload:
-    """Answer a request for contact: ``{from, to, approved, expires_at}``; to refuse is not possible, and no error.
+def respond(conn: Connection, me: Identity, to: str) -> Payload:
+    """Answer a request for contact: ``{from, to, approved, expires_at, updated, note}``, as it is and stays: open.
 
     Raises:
         AgentNotFound: Nobody goes by that name.
     """
     other = addresses.known(conn, to)
-    return {"from": other["called"], "to": me.name, "approved": True, "expires_at": after(now, ttl_s)}
+    return {
+        "from": other["called"],
+        "to": me.name,
+        "approved": True,
+        "expires_at": None,
+        "updated": 0,
+    } | NOTHING_CHANGED
 
 
 def listing(conn: Connection, session_id: str, *, blind: bool = True) -> Iterator[Payload]:
@@ -59,11 +65,11 @@ def listing(conn: Connection, session_id: str, *, blind: bool = True) -> Iterato
 
 
 def choose(me: Identity, policy: str) -> Payload:
-    """Say who may write to one: ``{agent, policy}``, as it is and stays: open.
+    """Say who may write to one: ``{agent, policy, note}``, as it is and stays: open.
 
     Raises:
         InvalidInput: There is no such policy.
     """
     if policy not in POLICIES:
         raise InvalidInput(f"{policy[:40]!r} is not a policy.", remedy=f"Use one of: {', '.join(POLICIES)}.")
-    return {"agent": me.name, "policy": POLICIES[0]}
+    return {"agent": me.name, "policy": POLICIES[0], **NOTHING_CHANGED}

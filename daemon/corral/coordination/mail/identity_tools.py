@@ -6,16 +6,18 @@ connections, it is a session of its own. Inside a repository mail needs no hands
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
 
-from corral.coordination.mail import contacts
+from corral.coordination.mail import contacts, messages
 from corral.coordination.mail.addresses import Identity
-from corral.coordination.projects import check_project, project_of
+from corral.coordination.mail.messages import Letter, Sent
+from corral.coordination.mail.tools import delivered
+from corral.coordination.projects import check_project, environment, project_of
 from corral.coordination.sessions import changesets
+from corral.core.errors import InvalidInput
 from corral.core.pages import SHOWN_BYTES, Page, page
 from corral.core.payload import Payload
 from corral.faces.mcp.acting import Text, act, listed, look
@@ -29,14 +31,9 @@ MOST_COMMITS = 100
 async def health_check() -> Payload:
     """Whether the server is there, and where."""
     services = current.get().services
-    record = json.loads(services.project.daemon_json.read_text(encoding="utf-8"))
-    return {
-        "status": "ok",
-        "environment": "local",
-        "http_host": "127.0.0.1",
-        "http_port": record["port"],
-        "database_url": f"sqlite:///{services.project.database}",
-    }
+    about = environment(services)
+    where = {f"http_{name}": about["http"][name] for name in ("host", "port")}
+    return {"status": "ok", "environment": about["environment"], **where, "database_url": about["database_url"]}
 
 
 @mail_tool
@@ -111,9 +108,52 @@ async def request_contact(
         await services.work(lambda: check_project(services, to_project))
 
     def ask(conn: Connection, me: Identity, now: datetime) -> Payload:
-        return _ts(contacts.request(conn, me, to_agent, now, ttl_seconds))
+        return contacts.request(conn, me, to_agent)
 
-    return await act(project_key, from_agent, ask)
+    return _granted(await act(project_key, from_agent, ask))
+
+
+def _granted(contact: Payload) -> Payload:
+    root = str(current.get().services.project.root)
+    return {**_ts(contact), "from_project": root, "to_project": root}
+
+
+@mail_tool
+async def macro_contact_handshake(
+    project_key: str = "",
+    requester: Text = "",
+    target: Text = "",
+    auto_accept: bool = False,
+    welcome_subject: Text = "",
+    welcome_body: Text = "",
+    to_project: Text = "",
+    reason: Text = "",
+    ttl_seconds: int = contacts.REQUEST_S,
+    agent_name: Text = "",
+    to_agent: Text = "",
+    thread_id: Text = "",
+) -> Payload:
+    """Ask for a contact, which is always granted, and send a welcome."""
+    services = current.get().services
+    if to_project:
+        await services.work(lambda: check_project(services, to_project))
+    if bool(welcome_subject.strip()) != bool(welcome_body.strip()):
+        raise InvalidInput("welcome_subject and welcome_body must be given together.")
+    if welcome_subject and not auto_accept:
+        raise InvalidInput("A welcome needs auto_accept=true.", cause="Without it nobody knows yet that it is wanted.")
+
+    def shake(conn: Connection, me: Identity, now: datetime) -> tuple[Payload, Sent | None]:
+        contact = contacts.request(conn, me, target or to_agent)
+        letter = Letter(welcome_subject, welcome_body, to=(contact["to"],), thread_id=thread_id or None)
+        return contact, messages.send(conn, me, letter, now) if welcome_subject else None
+
+    contact, sent = await act(project_key, requester or agent_name, shake)
+    granted = _granted(contact)
+    return {
+        "request": granted,
+        "response": granted if auto_accept else None,
+        "welcome_message": delivered(sent) if sent is not None else None,
+    }
 
 
 @mail_tool
@@ -125,10 +165,10 @@ async def respond_contact(
     from_project: Text = "",
     ttl_seconds: int = contacts.CONTACT_S,
 ) -> Payload:
-    """Answer a request for contact. Inside a repository mail is open to everybody: approved stays true."""
+    """Answer a request for contact. Inside a repository mail is open to everybody: approved stays true, nothing changes."""
 
     def answer(conn: Connection, me: Identity, now: datetime) -> Payload:
-        return {**_ts(contacts.respond(conn, me, from_agent, now, ttl_seconds)), "updated": 0}
+        return _ts(contacts.respond(conn, me, from_agent))
 
     return await act(project_key, to_agent, answer)
 

@@ -43,7 +43,7 @@ async def macro_start_session(
     return {
         "project": project_of(current.get().services),
         "agent": agent,
-        "registration_token": None,
+        "registration_token": agent["registration_token"],
         "file_reservations": reservations,
         **await _inbox(agent["name"], inbox_limit),
     }
@@ -74,7 +74,7 @@ async def macro_prepare_thread(
     return {
         "project": project_of(services),
         "agent": agent,
-        "registration_token": None,
+        "registration_token": agent.get("registration_token"),
         "thread": thread,
         **await _inbox(name, inbox_limit, bodies=include_inbox_bodies),
     }

@@ -81,6 +81,19 @@ def _check_limit(limit: int, most: int) -> None:
         raise InvalidInput(f"A limit of {limit} is not possible.", remedy=f"Use 1 to {most}.")
 
 
+def outbox(
+    conn: Connection, session_id: str, *, since_ts: str | None = None, before: int | None = None, limit: int = 20
+) -> Iterator[MessageRow]:
+    """What a session sent, the newest first; arguments as those of :func:`inbox`.
+
+    Raises:
+        InvalidInput: A value is malformed or out of range.
+    """
+    _check_limit(limit, MOST_AT_ONCE)
+    since = _instant(since_ts) if since_ts else None
+    return mailbox_rows.outbox(conn, session_id, since=since, before=before, limit=limit)
+
+
 def thread(
     conn: Connection, thread_id: str, *, before: int | None = None, limit: int = MOST_AT_ONCE
 ) -> Iterator[MessageRow]:

@@ -56,7 +56,7 @@ async def send_message(
     )
     roles = current.get().services.teams().members
     sent = await act(project_key, sender_name, lambda conn, me, now: messages.send(conn, me, letter, now, roles=roles))
-    return _delivered(sent)
+    return delivered(sent)
 
 
 @mail_tool
@@ -79,7 +79,7 @@ async def reply_message(
         sender_name,
         lambda conn, me, now: messages.reply(conn, me, str(message_id), letter, now, roles=roles),
     )
-    return {**payload(sent.message, sent.recipients), "reply_to": message_id, **_delivered(sent)}
+    return {**payload(sent.message, sent.recipients), "reply_to": message_id, **delivered(sent)}
 
 
 @mail_tool
@@ -209,29 +209,31 @@ def entry(row: Mapping[str, Any], *, bodies: bool = False) -> Payload:
     return {**shape, **({"body_md": row["body"]} if bodies else {})}
 
 
+def recipients_of(conn: Connection, number: int) -> Payload:
+    """The recipients of a message, as its sender is told them: ``{to, cc, bcc}``."""
+    return _by_role(message_rows.recipients(conn, number))
+
+
+def _by_role(recipients: Iterable[Mapping[str, Any]]) -> Payload:
+    by_role: Payload = {role.value: [] for role in RecipientRole}
+    for recipient in recipients:
+        by_role[recipient["role"]].append(recipient["name"])
+    return by_role
+
+
 def payload(message: Mapping[str, Any], recipients: Sequence[Mapping[str, Any]]) -> Payload:
     """A message as Agent Mail tells its sender of it."""
     services = current.get().services
-    by_role = {
-        role.value: [recipient["name"] for recipient in recipients if recipient["role"] == role.value]
-        for role in RecipientRole
-    }
     return {
-        "id": message["seq"],
-        "thread_id": message["thread_id"],
+        **entry(message, bodies=True),
         "project": str(services.project.root),
         "project_slug": slug(services),
-        "from": message["sender_name"],
-        **by_role,
-        "subject": message["subject"],
-        "importance": message["importance"],
-        "ack_required": bool(message["ack_required"]),
+        **_by_role(recipients),
         "created": message["created_at"],
-        "attachments": message["attachments"],
     }
 
 
-def _delivered(sent: Sent) -> Payload:
+def delivered(sent: Sent) -> Payload:
     """The answer to a sender; beyond Agent Mail's: recipients that are gone (``bounced``), and a replay."""
     message = payload(sent.message, sent.recipients)
     return {

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from typing_extensions import NotRequired, TypedDict
 
+from corral.coordination.sessions.api import Acting
 from corral.core.answers import Instant
 
 MAX_LESSONS = 200
 
 
-class NewMemory(BaseModel):
+class NewMemory(Acting):
     """Something worth knowing later; ``session_id`` says who tells it (default: the person)."""
 
     summary: str = Field(examples=["The tests need a running database."])

@@ -25,7 +25,7 @@ router = Routes("memory", "/memory", callers=EVERYONE)
 @router.post("", status=201, answer=Remembered)
 async def remember(services: Services, body: NewMemory) -> Payload:
     """Keep something; what was told within the hour is kept once."""
-    entry = memory.Memory(**body.model_dump(exclude={"session_id"}))
+    entry = memory.Memory(**body.fields())
     return await app_memory.remember(Actor(services, body.session_id), entry)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+from sqlalchemy import Connection
 
 from corral.coordination.memory import memory
 from corral.coordination.memory import recording as app_memory
@@ -37,5 +40,10 @@ async def recall(
     """Lessons of earlier sessions, by words, tags and age; look before you start."""
     services = current.get().services
     question, now = Question(query or "", tags or (), event_type, limit, min_relevance), services.now()
-    memories = await services.store.read(lambda conn: page(memory.recall(conn, question, now), size=SHOWN_BYTES))
+
+    def rows(conn: Connection) -> Iterator[Payload]:
+        for row in memory.recall(conn, question, now):
+            yield {"id": row["memory_id"], **row, "relevance_score": row["relevance"]}
+
+    memories = await services.store.read(lambda conn: page(rows(conn), size=SHOWN_BYTES))
     return {"memories": memories.rows, **({"left_out": "The less relevant; ask for less."} if memories.cut else {})}

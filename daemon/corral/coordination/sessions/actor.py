@@ -46,8 +46,8 @@ def speaker(conn: Connection, session_id: str | None, now: datetime) -> Speaker:
     if row is None:
         kind, name = ("claude", None) if session_id else (PERSON, user_name())
         row = session_registry.register(conn, Arrival(session_id=acting_id, agent_type=kind, agent_name=name), now)
-    kin = (row["parent_session_id"],) if row["parent_session_id"] else ()
-    return Speaker(Holder(session_id=acting_id, task_id=row["task_id"], kin=kin), row["agent_name"], arrived)
+    holder = Holder(session_id=acting_id, task_id=row["task_id"], kin=session_registry.kin_of(row))
+    return Speaker(holder, row["agent_name"], arrived)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, Field
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from corral.core.answers import Instant
 from corral.core.identifiers import LONGEST_SESSION_ID, check_session_id
@@ -17,7 +17,25 @@ SessionId = Annotated[str, Field(max_length=LONGEST_SESSION_ID), AfterValidator(
 :func:`corral.coordination.sessions.registry.register` looks."""
 
 
-class Caller(BaseModel):
+class Acting(BaseModel):
+    """What a session asks for; :mod:`corral.coordination.sessions.claims` checks that the caller may act for it.
+
+    ``ACTS_AS``: the field that has its id.
+    """
+
+    ACTS_AS: ClassVar[str] = "session_id"
+    agent_id: str | None = Field(
+        default=None,
+        max_length=128,
+        description="The session that acts, by a name or its id; the caller must be allowed to act for it.",
+    )
+
+    def fields(self) -> dict[str, Any]:
+        """What it asks for, without who does."""
+        return self.model_dump(exclude={"agent_id", self.ACTS_AS})
+
+
+class Caller(Acting):
     """The session that acts, and its name if it has several."""
 
     session_id: str | None = Field(None, max_length=128, examples=["s-1"])
@@ -54,9 +72,10 @@ class Naming(BaseModel):
     new: bool = Field(False, description="A name that nobody has: `name` if it is free, else one that is found.")
 
 
-class End(BaseModel):
+class End(Acting):
     """The session that ends another; none named: the person at the keyboard."""
 
+    ACTS_AS = "caller"
     caller: str | None = Field(None, max_length=128, examples=["s-1"])
 
 
@@ -111,9 +130,10 @@ class NamedSession(ListedSession):
 
 
 class RegisteredSession(Session):
-    """A session that has registered."""
+    """A session that has registered; ``registration_token``: what proves it, where nothing else does. It is told once."""
 
     success: bool
+    registration_token: NotRequired[str]
 
 
 class ProgramRegistered(RegisteredSession, RegisteredName):

@@ -12,9 +12,10 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
+from corral.coordination import caller_process
 from corral.coordination.mail import addresses
 from corral.coordination.services import Services
-from corral.coordination.sessions import discovery, session_end
+from corral.coordination.sessions import discovery, session_end, tokens
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import sweep as session_sweep
 from corral.coordination.sessions.actor import person
@@ -93,11 +94,12 @@ async def cleanup(services: Services, body: Cleanup | None = None) -> Payload:
 
 
 @router.post("", status=201, answer=RegisteredSession)
-async def register(services: Services, body: Registration) -> Payload:
-    """Register a session, or update the one with that id."""
+async def register(services: Services, request: Request, body: Registration) -> Payload:
+    """Register a session, or update the one with that id. Over TCP a new one gets a ``registration_token``."""
     now = services.now()
+    token = tokens.make_token() if body.session_id is None and caller_process.is_tcp(request.scope) else ""
     newcomer = Arrival(
-        session_id=body.session_id or new_id(),
+        session_id=body.session_id or tokens.session_of(token) or new_id(),
         agent_name=body.agent_name,
         capabilities=discovery.check_capabilities(body.capabilities),
         current_task=body.current_task and redact(body.current_task),
@@ -109,13 +111,14 @@ async def register(services: Services, body: Registration) -> Payload:
     def enter(conn: Connection) -> SessionRow:
         session = session_rows.get(conn, newcomer.session_id) if body.agent_type is None else None
         kind = body.agent_type or (session["agent_type"] if session else newcomer.agent_type)
+        kind = session_registry.BY_HTTP if token else kind
         return session_end.arrive(conn, replace(newcomer, agent_type=kind), now, services.offer_again)
 
     row = await services.store.write(enter)
     services.nudge("sessions")
     if newcomer.client_pid is not None:  # another session of the same client is over: what it held has come free
         services.nudge("supervisor")
-    return {"success": True, **session_registry.wire(row)}
+    return {"success": True, **session_registry.wire(row), **({"registration_token": token} if token else {})}
 
 
 @router.post("/{session_id}/names", status=201)

@@ -21,14 +21,14 @@ from corral.coordination.sessions.store import names
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import Conflict, InvalidInput, LimitReached, NotFound
 from corral.core.events import EventKind
-from corral.core.identifiers import check_session_id, new_id
+from corral.core.identifiers import check_session_id
 from corral.core.instants import after, iso
 from corral.core.payload import Payload, picked
 from corral.core.redaction import redact
 from corral.core.states import SessionStatus
 from corral.store import events
 from corral.store.rows import Columns
-from corral.store.rows.sessions import SessionRow
+from corral.store.rows.sessions import Kin, SessionRow
 
 if TYPE_CHECKING:
     from corral.core.event_payloads import SessionEnded
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 CONNECTION = "mcp"
 """The ``agent_type`` of a session that is nothing but the connection of an MCP client."""
 BY_HTTP = "http"
-"""The ``agent_type`` of a session that registered over plain HTTP, which has no connections: it is known by its name."""
+"""The ``agent_type`` of the session of a client over HTTP: see :mod:`corral.coordination.sessions.tokens`."""
+CONNECTIONS = (CONNECTION, BY_HTTP)
+"""The types of the sessions of MCP clients outside of Claude Code, and of the further agents that they carry."""
 PERSON = "person"
 """The ``agent_type`` of the person at the keyboard."""
 SILENT = "silent"
@@ -208,17 +210,11 @@ def unguard(conn: Connection, session_ids: Iterable[str], now: datetime) -> None
             session_rows.change(conn, session_id, {"unguarded_since_at": iso(now)})
 
 
-def over_http(conn: Connection, name: str, now: datetime) -> SessionRow:
-    """The session of plain HTTP with this name, made or brought back; without a name, a new one.
-
-    Raises:
-        Conflict: Somebody who lives and is connected has the name.
-        InvalidInput: The name cannot be one, or means everybody or Corral.
-    """
-    session = names.resolve(conn, name) if name else None
-    if session is not None and session["agent_type"] == BY_HTTP:
-        return alive(conn, Arrival(session["session_id"], BY_HTTP), now)
-    return register(conn, Arrival(f"{BY_HTTP}-{new_id()}", BY_HTTP, agent_name=name or None), now)
+def kin_of(row: Kin) -> tuple[str, ...]:
+    """The sessions whose locks a session may use as its own: a subagent works for its parent. The agents of one connection only
+    share that: to each other they are anybody."""
+    parent = row["parent_session_id"]
+    return (parent,) if parent and row["agent_type"] not in CONNECTIONS else ()
 
 
 def rest(conn: Connection, session_id: str, now: datetime, **values: Any) -> None:

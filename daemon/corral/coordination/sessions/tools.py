@@ -12,7 +12,7 @@ from corral.coordination.sessions.registry import Arrival
 from corral.core.errors import InvalidInput
 from corral.core.pages import SHOWN_BYTES, Page, page
 from corral.core.payload import Payload
-from corral.faces.mcp.calls import coordinator_tool, current
+from corral.faces.mcp.calls import coordinator_tool, current, newcomer
 
 MAX_TASK = 2000
 _SHOWN = (
@@ -34,7 +34,7 @@ async def register_session(
     capabilities: list[str] | None = None, current_task: str | None = None, agent_name: str | None = None
 ) -> Payload:
     """Tell the others who you are, what you can do and what you are doing. Call it again when that changes."""
-    call = current.get()
+    call = newcomer()
     if current_task is not None and len(current_task) > MAX_TASK:
         raise InvalidInput(f"A task of {len(current_task)} characters is too long.", remedy=f"Use at most {MAX_TASK}.")
     able, now = discovery.check_capabilities(capabilities or ()), call.services.now()
@@ -55,7 +55,8 @@ async def register_session(
 
     row = await call.write(enter)
     call.services.changes.announce()
-    return {"success": True, **{name: row[name] for name in ("session_id", "agent_id", "agent_name")}}
+    proof = {"registration_token": call.proof or call.token} if call.token else {}
+    return {"success": True, **{name: row[name] for name in ("session_id", "agent_id", "agent_name")}, **proof}
 
 
 @coordinator_tool

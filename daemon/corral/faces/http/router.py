@@ -23,6 +23,8 @@ from starlette.routing import compile_path
 
 from corral.coordination.caller_process import require
 from corral.coordination.services import Services
+from corral.coordination.sessions import claims
+from corral.coordination.sessions.api import Acting
 from corral.core.asgi import Receive, Scope, Send, respond, whole
 from corral.core.errors import CorralError, InvalidInput, NotFound, NotPermitted
 from corral.core.failures import failure
@@ -240,6 +242,9 @@ class Router:
             return
         route, status = operation.route, operation.route.status
         try:
+            for argument in arguments.values():
+                if isinstance(argument, Acting):
+                    await claims.settle(self._services, argument, scope)
             answered = result = await route.handler(self._services, **arguments)
         except CorralError as error:
             status, answered, result = error.status, error.to_wire(), error

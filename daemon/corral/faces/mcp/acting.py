@@ -1,7 +1,7 @@
 """Who acts in a call of Agent Mail's tools, and in which project: the call names both.
 
-Over a bridge a session acts under its own names, and a connection that carries several agents acts as any of them. Plain HTTP
-has no connections: there each registered name is its own session. A caller that names another session is refused, and recorded.
+A session acts under its own names, and a connection that carries several agents acts as any of them. A caller that names another
+session is refused, and recorded.
 """
 
 from __future__ import annotations
@@ -42,48 +42,40 @@ async def act(project_key: str, name: str, operation: Callable[[Connection, Iden
     Raises:
         ProjectNotFound: Another project is meant.
         NotPermitted: The name is another session's.
+        Unidentified: The call does not show who makes it.
     """
     call = current.get()
     services, now = call.services, call.services.now()
     if project_key:
         await services.work(lambda: check_project(services, project_key))
-    async with refusals(services, call.actor):
-        if call.actor is None and name:
-            answer = await services.store.write(lambda conn: operation(conn, _by_name(conn, name, now), now))
-        else:
-            answer = await call.write(
-                lambda conn, me: operation(conn, _identity(conn, call, me.session_id, name, now), now)
-            )
+    async with refusals(services, call.acting):
+        answer = await call.write(
+            lambda conn, me: operation(conn, _identity(conn, call, me.session_id, name, now), now)
+        )
     services.changes.announce()
     return answer
 
 
 def is_agent_of(connection: str, row: CalledSession) -> bool:
     """Whether a session is one of the further agents that a connection carries."""
-    return bool(row["parent_session_id"] == connection and row["agent_type"] == session_registry.CONNECTION)
+    return bool(row["parent_session_id"] == connection and row["agent_type"] in session_registry.CONNECTIONS)
 
 
 def _identity(conn: Connection, call: Call, session_id: str, name: str, now: datetime) -> Identity:
     """The identity that a call acts as: its own session, or the agent of the same connection that it names."""
     row = addresses.known(conn, name) if name and session_id == call.connection else None
-    if row is None or not is_agent_of(session_id, row):
+    if row is not None and is_agent_of(session_id, row):
+        session_registry.alive(conn, Arrival(row["session_id"], row["agent_type"]), now)
+        return Identity(row["session_id"], row["called"])
+    try:
         return addresses.identity(conn, session_id, name or None)
-    session_registry.alive(conn, Arrival(row["session_id"]), now)
-    return Identity(row["session_id"], row["called"])
-
-
-def _by_name(conn: Connection, name: str, now: datetime) -> Identity:
-    """The session of plain HTTP that registered this name; a session of another kind speaks for itself."""
-    row = addresses.known(conn, name)
-    if row["agent_type"] != session_registry.BY_HTTP:
-        raise NotPermitted(
-            f"{name[:80]!r} is the name of a connected session; you cannot act for it.",
-            cause="It speaks through its own connection.",
-            remedy="Register a name of your own with register_agent.",
-            details={"agent_name": row["called"], "session_id": None},
+    except NotPermitted as error:
+        if not call.token:
+            raise
+        remedy = (
+            "If it is yours, pass the `registration_token` with which it was registered; else use a name of your own."
         )
-    session_registry.alive(conn, Arrival(session_id=row["session_id"], agent_type=session_registry.BY_HTTP), now)
-    return Identity(row["session_id"], row["called"])
+        raise NotPermitted(error.message, cause=error.cause, remedy=remedy, details=error.details) from error
 
 
 async def look(project_key: str, operation: Callable[[Connection], T], *, searched: str | None = None) -> T:

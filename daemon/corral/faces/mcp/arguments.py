@@ -8,12 +8,14 @@ from typing import Any
 from corral.core.errors import InvalidInput
 
 IGNORED = frozenset({
-    "agent_token", "attachments_policy", "auto_accept",
+    "attachments_policy", "auto_accept",
     "auto_contact_if_blocked", "convert_images", "delegated_from", "format", "identity_mode",
     "llm_mode", "llm_model", "pane_id", "reaper_exempt", "register_if_missing",
-    "registration_proof", "registration_token", "sender_token", "topic", "window_id",
+    "registration_proof", "target_registration_token", "topic", "window_id",
 })  # fmt: skip
-"""Arguments of Agent Mail's and the coordinator's clients that have no effect here: tokens, formats, handshakes, panes."""
+"""Arguments of Agent Mail's and the coordinator's clients that have no effect here: formats, handshakes, panes."""
+TOKENS = ("registration_token", "sender_token", "agent_token", "requester_registration_token")
+"""Arguments of any tool that prove who calls over HTTP, as Agent Mail names them; over a bridge they have no effect."""
 MOST_BYTES = 4 * 1024 * 1024
 """Maximum size of a request, the limit of the MCP library."""
 MOST_LOOKED_AT = 16 * 1024 * 1024
@@ -24,7 +26,16 @@ _PLAIN = {"unexpected_keyword_argument": "is no parameter of this tool", "missin
 def without_ignored(arguments: Mapping[str, Any], parameters: Iterable[str]) -> dict[str, Any]:
     """The arguments without those that clients add and the tool has no parameter for."""
     known = frozenset(parameters)
-    return {name: value for name, value in arguments.items() if name in known or name not in IGNORED}
+    return {
+        name: value
+        for name, value in arguments.items()
+        if name in known or (name not in IGNORED and name not in TOKENS)
+    }
+
+
+def token_in(arguments: Mapping[str, Any]) -> str:
+    """The token among the arguments of a call; empty: there is none."""
+    return next((str(arguments[name]) for name in TOKENS if arguments.get(name)), "")
 
 
 def invalid(problems: Iterable[Mapping[str, Any]], parameters: Iterable[str]) -> InvalidInput:

@@ -1,7 +1,8 @@
 """One tool call: who made it, for which session it acts, and in which format its errors are.
 
-The caller is never asked for: it comes with the connection. A bridge inside Claude Code serves the session whose hooks came
-through it last; any other bridge is a session of its own, which ends with the connection; over plain HTTP it is the person's.
+The caller comes with the connection. A bridge inside Claude Code serves the session whose hooks came through it last; any other
+bridge is a session of its own, which ends with the connection. Over HTTP a client is known by a token that only it got: as
+``Mcp-Session-Id`` from ``initialize``, or as ``registration_token`` from the call that registered it. Without one it is nobody.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import functools
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,19 +20,22 @@ from sqlalchemy import Connection
 
 from corral.config.paths import find_checkout
 from corral.coordination.sessions import registry as session_registry
-from corral.coordination.sessions import session_end
+from corral.coordination.sessions import session_end, tokens
 from corral.coordination.sessions.actor import Actor, Speaker, speaker
 from corral.coordination.sessions.processes import started_at
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
-from corral.core.errors import CorralError, DatabaseUnavailable, InvalidInput
+from corral.core.errors import CorralError, DatabaseUnavailable, InvalidInput, Unidentified
 from corral.core.failures import failure
+from corral.core.instants import iso
 from corral.core.json_text import utf8
 from corral.core.payload import Payload
 from corral.core.states import SessionStatus
 from corral.faces.mcp.replays import Replays
 from corral.observe.audit import requests as audit_requests
 
+NOBODY = "unidentified"
+"""The agent, in the audit, of a call that does not show who makes it."""
 T = TypeVar("T")
 Function = Callable[..., Awaitable[Any]]
 
@@ -44,7 +48,10 @@ class Call(Actor):
         replays: Answers of earlier calls, by their idempotency key.
         bridge: The bridge's process id.
         session: The Claude Code session that the bridge's environment names: a first guess (stale after ``/clear``).
-        connection: The bridge connection's own id.
+        connection: The id of the connection's own session: a bridge chooses it, over HTTP the token proves it.
+        token: That token; empty for a bridge.
+        proven: Another session, whose token is an argument of this call.
+        proof: That token.
         client: The process that started the bridge.
         cwd: Where the bridge was started.
         use_id: Claude Code's id of this tool call.
@@ -54,27 +61,54 @@ class Call(Actor):
     bridge: str = ""
     session: str = ""
     connection: str = ""
+    token: str = field(default="", repr=False)
+    proven: str = ""
+    proof: str = field(default="", repr=False)
     client: int | None = None
     cwd: str = ""
     use_id: str = ""
 
     @property
     def actor(self) -> str | None:
-        """The session that acts; None: the person at the keyboard."""
+        """The session that acts; None: the call does not show who makes it."""
         known = self.services.runtime.actor_of(self.use_id) or self.services.runtime.served_by(self.bridge)
-        return known or self.session or self.connection or None
+        return known or self.session or self.proven or self.connection or None
+
+    @property
+    def acting(self) -> str:
+        """The session that acts.
+
+        Raises:
+            Unidentified: The call does not show who makes it.
+        """
+        if self.actor is None:
+            raise Unidentified("This call does not show who makes it, and it is only done for somebody.")
+        return self.actor
+
+    @property
+    def is_over_http(self) -> bool:
+        """Whether no process proves who calls, so that a token has to."""
+        return not (self.bridge or self.session or (self.connection and not self.token))
 
     def speaker(self, conn: Connection, now: datetime) -> Speaker:
-        """Find, or register, the session that acts: in the transaction of what it does."""
-        who = self.actor
-        if who is not None and who == self.connection:
+        """Find, or register, the session that acts: in the transaction of what it does.
+
+        Raises:
+            Unidentified: The call does not show who makes it.
+        """
+        who = self.acting
+        if who in (self.connection, self.proven):
             known = session_rows.get(conn, who)
             if known is None or known["status"] == SessionStatus.DISCONNECTED:
                 session_end.arrive(conn, self.arrival(who), now, self.services.offer_again)
+        if self.proven:  # the connection that carries it is alive, too
+            session_rows.touch(conn, self.connection, iso(now))
         return speaker(conn, who, now)
 
     def arrival(self, session_id: str) -> Arrival:
-        """The session of this connection, which lives as long as its bridge."""
+        """The session of this connection, which lives as long as its bridge; over HTTP, as long as it is heard of."""
+        if self.token:
+            return Arrival(session_id=session_id, agent_type=session_registry.BY_HTTP)
         pid = int(self.bridge) if self.bridge.isdigit() else None
         checkout = find_checkout(Path(self.cwd)) if self.cwd else None
         ours = checkout is not None and checkout.common_dir == self.services.project.common_dir
@@ -90,6 +124,31 @@ class Call(Actor):
 
 current: ContextVar[Call] = ContextVar("call")
 """Set by :mod:`corral.faces.mcp.mount` for every request."""
+
+
+async def show_token(token: str) -> None:
+    """Take an argument of the current call for the proof of who makes it; one that proves nothing changes nothing."""
+    call = current.get()
+    session_id = tokens.session_of(token)
+    if session_id is None or session_id == call.connection or not call.is_over_http:
+        return
+    row = await call.services.store.read(lambda conn: session_rows.get(conn, session_id))
+    if row is None or tokens.was_closed(row):
+        return
+    if call.connection:
+        current.set(replace(call, proven=session_id, proof=token))
+    else:
+        current.set(replace(call, connection=session_id, token=token))
+
+
+def newcomer() -> Call:
+    """The current call, with a session and a token of its own if nobody has made it so far: it registers."""
+    call = current.get()
+    if call.actor is None:
+        token = tokens.make_token()
+        call = replace(call, connection=tokens.session_of(token) or "", token=token)
+        current.set(call)
+    return call
 
 
 @dataclass(frozen=True)
@@ -172,7 +231,7 @@ def _tool(family: Family, function: Function) -> Function:
 def _note(tool: str, arguments: Mapping[str, Any], answer: Any) -> None:
     """Note a tool call for the audit."""
     call = current.get()
-    audit_requests.note_call(call.services, tool, arguments, answer, call.actor, call.use_id)
+    audit_requests.note_call(call.services, tool, arguments, answer, call.actor or NOBODY, call.use_id)
 
 
 coordinator_tool = functools.partial(_tool, COORDINATOR)

@@ -1,5 +1,8 @@
 """Where MCP is reached: ``/mcp`` (``?profile=``), and ``/api/`` for clients of Agent Mail. Stateless: one POST, one answer.
 
+A client that is no bridge gets a token with the answer to ``initialize``, as its ``Mcp-Session-Id``. Its session is registered by
+the first call that acts, goes on after a restart of the daemon, and is over with the client's DELETE.
+
 FastMCP is loaded when the first MCP client comes: a daemon without one stays small, and starts in time.
 """
 
@@ -8,10 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
+from corral.coordination.caller_process import is_tcp
 from corral.coordination.services import Services
+from corral.coordination.sessions import session_end, tokens
+from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.asgi import App, Receive, Scope, Send, replayed, respond, whole
 from corral.core.instructions import PROFILES
 from corral.faces.mcp import arguments
@@ -47,27 +54,56 @@ class Mcp:
         if usual is None:
             await self._app(scope, receive, send)
             return
+        call = self._call(scope)
         body = await whole(receive)
+        if call.is_over_http and _is_initialization(body):
+            token = tokens.make_token()
+            call, send = replace(call, connection="", token=""), _naming(send, token)
+        elif call.token:
+            row = await self._services.store.read(lambda conn: session_rows.get(conn, call.connection))
+            if not call.connection or tokens.was_closed(row):
+                await respond(send, 404, _NO_SESSION)
+                return
+            if scope["method"] == "DELETE":
+                await self._end(call)
+                await respond(send, 200, b"{}")
+                return
         if len(body) > arguments.MOST_BYTES:
             await respond(send, 200, await self._services.work(lambda: _too_large(body)))
             return
         profile = parse_qs(scope["query_string"].decode("latin-1")).get("profile", [usual])[0]
         served = await asyncio.shield(self._profile(profile if profile in PROFILES else usual))
-        token = current.set(self._call(scope))
+        reset = current.set(call)
         try:
             await served({**scope, "path": "/mcp", "raw_path": b"/mcp"}, replayed(body, receive), send)
         finally:
-            current.reset(token)
+            current.reset(reset)
+
+    async def _end(self, call: Call) -> None:
+        """End the session of a client that leaves, and those of the agents that it carried."""
+        services, now = self._services, self._services.now()
+        await services.store.write(
+            lambda conn: session_end.end(conn, call.connection, "closed", now, services.offer_again)
+        )
+        services.nudge("supervisor")
 
     def _call(self, scope: Scope) -> Call:
         headers = {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in scope["headers"]}
+        if is_tcp(scope):  # a bridge comes over the socket
+            headers = {name: value for name, value in headers.items() if not name.startswith("x-corral-")}
+        session, connection = (
+            "" if tokens.is_proven_by_token(name) else name
+            for name in (headers.get("x-corral-session", ""), headers.get("x-corral-connection", ""))
+        )
+        token = "" if session or connection else headers.get("mcp-session-id", "")
         client = headers.get("x-corral-client", "")
         return Call(
             services=self._services,
             replays=self._replays,
             bridge=headers.get("x-corral-bridge", ""),
-            session=headers.get("x-corral-session", ""),
-            connection=headers.get("x-corral-connection", ""),
+            session=session,
+            connection=connection or tokens.session_of(token) or "",
+            token=token,
             client=int(client) if client.isdigit() else None,
             cwd=headers.get("x-corral-cwd", "").encode("latin-1").decode("utf-8", "surrogateescape"),
             use_id=headers.get("x-corral-use", ""),
@@ -102,6 +138,37 @@ class Mcp:
         self._over.set()
         with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
             await asyncio.wait_for(asyncio.gather(*self._living, return_exceptions=True), 2)
+
+
+_NO_SESSION = json.dumps({
+    "jsonrpc": "2.0",
+    "id": None,
+    "error": {
+        "code": -32001,
+        "message": "Session not found. Its client or somebody else ended it, or this daemon never gave that Mcp-Session-Id. "
+        "Send `initialize` again, without that header.",
+    },
+}).encode()  # fmt: skip
+
+
+def _is_initialization(body: bytes) -> bool:
+    if b'"initialize"' not in body:
+        return False
+    try:
+        return bool(_object(json.loads(body)).get("method") == "initialize")
+    except (ValueError, RecursionError):
+        return False
+
+
+def _naming(send: Send, token: str) -> Send:
+    """Tell the client its token, with an answer that is a success."""
+
+    async def name(message: Any) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 200:
+            message = {**message, "headers": [*message.get("headers", ()), (b"mcp-session-id", token.encode())]}
+        await send(message)
+
+    return name
 
 
 def _built(profile: str) -> Starlette:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import cleandoc
+
 from corral.coordination.features import tools as features
 from corral.coordination.handoffs import tools as handoffs
 from corral.coordination.locks import reservation_tools as reservations
@@ -11,6 +13,8 @@ from corral.coordination.mail import macro_tools as macros
 from corral.coordination.mail import tools as mail
 from corral.coordination.memory import tools as memory
 from corral.coordination.sessions import tools as sessions
+from corral.core.instructions import PROFILES
+from corral.core.payload import Payload
 from corral.faces.mcp import help
 from corral.faces.mcp.calls import Function, tools_in
 from corral.landing import tools as merges
@@ -47,7 +51,8 @@ MAIL = (
     "release_file_reservations", "renew_file_reservations", "force_release_file_reservation",
     "check_file_reservation_conflicts", "send_message", "reply_message", "fetch_inbox", "acknowledge_message",
     "mark_message_read", "search_messages", "macro_start_session", "macro_prepare_thread",
-    "macro_file_reservation_cycle", "request_contact", "respond_contact", "list_contacts", "set_contact_policy", "help",
+    "macro_file_reservation_cycle", "request_contact", "respond_contact", "list_contacts", "set_contact_policy",
+    "macro_contact_handshake", "discover_agents", "help",
 )  # fmt: skip
 """Agent Mail's."""
 
@@ -58,6 +63,25 @@ QUEUE = (
     "list_state", "delete_state", "help",
 )  # fmt: skip
 """For sessions that hand out work."""
+
+
+def clusters() -> list[Payload]:
+    """The tools by the modules that have them: ``{name, purpose, tools}``, each with its profiles."""
+    return [
+        {
+            "name": module.__name__.removeprefix("corral.").removesuffix("tools").strip("._").replace("_", " "),
+            "purpose": cleandoc(module.__doc__ or "").split("\n\n")[0],
+            "tools": [
+                {
+                    "name": tool.__name__,
+                    "summary": " ".join((tool.__doc__ or "").split()),
+                    "profiles": [profile for profile in PROFILES if tool in tools_of(profile)],
+                }
+                for tool in tools_in(module.__name__)
+            ],
+        }
+        for module in _MODULES
+    ]
 
 
 def tools_of(profile: str) -> list[Function]:

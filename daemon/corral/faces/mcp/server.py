@@ -14,7 +14,7 @@ from corral import __version__
 from corral.core.instructions import INSTRUCTIONS
 from corral.faces.mcp import arguments as call_arguments
 from corral.faces.mcp import resources
-from corral.faces.mcp.calls import FAMILIES, answered
+from corral.faces.mcp.calls import FAMILIES, answered, show_token
 from corral.faces.mcp.profiles import TOOLS, tools_of
 
 
@@ -23,6 +23,7 @@ class _Tool(FunctionTool):
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         known = list(self.parameters.get("properties", {}))
+        await show_token(call_arguments.token_in(arguments))
         try:
             return await super().run(call_arguments.without_ignored(arguments, known))
         except ValidationError as error:

@@ -13,9 +13,21 @@ from corral.store.rows.tasks import TaskRow
 CALLED = "called"
 """The ``status`` of a call whose end is not known."""
 CONTENT = frozenset(
-    {"content", "old_string", "new_string", "new_source", "edits", "file_text", "old_str", "new_str", "body", "body_md"}
+    {
+        "content",
+        "old_string",
+        "new_string",
+        "new_source",
+        "edits",
+        "file_text",
+        "old_str",
+        "new_str",
+        "body",
+        "body_md",
+        "registration_token",
+    }
 )
-"""Parameters that are the content of files and messages: only their size is kept."""
+"""Parameters that are the content of files and messages, or a token: only their size is kept."""
 OURS = "mcp__plugin_corral_corral__"
 """Begins the client's names of our own tools."""
 LONGEST_COUNT = 6

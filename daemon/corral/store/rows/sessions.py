@@ -12,13 +12,19 @@ class SessionState(TypedDict):
     stalled_since_at: str | None
 
 
-class SessionTouch(SessionState):
+class Kin(SessionState):
+    """The columns that say for whom a session works."""
+
+    agent_type: str
+    parent_session_id: str | None
+
+
+class SessionTouch(Kin):
     """The columns that a hook event reads of its session."""
 
     session_id: str
     agent_name: str
     task_id: str | None
-    parent_session_id: str | None
 
 
 class SessionLife(SessionState):

@@ -59,4 +59,4 @@ async def delete_state(key: StateKey, if_version: int | None = None, task_id: st
 
 
 def _task(conn: Connection, call: Call, named: str | None) -> str:
-    return named or shared_state.task_of(conn, call.actor)
+    return named or shared_state.task_of(conn, call.acting)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StringConstraints, WithJsonSchema
 from typing_extensions import NotRequired, TypedDict
 
+from corral.coordination.sessions.api import Acting
 from corral.core.answers import Instant, checked
 from corral.core.outcomes import Outcome
 from corral.core.states import AttemptOutcome, Combine, RunnerName, TaskStatus
@@ -53,7 +54,7 @@ class Cancellation(BaseModel):
     convention: bool = False
 
 
-class Claim(BaseModel):
+class Claim(Acting):
     """The session that asks for work, and the task types (none: any); without a session, the person at the keyboard.
 
     The same ``idempotency_key`` again gives the same task, while it is held.
@@ -64,7 +65,7 @@ class Claim(BaseModel):
     idempotency_key: Short | None = None
 
 
-class Completion(BaseModel):
+class Completion(Acting):
     """How a claimed task ended; ``session_id``: the session that claimed it."""
 
     success: bool = Field(examples=[True])

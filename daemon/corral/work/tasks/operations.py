@@ -146,7 +146,7 @@ async def claim(services: Services, body: Claim) -> Payload:
 async def complete(services: Services, task_id: str, body: Completion) -> Payload:
     """End a task that was claimed; only the session that holds it can. The commits in its worktree land."""
     actor = Actor(services, body.session_id)
-    return await completion.complete(actor, task_id, **body.model_dump(exclude={"session_id"}))
+    return await completion.complete(actor, task_id, **body.fields())
 
 
 @router.post("/{task_id}/cancel")

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
+from sqlalchemy import Connection
+
+from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import LeaseLost, NotFound
 from corral.core.payload import Payload
 from corral.faces.mcp.calls import coordinator_tool, current, refusal
-from corral.work.tasks import completion, views
+from corral.work.tasks import completion
 from corral.work.tasks import submitting as app_tasks
+from corral.work.tasks import wire as task_shapes
+from corral.work.tasks.store import attempts as attempt_rows
+from corral.work.tasks.store import dependencies
+from corral.work.tasks.tasks import find
 
 DEFAULT_PRIORITY = 5
 
@@ -85,7 +92,28 @@ async def complete_work(
 @coordinator_tool
 async def get_task(task_id: str) -> Payload:
     """A task's status, input and result, of any task; reading changes nothing."""
-    return await _with_success(task_id, current.get().services.store.read(lambda conn: views.read(conn, task_id)))
+    return await _with_success(task_id, current.get().services.store.read(lambda conn: _read(conn, task_id)))
+
+
+def _read(conn: Connection, task_id: str) -> Payload:
+    """A task as the task document shows it, and as the coordinator does: ``task``."""
+    row = find(conn, task_id)
+    shown = task_shapes.read(row)
+    names = {key: shown[key] for key in shown if key != "task_id"}
+    holder, number = row["session_id"], row["current_attempt"]
+    attempts = attempt_rows.of_task(conn, row["task_id"]) if number is not None else []
+    return {
+        **shown,
+        "task": {
+            "id": row["task_id"],
+            **names,
+            "description": row["description"] or row["title"],
+            "claimed_by": session_rows.names_of(conn, [holder]).get(holder) if holder else None,
+            "claimed_at": next((attempt["claimed_at"] for attempt in attempts if attempt["number"] == number), None),
+            "depends_on": dependencies.parents_of(conn, row["task_id"]),
+            "deadline": row["deadline_at"],
+        },
+    }
 
 
 @coordinator_tool

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from typing_extensions import TypedDict
 
-from corral.coordination.sessions.api import SessionId
+from corral.coordination.sessions.api import Acting, SessionId
 from corral.core.answers import Instant
 from corral.core.states import WorktreePurpose, WorktreeState
 
 
-class NewWorktree(BaseModel):
+class NewWorktree(Acting):
     """A worktree to be made."""
 
     name: str = Field(min_length=1, max_length=64, examples=["login"])

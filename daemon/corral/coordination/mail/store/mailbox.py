@@ -109,6 +109,23 @@ def _inbox(
     return Prepared[Any](query)
 
 
+def outbox(
+    conn: Connection, session_id: str, *, since: str | None = None, before: int | None = None, limit: int = 20
+) -> Iterator[MessageRow]:
+    """Messages that a session sent, the newest first.
+
+    Args:
+        since: Only those sent after this instant.
+        before: Only those with a lower number.
+    """
+    query = select(_m.seq).where(_m.sender_session_id == session_id).order_by(_m.seq.desc()).limit(limit)
+    if since is not None:
+        query = query.where(_m.created_at > since)
+    if before is not None:
+        query = query.where(_m.seq < before)
+    return _filled(conn, fetch_each(conn, query, dict), MessageRow)
+
+
 def count_unread(conn: Connection, session_id: str) -> int:
     """How many messages a session has not read."""
     unread = (_r.session_id == session_id, _r.read_at.is_(None), _r.acknowledged_at.is_(None))

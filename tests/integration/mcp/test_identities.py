@@ -1,0 +1,277 @@
+"""Who speaks over HTTP: each client is a session, proven by a token that only it got; without one a call is nobody's."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.integration.mcp.client import Agent, at, over_http
+from tests.support.coordinated import Coordinated, eventually
+
+ME = {"program": "opencode", "model": "m"}
+TCP = "daemon: {{tcp: true, tcp_port: {port}}}"
+
+
+@pytest.fixture
+def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
+    """Its daemon listens on TCP, on the same port after each start."""
+    return _listening(coordinate)
+
+
+def _listening(coordinate: Callable[..., Coordinated], config: str = "") -> Coordinated:
+    with socket.socket() as link:
+        link.bind(("127.0.0.1", 0))
+        port = link.getsockname()[1]
+    house = coordinate(config=f"{TCP.format(port=port)}\n{config}")
+    house.run("daemon", "start")
+    return house
+
+
+class Plain:
+    """A client that is written by hand: one POST a call."""
+
+    def __init__(self, house: Coordinated, token: str = "", **headers: str) -> None:
+        self._house = house
+        self.headers = {"Mcp-Session-Id": token} if token else {}
+        self.headers |= {name.replace("_", "-"): value for name, value in headers.items()}
+
+    def send(self, method: str, path: str, body: Any = None) -> tuple[int, Any, str]:
+        """Status, body and ``Mcp-Session-Id`` of an answer."""
+        url, headers = at(self._house)
+        link = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+        said = {**headers, "Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        link.request(method, path, None if body is None else json.dumps(body), {**said, **self.headers})
+        answer = link.getresponse()
+        content = answer.read()
+        link.close()
+        return answer.status, json.loads(content) if content else None, answer.getheader("Mcp-Session-Id") or ""
+
+    def initialize(self) -> str:
+        """The token that the server gives."""
+        params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+        return self.send("POST", "/mcp", message)[2]
+
+    def call(self, tool: str, /, **arguments: Any) -> Any:
+        """Call a tool; returns the JSON that it answers."""
+        params = {"name": tool, "arguments": arguments}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        status, answer, _ = self.send("POST", "/mcp?profile=full", message)
+        assert status == 200, answer
+        return json.loads("".join(part["text"] for part in answer["result"]["content"]))
+
+
+@pytest.mark.req("X4")
+def test_two_clients_over_http_are_two(house: Coordinated) -> None:
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            one, two = [await over_http(stack, house) for _ in range(2)]
+            await _two_clients(house, one, two)
+
+    asyncio.run(run())
+    eventually(lambda: house.json("session", "list", "--status", "active") == [])
+    assert house.json("lock", "list") == [], "a client that leaves says so"
+
+
+async def _two_clients(house: Coordinated, one: Agent, two: Agent) -> None:
+    assert (await one.call("acquire_lock", file_path="src/a.py"))["action"] == "acquired"
+    refused = await two.call("acquire_lock", file_path="src/a.py")
+    assert (refused["success"], refused["reason"]) == (False, "locked_by_other")
+    assert (await two.call("release_lock", file_path="src/a.py"))["reason"] == "lock_not_found_or_not_owner"
+    assert (await one.call("acquire_lock", file_path="src/a.py"))["action"] == "refreshed"
+
+    await one.call("submit_work", task_type="review", description="Look")
+    task = (await one.call("get_work"))["task_id"]
+    assert (await two.call("get_work"))["success"] is False
+    assert (await two.call("complete_work", task_id=task, success=True))["success"] is False
+    assert (await one.call("complete_work", task_id=task, success=True))["status"] == "completed"
+
+    ann = await one.call("register_agent", **ME, name="Ann")
+    ben = await two.call("register_agent", **ME, name="Ben")
+    assert ann["id"] != ben["id"]
+    assert [row["locked_by"] for row in house.json("lock", "list")] == ["Ann"]
+    await two.call("send_message", to=["Ann"], subject="Hello", body_md="x")
+    assert "Ben" in [row["from"] for row in await one.call("fetch_inbox")]
+    for call in (
+        two.call("fetch_inbox", agent_name="Ann"),
+        two.call("send_message", sender_name="Ann", to=["Ben"], subject="s", body_md="x"),
+        two.call("release_file_reservations", agent_name="Ann", paths=["src/a.py"]),
+    ):
+        assert (await call)["mcp_error"]["error"]["type"] == "OPERATION_NOT_PERMITTED"
+    coder = await one.call("register_agent", **ME)
+    assert (await one.call("fetch_inbox", agent_name=coder["name"])) == []
+    refused = await one.call("file_reservation_paths", agent_name=coder["name"], paths=["src/a.py"])
+    assert refused["granted"] == [], "agents of one connection are separate, too"
+    assert {row["agent_type"] for row in house.json("session", "list")} == {"http"}
+
+
+@pytest.mark.req("X4")
+def test_a_call_that_does_not_show_who_makes_it_is_refused_and_told_what_to_do(house: Coordinated) -> None:
+    house.hook("SessionStart", "claude-1")
+    # Over TCP nobody sees that these come from a bridge.
+    for nobody in (Plain(house), Plain(house, X_Corral_Session="claude-1"), Plain(house, X_Corral_Connection="c-1")):
+        refused = nobody.call("acquire_lock", file_path="src/a.py")
+        assert (refused["success"], refused["error"]) == (False, "unidentified")
+        assert "initialize" in refused["cause"] and "registration_token" in refused["remedy"]
+        for tool in ("get_work", "heartbeat", "read_handoff"):
+            assert nobody.call(tool)["error"] == "unidentified", tool
+        said = nobody.call("fetch_inbox")["error"]
+        assert said["type"] == "UNIDENTIFIED" and "register_agent" in said["message"]
+        assert nobody.call("check_locks") == []
+    assert [row["session_id"] for row in house.json("session", "list")] == ["claude-1"]
+
+
+@pytest.mark.req("X4")
+def test_who_registers_by_a_single_request_is_proven_by_the_token_of_the_answer(house: Coordinated) -> None:
+    nobody = Plain(house)
+    ann, ben = nobody.call("register_agent", **ME, name="Ann"), nobody.call("register_session", agent_name="Ben")
+    token, other = ann["registration_token"], ben["registration_token"]
+    assert nobody.call("acquire_lock", file_path="src/a.py", registration_token=token)["success"]
+    assert nobody.call("acquire_lock", file_path="src/a.py", registration_token=other)["locked_by"] == "Ann"
+    assert nobody.call("heartbeat", registration_token=other)["session_id"] == ben["session_id"]
+    sent = nobody.call("send_message", sender_name="Ben", sender_token=other, to=["Ann"], subject="s", body_md="x")
+    assert sent["count"] == 1
+    assert len(nobody.call("fetch_inbox", agent_name="Ann", registration_token=token)) == 1
+    refused = nobody.call("fetch_inbox", agent_name="Ann", registration_token=other)["error"]
+    assert refused["type"] == "OPERATION_NOT_PERMITTED" and "registration_token" in refused["message"]
+    assert nobody.call("register_agent", **ME, name="Ann")["error"]["type"] == "CONFLICT"
+    for guess in (ann["id"], "A" * 43):
+        assert nobody.call("heartbeat", registration_token=guess)["error"] == "unidentified"
+
+    # A client that comes back by a new connection goes on as the agent that it was, and names it without the token then.
+    again = Plain(house, Plain(house).initialize())
+    assert again.call("fetch_inbox", agent_name="Ann")["error"]["type"] == "OPERATION_NOT_PERMITTED"
+    assert again.call("register_agent", **ME, name="Ann", registration_token=token)["id"] == ann["id"]
+    assert len(again.call("fetch_inbox", agent_name="Ann")) == 1
+    assert again.call("release_file_reservations", agent_name="Ann")["released"] == 1
+    _leaves_no_trace(house, token, other)
+
+
+@pytest.mark.req("X4")
+def test_a_client_keeps_its_session_through_a_restart_and_nobody_else_gets_it(house: Coordinated) -> None:
+    token = Plain(house).initialize()
+    client = Plain(house, token)
+    assert client.call("acquire_lock", file_path="src/a.py")["action"] == "acquired"
+    me = client.call("heartbeat")["session_id"]
+    house.kill_daemon()
+    eventually(lambda: house.daemon_pid() is None)
+    house.run("daemon", "start")
+    assert client.call("acquire_lock", file_path="src/a.py")["action"] == "refreshed"
+    assert [row["session_id"] for row in house.json("lock", "list")] == [me]
+
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    for guess in (me, token[:-1], "x", token + "="):
+        status, answer, _ = Plain(house, guess).send("POST", "/mcp", ping)
+        assert (status, answer["error"]["code"]) == (404, -32001) and "initialize" in answer["error"]["message"]
+    _leaves_no_trace(house, token)
+
+    assert client.send("DELETE", "/mcp")[0] == 200
+    assert house.json("lock", "list") == []
+    assert client.send("POST", "/mcp", ping)[0] == 404, "replayed after its end"
+    assert client.initialize() not in ("", token), "it begins anew"
+
+
+def test_a_client_that_was_silent_for_long_goes_on_without_what_it_held(coordinate: Callable[..., Coordinated]) -> None:
+    house = _listening(coordinate, "sessions: {stale_after_s: 1}")
+    client = Plain(house, Plain(house).initialize())
+    client.call("acquire_lock", file_path="src/a.py")
+    me = client.call("heartbeat")["session_id"]
+    eventually(lambda: house.json("session", "list", "--status", "active") == [], 30)
+    assert client.call("acquire_lock", file_path="src/a.py")["action"] == "acquired"
+    (row,) = house.json("session", "list")
+    assert (row["session_id"], row["agent_type"]) == (me, "http")
+
+
+def _leaves_no_trace(house: Coordinated, *tokens: str) -> None:
+    """No token is in the database, in a log or in the audit."""
+    house.ask("GET", "/audit?limit=1000")
+    for file in (house.root / ".corral").rglob("*"):
+        if file.is_file():
+            content = file.read_bytes()
+            assert not [token for token in tokens if token.encode() in content], file
+
+
+# -- the same over REST
+
+
+@pytest.mark.req("X4")
+def test_a_request_over_tcp_acts_for_whom_its_token_proves(house: Coordinated) -> None:
+    house.hook("SessionStart", "claude-1")
+    house.ask("POST", "/sessions", {"session_id": "claude-1", "client_pid": os.getpid()})
+    nobody = Plain(house)
+    ann, ben = (nobody.send("POST", "/api/v1/sessions", {"agent_name": name})[1] for name in ("Ann", "Ben"))
+    as_ann, as_ben = (Plain(house, X_Corral_Session_Token=one["registration_token"]) for one in (ann, ben))
+
+    def acquire(client: Plain, **who: str) -> tuple[int, Any]:
+        status, answer, _ = client.send("POST", "/api/v1/locks/acquire", {"paths": ["src/a.py"], **who})
+        return status, answer["error"]["name"] if "error" in answer else answer["locks"][0]["locked_by"]
+
+    assert acquire(as_ann, agent_id="Ann") == (201, "Ann")
+    assert acquire(as_ann, session_id=ann["session_id"]) == (201, "Ann")
+    assert acquire(as_ben, agent_id="Ben") == (409, "lock_held")
+    forbidden = (403, "operation_not_permitted")
+    for client, who in (
+        (nobody, {"agent_id": "Ann"}),
+        (as_ben, {"agent_id": "Ann"}),
+        (as_ben, {"session_id": ann["session_id"]}),
+        (nobody, {"session_id": ann["session_id"]}),
+        (nobody, {"session_id": "claude-1"}),
+        (Plain(house, X_Corral_Session=ann["session_id"]), {"agent_id": "Ann"}),
+        (Plain(house, X_Corral_Session_Token=ann["session_id"]), {"agent_id": "Ann"}),
+    ):
+        assert acquire(client, **who) == forbidden, who
+    assert acquire(as_ann, agent_id="Nobody") == (404, "not_found")
+    assert acquire(as_ann, agent_id="Ann", session_id=ben["session_id"]) == (422, "invalid_input")
+    release = {"paths": ["src/a.py"], "agent_id": "Ann"}
+    assert as_ben.send("POST", "/api/v1/locks/release", release)[0] == 403
+    read = "/api/v1/messages?agent_id=Ann"
+    assert (as_ben.send("GET", read)[0], as_ann.send("GET", read)[0]) == (403, 200)
+    assert as_ben.send("POST", f"/api/v1/sessions/{ann['session_id']}/end", {"agent_id": "Ann"})[0] == 403
+    assert [row["locked_by"] for row in house.json("lock", "list")] == ["Ann"]
+    refused = [row for row in house.json("status")["recent"] if row["kind"] == "identity.refused"]
+    assert (ben["session_id"], "Ann") in {(row["session_id"], row["data"]["agent_name"]) for row in refused}
+    _leaves_no_trace(house, ann["registration_token"], ben["registration_token"])
+
+
+ASK = """
+import sys
+from pathlib import Path
+from corral.client.connection import Client
+from corral.config.paths import find_project
+from corral.core.errors import CorralError
+client = Client(find_project(Path(sys.argv[1])))
+try:
+    print(client.request("POST", "/locks/acquire", {"paths": ["src/a.py"], "agent_id": sys.argv[2]})["success"])
+except CorralError as error:
+    print(error.name)
+"""
+
+
+@pytest.mark.req("X4")
+def test_over_the_socket_a_session_acts_for_itself_and_a_person_for_everybody(house: Coordinated) -> None:
+    for session_id, name in (("s-ann", "Ann"), ("s-ben", "Ben")):
+        house.ask("POST", "/sessions", {"session_id": session_id, "agent_name": name})
+
+    def ask(**env: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", ASK, str(house.root), "Ann"],
+            env={**os.environ, **env}, capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        return done.stdout.strip()
+
+    assert ask() == "True", "a person"
+    assert ask(CORRAL_SESSION_ID="s-ann", CLAUDECODE="1") == "True"
+    assert ask(CORRAL_SESSION_ID="s-ben", CLAUDECODE="1") == "operation_not_permitted"
+    assert ask(CLAUDECODE="1") == "operation_not_permitted"
+    assert [row["locked_by"] for row in house.json("lock", "list")] == ["Ann"]
