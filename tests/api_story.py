@@ -181,10 +181,13 @@ def play(house: Coordinated) -> Story:
 
     made = ask("POST /worktrees")
     (Path(made["path"]) / "new.txt").write_text("new")
+    (Path(made["path"]) / "own.ignored").write_text("ignored")
     ask("GET /worktrees")
     ask("GET /worktrees/pool")
     ask("DELETE /worktrees/{name}", name="login")
     ask("GET /salvage")
+    ask("GET /salvage/private")
     ask("POST /worktrees/{name}/recover", name="login")
+    ask("POST /worktrees/{name}/recover/all", name="login")
     ask("POST /sessions/{session_id}/end", session_id="s-1")
     return story

@@ -133,8 +133,8 @@ def test_a_tool_call_carries_what_it_touches_and_none_of_its_content(event: str)
 def test_every_tool_that_writes_is_matched(event: str) -> None:
     ((_, group, _),) = (entry for entry in EVENTS if entry[0] == event)
     writers = ["Write", "Edit", "MultiEdit", "NotebookEdit", "Bash"]
-    # Our own tools are announced too: that tells a subagent's calls from its parent's.
-    ours = ["mcp__plugin_corral_corral__.*"] if event == "PreToolUse" else []
+    # A worktree is saved before it may go; and our own tools are announced: that tells a subagent's calls from its parent's.
+    ours = ["ExitWorktree", "mcp__plugin_corral_corral__.*"] if event == "PreToolUse" else []
     assert group["matcher"].split("|") == writers + ours
 
 

@@ -22,6 +22,8 @@ LEFT_TO_SOME = {
     "POST /api/v1/worktrees/retire": NO_WORK,
     "POST /api/v1/verification/dry-run": NO_WORK,
     "POST /api/v1/web/links": PERSON,
+    "GET /api/v1/salvage/private": PERSON,
+    "POST /api/v1/worktrees/{name}/recover/all": PERSON,
     "POST /api/v1/merges/{merge_id}/approve": PERSON,
     "POST /api/v1/merges/{merge_id}/open": PERSON,
     "POST /api/v1/rewinds/accept": PERSON,

@@ -23,7 +23,7 @@ from corral.core.events import EventKind
 from corral.core.instants import iso
 from corral.core.needs import Need
 from corral.core.states import ReceiptStatus
-from corral.git.checkouts import salvage
+from corral.git.checkouts import ignored, private, salvage, status
 from corral.git.process.command import open_checkout, open_repository
 from corral.observe.audit import reading, trail
 from corral.observe.retention import store as retention_rows
@@ -614,3 +614,24 @@ def test_a_clock_that_jumps_deletes_nothing_for_an_hour_and_one_set_back_delays_
     world.job.step(LATER)
     assert world.job.step(LATER + EVERY) == LATER + 2 * EVERY
     assert not world.all(tables.events.c.event_id), "it is right, and stays so"
+
+
+def test_a_private_copy_goes_if_another_contains_it_and_an_only_one_stays(world: World) -> None:
+    repo = open_repository(world.root / ".git")
+    commit(world.root, {".gitignore": "*.db\n.corral\n"})
+
+    def save(after: timedelta) -> str:
+        listed = status.look_at_all(open_checkout(world.root))[1]
+        found = ignored.survey(world.root, listed, (), (), 1_000_000)
+        copy = private.save(repo, world.root, "w1", THEN + after, found, reason="x", head=None, known={})
+        assert copy is not None
+        return copy.ref
+
+    (world.root / "a.db").write_text("1")
+    save(timedelta())
+    (world.root / "b.db").write_text("2")
+    last = save(timedelta(hours=1))
+    assert world.round(THEN + timedelta(days=20)).removed["ignored"] == 0
+    assert world.round().removed["ignored"] == 1
+    assert [copy.ref for copy in private.listing(repo)] == [last]
+    assert world.round().removed["ignored"] == 0

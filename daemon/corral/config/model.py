@@ -16,7 +16,7 @@ from corral.config.sections.agents import Agents
 from corral.config.sections.alerts import Alerts, Notifications
 from corral.config.sections.sharing import Landing, Locks, Messages, Sessions
 from corral.config.sections.telemetry import Telemetry
-from corral.config.sections.upkeep import Daemon, Logs, Retention, Templates
+from corral.config.sections.upkeep import Daemon, Logs, Retention, Salvage, Templates
 from corral.config.sections.values import Section
 from corral.config.sections.work import Limits, Loops, Queue, Runners, Supervisor, Tasks, Worktrees
 
@@ -37,6 +37,7 @@ class Settings(Section):
     worktrees: Worktrees = Worktrees()
     runners: Runners = Runners()
     logs: Logs = Logs()
+    salvage: Salvage = Salvage()
     retention: Retention = Retention()
     templates: Templates = Templates()
     alerts: Alerts = Alerts()

@@ -22,11 +22,12 @@ from corral.config.paths import Project, socket_path
 from corral.config.teams import teams_file
 from corral.core.errors import Unsupported
 
-_EVENTS: list[type[events.FileSystemEvent]] = [
+ENDED_CHANGES: list[type[events.FileSystemEvent]] = [
     events.DirCreatedEvent, events.DirDeletedEvent, events.DirMovedEvent,
     events.FileCreatedEvent, events.FileDeletedEvent, events.FileMovedEvent,
     events.FileClosedEvent if sys.platform == "linux" else events.FileModifiedEvent,
 ]  # fmt: skip
+"""Events that end a change; not every write to an open file."""
 _LOSSES = ("deleted", "moved")
 
 
@@ -126,7 +127,7 @@ class ConfigWatcher(events.FileSystemEventHandler):
         return [folder for folder in self._folders if folder not in self._watches and folder.is_dir()]
 
     def _watch(self, observer: BaseObserver, folder: Path) -> ObservedWatch:
-        return observer.schedule(self, str(folder.resolve()), event_filter=_EVENTS)
+        return observer.schedule(self, str(folder.resolve()), event_filter=ENDED_CHANGES)
 
     def _read_contents(self) -> list[bytes | str | None]:
         """The current content of the files; for an unreadable file, the reason."""

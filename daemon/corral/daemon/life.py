@@ -37,6 +37,7 @@ from corral.daemon.listeners import Listeners
 from corral.daemon.self_heal import SelfHeal
 from corral.daemon.upgrade import Upgrade, is_idle
 from corral.daemon.wiring import Assembly, assemble
+from corral.daemon.worktree_watch import WorktreeWatch
 from corral.faces.http.access import Access
 from corral.faces.http.connections import BoundedBodies, LimitedConnection
 from corral.faces.http.router import Router
@@ -48,6 +49,7 @@ from corral.observe.events.log import EventLog
 from corral.observe.exports.exports import Exports
 from corral.runners.environment import take_recorded
 from corral.work.workers.supervisor import Supervisor
+from corral.work.worktrees.guardian.guardian import Guardian
 
 STOP_S = 14.0
 """Maximum seconds that a stop waits for workers and jobs."""
@@ -159,6 +161,7 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
         await asyncio.sleep(0.005)
     await web.attach(server)
     watcher = _watch_config(parts)
+    worktree_watch = _watch_worktrees(parts)
 
     def reopen() -> None:
         asyncio.run_coroutine_threadsafe(_serve_again(server, listeners), loop).result()
@@ -176,6 +179,8 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
     log.info("stopping", drain=how.drain, leaves_workers=how.leaves_workers)
     if watcher is not None:
         watcher.stop()
+    if worktree_watch is not None:
+        worktree_watch.stop()
     if reasons:
         await loop.run_in_executor(None, leave, services, jobs, parts.bound.project_id, reasons[0])
     else:
@@ -204,6 +209,18 @@ def _watch_config(parts: Assembly) -> ConfigWatcher | None:
         log.warning("config_not_watched", reason=error.message, remedy=error.remedy)
         return None
     return watcher
+
+
+def _watch_worktrees(parts: Assembly) -> WorktreeWatch | None:
+    """Let the guardian see what git writes about worktrees; without watches it sees that when a turn ends."""
+    guardian = parts.services.of(Guardian)
+    try:
+        watch = WorktreeWatch(parts.services.project, guardian.changed)
+    except OSError as error:
+        log.warning("worktrees_not_watched", error=str(error))
+        return None
+    guardian.watch = watch.follow
+    return watch
 
 
 async def _serve_again(server: uvicorn.Server, listeners: Listeners) -> None:

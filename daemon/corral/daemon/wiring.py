@@ -56,11 +56,12 @@ from corral.work.tasks.leases import give_back
 from corral.work.templates.project import journal
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees.allocation import WorktreeContext
+from corral.work.worktrees.guardian import guardian
 from corral.work.worktrees.worktrees import Worktrees
 
 JOBS: tuple[Callable[[Services], Step], ...] = (
     target_watch.job, announcing.job, unannounced.job, session_keeper.job, roadmap.job, event_log.job, exports.job,
-    alerts.job, webhook.job, audit.job, choices.job, improvements.job, log_sealing.job, retention.job,
+    alerts.job, webhook.job, audit.job, choices.job, improvements.job, log_sealing.job, retention.job, guardian.job,
 )  # fmt: skip
 """The jobs of the nouns, beside those of the supervisor and of the queue."""
 

@@ -274,16 +274,21 @@ def diff(git: Git, a: str, b: str, paths: Sequence[str], *, most: int) -> bytes:
 
 
 def blobs(git: Git, shas: Iterable[str]) -> list[str]:
+    """The contents of blobs as text, in the given order."""
+    return [content.decode("utf-8", "surrogateescape") for content in contents(git, shas)]
+
+
+def contents(git: Git, shas: Iterable[str]) -> list[bytes]:
     """The contents of blobs, in the given order."""
     names = [oid(sha) for sha in shas]
     answer = git.check("cat-file", "--batch", input="".join(f"{sha}\n" for sha in names).encode()).stdout
-    contents, at = [], 0
+    read, at = list[bytes](), 0
     for _ in names:
         begin = answer.index(b"\n", at) + 1
         at = begin + int(answer[at:begin].split()[2])
-        contents.append(answer[begin:at].decode("utf-8", "surrogateescape"))
+        read.append(answer[begin:at])
         at += 1
-    return contents
+    return read
 
 
 def show_file(git: Git, commit: str, path: str) -> bytes | None:

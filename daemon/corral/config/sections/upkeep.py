@@ -33,6 +33,17 @@ class Templates(Section):
     )
 
 
+class Salvage(Section):
+    """What is saved of worktrees, so that it can be recovered."""
+
+    ignored_mb: int = Field(
+        default=64,
+        ge=0,
+        le=2048,
+        description="MB of files that git ignores, up to which they are saved with a worktree, the smallest first; 0: none.",
+    )
+
+
 class Retention(Section):
     """How long finished data is kept. Open or unread data, tasks, merges, handoffs and unlanded work always stay."""
 

@@ -45,14 +45,22 @@ from corral.observe.audit import tool_calls
 from corral.observe.audit.trail import AuditTrail
 from corral.store.rows import required
 from corral.work.worktrees import store as worktree_rows
+from corral.work.worktrees.guardian.guardian import Guardian
 from corral.work.worktrees.worktrees import Worktrees
 
+LEAVES_WORKTREE = "ExitWorktree"
+"""The tool by which a session leaves its worktree, and may have it removed."""
 OF_SUBAGENT = "agent-"
 """The prefix of a subagent's worktree name; the client appends the subagent's id."""
 HEARTBEAT_S = 60.0
 """Seconds between two heartbeats of a session whose tools need no check."""
 LATE = timedelta(seconds=3)
 """An answer that took longer may reach nobody: the bridge waits for 4 s."""
+
+AT_THE_END_S = 0.5
+"""Seconds for which the end of a session waits until its worktree is saved: the client waits for a second."""
+BEFORE_RELEASE_S = 3.0
+"""The same before a worktree may go."""
 
 T = TypeVar("T")
 Handler = Callable[[Services, HookEvent], Awaitable[Payload]]
@@ -102,6 +110,8 @@ async def _present(
 
 async def _before_tool(services: Services, event: HookEvent) -> Payload:
     services.runtime.announced(event.actor, event.use_id)
+    if event.tool == LEAVES_WORKTREE:
+        await _keep(services, event, "its session leaves it", BEFORE_RELEASE_S)
     if event.is_shell:
         refused = await shell_watch.before(services, event, presence(services, event, services.now()))
         return hook_events.denial(refused) if refused else {}
@@ -128,6 +138,7 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
     unguarded = services.runtime.came_unannounced(event.actor, event.use_id)
     remarks: list[str] = []
     if event.is_shell:
+        await services.work(lambda: services.of(Guardian).announce(event.cwd, event.actor))
         remarks = await shell_watch.after(services, event, _policy(services))
     now = services.now()
     if event.is_edit and event.path and (target := target_of(services, event)) is not None:
@@ -186,6 +197,7 @@ def _guarded(conn: Connection, event: HookEvent, unguarded: bool, now: datetime)
 async def _session_start(services: Services, event: HookEvent) -> Payload:
     """Register and brief a session; its first prompt does it where the start was missed, by a daemon slow to come up."""
     now = services.now()
+    services.of(Guardian).meet(event.cwd)
     newcomer = arrival(services, event)
     behind = await services.work(lambda: services.of(Worktrees).commits_behind(newcomer.cwd))
 
@@ -209,7 +221,16 @@ async def _session_start(services: Services, event: HookEvent) -> Payload:
     return response
 
 
+async def _keep(services: Services, event: HookEvent, why: str, patience_s: float) -> None:
+    """Save the worktree of an event; after that time the answer goes out, and the saving on."""
+    saving = asyncio.ensure_future(
+        services.work(lambda: services.of(Guardian).before_release(Path(event.cwd), why) if event.cwd else None)
+    )
+    await asyncio.wait({saving}, timeout=patience_s)
+
+
 async def _session_end(services: Services, event: HookEvent) -> Payload:
+    await _keep(services, event, "its session ended", AT_THE_END_S)
     now = services.now()
     last_words = await services.work(lambda: transcripts.last_words(event.transcript_path or None))
 
@@ -224,6 +245,7 @@ async def _session_end(services: Services, event: HookEvent) -> Payload:
 
 
 async def _prompt(services: Services, event: HookEvent) -> Payload:
+    services.of(Guardian).meet(event.cwd)
     if event.parent is None and await services.store.read(lambda conn: session_rows.get(conn, event.actor)) is None:
         return await _session_start(services, event)
 
@@ -242,6 +264,7 @@ def _note_prompt(conn: Connection, event: HookEvent, task_id: str | None) -> Non
 async def _stop(services: Services, event: HookEvent) -> Payload:
     """The session rests, unless urgent mail holds it: once for each message, and never twice in a row."""
     now = services.now()
+    services.of(Guardian).ended(event.cwd, "a turn ended")
 
     def rest(conn: Connection, _me: Holder) -> tuple[Payload, bool]:
         if (urgent := _holding(services, conn, event)) is not None:
@@ -258,6 +281,7 @@ async def _stop(services: Services, event: HookEvent) -> Payload:
 async def _stop_failure(services: Services, event: HookEvent) -> Payload:
     """An API error ended the turn: the session rests as after a Stop; the client ignores the answer."""
     now = services.now()
+    services.of(Guardian).ended(event.cwd, "a turn ended")
 
     def rest(conn: Connection) -> bool:
         if session_rows.beat(conn, event.actor, iso(now)) is None:  # it has ended already
@@ -294,6 +318,7 @@ async def _waiting(services: Services, event: HookEvent) -> Payload:
 
 async def _subagent_start(services: Services, event: HookEvent) -> Payload:
     now, newcomer = services.now(), arrival(services, event)
+    services.of(Guardian).meet(event.cwd)
 
     def begin(conn: Connection) -> Payload:
         session_registry.register(conn, newcomer, now)
@@ -317,6 +342,7 @@ async def _subagent_stop(services: Services, event: HookEvent) -> Payload:
 
     if (urgent := await services.store.write(finish)) is not None:
         return urgent
+    await _keep(services, event, "its subagent ended", BEFORE_RELEASE_S)
     for text in await services.work(lambda: _release_worktrees(services, event.actor)):
         await services.store.write(partial(session_rows.notify, session_id=parent, text=text, at=iso(services.now())))
     services.nudge("landing")

@@ -176,7 +176,7 @@ def listing(repo: Git, name: str | None = None) -> list[Salvage]:
         "for-each-ref", "--format=%(refname)%00%(objectname)%00%(committerdate:unix)%00%(parent)%00%(subject)", prefix
     )
     rows = [line.split("\0", 4) for line in text.splitlines()]
-    files = _files(repo, [(sha, parents.split(" ")[0]) for _, sha, _, parents, _ in rows])
+    files = changed_files(repo, [(sha, parents.split(" ")[0]) for _, sha, _, parents, _ in rows])
     salvages = []
     for ref, sha, when, _, subject in rows:
         at, worktree = datetime.fromtimestamp(int(when), UTC), ref.removeprefix(PREFIX).partition("/")[0]
@@ -209,7 +209,7 @@ def _publish(checkout: Git, name: str, sha: str, at: datetime) -> str:
     raise Conflict(f"{stem} exists already.", cause="Ten snapshots of one worktree in one microsecond.")
 
 
-def _files(repo: Git, pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
+def changed_files(repo: Git, pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
     """The changed files of each ``(commit, parent or "")``, in one process."""
     by_commit: dict[str, list[str]] = {sha: [] for sha, _ in pairs}
     if not pairs:

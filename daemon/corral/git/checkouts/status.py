@@ -60,7 +60,16 @@ def changes(checkout: Git, *, untracked: bool = True, **how: Any) -> list[Change
 
 def look(checkout: Git, *, untracked: bool = True) -> Seen:
     """Read the state of a checkout, to compare it with a later one."""
-    head, changed = _status(checkout, untracked=untracked)
+    return _seen(checkout, *_status(checkout, untracked=untracked)[:2])
+
+
+def look_at_all(checkout: Git) -> tuple[Seen, list[str]]:
+    """The same, and the paths that git ignores: folders as a whole where a rule names them, with a trailing slash."""
+    head, changed, ignored = _status(checkout, ignored=True)
+    return _seen(checkout, head, changed), ignored
+
+
+def _seen(checkout: Git, head: str | None, changed: list[Change]) -> Seen:
     assert checkout.work_tree is not None
     return Seen(head, {change.path: signature(checkout.work_tree, change.path) for change in changed}, checkout)
 
@@ -89,23 +98,28 @@ def signature(top: Path, path: str) -> Signature:
     return stat.st_mtime_ns, stat.st_size, stat.st_mode
 
 
-def _status(checkout: Git, *, untracked: bool = True, **how: Any) -> tuple[str | None, list[Change]]:
+def _status(
+    checkout: Git, *, untracked: bool = True, ignored: bool = False, **how: Any
+) -> tuple[str | None, list[Change], list[str]]:
     which = "all" if untracked else "no"
     result = checkout.check(
         "status", "--porcelain=v2", "-z", "--branch", f"--untracked-files={which}", "--no-renames",
+        f"--ignored={'matching' if ignored else 'no'}",
         "--ignore-submodules=none",  # .gitmodules may tell git to ignore changes
         **how,
     )  # fmt: skip
     head: str | None = None
-    changed = []
+    changed, passed_over = list[Change](), list[str]()
     for line in result.text.split("\0"):
         kind, _, rest = line.partition(" ")
         if line.startswith("# branch.oid ") and not line.endswith("(initial)"):
             head = line.removeprefix("# branch.oid ")
         elif kind == "?":
             changed.append(Change(rest, "??"))
+        elif kind == "!":
+            passed_over.append(rest)
         elif kind in _FIELDS:
             submodule = rest[3:7]  # `N...`, or `S` and three marks: another commit, changes, untracked files
             dirty_inside = submodule[0] == "S" and submodule[2:] != ".."
             changed.append(Change(line.split(" ", _FIELDS[kind])[-1], rest[:2], dirty_inside))
-    return head, changed
+    return head, changed, passed_over

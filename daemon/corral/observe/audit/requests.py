@@ -20,6 +20,10 @@ caller: ContextVar[str] = ContextVar("caller", default="")
 """The session that a request says it comes from, if it does; set by the edge for every request."""
 
 
+PRIVATE = frozenset({"ignored_files"})
+"""Values of answers that only a person is told: agents can read the audit."""
+
+
 def note(services: Services, action: str, arguments: Mapping[str, Any], answered: Any) -> None:
     """Note a request over HTTP. The caller must not change the arguments or the answer afterwards.
 
@@ -77,7 +81,7 @@ def _brief(answer: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in answer.items():
         if isinstance(value, (list, dict)):
             value = _ids(value if isinstance(value, list) else [value])
-        if value not in (None, False, "", []) and name not in CONTENT:
+        if value not in (None, False, "", []) and name not in CONTENT | PRIVATE:
             yield name, value
 
 

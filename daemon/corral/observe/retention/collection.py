@@ -24,6 +24,7 @@ LONGEST_S = 100.0
 MOST_NAMED = 100
 """Saved states that a report names."""
 HELD_NOWHERE = "work that nothing else has; `corral gc --unlanded` asks about it"
+IGNORED_ALONE = "files that git ignores, the only copy of them; `corral worktree recover` lists them for a person"
 
 log = logger("retention")
 
@@ -96,6 +97,7 @@ class Collection:
         removed += [{"kind": kind, "count": len(group)} for kind, group in files.items()]
         held, _alone = retention.saved(ages, now)
         removed.append({"kind": "salvage", "count": len(held) + len(chosen)})
+        removed.append({"kind": "ignored", "count": len(retention.ignored(ages, now)[0])})
         removed.append({"kind": "loops", "count": len(retention.old_loops(ages, now))})
         removed.append({"kind": "landed", "count": len(retention.landed(ages, now).old)})
         freed = sum(file.size for group in files.values() for file in group)
@@ -143,6 +145,7 @@ class Collection:
             add("logs", len(old), "of an open task, an open merge or a worktree in use")
         _held, alone = retention.saved(ages, now)
         add("salvage", len(alone), HELD_NOWHERE, [_saved(ref) for ref in alone[:MOST_NAMED]])
+        add("ignored", len(retention.ignored(ages, now)[1]), IGNORED_ALONE)
         tips = retention.landed(ages, now)
         add("landed", len(tips.undecided), "a rewound branch lost it, and nobody has decided: `corral status`")
         add("landed", len(tips.unknown), "no landing is recorded with it here: `git for-each-ref refs/corral/landed`")

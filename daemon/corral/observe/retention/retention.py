@@ -27,7 +27,7 @@ from corral.core.logs import logger
 from corral.core.needs import Fault, Need
 from corral.core.steps import Step
 from corral.git import refs
-from corral.git.checkouts import forgetting
+from corral.git.checkouts import forgetting, private
 from corral.git.process.command import Git
 from corral.git.refs import Ref
 from corral.observe.audit import trail
@@ -138,6 +138,8 @@ class Retention:
             self._check(now)
         with _reported(result, "salvage"):
             self._salvage(result, ages, now)
+        with _reported(result, "ignored"):
+            self._ignored(result, ages, now)
         with _reported(result, "loops"):
             self._refs(result, "loops", self.old_loops(ages, now))
         with _reported(result, "landed"):
@@ -296,6 +298,19 @@ class Retention:
             self.faults["saved_work"] = Need("saved_work", what, remedy)
         else:
             self.faults.pop("saved_work", None)
+
+    def _ignored(self, result: Round, ages: Ages, now: datetime) -> None:
+        """Delete old copies of files that git ignores which a later copy of the same worktree contains."""
+        held, _alone = self.ignored(ages, now)
+        result.removed["ignored"] = sum(private.forget(self.git, ref.name, ref.sha) for ref in held[:REFS_A_ROUND])
+        crash_point("retention.ignored")
+        result.more |= len(held) > REFS_A_ROUND
+        private.sweep(self.git)
+
+    def ignored(self, ages: Ages, now: datetime) -> tuple[list[Ref], list[Ref]]:
+        """Old copies of files that git ignores: those that a later one contains, and those that are the only one."""
+        moment = retention_policy.cutoff(ages, "salvage", now)
+        return private.old(self.git, moment) if moment is not None else ([], [])
 
     def _refs(self, result: Round, part: str, expired: list[Ref]) -> None:
         """Delete old refs of a part; the rows keep their history."""

@@ -48,13 +48,24 @@ class RemovedWorktree(Worktree):
 
 
 class RecoveredWorktree(Worktree):
-    """A worktree that was made of saved work; ``ref``: that."""
+    """A worktree that was made of saved work.
+
+    ``ref``: that; ``ignored_files``: those, ignored by git, that were put there as well, for a person alone; ``aside``: where
+    one went that something stood in the way of; ``left_out``: why others had not been saved.
+    """
 
     ref: str
+    ignored_files: list[str]
+    aside: dict[str, str]
+    left_out: dict[str, str]
 
 
 class SavedWork(TypedDict):
-    """The state of a worktree that was saved; ``files``: those that its commit changes, ``at``: to the second."""
+    """The state of a worktree that was saved.
+
+    ``files``: those that its commit changes, or, where it is ``private``, those that git ignores, which only a person sees;
+    ``at``: to the second; ``left_out``: why others were not saved.
+    """
 
     name: str
     ref: str
@@ -62,6 +73,8 @@ class SavedWork(TypedDict):
     at: Instant
     reason: str
     files: list[str]
+    private: bool
+    left_out: dict[str, str]
 
 
 Recovery = list[SavedWork] | RecoveredWorktree

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from corral.client.connection import segment
 from corral.core.errors import WorkAtRisk
+from corral.core.marks import of_a_session
+from corral.core.visible import one_line
 from corral.faces.cli.parsing import Group
 from corral.faces.cli.terminal.options import argument, client, json_of, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, report
+from corral.faces.cli.terminal.person import refuse_agents
 from corral.faces.cli.terminal.progress import progress
 from corral.faces.cli.terminal.tables import Column, table
 
@@ -91,18 +96,42 @@ def recover(
     ] = None,
     as_json: Annotated[bool, json_of("work.worktrees.api.Recovery")] = False,
 ) -> None:
-    """List saved work, or restore it into a new worktree."""
+    """List saved work, or restore it into a new worktree.
+
+    For a person also the files that git ignores; nothing is replaced. Agents neither see nor restore those.
+    """
+    is_agent = of_a_session(os.environ) is not None
     if name is not None:
+        if name.startswith("refs/corral/private/"):
+            refuse_agents("Restoring files that git ignores", f"corral worktree recover {name}")
+        # Without the prefix: the audit, which agents can read, names what was asked for.
+        known_as = name.removeprefix("refs/corral/private/")
+        path = f"/worktrees/{segment(known_as)}/recover{'' if is_agent else '/all'}"
         with progress(f"recovering {name}"):
-            answer = client().request("POST", f"/worktrees/{segment(name)}/recover", timeout_s=300)
+            answer = client().request("POST", path, timeout_s=300)
         report(answer, f"{answer['path']}  (branch {answer['branch']}, from {answer['ref']})", as_json=as_json)
+        if not as_json:
+            _tell_of_ignored(answer)
         return
     rows = client().listing("/salvage")
+    if not is_agent:
+        rows = sorted([*rows, *client().listing("/salvage/private")], key=lambda row: row["at"], reverse=True)
     columns: list[Column] = [
         ("NAME", "name", 40),
         ("SAVED (UTC)", "at", 20),
-        ("FILES", lambda row: str(len(row["files"])), 6),
+        ("FILES", lambda row: f"{len(row['files'])}{' ignored' if row['private'] else ''}", 14),
+        ("LEFT OUT", lambda row: str(len(row["left_out"]) or ""), 8),
         ("WHY", "reason", 50),
         ("REF", "ref", 90),
     ]
     table(rows, columns, empty="No saved work.", as_json=as_json)
+
+
+def _tell_of_ignored(answer: Mapping[str, Any]) -> None:
+    """Say which files that git ignores are back, where something stood in the way, and which were never saved."""
+    if answer["ignored_files"]:
+        echo(f"with {len(answer['ignored_files'])} file(s) that git ignores")
+    for path, place in answer["aside"].items():
+        echo(one_line(f"{path} stands there already: the saved one is {place}"))
+    for path, why in answer["left_out"].items():
+        echo(one_line(f"not saved: {path} ({why})"))

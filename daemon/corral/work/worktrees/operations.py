@@ -14,7 +14,7 @@ from corral.coordination.services import Services
 from corral.core.pages import MOST, following, page
 from corral.core.paging import answer
 from corral.core.payload import Payload
-from corral.core.routing import EVERYONE, Routes
+from corral.core.routing import EVERYONE, PERSON, Routes
 from corral.work.worktrees.allocation import WorktreeContext
 from corral.work.worktrees.api import (
     NewWorktree,
@@ -100,6 +100,26 @@ async def salvaged(
 ) -> Response:
     """Saved work, newest first."""
     return await _part(services, request, services.of(Worktrees).salvaged, "ref", after, limit)
+
+
+@router.get("/salvage/private", callers=PERSON, answer=list[SavedWork])
+async def saved_ignored(
+    services: Services,
+    request: Request,
+    limit: Limit = MOST,
+    after: Annotated[str | None, Field(max_length=512, description="The ref of the last one known.")] = None,
+) -> Response:
+    """Saved files that git ignores, newest first."""
+    return await _part(services, request, services.of(Worktrees).saved_ignored, "ref", after, limit)
+
+
+@router.post("/worktrees/{name:path}/recover/all", callers=PERSON, answer=RecoveredWorktree)
+async def recover_all(services: Services, name: str) -> Payload:
+    """Bring saved work back, and with it the files that git ignores.
+
+    ``name`` is a worktree's, a full salvage ref, or the ref of saved ignored files without its prefix.
+    """
+    return await services.work(lambda: services.of(Worktrees).recover_all(unquote(name), services.now()))
 
 
 @router.post("/worktrees/{name:path}/recover", answer=RecoveredWorktree)

@@ -19,6 +19,7 @@ from corral.store.rows.tasks import WorktreeRow
 from corral.work.workers.heads import reattach_head
 from corral.work.worktrees import ownership
 from corral.work.worktrees import store as worktree_rows
+from corral.work.worktrees.guardian.saving import keep_before_removal
 
 if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext
@@ -43,6 +44,7 @@ def take_down(context: WorktreeContext, row: WorktreeRow, reason: str) -> None:
     sparse = context.settings().worktrees.sparse
     if not worktrees.repair(repo, path, branch, lambda: ownership.prove_remains(context, row), sparse=sparse):
         return
+    keep_before_removal(context, ownership.prove(context, row), row, reason)
     if not ((submitted or _holds_no_commit(context, row)) and _removed_clean(context, row)):
         _remove_preserved(context, row, reason, submitted=submitted)
     if not submitted:  # the branch goes too, unless it alone holds something

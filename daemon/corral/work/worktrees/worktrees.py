@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from corral.core.identifiers import check_name
 from corral.core.payload import Payload, picked
 from corral.core.states import WorktreePurpose, WorktreeState
 from corral.git import refs
-from corral.git.checkouts import salvage
+from corral.git.checkouts import private, salvage
 from corral.git.checkouts.identity import real_place
+from corral.git.checkouts.worktrees import Remake
 from corral.git.process.command import Git
 from corral.store.rows.tasks import WorktreeRow
 from corral.work.worktrees import ownership
@@ -165,7 +167,14 @@ class Worktrees:
     def salvaged(self, name: str | None = None) -> list[Payload]:
         """Salvaged work (of one worktree): ``name, ref, sha, at, reason, files``; newest first."""
         snapshots = salvage.listing(self._context.repo, name)
-        return [vars(snapshot) for snapshot in sorted(snapshots, key=lambda snapshot: snapshot.at, reverse=True)]
+        rows = [{**vars(snapshot), "private": False, "left_out": {}} for snapshot in snapshots]
+        return sorted(rows, key=_saved_at, reverse=True)
+
+    def saved_ignored(self, name: str | None = None) -> list[Payload]:
+        """Saved files that git ignores (of one worktree): the same, newest first. Only a person is to see it."""
+        copies = [vars(copy) for copy in private.listing(self._context.repo, name)]
+        rows = [{**{field: copy[field] for field in copy if field != "head_sha"}, "private": True} for copy in copies]
+        return sorted(rows, key=_saved_at, reverse=True)
 
     def recover(self, name: str, now: datetime) -> Payload:
         """Make a worktree of salvaged work.
@@ -179,25 +188,56 @@ class Worktrees:
         Raises:
             NotFound: Nothing was salvaged under that name.
         """
-        context = self._context
-        owner = name.removeprefix(salvage.PREFIX).partition("/")[0]
-        snapshots = [
-            snapshot for snapshot in self.salvaged(check_name(owner, "worktree")) if name in (owner, snapshot["ref"])
-        ]
+        owner = check_name(name.removeprefix(salvage.PREFIX).partition("/")[0], "worktree")
+        snapshots = [row for row in self.salvaged(owner) if name in (owner, row["ref"])]
         if not snapshots:
-            raise NotFound(
-                f"Nothing was salvaged of {name[:80]!r}.", remedy="`corral worktree recover` lists what there is."
-            )
-        newest = snapshots[0]
+            raise _nothing_saved(name)
+        return self._recovered(owner, snapshots[0]["ref"], snapshots[0]["sha"])
+
+    def recover_all(self, name: str, now: datetime) -> Payload:
+        """The same for a person, with the newest copy of the files that git ignores.
+
+        Nothing that stands in the new worktree is replaced; a file goes beside it, and the answer says where.
+
+        Args:
+            name: A worktree, a full ``refs/corral/salvage/…``, or a ref of the other kind without its prefix.
+
+        Raises:
+            NotFound: Nothing was saved under that name.
+        """
+        context, is_private = self._context, "/" in name and not name.startswith(salvage.PREFIX)
+        owner = check_name(name.removeprefix(salvage.PREFIX).partition("/")[0], "worktree")
+        listed = private.listing(context.repo, owner)
+        copies = [copy for copy in listed if name in (owner, copy.ref.removeprefix(private.PREFIX))]
+        snapshots = [row for row in self.salvaged(owner) if name in (owner, row["ref"])]
+        if is_private or not snapshots:
+            if not copies:
+                raise _nothing_saved(name)
+            head = copies[-1].head_sha
+            is_there = head is not None and refs.exists(context.repo, head)
+            answer = self._recovered(owner, None, str(head) if is_there else landing_target(context, None)[1])
+        else:
+            answer = self._recovered(owner, snapshots[0]["ref"], snapshots[0]["sha"])
+        if copies:
+            restored = private.restore(context.repo, copies[-1].ref, Path(answer["path"]))
+            found = {"ignored_files": restored.files + restored.present, "aside": restored.aside}
+            answer = {
+                **answer,
+                **found,
+                "left_out": copies[-1].left_out,
+                "ref": answer["ref"] or copies[-1].ref.removeprefix(private.PREFIX),
+            }
+        return answer
+
+    def _recovered(self, owner: str, ref: str | None, sha: str) -> Payload:
+        """A new worktree at a salvage, or, without one, at a commit."""
+        context = self._context
         fresh = self._free_name(f"{owner[:50]}-recovered")
         branch = self._free_branch(fresh)
-        row, provided = allocate(
-            context,
-            Plan(fresh, branch, newest["sha"], WorktreePurpose.PERSON),
-            lambda into, remake: salvage.restore(context.repo, newest["ref"], into, branch, remake),
-        )
+        restore = None if ref is None else partial(_restore, context.repo, ref, branch)
+        row, provided = allocate(context, Plan(fresh, branch, sha, WorktreePurpose.PERSON), restore)
         ready = context.db.write(lambda conn: mark_ready(conn, row["worktree_id"], provided))
-        return {**wire(ready), "ref": newest["ref"]}
+        return {**wire(ready), "ref": ref, "ignored_files": [], "aside": {}, "left_out": {}}
 
     def commits_behind(self, folder: str | None) -> int | None:
         """How many commits the target has that the checkout around ``folder`` does not; None where that means nothing."""
@@ -231,6 +271,18 @@ class Worktrees:
     def _free_name(self, stem: str) -> str:
         taken = {row["name"] for row in self._context.db.read(worktree_rows.listing)}
         return _first_free(stem, lambda name: name in taken or os.path.lexists(self._context.root / name))
+
+
+def _restore(repo: Git, ref: str, branch: str, into: Path, remake: Remake) -> None:
+    salvage.restore(repo, ref, into, branch, remake)
+
+
+def _saved_at(row: Payload) -> tuple[datetime, str]:
+    return row["at"], row["ref"]
+
+
+def _nothing_saved(name: str) -> NotFound:
+    return NotFound(f"Nothing was salvaged of {name[:80]!r}.", remedy="`corral worktree recover` lists what there is.")
 
 
 def _first_free(stem: str, is_taken: Callable[[str], bool]) -> str:

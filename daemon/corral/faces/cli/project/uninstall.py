@@ -81,6 +81,8 @@ def uninstall(
     for file in (project.lock_file, *(project.common_dir / name for name in notes)):
         file.unlink(missing_ok=True)
     shutil.rmtree(project.common_dir / "corral-tmp", ignore_errors=True)
+    if (copies := project.common_dir / "corral-private").is_dir():
+        kept[str(copies)] = "in it are files that git ignores, saved of worktrees; delete it yourself"
     gone = f"Removed Corral from {project.root}. Commit the deletions. `git for-each-ref refs/corral` lists saved work."
     report({"removed": str(project.home), "kept": kept}, gone, as_json=as_json)
     for name, reason in kept.items() if not as_json else ():

@@ -1,0 +1,111 @@
+"""The files of a checkout that git ignores: found by reading, within limits; nothing is opened, and no link is followed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+from corral.git.checkouts.status import Signature
+
+MOST_LOOKED_AT = 20_000
+"""Maximum number of ignored files in one checkout that are looked at."""
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """Ignored files.
+
+    Attributes:
+        files: By repository-relative path, those that are to be saved: regular files and symbolic links.
+        left_out: The reason for each path that is not.
+    """
+
+    files: Mapping[str, Signature] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+def survey(top: Path, listed: Sequence[str], rebuilt: Collection[str], brought: Collection[str], most: int) -> Ignored:
+    """Find the ignored files that are worth saving, the smallest first.
+
+    Args:
+        top: The checkout's top folder.
+        listed: What git names as ignored, folders with a trailing slash.
+        rebuilt: Patterns of the names of folders that a recipe makes again; they are passed over.
+        brought: Repository-relative paths that Corral brought itself; they are passed over.
+        most: Bytes of all files together; the largest are left out.
+    """
+    left_out: dict[str, str] = {}
+    sizes: list[tuple[int, str, Signature]] = []
+    for path in _walk(top, listed, rebuilt, brought, left_out):
+        if len(sizes) == MOST_LOOKED_AT:
+            left_out[path] = f"more than {MOST_LOOKED_AT} files are ignored; it and those after it were not looked at"
+            break
+        try:
+            info = os.lstat(top / path)
+        except OSError as error:
+            left_out[path] = error.strerror or "it cannot be looked at"
+            continue
+        if stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode):
+            sizes.append((info.st_size, path, (info.st_mtime_ns, info.st_size, info.st_mode)))
+        else:
+            left_out[path] = "it is neither a file nor a link"
+    chosen, remaining = dict[str, Signature](), most
+    for size, path, seen in sorted(sizes):
+        if size <= remaining:
+            chosen[path] = seen
+            remaining -= size
+        else:
+            left_out[path] = f"{size / 1e6:,.1f} MB: all of it together is more than {most / 1e6:,.0f} MB"
+    return Ignored(chosen, left_out)
+
+
+def _walk(
+    top: Path, listed: Sequence[str], rebuilt: Collection[str], brought: Collection[str], left_out: dict[str, str]
+) -> Iterator[str]:
+    for path in listed:
+        parts = PurePosixPath(path).parts
+        if any(fnmatchcase(part, pattern) for part in parts for pattern in rebuilt) or any(
+            path.rstrip("/") == folder or path.startswith(f"{folder}/") for folder in brought
+        ):
+            continue
+        if not path.endswith("/") or (top / path.rstrip("/")).is_symlink():
+            yield path.rstrip("/")
+            continue
+        try:
+            entries = sorted(os.scandir(top / path), key=lambda entry: entry.name)
+        except OSError as error:
+            left_out[path] = error.strerror or "it cannot be read"
+            continue
+        if any(entry.name == ".git" for entry in entries):
+            left_out[path] = "it is another repository"
+            continue
+        names = [f"{path}{entry.name}{'/' if entry.is_dir(follow_symlinks=False) else ''}" for entry in entries]
+        yield from _walk(top, names, rebuilt, brought, left_out)
+
+
+def read(top: Path, path: str, seen: Signature) -> tuple[str, bytes, bool]:
+    """Read one file or link, never more of it than was seen.
+
+    Returns:
+        Git's mode, the content, and whether it is still what was seen.
+
+    Raises:
+        OSError: It is gone, cannot be read, or something else stands there.
+    """
+    assert seen is not None
+    place, size = top / path, seen[1]
+    if stat.S_ISLNK(seen[2]):
+        target = os.fsencode(os.readlink(place))  # noqa: PTH115 - as it is written
+        return "120000", target, len(target) == size
+    # Not through a link, and not waiting for the other end of what has become a pipe.
+    with os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(f"{path} is no file any more")
+        content = file.read(size)
+        after = os.fstat(file.fileno())
+    same = (after.st_mtime_ns, after.st_size) == seen[:2] and len(content) == size
+    return "100755" if seen[2] & stat.S_IXUSR else "100644", content, same

@@ -1,0 +1,399 @@
+"""The guardian: it saves a worktree when a turn, an agent or a session ends in it, and notices when its HEAD moves.
+
+No event tells of a branch that somebody resets, or of a worktree that another program removes: there the files of git are the
+only witness. Of each worktree the guardian remembers the last state that it saved; what a daemon that ends forgets is saved once
+more. A saved state goes when the next one has all of it, or when its session committed those files, unless somebody else moved
+HEAD meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from corral.config.paths import find_checkout
+from corral.coordination.edits.runtime_state import RuntimeState
+from corral.coordination.services import Services
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.errors import CorralError
+from corral.core.instants import iso
+from corral.core.logs import logger
+from corral.core.needs import Fault, Need
+from corral.core.states import WorktreeState
+from corral.core.steps import Step
+from corral.git import refs
+from corral.git.checkouts import private, salvage
+from corral.git.checkouts.identity import real_place
+from corral.git.checkouts.listing import folder_of
+from corral.git.checkouts.private import Copy
+from corral.git.checkouts.salvage import Snapshot
+from corral.git.process.command import OID, Git, open_checkout
+from corral.store.rows.sessions import SessionRow
+from corral.store.rows.tasks import WorktreeRow
+from corral.work.worktrees import store as worktree_rows
+from corral.work.worktrees.allocation import WorktreeContext
+from corral.work.worktrees.guardian import saving
+from corral.work.worktrees.guardian.saving import GUARDED, Look
+
+NAME = "guardian"
+MOST_REPLACED = 5
+"""Copies of the ignored files of one worktree that are kept because the next one lacks a file of theirs; the oldest go."""
+_REMEMBERED = 4096
+
+T = TypeVar("T")
+
+log = logger(NAME)
+
+
+class Move(NamedTuple):
+    """A line of the log of a worktree's HEAD."""
+
+    old: str
+    new: str
+    verb: str
+    """Git's word for it, such as ``reset`` or ``commit``; the rest of the message is somebody's text."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What is saved of a worktree: the salvage ref, None where other refs hold everything; how many ignored files; and what could
+    not be saved, with the reason."""
+
+    ref: str | None = None
+    ignored_files: int = 0
+    left_out: dict[str, str] = field(default_factory=dict)
+    problem: str | None = None
+
+
+@dataclass
+class _Memory:
+    """The last state of a worktree that was saved, and the refs that hold it."""
+
+    look: Look | None = None
+    snapshot: Snapshot | None = None
+    copy: Copy | None = None
+    replaced: list[Copy] = field(default_factory=list)
+    saved: Saved = Saved()
+
+
+class Guardian:
+    """Everything but :meth:`meet`, :meth:`ended` and :meth:`changed` may run git: call it off the event loop.
+
+    Args:
+        runtime: The commands that run.
+        faults: Where a person is told what could not be saved.
+        nudge: Asks for a step.
+    """
+
+    def __init__(
+        self, context: WorktreeContext, runtime: RuntimeState, faults: dict[str, Need], nudge: Callable[[], None]
+    ) -> None:
+        self._context = context
+        self._runtime = runtime
+        self._faults = faults
+        self._nudge = nudge
+        self._memory: dict[str, _Memory] = {}
+        self._logs: dict[str, int] = {}
+        self._met: dict[str, None] = {}
+        # Appended by any thread, taken by the step.
+        self._ended: deque[tuple[str, str]] = deque()
+        self._changed: deque[str] = deque()
+        self._moves: deque[tuple[Path, list[Move], str]] = deque()
+        self._left: set[str] = set()
+        self.watch: Callable[[], None] = lambda: None
+        """Watches what appeared since; the daemon brings it."""
+
+    # -- what is heard
+
+    def meet(self, folder: str) -> None:
+        """A session works in a folder: from now on a move of its worktree's HEAD is noticed."""
+        if folder in self._met or not folder:
+            return
+        if len(self._met) >= _REMEMBERED:
+            self._met.clear()
+        self._met[folder] = None
+        if (checkout := self._linked(Path(folder))) is not None:
+            self._logs.setdefault(str(checkout.git_dir), _log_size(checkout.git_dir))
+            self._nudge()
+
+    def ended(self, folder: str, reason: str) -> None:
+        """A turn ended in a folder: its worktree is saved with the next step."""
+        if folder and (checkout := self._linked(Path(folder))) is not None:
+            self._ended.append((str(checkout.work_tree), reason))
+            self._nudge()
+
+    def announce(self, folder: str, session_id: str) -> None:
+        """A command of a session ended in a folder: what happened to its worktree's HEAD until now, it did."""
+        checkout = self._linked(Path(folder)) if folder else None
+        if checkout is not None and (moves := self._take_moves(checkout.git_dir)):
+            assert checkout.work_tree is not None
+            self._moves.append((checkout.work_tree, moves, session_id))
+            self._nudge()
+
+    def changed(self, entry: str, what: str) -> None:
+        """A file of git's about a worktree changed.
+
+        Args:
+            entry: The name of git's folder for it; empty where only folders of worktrees came or went.
+            what: The file.
+        """
+        self._changed.append(entry)
+        if what == "locked":
+            top = folder_of(self._context.repo.common_dir / "worktrees" / entry)
+            self._ended.append((str(top), "its lock changed"))
+        self._nudge()
+
+    # -- saving
+
+    def before_release(self, path: Path, reason: str) -> Saved:
+        """Save a worktree that its session is about to give back, ignored files included.
+
+        Never raises, so that the caller's turn goes on: what could not be saved is in the answer.
+        """
+        checkout = self._linked(path)
+        if checkout is None or checkout.work_tree is None:
+            return Saved()
+        self._left.add(str(checkout.work_tree))
+        return self.save(checkout.work_tree, reason)
+
+    def save(self, top: Path, reason: str) -> Saved:
+        """Save the state of a worktree, if it changed since it was saved last; never raises.
+
+        One that belongs to a task, or that is being made or removed, is left to its own end.
+        """
+        try:
+            return self._save(top, reason)
+        except (CorralError, OSError) as error:
+            return self._failed(top, error)
+
+    def _save(self, top: Path, reason: str) -> Saved:
+        checkout, row = self._linked(top), self._row(top)
+        if checkout is None or (row is not None and not _is_guarded(row)):
+            return Saved()
+        now, name = saving.look(self._context, checkout, row), saving.name_of(top, row)
+        memory = self._memory.setdefault(str(top), _Memory())
+        problems = list[CorralError | OSError]()
+        # Ignored files first: for the client a worktree with nothing else is empty, and goes without a question.
+        if memory.look is None or memory.look.ignored != now.ignored:
+            try:
+                self._save_ignored(checkout, name, now, reason, memory)
+            except (CorralError, OSError) as error:
+                problems.append(error)
+        if memory.look is None or memory.look.seen != now.seen:
+            try:
+                self._save_work(checkout, row, name, now, reason, memory)
+            except (CorralError, OSError) as error:
+                problems.append(error)
+        left_out = dict((memory.copy.left_out if memory.copy else None) or now.ignored.left_out)
+        ref = memory.snapshot.ref if memory.snapshot else None
+        memory.saved = Saved(ref, len(memory.copy.known) if memory.copy else 0, left_out)
+        if problems:
+            memory.look = None
+            return self._failed(top, problems[0], memory.saved)
+        memory.look = now
+        Fault(self._faults, f"snapshot {top}", "snapshot").end()
+        return memory.saved
+
+    def _save_work(
+        self, checkout: Git, row: WorktreeRow | None, name: str, now: Look, reason: str, memory: _Memory
+    ) -> None:
+        """Put tracked and new files on a salvage ref, and drop the one before if its session went on from all of it."""
+        head, repo = now.seen.head, self._context.repo
+        exclude = row["provision"].get("exclude", ()) if row is not None else ()
+        is_held = head is None or checkout.branch() is not None or refs.holder(checkout, head) is not None
+        snapshot = None
+        if now.seen.files or not is_held:
+            at = self._context.clock()
+            snapshot = salvage.snapshot(checkout, name, at, reason=reason, exclude=exclude, always=True)
+        before, memory.snapshot = memory.snapshot, snapshot
+        if before is not None and (snapshot is None or snapshot.ref != before.ref):
+            if _went_on(checkout, before, head, now.seen.files):
+                refs.delete(repo, before.ref, before.sha)
+            elif snapshot is None:
+                memory.snapshot = before  # a later commit may have all of it
+
+    def _save_ignored(self, checkout: Git, name: str, now: Look, reason: str, memory: _Memory) -> None:
+        before = memory.copy
+        known = before.known if before is not None else {}
+        copy = saving.keep_ignored(self._context, checkout, name, now, reason, known)
+        if before is None or copy is None:
+            memory.copy = copy or before
+            return
+        memory.copy = copy
+        if before.ref == copy.ref or private.drop_replaced(self._context.repo, before, copy):
+            return
+        memory.replaced.append(before)
+        while len(memory.replaced) > MOST_REPLACED:
+            oldest = memory.replaced.pop(0)
+            private.forget(self._context.repo, oldest.ref, oldest.sha)
+
+    def _failed(self, top: Path, error: CorralError | OSError, saved: Saved = Saved()) -> Saved:
+        why = f"{error.message} {error.cause}".strip() if isinstance(error, CorralError) else str(error)
+        what = f"The state of the worktree {top} could not be saved: {why}"
+        fault = Fault(self._faults, f"snapshot {top}", "snapshot")
+        fault.show(what, "Remove the cause; the next turn's end tries again.", self._context.clock())
+        log.warning("not_saved", worktree=str(top), error=why)
+        return Saved(saved.ref, saved.ignored_files, saved.left_out, why)
+
+    # -- noticing
+
+    def step(self, now: datetime) -> None:
+        """Do what is due; costs nothing where nothing was heard."""
+        self.watch()
+        ended, changed, moves = dict(_taken(self._ended)), set(_taken(self._changed)), _taken(self._moves)
+        if ended or changed or moves:
+            places = self._places()
+            for top, sessions in places.items():
+                self._notice(Path(top), sessions, changed, now)
+            for folder, lines, actor in moves:
+                self._moved(folder, lines, places.get(str(folder), []), actor, now)
+        for top, reason in ended.items():
+            self.save(Path(top), reason)
+
+    def _notice(self, top: Path, sessions: list[SessionRow], changed: set[str], now: datetime) -> None:
+        checkout = self._linked(top)
+        if checkout is None:
+            if changed and not top.exists():
+                self._gone(top, sessions, now)
+            return
+        self._left.discard(str(top))
+        if str(checkout.git_dir) not in self._logs:
+            self._logs[str(checkout.git_dir)] = _log_size(checkout.git_dir)
+        elif not self._runs_command(top, sessions) and (moves := self._take_moves(checkout.git_dir)):
+            self._moved(top, moves, sessions, None, now)
+
+    def _runs_command(self, top: Path, sessions: list[SessionRow]) -> bool:
+        """Whether a command runs that one of these sessions has to answer for: its end says what it did."""
+        own = {row["session_id"] for row in sessions}
+        calls = self._runtime.shell_calls()
+        return any(call.ended is None and call.actor in own and str(top) in call.before for call in calls)
+
+    def _moved(
+        self, top: Path, moves: list[Move], sessions: list[SessionRow], actor: str | None, now: datetime
+    ) -> None:
+        """HEAD moved: what it left is saved, and those who work there and did not do it are told."""
+        kin = {actor, *(row["parent_session_id"] for row in sessions if row["session_id"] == actor)} - {None}
+        told = [row for row in sessions if kin.isdisjoint((row["session_id"], row["parent_session_id"]))]
+        if not told:
+            return
+        name, memory = saving.name_of(top, self._row(top)), self._memory.setdefault(str(top), _Memory())
+        before, memory.snapshot = memory.snapshot, None  # what it holds may be nowhere else now
+        kept = [ref for move in moves if (ref := self._keep_commit(name, move.old)) is not None]
+        memory.look = None
+        saved = self.save(top, f"HEAD moved ({moves[-1].verb})")
+        is_saved = before is not None or kept or saved.ref is not None
+        who = next((row["agent_name"] for row in sessions if row["session_id"] == actor), None)
+        text = (
+            f"HEAD of your worktree {top} moved from {moves[0].old[:12]} to {moves[-1].new[:12]} "
+            f"({', '.join(dict.fromkeys(move.verb for move in moves))}), and "
+            + (f"{who}, who works there too, did it. " if who else "no command of yours did it. ")
+            + "Read a file again before you edit it."
+            + (f" What was there is saved: `corral worktree recover {name}`." if is_saved else "")
+        )
+        log.warning("head_moved", worktree=str(top), old=moves[0].old, new=moves[-1].new, saved=saved.ref)
+        self._tell(told, text, now)
+
+    def _gone(self, top: Path, sessions: list[SessionRow], now: datetime) -> None:
+        row = self._row(top)
+        if str(top) in self._left or (row is not None and row["state"] != WorktreeState.READY):
+            return
+        self._left.add(str(top))
+        memory, name = self._memory.pop(str(top), _Memory()), saving.name_of(top, row)
+        saved = f" What it held is saved: `corral worktree recover {name}`." if memory.snapshot is not None else ""
+        log.warning("worktree_gone", worktree=str(top))
+        self._tell(sessions, f"Your worktree {top} was removed, and not by a command of yours.{saved}", now)
+
+    def _keep_commit(self, name: str, sha: str) -> str | None:
+        """Put a commit that no ref holds any more on a salvage ref; None where a ref holds it."""
+        repo = self._context.repo
+        if not OID.fullmatch(sha) or not sha.strip("0") or not refs.exists(repo, sha) or refs.holder(repo, sha):
+            return None
+        ref = f"{salvage.PREFIX}{name}/{sha}"
+        return ref if refs.compare_and_swap(repo, ref, sha, "", why="corral: salvage") else None
+
+    def _tell(self, sessions: Iterable[SessionRow], text: str, now: datetime) -> None:
+        for row in sessions:
+            self._context.db.write(
+                lambda conn, row=row: session_rows.notify(conn, row["session_id"], text, iso(now))  # type: ignore[misc]
+            )
+
+    def _take_moves(self, git_dir: Path) -> list[Move]:
+        """The lines that the log of HEAD got since the last look, without Corral's own."""
+        size, seen = _log_size(git_dir), self._logs.get(str(git_dir))
+        self._logs[str(git_dir)] = size
+        if seen is None or size <= seen:
+            return []
+        with (git_dir / "logs" / "HEAD").open("rb") as file:
+            file.seek(seen)
+            lines = file.read(size - seen).decode("utf-8", "replace").splitlines()
+        moves = []
+        for line in lines:
+            about, _, message = line.partition("\t")
+            shas = about.split(" ")
+            verb = re.match(r"[a-z][a-z -]{0,30}", message)
+            if len(shas) > 1 and not message.startswith("corral: ") and (message or shas[0] != shas[1]):
+                moves.append(Move(shas[0], shas[1], verb[0].strip() if verb else "moved"))
+        return moves
+
+    # -- reading
+
+    def _places(self) -> dict[str, list[SessionRow]]:
+        """The living sessions by the worktree that they work in; none of the main checkout, and none of tasks."""
+        places = dict[str, list[SessionRow]]()
+        main = {str(self._context.project.root), os.path.realpath(self._context.project.root)}
+        for row in self._context.db.read(session_rows.live):
+            if row["worktree"] and row["worktree"] not in main:
+                places.setdefault(row["worktree"], []).append(row)
+        return places
+
+    def _linked(self, folder: Path) -> Git | None:
+        """The linked worktree of this repository that a folder is in; None: in none."""
+        with suppress(CorralError, OSError):
+            checkout = find_checkout(folder)
+            if checkout is not None and checkout.common_dir == self._context.project.common_dir:
+                return open_checkout(checkout.top) if checkout.git_dir != checkout.common_dir else None
+        return None
+
+    def _row(self, top: Path) -> WorktreeRow | None:
+        place = real_place(top)
+        rows = self._context.db.read(worktree_rows.listing)
+        return next((row for row in rows if real_place(Path(row["path"])) == place), None)
+
+
+def _taken(heard: deque[T]) -> list[T]:
+    """What was heard so far, each once; more may be appended meanwhile."""
+    return [heard.popleft() for _ in range(len(heard))]
+
+
+def _is_guarded(row: WorktreeRow) -> bool:
+    return row["purpose"] in GUARDED and row["state"] == WorktreeState.READY
+
+
+def _went_on(checkout: Git, before: Snapshot, head: str | None, changed: Iterable[str]) -> bool:
+    """Whether every file of a snapshot is changed still, or was committed since on top of where HEAD was."""
+    if not before.base_sha or head is None or not refs.is_ancestor(checkout, before.base_sha, head):
+        return False
+    rest = set(before.files).difference(changed)
+    return not rest or rest <= set(refs.changed_paths(checkout, before.base_sha, head))
+
+
+def _log_size(git_dir: Path) -> int:
+    try:
+        return (git_dir / "logs" / "HEAD").stat().st_size
+    except OSError:
+        return 0
+
+
+def job(services: Services) -> Step:
+    """The job of this module."""
+    context = services.of(WorktreeContext)
+    guardian = Guardian(context, services.runtime, services.faults, lambda: services.nudge(NAME))
+    services.bring(guardian)
+    return Step(NAME, guardian.step, pause_s=0.2)
