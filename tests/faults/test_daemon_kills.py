@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -202,11 +203,15 @@ def test_a_lock_in_the_users_checkout(house: Coordinated) -> None:
         with place.open("w"):  # as a git that lives has it
             task = house.submit("waits", f"echo 1 > {number}.txt")
             if lock != "packed-refs.lock":  # that one is only in the way of a branch that is to go
-                row = eventually(lambda task=task: (house.json("task", "detail", task)["merge"] or {}).get("reason"))
-                assert "lock" in row, lock
+                assert "lock" in eventually(partial(_why_it_waits, house, task)), lock
             house.kill_daemon()
             house.run("daemon", "start")
             assert place.exists(), lock
         place.unlink()
         house.run("wait", task, "--timeout", "60")
         assert house.json("task", "detail", task)["merge"]["state"] == "landed", lock
+
+
+def _why_it_waits(house: Coordinated, task: str) -> str | None:
+    merge = house.json("task", "detail", task)["merge"]
+    return str(merge["reason"]) if merge and merge["reason"] else None
