@@ -2,8 +2,8 @@
 
 Static checks first (seconds), then the suite on all cores; it proves every requirement.
 ``--quick``: the checks, and the unit tests without those that try many cases. ``--all``: also the tests that are marked slow
-(storms, soaks, long stories), and the unit tests on the oldest and the newest supported Python of the machine: of those on the
-PATH, or on ``PYTHONS_PATH``.
+(storms, soaks, long stories), all that :mod:`tests.support.examples` holds back, and the unit tests on the oldest and the newest
+supported Python of the machine: of those on the PATH, or on ``PYTHONS_PATH``.
 """
 
 from __future__ import annotations
@@ -173,6 +173,7 @@ def main() -> int:
         suite += place
         match sys.argv[1:]:
             case ["--all"]:
+                os.environ["ALL_EXAMPLES"] = "1"
                 results = everything(suite)
             case ["--quick"]:
                 results = [step(name, command) for name, command in CHECKS.items()]

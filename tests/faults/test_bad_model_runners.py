@@ -136,7 +136,7 @@ def submit(house: Coordinated, runner: str, name: str, bad: Bad) -> str:
 
 @pytest.mark.req("FR-SWARM-004", "SUP-NFR1")
 @pytest.mark.executed
-def test_each_has_a_clear_end_and_the_queue_goes_on(house: Coordinated) -> None:
+def test_each_has_a_clear_end_a_usage_limit_is_told_and_the_queue_goes_on(house: Coordinated) -> None:
     daemon = psutil.Process(house.daemon_pid() or 0)
     bad = {("claude", name): one for name, one in CLAUDE.items()}
     bad |= {("anthropic", name): one for name, (_, _, one) in API.items()}
@@ -157,17 +157,10 @@ def test_each_has_a_clear_end_and_the_queue_goes_on(house: Coordinated) -> None:
         assert log.stat().st_size <= MOST_LOG, key
     assert most < 400 << 20, "nothing that a worker writes is kept in the daemon"
     eventually(lambda: [process for process, _ in processes_of(house.root)] == [daemon])
-    fine = house.submit("fine", "echo fine > fine.txt")
-    house.run("wait", fine, "--timeout", "60")
-    assert house.json("task", "detail", fine)["merge"]["state"] == "landed"
-
-
-@pytest.mark.req("FR-SWARM-004")
-def test_a_usage_limit_is_told_and_commands_go_on(house: Coordinated) -> None:
     limited = submit(house, "claude", "usage-limit", USAGE_LIMIT)
     eventually(lambda: house.ask("GET", f"/tasks/{limited}/detail")["attempt_history"][0]["error_code"])
     (attempt,) = house.json("task", "detail", limited)["attempt_history"]
     assert attempt["error_code"] == "api_error" and "You've hit your session limit." in attempt["error_message"]
     fine = house.submit("fine", "echo fine > fine.txt")
     house.run("wait", fine, "--timeout", "60")
-    assert house.json("task", "detail", fine)["merge"]["state"] == "landed"
+    assert house.json("task", "detail", fine)["merge"]["state"] == "landed", "commands go on"

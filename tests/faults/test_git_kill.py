@@ -27,6 +27,7 @@ from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from tests.conftest import GIT_ENV, commit, git
 from tests.integration.git.test_git_wrapper import shim
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.faults
 ROOT = Path(__file__).parents[2]
@@ -131,7 +132,7 @@ def test_killing_daemon_and_git_at_any_moment_of_an_allocation_is_repaired(tmp_p
     env = {**os.environ, "PYTHONPATH": str(ROOT / "daemon")}
     seed = random.randrange(1 << 30)
     chance, seen = random.Random(seed), set()
-    for _ in range(15):
+    for _ in range(examples(15, usual=6)):
         process = subprocess.Popen(
             [sys.executable, "-c", ADD, str(repo / ".git"), str(place), sha], env=env, stdout=subprocess.PIPE
         )

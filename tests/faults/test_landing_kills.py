@@ -20,10 +20,11 @@ from corral.work.merges.store import intents, receipts
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, fingerprint, in_a_process
 from tests.integration.test_landing_verification import gone
+from tests.support.examples import examples
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
-POINTS = (
+BEFORE = (
     "queue.candidate_built",
     "queue.candidate_held",
     "queue.candidate_stored",
@@ -32,6 +33,9 @@ POINTS = (
     "verification.folder_made",
     "verification.added",
     "queue.verification_started",
+)
+"""Points where nothing yet depends on whether the target is checked out somewhere."""
+POINTS = (
     "queue.verdict_stored",
     "landing.before_intent",
     "landing.intent_stored",
@@ -106,7 +110,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 @pytest.mark.req("I8")
 @pytest.mark.parametrize(
     ("point", "checked_out"),
-    [*product(POINTS, [True, False]), *product(IN_THE_CHECKOUT, [True])],
+    [*product((*BEFORE, *IN_THE_CHECKOUT), [True]), *product(POINTS, [True, False])],
     ids=lambda value: value if isinstance(value, str) else "checked-out" if value else "nowhere",
 )
 def test_killed_at(repo: Path, point: str, checked_out: bool) -> None:
@@ -148,7 +152,7 @@ def test_killed_again_and_again(repo: Path) -> None:
     chance = random.Random(20)
     kills = 0
     alive = repo / ".corral" / "alive"
-    while kills < 8:
+    while kills < examples(8, usual=4):
         alive.unlink(missing_ok=True)
         living = in_a_process(repo, verify)
         wait_until(lambda living=living: alive.exists() or living.poll() is not None)  # type: ignore[misc]

@@ -108,11 +108,16 @@ def a_round(root: str) -> None:
 
 @pytest.mark.req("NFR-COMP-003")
 def test_wherever_it_is_killed_the_next_start_goes_on_and_what_must_stay_is_there(full: World) -> None:
+    top = Path(__file__).parents[2]
     for point in POINTS:
         killed = subprocess.run(
             [sys.executable, "-c", ROUND, str(full.root)],
-            cwd=Path(__file__).parents[2],
-            env={**os.environ, "CORRAL_CRASH_AT": f"retention.{point}"},
+            cwd=top,
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{top}{os.pathsep}{top / 'daemon'}",
+                "CORRAL_CRASH_AT": f"retention.{point}",
+            },
             capture_output=True,
             text=True,
         )

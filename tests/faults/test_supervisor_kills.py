@@ -30,6 +30,7 @@ from corral.work.tasks.store import tasks as task_rows
 from tests.conftest import git, worktrees_in, worktrees_of
 from tests.integration.running import find_marked, finish, is_alive, keeper_of, kill
 from tests.integration.supervision import IMPATIENT, House, in_a_process, settings_with, utc_now
+from tests.support.examples import examples
 from tests.support.programs import requires
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
@@ -44,14 +45,17 @@ def work(number: int) -> dict[str, Any]:
 BROKEN = {"title": "broken", "command": "echo half > half.txt; exit 1"}
 
 POINTS = (
+    ("task.claimed", work(1)),
     ("worktree.intended", work(1)),
     ("worktree.folder_made", work(1)),
     ("worktree.added", work(1)),
     ("task.start", work(1)),
     ("task.started", work(1)),
     ("task.started", BROKEN),
+    ("task.collected", work(1)),
     ("task.closed", work(1)),
     ("task.closed", BROKEN),
+    ("worktree.reclaiming", BROKEN),
     ("worktree.salvaged", BROKEN),
     ("worktree.removed", work(1)),
     ("worktree.removed", BROKEN),
@@ -110,7 +114,7 @@ def test_killed_again_and_again_at_random(repo: Path) -> None:
     rng = random.Random(11)
     acknowledged: list[str] = []
     House(repo, IMPATIENT).close()
-    for round_number in range(12):
+    for round_number in range(examples(12, usual=5)):
         items = [work(10 * round_number + n) for n in range(3)]
         child = in_a_process(repo, items)
         assert child.stdout is not None and child.stdout.readline() == "up\n"
@@ -470,27 +474,30 @@ def test_a_setup_command_of_a_killed_daemon_is_ended_before_its_task_goes_on(rep
         house.close()
 
 
-def test_thirty_two_worktrees_at_once(repo: Path) -> None:
+MANY = examples(32, usual=12)
+
+
+def test_many_worktrees_at_once(repo: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     house = House(repo, IMPATIENT)
-    with ThreadPoolExecutor(32) as pool:
+    with ThreadPoolExecutor(MANY) as pool:
         made = list(
-            pool.map(lambda n: house.worktrees.create(f"w{n}", session_id=None, base=None, now=utc_now()), range(32))
+            pool.map(lambda n: house.worktrees.create(f"w{n}", session_id=None, base=None, now=utc_now()), range(MANY))
         )
-    assert len({row["path"] for row in made}) == 32 == len({row["port_base"] for row in made})
+    assert len({row["path"] for row in made}) == MANY == len({row["port_base"] for row in made})
     assert all((Path(row["path"]) / "src" / "a.py").exists() and row["state"] == "ready" for row in made)
-    with ThreadPoolExecutor(32) as pool:
+    with ThreadPoolExecutor(MANY) as pool:
         gone = list(pool.map(lambda row: house.worktrees.remove(row["name"], utc_now()), made))
     assert all(row["removed"] for row in gone)
     assert git(repo, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
     house.close()
 
 
-def test_a_kill_in_the_middle_of_thirty_two_allocations(repo: Path) -> None:
-    child = in_a_process(repo, [{"title": f"t{n}", "command": "true"} for n in range(32)])
+def test_a_kill_in_the_middle_of_many_allocations(repo: Path) -> None:
+    child = in_a_process(repo, [{"title": f"t{n}", "command": "true"} for n in range(MANY)])
     assert child.stdout is not None
-    for _ in range(33):
+    for _ in range(MANY + 1):
         child.stdout.readline()
     _until(lambda: len(worktrees_in(repo)) >= 4)
     child.kill()

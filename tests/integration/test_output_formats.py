@@ -25,9 +25,18 @@ LISTS = (
 HOSTILE = "Say [bold]hi[/bold] \x1b[31mred\u202eevil\x07 日本語"
 
 
+QUIET = "supervisor: {max_agents: 0}"
+
+
 @pytest.fixture
 def quiet_house(coordinate: Callable[..., Coordinated]) -> Coordinated:
-    return coordinate(config="supervisor: {max_agents: 0}")
+    return coordinate(config=QUIET)
+
+
+@pytest.fixture
+def filled_house(share: Callable[..., Coordinated]) -> Coordinated:
+    """In it is more than one test has put there."""
+    return share(config=QUIET)
 
 
 def headings(shown: str) -> list[str]:
@@ -67,18 +76,18 @@ def test_a_table_has_the_fields_of_the_json_and_cuts_nothing(quiet_house: Coordi
 
 
 @pytest.mark.req("FR-CLI-004")
-def test_two_formats_at_once_and_unknown_ones_are_refused(quiet_house: Coordinated) -> None:
+def test_two_formats_at_once_and_unknown_ones_are_refused(filled_house: Coordinated) -> None:
     for wrong in (("task", "list", "--json", "--output", "table"), ("task", "list", "--output", "xml")):
-        done = quiet_house.run(*wrong, check=False)
+        done = filled_house.run(*wrong, check=False)
         assert (done.returncode, done.stdout) == (2, ""), wrong
-    assert "no output as table" in quiet_house.run("demo", "--output", "table", check=False).stderr
-    told = quiet_house.run("task", "list", "--output", "json", "--status", "asleep", check=False)
+    assert "no output as table" in filled_house.run("demo", "--output", "table", check=False).stderr
+    told = filled_house.run("task", "list", "--output", "json", "--status", "asleep", check=False)
     assert json.loads(told.stderr)["error"]["name"] == "invalid_input"
 
 
 @pytest.mark.req("FR-CLI-006")
-def test_a_wrong_command_line_has_a_code_a_cause_and_a_remedy(quiet_house: Coordinated) -> None:
-    done = quiet_house.run("task", "lst", check=False)
+def test_a_wrong_command_line_has_a_code_a_cause_and_a_remedy(filled_house: Coordinated) -> None:
+    done = filled_house.run("task", "lst", check=False)
     first, cause, remedy = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (2, "")
     assert first == "error: No such command 'lst'. [CORRAL-ERR-002]"
@@ -115,33 +124,33 @@ def on_terminal(house: Coordinated, columns: int, *args: str, **env: str) -> lis
 
 
 @pytest.mark.req("FR-CLI-004")
-@pytest.mark.parametrize("columns", [80, 40])
-def test_a_table_fits_its_terminal(quiet_house: Coordinated, columns: int) -> None:
-    git(quiet_house.root, "branch", "a-rather-long-name-of-a-branch/" + "x" * 60)
-    quiet_house.submit("A title that is longer than any terminal is wide, " * 3 + "日本語" * 9, "true")
-    quiet_house.hook("SessionStart", "someone")
-    quiet_house.run("lock", "acquire", "src/" + "deep/" * 20 + "a.py")
-    for command in (("task", "list"), ("session", "list", "--output", "human"), ("lock", "list")):
-        lines = on_terminal(quiet_house, columns, *command)
-        assert len(lines) > 1 and all(cells(line) <= columns for line in lines), (command, lines)
-    assert any("…" in line for line in on_terminal(quiet_house, columns, "task", "list"))
+def test_a_table_fits_its_terminal(filled_house: Coordinated) -> None:
+    git(filled_house.root, "branch", "a-rather-long-name-of-a-branch/" + "x" * 60)
+    filled_house.submit("A title that is longer than any terminal is wide, " * 3 + "日本語" * 9, "true")
+    filled_house.hook("SessionStart", "someone")
+    filled_house.run("lock", "acquire", "src/" + "deep/" * 20 + "a.py")
+    for columns in (80, 40):
+        for command in (("task", "list"), ("session", "list", "--output", "human"), ("lock", "list")):
+            lines = on_terminal(filled_house, columns, *command)
+            assert len(lines) > 1 and all(cells(line) <= columns for line in lines), (command, columns, lines)
+        assert any("…" in line for line in on_terminal(filled_house, columns, "task", "list")), columns
 
 
-def test_a_list_in_a_pipe_is_whole(quiet_house: Coordinated) -> None:
+def test_a_list_in_a_pipe_is_whole(filled_house: Coordinated) -> None:
     branch, title = (
-        "a-rather-long-name-of-a-branch/" + "x" * 60,
+        "another-rather-long-name-of-a-branch/" + "x" * 60,
         "A title that is longer than the terminal: " * 2 + "end",
     )
-    git(quiet_house.root, "branch", branch)
-    git(quiet_house.root, "switch", "-q", branch)
-    commit(quiet_house.root, {"src/a.py": "a = 2\n"})
-    quiet_house.run("merge", "submit", "--title", title)
-    quiet_house.submit(title, "true")
-    quiet_house.ask("POST", "/sessions", {"session_id": "s", "agent_name": "Ann", "current_task": title, "cwd": "/"})
+    git(filled_house.root, "branch", branch)
+    git(filled_house.root, "switch", "-q", branch)
+    commit(filled_house.root, {"src/a.py": "a = 2\n"})
+    filled_house.run("merge", "submit", "--title", title)
+    filled_house.submit(title, "true")
+    filled_house.ask("POST", "/sessions", {"session_id": "s", "agent_name": "Ann", "current_task": title, "cwd": "/"})
     for command in ("task list", "merge list", "session list", "task list --compact", "status"):
-        shown = quiet_house.run(*command.split(), COLUMNS="40").stdout
+        shown = filled_house.run(*command.split(), COLUMNS="40").stdout
         assert title in shown and "…" not in shown, command
-    assert branch in quiet_house.run("merge", "list", COLUMNS="40").stdout
+    assert branch in filled_house.run("merge", "list", COLUMNS="40").stdout
 
 
 def cells(line: str) -> int:
@@ -150,15 +159,15 @@ def cells(line: str) -> int:
     return cell_len(line)
 
 
-def test_on_a_terminal_of_20_columns_each_value_has_its_own_line(quiet_house: Coordinated) -> None:
-    quiet_house.submit("Twenty columns are few", "true")
-    lines = on_terminal(quiet_house, 20, "task", "list")
+def test_on_a_terminal_of_20_columns_each_value_has_its_own_line(filled_house: Coordinated) -> None:
+    filled_house.submit("Twenty columns are few", "true")
+    lines = on_terminal(filled_house, 20, "task", "list")
     assert "TITLE Twenty columns are few" in lines and "OUTCOME pending" in lines
-    assert "TITLE Twenty columns are few" in on_terminal(quiet_house, 20, "task", "list", "--output", "table")
+    assert "TITLE Twenty columns are few" in on_terminal(filled_house, 20, "task", "list", "--output", "table")
 
 
-def test_without_utf_8_a_cut_is_three_dots(quiet_house: Coordinated) -> None:
-    quiet_house.submit("A title that is longer than the terminal is wide: " * 3, "true")
+def test_without_utf_8_a_cut_is_three_dots(filled_house: Coordinated) -> None:
+    filled_house.submit("A title that is longer than the terminal is wide: " * 3, "true")
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
-    lines = on_terminal(quiet_house, 80, "task", "list", **plain)
+    lines = on_terminal(filled_house, 80, "task", "list", **plain)
     assert all(line.isascii() and len(line) <= 80 for line in lines) and any("..." in line for line in lines)

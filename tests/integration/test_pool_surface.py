@@ -24,7 +24,7 @@ def keep_one(house: Coordinated) -> str:
     return str(row["name"])
 
 
-def test_the_pool_is_shown_and_one_can_be_removed(house: Coordinated) -> None:
+def test_the_pool_is_shown_used_trimmed_by_a_changed_setting_and_removed_by_uninstalling(house: Coordinated) -> None:
     assert "No worktree is kept." in house.run("worktree", "pool").stdout
     name = keep_one(house)
     shown = house.run("worktree", "pool").stdout
@@ -37,8 +37,7 @@ def test_the_pool_is_shown_and_one_can_be_removed(house: Coordinated) -> None:
     assert house.json("worktree", "list") == [] and not Path(row["path"]).exists()
     assert house.json("worktree", "pool")["worktrees"] == []
 
-
-def test_a_person_gets_a_kept_one_and_recovers_what_they_left_in_one(house: Coordinated) -> None:
+    # A person gets a kept one, and recovers what they left in one.
     keep_one(house)
     made = house.json("worktree", "create", "mine")
     assert house.json("worktree", "pool")["used"] == 1
@@ -50,6 +49,22 @@ def test_a_person_gets_a_kept_one_and_recovers_what_they_left_in_one(house: Coor
     house.run("worktree", "remove", name)
     back = house.json("worktree", "recover", name)
     assert (Path(back["path"]) / "note.txt").read_text() == "a person's\n"
+    house.run("worktree", "remove", back["name"])
+
+    # A changed setting takes effect at once.
+    keep_one(house)
+    config = house.root / ".corral" / "config.yaml"
+    text = config.read_text()
+    config.write_text(text.replace("pool_min_files", "pool_size"))
+    eventually(lambda: house.json("worktree", "list") == [])
+    assert worktrees_in(house.root) == []
+    config.write_text(text)
+    eventually(lambda: house.json("worktree", "pool")["most"] == 4)
+
+    keep_one(house)
+    house.run("uninstall", "--yes")
+    assert len(git(house.root, "worktree", "list").splitlines()) == 1
+    assert [entry.name for entry in (house.root / ".corral").iterdir()] == ["config.yaml.kept"], "no commit has it"
 
 
 def test_the_pool_of_a_moved_repository_is_used_at_its_new_place(
@@ -68,18 +83,3 @@ def test_the_pool_of_a_moved_repository_is_used_at_its_new_place(
         assert moved.worktrees_in_use() == []
     finally:
         moved.stop()
-
-
-def test_uninstalling_removes_it(house: Coordinated) -> None:
-    keep_one(house)
-    house.run("uninstall", "--yes")
-    assert len(git(house.root, "worktree", "list").splitlines()) == 1
-    assert [entry.name for entry in (house.root / ".corral").iterdir()] == ["config.yaml.kept"], "no commit has it"
-
-
-def test_a_changed_setting_takes_effect_at_once(house: Coordinated) -> None:
-    keep_one(house)
-    config = house.root / ".corral" / "config.yaml"
-    config.write_text(config.read_text().replace("pool_min_files", "pool_size"))
-    eventually(lambda: house.json("worktree", "list") == [])
-    assert worktrees_in(house.root) == []

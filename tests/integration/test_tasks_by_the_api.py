@@ -42,7 +42,7 @@ def keyed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return stage
 
 
-def test_a_task_of_the_messages_api_lands(keyed: Stage, house: Coordinated) -> None:
+def test_a_task_of_the_messages_api_lands_and_an_agent_can_have_this_runner(keyed: Stage, house: Coordinated) -> None:
     prompt = script(tool("write_file", file_path="hello.txt", content="hello\n"), text("Said hello."))
     words = ("--runner", "anthropic", "--title", "Say hello", "--prompt", prompt, "--max-turns", "5")
     shown = landed(house, str(house.json("task", "submit", *words)["task_id"]))
@@ -50,20 +50,18 @@ def test_a_task_of_the_messages_api_lands(keyed: Stage, house: Coordinated) -> N
     assert (shown["runner"], shown["usage"]["turns"]) == ("anthropic", 2)
     assert keyed.requests[0].body["model"] == "claude-sonnet-5-5"
 
-
-def test_an_agent_can_have_this_runner(keyed: Stage, house: Coordinated) -> None:
     file = house.root / ".claude/agents/scribe.md"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(
         "---\nname: Scribe\ndescription: Writes.\nrunner: anthropic\nmodel: opus\ntools: Write\n---\n\nWrite it well.\n"
     )
     house.trust()
-    prompt = script(tool("write_file", file_path="hello.txt", content="hello\n"), text("Done."))
+    prompt = script(tool("write_file", file_path="bye.txt", content="bye\n"), text("Done."))
     landed(
         house,
-        str(house.json("task", "submit", "--agent", "Scribe", "--title", "Say hello", "--prompt", prompt)["task_id"]),
+        str(house.json("task", "submit", "--agent", "Scribe", "--title", "Say bye", "--prompt", prompt)["task_id"]),
     )
-    request = keyed.requests[0]
+    request = keyed.requests[-1]
     assert (request.body["model"], request.tools) == ("claude-opus-5-5", ["write_file"])
     assert request.body["system"][0]["text"].startswith("Write it well.")
 

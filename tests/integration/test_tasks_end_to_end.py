@@ -58,17 +58,19 @@ def branch_with(house: Coordinated, name: str, files: dict[str, str]) -> str:
 
 
 @pytest.mark.req("FR-QUEUE-008")
-def test_a_chain_sees_what_landed_before_it(house: Coordinated, tmp_path: Path) -> None:
+def test_a_chain_sees_what_landed_before_it(shared_house: Coordinated, tmp_path: Path) -> None:
     go = tmp_path / "go"
-    first = house.submit("first", f"until [ -e {go} ]; do sleep 0.05; done; echo 1 > chain.txt")
-    second = house.submit("second", "echo 2 >> chain.txt", "--wait-for", first)
-    third = house.submit("third", "echo 3 >> chain.txt", "--wait-for", second, "--wait-for", first, "--priority", "10")
-    assert [detail(house, task)["status"] for task in (second, third)] == ["waiting", "waiting"]
+    first = shared_house.submit("first", f"until [ -e {go} ]; do sleep 0.05; done; echo 1 > chain.txt")
+    second = shared_house.submit("second", "echo 2 >> chain.txt", "--wait-for", first)
+    third = shared_house.submit(
+        "third", "echo 3 >> chain.txt", "--wait-for", second, "--wait-for", first, "--priority", "10"
+    )
+    assert [detail(shared_house, task)["status"] for task in (second, third)] == ["waiting", "waiting"]
     go.touch()
-    answer = house.json("wait", first, second, third, "--timeout", "60")
+    answer = shared_house.json("wait", first, second, third, "--timeout", "60")
     assert answer["done"] is True
-    assert (house.root / "chain.txt").read_text() == "1\n2\n3\n"
-    assert git(house.root, "log", "--reverse", "--format=%s", "-3").splitlines() == ["first", "second", "third"]
+    assert (shared_house.root / "chain.txt").read_text() == "1\n2\n3\n"
+    assert git(shared_house.root, "log", "--reverse", "--format=%s", "-3").splitlines() == ["first", "second", "third"]
 
 
 @pytest.mark.req("FR-QUEUE-003")
@@ -186,18 +188,18 @@ def test_a_claim_on_a_folder_covers_what_is_in_it_however_it_is_written(coordina
     assert house.ask("POST", "/tasks/claim", {"session_id": "other"})["success"] is False, between
 
 
-def test_tasks_whose_claims_overlap_never_run_at_the_same_time(house: Coordinated, tmp_path: Path) -> None:
+def test_tasks_whose_claims_overlap_never_run_at_the_same_time(shared_house: Coordinated, tmp_path: Path) -> None:
     spans, gate = tmp_path / "spans", tmp_path / "free began"
     hold = f"while [ ! -e '{gate}' ]; do sleep 0.05; done"
     script = f"echo $CORRAL_TASK_ID begin >> {spans}; {hold}; sleep 0.2; echo $CORRAL_TASK_ID end >> {spans}"
     claims = [("src/a.py",), ("src/**",), ("src",), ("api:GET /v1/users", "src/*.py")]
     tasks = [
-        house.submit(f"task {n}", script, *(part for key in keys for part in ("--claims", key)))
+        shared_house.submit(f"task {n}", script, *(part for key in keys for part in ("--claims", key)))
         for n, keys in enumerate(claims)
     ]
     # The first of them ends when this one has begun: what overlaps with nothing waits for nobody.
-    free = house.submit("free", f"touch '{gate}'", "--claims", "docs/**")
-    assert house.json("wait", *tasks, free, "--timeout", "90")["done"] is True
+    free = shared_house.submit("free", f"touch '{gate}'", "--claims", "docs/**")
+    assert shared_house.json("wait", *tasks, free, "--timeout", "90")["done"] is True
     claimed = [line.split() for line in spans.read_text().splitlines()]
     assert [what for _task, what in claimed] == ["begin", "end"] * 4
     assert all(claimed[n][0] == claimed[n + 1][0] for n in range(0, 8, 2))
@@ -230,22 +232,22 @@ def test_a_batch_is_queued_whole_or_not_at_all(house: Coordinated, tmp_path: Pat
 
 
 @pytest.mark.req("D13")
-def test_the_same_key_again_is_the_same_task(house: Coordinated) -> None:
-    one = house.submit("once", "echo x >> x", "--idempotency-key", "k1")
-    assert house.submit("once", "echo x >> x", "--idempotency-key", "k1") == one
-    house.run("wait", one, "--timeout", "60")
-    assert house.submit("once", "echo x >> x", "--idempotency-key", "k1") == one
-    assert (house.root / "x").read_text() == "x\n"
-    assert len(house.json("task", "list")) == 1
+def test_the_same_key_again_is_the_same_task(shared_house: Coordinated) -> None:
+    one = shared_house.submit("once", "echo x >> x", "--idempotency-key", "k1")
+    assert shared_house.submit("once", "echo x >> x", "--idempotency-key", "k1") == one
+    shared_house.run("wait", one, "--timeout", "60")
+    assert shared_house.submit("once", "echo x >> x", "--idempotency-key", "k1") == one
+    assert (shared_house.root / "x").read_text() == "x\n"
+    assert [row["title"] for row in shared_house.json("task", "list")].count("once") == 1
 
 
-def test_logs_can_be_followed_to_the_end(house: Coordinated, tmp_path: Path) -> None:
+def test_logs_can_be_followed_to_the_end(shared_house: Coordinated, tmp_path: Path) -> None:
     go = tmp_path / "go"
-    task = house.submit("talk", f"echo early; until [ -e {go} ]; do sleep 0.05; done; echo late")
-    with started(house, "task", "logs", task, "--follow") as follower:
+    task = shared_house.submit("talk", f"echo early; until [ -e {go} ]; do sleep 0.05; done; echo late")
+    with started(shared_house, "task", "logs", task, "--follow") as follower:
         assert follower.stdout is not None
         assert follower.stdout.readline() == "early\n"
-        assert "late" not in house.run("task", "logs", task).stdout
+        assert "late" not in shared_house.run("task", "logs", task).stdout
         go.touch()
         assert follower.stdout.read().splitlines()[-1] == "late"
         assert follower.wait(30) == 0
@@ -346,13 +348,13 @@ def test_a_branch_of_ones_own_is_submitted_cancelled_retried_and_its_log_read(
     }
 
 
-def test_a_branch_lands_on_another_target(house: Coordinated) -> None:
-    git(house.root, "branch", "stable")
-    branch_with(house, "fix", {"fix.txt": "x\n"})
-    merge = house.json("merge", "submit", "fix", "--target", "stable")["merge_id"]
-    eventually(lambda: house.json("merge", "detail", merge)["state"] == "landed")
-    assert git(house.root, "show", "stable:fix.txt") == "x"
-    assert git(house.root, "ls-tree", "main", "--", "fix.txt") == ""
+def test_a_branch_lands_on_another_target(shared_house: Coordinated) -> None:
+    git(shared_house.root, "branch", "stable")
+    branch_with(shared_house, "fix", {"fix.txt": "x\n"})
+    merge = shared_house.json("merge", "submit", "fix", "--target", "stable")["merge_id"]
+    eventually(lambda: shared_house.json("merge", "detail", merge)["state"] == "landed")
+    assert git(shared_house.root, "show", "stable:fix.txt") == "x"
+    assert git(shared_house.root, "ls-tree", "main", "--", "fix.txt") == ""
 
 
 def test_worktrees_are_made_given_back_and_recovered(house: Coordinated) -> None:

@@ -14,7 +14,7 @@ from tests.integration.claude_settings import settings_of
 from tests.support.coordinated import Coordinated, eventually
 
 
-def test_uninstall_takes_everything_away_and_keeps_what_was_saved(house: Coordinated) -> None:
+def test_uninstall_takes_everything_away_keeps_what_was_saved_and_lets_it_be_prepared_again(house: Coordinated) -> None:
     house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
     made = Path(house.json("worktree", "create", "mine")["path"])
     (made / "half.txt").write_text("half")
@@ -33,8 +33,14 @@ def test_uninstall_takes_everything_away_and_keeps_what_was_saved(house: Coordin
     assert git(house.root, "fsck", "--no-dangling") == ""
     assert house.run("uninstall", "--yes", check=False).returncode == 3
 
+    house.run("init", "--yes", "--no-check", "--verify", "true")  # it can be prepared again
+    house.run("wait", house.submit("hello", "echo again > again.txt"), "--timeout", "60")
+    assert (house.root / "again.txt").is_file()
 
-def test_uninstall_refuses_while_a_task_is_open_and_does_nothing(house: Coordinated) -> None:
+
+def test_uninstall_refuses_and_does_nothing_while_work_is_open_and_keeps_what_is_on_a_branch(
+    house: Coordinated,
+) -> None:
     task = house.submit("long", "sleep 600")
     eventually(lambda: house.json("task", "detail", task)["status"] == "running")
     done = house.run("uninstall", "--yes", "--json", check=False)
@@ -46,45 +52,29 @@ def test_uninstall_refuses_while_a_task_is_open_and_does_nothing(house: Coordina
     assert MARK in settings_of(house.root).read_text()
     house.run("task", "cancel", task)
     house.run("wait", task, "--timeout", "30", check=False)
-    house.run("uninstall", "--yes")
 
-
-def test_uninstall_refuses_while_a_worktree_has_uncommitted_work(house: Coordinated) -> None:
-    made = Path(house.json("worktree", "create", "mine")["path"])
+    made = Path(house.json("worktree", "create", "half")["path"])
     (made / "half.txt").write_text("half")
     done = house.run("uninstall", "--yes", check=False)
     assert done.returncode == 4
-    assert "mine" in done.stderr
+    assert "half" in done.stderr
     assert (made / "half.txt").read_text() == "half"
-    house.run("worktree", "remove", "mine")
-    house.run("uninstall", "--yes")
+    house.run("worktree", "remove", "half")
 
-
-def test_uninstall_refuses_while_a_held_landing_waits(house: Coordinated) -> None:
     (house.root / "README.md").write_text("mine\n")
-    house.submit("clash", "echo theirs > README.md")
+    clash = house.submit("clash", "echo theirs > README.md")
     eventually(lambda: any(merge["state"] == "held" for merge in house.json("merge", "list")))
     assert house.run("uninstall", "--yes", check=False).returncode == 4
     assert (house.root / ".corral" / "corral.db").is_file()
     (house.root / "README.md").write_text("hello\n")
-    house.run("wait", "--all", "--timeout", "60")
+    house.run("wait", clash, "--timeout", "60")
+
+    whole = house.json("worktree", "create", "whole")
+    sha = commit(Path(whole["path"]), {"done.txt": "done\n"})
     house.run("uninstall", "--yes")
     assert (house.root / "README.md").read_text() == "theirs\n"
-
-
-def test_committed_work_in_a_worktree_stays_on_its_branch_through_uninstall(house: Coordinated) -> None:
-    made = house.json("worktree", "create", "mine")
-    sha = commit(Path(made["path"]), {"done.txt": "done\n"})
-    house.run("uninstall", "--yes")
-    assert git(house.root, "rev-parse", made["branch"]) == sha
-    assert not Path(made["path"]).exists()
-
-
-def test_a_repository_can_be_prepared_again_after_uninstall(house: Coordinated) -> None:
-    house.run("uninstall", "--yes")
-    house.run("init", "--yes", "--no-check", "--verify", "true")
-    house.run("wait", house.submit("hello", "echo hello > hello.txt"), "--timeout", "60")
-    assert (house.root / "hello.txt").is_file()
+    assert git(house.root, "rev-parse", whole["branch"]) == sha
+    assert not Path(whole["path"]).exists()
 
 
 def test_worktrees_of_the_users_own_are_never_touched(house: Coordinated, tmp_path: Path) -> None:

@@ -152,10 +152,16 @@ def test_a_wait_that_failed_says_each_thing_once_with_its_reason_and_what_to_typ
         assert "error" not in person.type(line.removeprefix("then ")), line
 
 
-def test_the_seconds_of_a_wait_go_on_beside_a_long_reason(house: Coordinated, person: Person, tmp_path: Path) -> None:
+def test_the_merge_of_a_task_is_shown_once_and_the_seconds_of_a_wait_go_on_beside_a_long_reason(
+    house: Coordinated, person: Person, tmp_path: Path
+) -> None:
     (house.root / "src" / "a.py").write_text("a = 3\n")
-    house.submit("Change a", "echo 'a = 2' > src/a.py")
-    person.need("held_merge")
+    task = house.submit("Change a", "echo 'a = 2' > src/a.py")
+    merge = person.need("held_merge")["ids"]["merge_id"]
+    shown = house.run("wait", "--all", "--timeout", "0", check=False).stdout
+    assert shown.splitlines()[0] == "    1  held  Change a" and merge[:8] not in shown and task
+    answer = house.json("wait", "--all", "--timeout", "0", check=False)
+    assert answer["needs_you"][0]["ids"]["task_id"] == task
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     argv, seen = [str(tmp_path / "bin" / "corral"), "wait", "--all"], ""
@@ -172,16 +178,6 @@ def test_the_seconds_of_a_wait_go_on_beside_a_long_reason(house: Coordinated, pe
         waiting.wait()
         os.close(master)
     assert "Commit them: git -C" in seen
-
-
-def test_the_merge_of_a_task_is_shown_once(house: Coordinated, person: Person) -> None:
-    (house.root / "src" / "a.py").write_text("a = 3\n")
-    task = house.submit("Change a", "echo 'a = 2' > src/a.py")
-    merge = person.need("held_merge")["ids"]["merge_id"]
-    shown = house.run("wait", "--all", "--timeout", "0", check=False).stdout
-    assert shown.splitlines()[0] == "    1  held  Change a" and merge[:8] not in shown and task
-    answer = house.json("wait", "--all", "--timeout", "0", check=False)
-    assert answer["needs_you"][0]["ids"]["task_id"] == task
 
 
 def test_a_target_that_is_gone_is_named_with_the_command_that_makes_it(house: Coordinated, person: Person) -> None:

@@ -136,35 +136,35 @@ def test_a_cancelled_whole_ends_its_steps_also_when_the_daemon_dies_meanwhile(
     assert house.json("task", "detail", root)["status"] == "cancelled"
 
 
+BAD: list[tuple[tuple[str, str], Any, str, str]] = [
+    (("[do]", "[nobody]"), ["a"], "template", "there is no step 'nobody'"),
+    (("- name: do\n", "- name: do\n  wait_for: [sum]\n"), ["a"], "template", "circular dependency: do → sum → do"),
+    (("{name: sum,", "{name: do,"), ["a"], "template", "a step 'do' already"),
+    (("for_each: PARTS", "for_each: PART"), ["a"], "template", "there is no parameter 'PART'"),
+    (("for_each: PARTS", "for_each: THEN"), ["a"], "template", "of type list"),
+    (("", ""), [], "input_data.PARTS", "has no item"),
+    (("", ""), [str(n) for n in range(1001)], "input_data.PARTS", "at most 1000 items"),
+    (("", ""), "a", "input_data.OTHER", "no such parameter"),
+    (('command: "sh', 'claims: [../out], command: "sh'), ["a"], "steps.sum.claims", "out"),
+    (('command: "sh -c {{ THEN }}"', "prompt: p, agent: Nobody"), ["a"], "steps.sum.agent", "Nobody"),
+    (('command: "sh', 'target: nowhere, command: "sh'), ["a"], "steps.sum.target", "no branch 'nowhere'"),
+]
+"""What is replaced in the template by what, the values of ``PARTS``, the wrong field, and a part of what is said of it."""
+
+
 @pytest.mark.req("FR-QUEUE-007")
-@pytest.mark.parametrize(
-    ("change", "values", "field", "part"),
-    [
-        (("[do]", "[nobody]"), ["a"], "template", "there is no step 'nobody'"),
-        (("- name: do\n", "- name: do\n  wait_for: [sum]\n"), ["a"], "template", "circular dependency: do → sum → do"),
-        (("{name: sum,", "{name: do,"), ["a"], "template", "a step 'do' already"),
-        (("for_each: PARTS", "for_each: PART"), ["a"], "template", "there is no parameter 'PART'"),
-        (("for_each: PARTS", "for_each: THEN"), ["a"], "template", "of type list"),
-        (("", ""), [], "input_data.PARTS", "has no item"),
-        (("", ""), [str(n) for n in range(1001)], "input_data.PARTS", "at most 1000 items"),
-        (("", ""), "a", "input_data.OTHER", "no such parameter"),
-        (('command: "sh', 'claims: [../out], command: "sh'), ["a"], "steps.sum.claims", "out"),
-        (('command: "sh -c {{ THEN }}"', "prompt: p, agent: Nobody"), ["a"], "steps.sum.agent", "Nobody"),
-        (('command: "sh', 'target: nowhere, command: "sh'), ["a"], "steps.sum.target", "no branch 'nowhere'"),
-    ],
-)
-def test_a_bad_one_is_refused_as_a_whole_with_the_place(
-    house: Coordinated, change: tuple[str, str], values: Any, field: str, part: str
-) -> None:
-    write(house, "each", EACH.replace(*change) if change[0] else EACH)
-    given = {"PARTS": values, **({"OTHER": 1} if "OTHER" in field else {})}
-    item = {"template": "each", "input_data": given}
-    for path, body in (("/tasks", item), ("/tasks/batch", {"tasks": [{"title": "t", "command": "true"}, item]})):
-        with pytest.raises(CorralError) as refused:
-            house.ask("POST", path, body)
-        errors = refused.value.details["errors"]
-        assert [(error["index"], error["field"]) for error in errors] == [(1 if "batch" in path else 0, field)]
-        assert part in errors[0]["message"]
+def test_a_bad_one_is_refused_as_a_whole_with_the_place(house: Coordinated) -> None:
+    for change, values, field, part in BAD:
+        write(house, "each", EACH.replace(*change) if change[0] else EACH)
+        given = {"PARTS": values, **({"OTHER": 1} if "OTHER" in field else {})}
+        item = {"template": "each", "input_data": given}
+        for path, body in (("/tasks", item), ("/tasks/batch", {"tasks": [{"title": "t", "command": "true"}, item]})):
+            with pytest.raises(CorralError) as refused:
+                house.ask("POST", path, body)
+            errors = refused.value.details["errors"]
+            index = 1 if "batch" in path else 0
+            assert [(error["index"], error["field"]) for error in errors] == [(index, field)], (part, path)
+            assert part in errors[0]["message"], (part, path)
     assert house.ask("GET", "/tasks") == []
 
 

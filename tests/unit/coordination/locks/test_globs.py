@@ -16,6 +16,7 @@ from corral.coordination.locks import globs
 from corral.coordination.locks.glob_search import finder
 from corral.coordination.locks.globs import Pattern, compile_pattern, is_pattern, meets_path, overlaps, plain
 from corral.core.errors import InvalidInput
+from tests.support.examples import examples
 from tests.support.steps import lines_run
 
 pytestmark = pytest.mark.one_python
@@ -100,7 +101,7 @@ def spelled(pattern: tuple[Any, ...]) -> str:
     return "/".join("".join(segment) for segment in pattern)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(names, names)
 def test_names_overlap_exactly_where_a_common_one_exists(left: tuple[str, ...], right: tuple[str, ...]) -> None:
     common = any(name_matches(left, name) and name_matches(right, name) for name in NAMES)
@@ -108,7 +109,7 @@ def test_names_overlap_exactly_where_a_common_one_exists(left: tuple[str, ...], 
     assert (overlaps(a, b), overlaps(b, a)) == (common, common)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(folders, folders)
 def test_patterns_overlap_exactly_where_a_common_path_exists(left: tuple[Any, ...], right: tuple[Any, ...]) -> None:
     common = meet(left, right)
@@ -116,14 +117,14 @@ def test_patterns_overlap_exactly_where_a_common_path_exists(left: tuple[Any, ..
     assert (overlaps(a, b), overlaps(b, a)) == (common, common)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(patterns, patterns, st.sampled_from(MIXED))
 def test_a_common_path_is_never_missed(left: tuple[Any, ...], right: tuple[Any, ...], path: tuple[str, ...]) -> None:
     if covers(left, path, right) and covers(right, path, left):
         assert overlaps(compiled(spelled(left)), compiled(spelled(right)))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(patterns, st.sampled_from(MIXED))
 def test_matching_is_membership(pattern: tuple[Any, ...], path: tuple[str, ...]) -> None:
     folders_above = [path[:at] for at in range(1, len(path))]
@@ -140,7 +141,7 @@ def found(pattern: Pattern, paths: list[str]) -> list[str]:
     return [match[1] for match in finder(pattern).finditer(text) if meets_path(pattern, match[1])]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.one_of(patterns.map(spelled), st.text(alphabet="ab1*?[]!^-\\/.x", min_size=1, max_size=12)))
 def test_what_is_found_among_many_is_what_each_alone_would_meet(text: str) -> None:
     try:
@@ -153,7 +154,7 @@ def test_what_is_found_among_many_is_what_each_alone_would_meet(text: str) -> No
 SHORT = st.sampled_from([path for path in PATHS if len(path) <= 2 and "x" not in path])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(folders, SHORT)
 def test_what_a_pattern_meets_of_a_file(pattern: Parts, path: tuple[str, ...]) -> None:
     common = meet(pattern, tuple((name,) for name in path))
@@ -161,7 +162,7 @@ def test_what_a_pattern_meets_of_a_file(pattern: Parts, path: tuple[str, ...]) -
     assert overlaps(compiled(spelled(pattern)), plain("/".join(path), fold=False)) == common
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(folders, SHORT)
 def test_what_a_pattern_meets_of_a_folder(pattern: Parts, path: tuple[str, ...]) -> None:
     inside = meet(pattern, (*((name,) for name in path), "**"))
@@ -251,7 +252,7 @@ def test_without_folding_case_counts() -> None:
     assert not compiled("[A-C]").matches("a")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(patterns, patterns, st.booleans())
 def test_the_canonical_text_means_the_same(left: tuple[Any, ...], right: tuple[Any, ...], fold: bool) -> None:
     a, b = compiled(spelled(left).upper(), fold), compiled(spelled(right), fold)
@@ -260,7 +261,7 @@ def test_the_canonical_text_means_the_same(left: tuple[Any, ...], right: tuple[A
     assert overlaps(again, compiled(b.text)) == overlaps(a, b)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text(alphabet="ab*?[]!^-\\/.é\u0301ßA", max_size=14), st.booleans())
 def test_any_text_is_a_pattern_or_refused_and_its_canonical_text_is_stable(text: str, fold: bool) -> None:
     try:

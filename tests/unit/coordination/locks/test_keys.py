@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from corral.coordination.locks.keys import LockKey, keys_overlap, literal_key, parse_key, relative_target
 from corral.core.errors import CorralError, InvalidInput, NotPermitted
+from tests.support.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,7 @@ def test_hostile_paths_are_refused_with_a_reason(fold: bool) -> None:
             pytest.fail(f"{text!r} became {key}")
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.text(max_size=40) | st.text(alphabet="./\\ab*?[]!:~ giIT1\n\u202e\ud800", max_size=20), st.booleans())
 def test_any_text_is_a_key_or_a_clear_refusal(text: str, fold: bool) -> None:
     try:

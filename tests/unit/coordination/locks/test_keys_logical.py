@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from corral.coordination.locks import globs
 from corral.coordination.locks.keys import LockKey, ancestors, keys_overlap, literal_key, parse_key
 from corral.core.errors import CorralError, NotPermitted
+from tests.support.examples import examples
 
 
 @pytest.mark.req("LOCKKEY-5")
@@ -70,7 +71,7 @@ def test_two_spellings_of_a_logical_key_are_one_key_and_its_canonical_one_stays_
     assert keys_overlap(key, parse_key(canonical))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text(alphabet="abAB./\\*?[]: ", min_size=1, max_size=16), st.booleans())
 def test_what_is_stored_is_canonical_already(text: str, fold: bool) -> None:
     try:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.coordination.locks.keys import PathIndex, ancestors, key_covers, keys_overlap, literal_key, parse_key, reach
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.one_python
 
@@ -47,7 +48,7 @@ def test_overlap(left: str, right: str, overlap: bool) -> None:
 _PATHS = st.lists(st.sampled_from(("a", "b", "ab", "*", "a*", "?", "**", "[ab]", "d:x")), min_size=1, max_size=4)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(_PATHS, _PATHS)
 def test_what_overlaps_lies_within_reach(left: list[str], right: list[str]) -> None:
     one, other = (parse_key("./" + "/".join(parts)) for parts in (left, right))
@@ -63,7 +64,7 @@ _HELD = st.lists(_PLAIN, max_size=8) | st.lists(_PLAIN, min_size=50, max_size=60
 _ASKED = st.lists(st.sampled_from(("a", "ab", "*", "a*", "?b", "*.b", "[ab]b", "d:x", "x*")), min_size=1, max_size=4)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(_HELD, _ASKED)
 def test_a_glob_finds_in_a_crowd_what_it_overlaps_one_by_one(held: list[str], asked: list[str]) -> None:
     glob = parse_key("./" + "/".join(asked))

@@ -24,6 +24,7 @@ from corral.core.identifiers import new_id
 from corral.core.instants import after, iso
 from corral.store import schema
 from corral.store.schema import file_locks
+from tests.support.examples import examples
 from tests.support.locking import acquire
 from tests.support.steps import only_sqlite, steps
 
@@ -55,7 +56,7 @@ _PATHS = st.lists(st.sampled_from(_PARTS), min_size=1, max_size=4).map("/".join)
 _KEYS = st.one_of(_PATHS, _PATHS.map("{}/".format), st.sampled_from(("api:GET /a", "db:schema:a", "event:a.b")))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(_KEYS, min_size=1, max_size=12), st.lists(_KEYS, min_size=1, max_size=4))
 def test_what_overlaps_is_found_whichever_way_it_is_looked_for(held: list[str], asked: list[str]) -> None:
     engine = create_engine("sqlite://")

@@ -21,6 +21,7 @@ from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import Conflict, InvalidInput, LockHeld
 from corral.core.instants import iso
+from tests.support.examples import examples
 from tests.support.locking import acquire
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
@@ -202,7 +203,7 @@ def test_a_holder_is_told_who_waits(conn: Connection) -> None:
     assert "Bgent waits for" in notice and "Release docs when you can" in notice
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdef"), max_size=3), max_size=6))
 def test_a_circle_is_found_exactly_where_a_walk_finds_one(edges: dict[str, list[str]]) -> None:
     ways = {who: [{"session_id": other} for other in others] for who, others in edges.items()}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from corral.coordination.shell import lexer as shell_lexer
 from corral.coordination.shell.danger import danger, target_directory
 from corral.coordination.shell.reading import is_read_only
+from tests.support.examples import examples
 from tests.support.steps import lines_run
 
 pytestmark = pytest.mark.one_python
@@ -20,7 +21,7 @@ PIECES = r"""git stash add -A . && ; | ( ) $( ` ' " <<EOF EOF bash -c cd \ ${ } 
 SCRAPS = st.lists(st.sampled_from([*PIECES.split(), "\n"]), max_size=25).map(" ".join)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @example("$''")
 @given(st.text(max_size=80) | SHELLISH | SCRAPS)
 def test_no_text_is_too_strange(text: str) -> None:
@@ -30,7 +31,7 @@ def test_no_text_is_too_strange(text: str) -> None:
     assert target_directory(f"cd x && {text}", Path("/w")).is_absolute()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text(max_size=60))
 def test_quoted_text_is_data_and_what_follows_is_not(text: str) -> None:
     quoted = "'" + text.replace("'", "'\\''") + "'"
@@ -88,7 +89,8 @@ def test_the_work_grows_with_the_length_alone(unit: str) -> None:
     assert lines_run(shell_lexer, lambda: shell_lexer.read(large)) <= 25 * len(large) + 2_000
 
 
-def test_what_a_megabyte_ends_with_is_seen() -> None:
-    found = danger("(a 'x'; b); " * 84_000 + "git stash")
+def test_what_a_very_long_text_ends_with_is_seen() -> None:
+    """A megabyte with ``--all``."""
+    found = danger("(a 'x'; b); " * examples(84_000) + "git stash")
     assert found is not None and found.kind == "git stash"
-    assert not is_read_only("ls " * 333_000)
+    assert not is_read_only("ls " * examples(333_000))

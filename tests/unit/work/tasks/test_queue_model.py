@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.support.examples import examples
 from tests.unit.work.tasks.queue_machine import CODES, PLACES, SESSIONS, Queue
 
 pytestmark = pytest.mark.one_python
@@ -25,7 +26,7 @@ def test_the_queue_does_what_its_model_does(empty_database: Path) -> None:
     run_state_machine_as_test(
         type("Queue", (Queue,), {"empty": empty_database}),
         settings=settings(
-            max_examples=int(EXAMPLES or 30),
+            max_examples=int(EXAMPLES or examples(30, usual=10)),
             derandomize=EXAMPLES is None,
             stateful_step_count=40,
             deadline=None,
@@ -37,7 +38,7 @@ def test_the_queue_does_what_its_model_does(empty_database: Path) -> None:
 
 
 @pytest.mark.req("FR-QUEUE-006", "FR-QUEUE-008", "FR-QUEUE-009", "D15")
-@pytest.mark.parametrize("seed", range(int(EXAMPLES or 12)))
+@pytest.mark.parametrize("seed", range(int(EXAMPLES or examples(12, usual=4))))
 def test_a_long_life_of_a_queue_is_as_its_model_says(empty_database: Path, seed: int) -> None:
     rng = random.Random(f"{seed} {os.urandom(8).hex() if EXAMPLES else ''}")
     queue = type("Queue", (Queue,), {"empty": empty_database})()
