@@ -13,6 +13,7 @@ from tests import api_story, schema_story
 from tests.golden import playing
 from tests.golden.asking import Answers
 from tests.golden.plain import VARIES, common, differences
+from tests.support import programs
 from tests.support.coordinated import Coordinated
 
 FILE = Path(__file__).with_name("answers.jsonl")
@@ -88,5 +89,5 @@ def compare() -> int:
 
 if __name__ == "__main__":
     os.environ.clear()  # an answer tells the environment: what is recorded is that of no particular machine
-    os.environ.update(PATH="/usr/local/bin:/usr/bin:/bin", LANG="C.UTF-8")
+    os.environ.update(PATH=programs.COMMON, LANG="C.UTF-8")
     sys.exit({"record": record, "compare": compare}[sys.argv[1]]())

@@ -16,6 +16,8 @@ import pytest
 
 MACHINE = os.environ.get("PATH", os.defpath)
 """The machine's own PATH, before any test is sealed."""
+COMMON = "/usr/local/bin:/usr/bin:/bin"
+"""The PATH of no particular machine."""
 
 PLAIN = """
 [ awk basename cat chgrp chmod chown cksum cmp comm cp cut date dd df diff dirname du echo env expand expr false find fold
