@@ -86,6 +86,22 @@ def plain_system() -> Iterator[programs.PlainSystem]:
         yield programs.PlainSystem(Path(name))
 
 
+@contextlib.contextmanager
+def _place(numbered: Callable[[str], Path]) -> Iterator[dict[str, str]]:
+    home = numbered("home")
+    (home / ".gitconfig").write_text("[init]\n\tdefaultBranch = main\n")
+    # Short wherever the tests' own folder is: sockets go here when their usual place has too long a name.
+    with tempfile.TemporaryDirectory(prefix="corral-run-", dir="/tmp") as runtime:
+        yield {"HOME": str(home), "XDG_RUNTIME_DIR": runtime}
+
+
+@pytest.fixture(scope="module")
+def shared_place(numbered: Callable[[str], Path]) -> Iterator[dict[str, str]]:
+    """The HOME and runtime folder of the tests that share a house, and of its daemon."""
+    with _place(numbered) as place:
+        yield place
+
+
 @pytest.fixture(autouse=True)
 def sealed(
     request: pytest.FixtureRequest,
@@ -94,20 +110,19 @@ def sealed(
     plain_system: programs.PlainSystem,
 ) -> Iterator[Path]:
     """No test sees or changes the real HOME, XDG folders, GIT_* or CORRAL_* of the machine, nor what else is installed on it."""
-    home = numbered("home")
     for name in list(os.environ):
         if name.startswith(("GIT_", "XDG_", "CORRAL_", "CLAUDE", "ANTHROPIC_")):
             monkeypatch.delenv(name)
     # Hundreds of processes are started from this source: compiling it takes a third of a daemon's start.
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     monkeypatch.setenv("PATH", plain_system.path(request.node))
-    monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    (home / ".gitconfig").write_text("[init]\n\tdefaultBranch = main\n")
-    # Short wherever the tests' own folder is: sockets go here when their usual place has too long a name.
-    with tempfile.TemporaryDirectory(prefix="corral-run-", dir="/tmp") as runtime:
-        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
-        yield home
+    with contextlib.ExitStack() as stack:
+        is_shared = "share" in request.fixturenames
+        place = request.getfixturevalue("shared_place") if is_shared else stack.enter_context(_place(numbered))
+        for name, value in place.items():
+            monkeypatch.setenv(name, value)
+        yield Path(place["HOME"])
 
 
 @pytest.fixture(scope="session")
@@ -235,31 +250,72 @@ def coordinate(tmp_path: Path, cast: Cast) -> Iterator[Callable[..., Coordinated
     """Initialise repositories: ``coordinate(repo=None, verify=["true"], config="…more YAML…")``; daemons end with the test."""
     made: list[Coordinated] = []
 
-    def initialise(
-        root: Path | None = None, *, verify: tuple[str, ...] = ("true",), config: str = "", **env: Any
-    ) -> Coordinated:
-        def initialised(place: Path) -> None:
-            if root is None:
-                _small(place)
-            verified = (part for command in verify for part in ("--verify", command))
-            Coordinated(place).run("init", "--yes", "--no-check", *verified, **env)
-
-        if root is not None:
-            initialised(root)
-        else:
-            root = cast(f"initialised-{verify}-{env}", tmp_path / f"repo{len(made)}", initialised)
-        house = Coordinated(root)
-        made.append(house)
-        if config:
-            file = house.root / ".corral" / "config.yaml"
-            merged = {**yaml.safe_load(file.read_text()), **yaml.safe_load(config)}
-            file.write_text(yaml.safe_dump(merged))
-        house.trust()
-        return house
+    def initialise(root: Path | None = None, **how: Any) -> Coordinated:
+        made.append(_initialised(cast, tmp_path / f"repo{len(made)}", root, **how))
+        return made[-1]
 
     yield initialise
     for house in made:
         house.stop()
+
+
+def _initialised(
+    cast: Cast, place: Path, root: Path | None, *, verify: tuple[str, ...] = ("true",), config: str = "", **env: Any
+) -> Coordinated:
+    def initialise(place: Path) -> None:
+        if root is None:
+            _small(place)
+        verified = (part for command in verify for part in ("--verify", command))
+        Coordinated(place).run("init", "--yes", "--no-check", *verified, **env)
+
+    if root is not None:
+        initialise(root)
+    else:
+        root = cast(f"initialised-{verify}-{env}", place, initialise)
+    house = Coordinated(root)
+    if config:
+        file = house.root / ".corral" / "config.yaml"
+        merged = {**yaml.safe_load(file.read_text()), **yaml.safe_load(config)}
+        file.write_text(yaml.safe_dump(merged))
+    house.trust()
+    return house
+
+
+@pytest.fixture(scope="module")
+def shared_houses(shared_place: dict[str, str]) -> Iterator[dict[str, Coordinated]]:
+    """What ``share`` has made; their daemons end with the module."""
+    made: dict[str, Coordinated] = {}
+    yield made
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in shared_place.items():
+            patched.setenv(name, value)
+        for house in made.values():
+            house.stop()
+
+
+@pytest.fixture
+def share(
+    cast: Cast, numbered: Callable[[str], Path], shared_houses: dict[str, Coordinated]
+) -> Callable[..., Coordinated]:
+    """As ``coordinate``, but who asks for the same gets the same: one repository, daemon and HOME for all tests of a module.
+
+    What a test leaves there the others find, in any order: names of its own, and no look at what is counted over all. Who
+    stops or kills the daemon, moves the target or changes the settings takes ``coordinate``.
+    """
+
+    def shared(**how: Any) -> Coordinated:
+        key = repr(how)
+        if key not in shared_houses:
+            shared_houses[key] = _initialised(cast, numbered("shared") / "repo", None, **how)
+        return shared_houses[key]
+
+    return shared
+
+
+@pytest.fixture
+def shared_house(share: Callable[..., Coordinated]) -> Coordinated:
+    """A small coordinated repository that verifies with ``true``, the same for all tests of the module that ask for it."""
+    return share()
 
 
 @pytest.fixture

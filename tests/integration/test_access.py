@@ -31,14 +31,14 @@ def _call(
 
 
 @pytest.fixture
-def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
+def house(share: Callable[..., Coordinated]) -> Coordinated:
     """It listens on loopback TCP too."""
-    return coordinate(config="daemon: {tcp: true}")
+    return share(config="daemon: {tcp: true}")
 
 
 @pytest.fixture
 def bearer(house: Coordinated) -> str:
-    house.run("daemon", "start")
+    house.ask("GET", "/health")
     return "Bearer " + (house.root / ".corral/run/token").read_text().strip()
 
 
@@ -110,28 +110,31 @@ def test_a_file_that_a_worker_can_write_does_not_change_what_its_work_is_verifie
 
 
 @pytest.mark.req("X2")
-@pytest.mark.parametrize(
-    "brought", ["corral.db", "corral.db-wal", "local.yaml", "metadata.json", "run/bin/corral", "logs/corral.log"]
-)
 def test_what_a_clone_brings_of_a_clones_own_is_not_believed(
-    coordinate: Callable[..., Coordinated], tmp_path: Path, brought: str
+    coordinate: Callable[..., Coordinated], tmp_path: Path
 ) -> None:
-    evil, home = coordinate(), tmp_path / "clone" / ".corral"
-    file = evil.root / ".corral" / brought
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("{}")
-    git(evil.root, "add", "-f", f".corral/{brought}", ".corral/config.yaml")
-    git(evil.root, "commit", "-q", "-m", "innocent")
+    evil = coordinate()
+    git(evil.root, "add", "-f", ".corral/config.yaml")
+    git(evil.root, "commit", "-q", "-m", "coordinated")
     git(tmp_path, "clone", "-q", str(evil.root), "clone")
-    house = Coordinated(tmp_path / "clone")
-    if (home / "run").is_dir():
-        (home / "run").chmod(0o700)
-    done = house.run("status", "--json", check=False)
-    error = json.loads(done.stderr)["error"]
-    assert (done.returncode, error["name"]) == (1, "unsupported")
-    assert f".corral/{brought}" in error["message"] and "git rm" in error["remedy"]
-    assert not (home / "corral.db").exists() or brought == "corral.db"
-    git(house.root, "rm", "-q", "-r", "--", f".corral/{brought}")
+    house, home = Coordinated(tmp_path / "clone"), tmp_path / "clone" / ".corral"
+    for brought in ("corral.db", "corral.db-wal", "local.yaml", "metadata.json", "run/bin/corral", "logs/corral.log"):
+        file = evil.root / ".corral" / brought
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}")
+        git(evil.root, "add", "-f", f".corral/{brought}")
+        git(evil.root, "commit", "-q", "-m", "innocent")
+        git(house.root, "pull", "-q")
+        if (home / "run").is_dir():
+            (home / "run").chmod(0o700)
+        done = house.run("status", "--json", check=False)
+        error = json.loads(done.stderr)["error"]
+        assert (done.returncode, error["name"]) == (1, "unsupported"), brought
+        assert f".corral/{brought}" in error["message"] and "git rm" in error["remedy"], brought
+        assert not (home / "corral.db").exists() or brought == "corral.db", brought
+        git(evil.root, "rm", "-q", "--cached", "--", f".corral/{brought}")
+        git(evil.root, "commit", "-q", "-m", "taken away")
+        git(house.root, "pull", "-q")
     try:
         house.run("status")
     finally:
@@ -139,7 +142,8 @@ def test_what_a_clone_brings_of_a_clones_own_is_not_believed(
 
 
 @pytest.mark.req("X18")
-def test_a_link_in_place_of_the_whole_folder_is_not_believed(house: Coordinated, tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_whole_folder_is_not_believed(coordinate: Callable[..., Coordinated]) -> None:
+    house = coordinate()
     (house.root / ".corral").rename(house.root / "elsewhere")
     (house.root / ".corral").symlink_to("elsewhere")
     git(house.root, "add", "-f", ".corral")
@@ -149,7 +153,10 @@ def test_a_link_in_place_of_the_whole_folder_is_not_believed(house: Coordinated,
 
 @pytest.mark.req("X2")
 @pytest.mark.parametrize("planted", ["a link", "a folder that others can enter"])
-def test_a_run_folder_that_is_not_private_is_refused(house: Coordinated, tmp_path: Path, planted: str) -> None:
+def test_a_run_folder_that_is_not_private_is_refused(
+    coordinate: Callable[..., Coordinated], tmp_path: Path, planted: str
+) -> None:
+    house = coordinate()
     run, place = house.root / ".corral" / "run", tmp_path / "planted"
     shutil.rmtree(run, ignore_errors=True)
     place.mkdir(mode=0o700)
