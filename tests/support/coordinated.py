@@ -53,7 +53,9 @@ class Coordinated:
         return [row for row in self.json("worktree", "list") if row["state"] != "pooled"]
 
     def submit(self, title: str, command: str, *args: str) -> str:
-        """Submit a command task; returns its id."""
+        """Submit a command task; returns its id. Without more arguments no process is needed for it."""
+        if not args:
+            return str(self.ask("POST", "/tasks", {"title": title, "command": command})["task_id"])
         return str(self.json("task", "submit", "--title", title, "--command", command, *args)["task_id"])
 
     def trust(self) -> None:
