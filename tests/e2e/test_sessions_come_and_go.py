@@ -45,14 +45,25 @@ def test_a_session_whose_start_no_daemon_heard_is_known_and_briefed_with_its_fir
     assert team.locks() == {}
 
 
-def test_a_session_says_goodbye_and_one_whose_bridge_does_not_come_is_unguarded_for_everybody(team: Team) -> None:
+def test_clear_begins_a_session_each_end_frees_what_it_held_and_without_a_bridge_it_is_unguarded(team: Team) -> None:
     member = team.member()
     lonely = team.member("--strict-mcp-config")  # as by a person, or a policy, that allows no MCP server
     member.do(write("a.txt"))
     assert not unguarded(team, member)
-    member.conversation.finish()
+    old = member.name
+    member.conversation.turn("/clear")
     team.until(lambda: member.row["status"] == "disconnected")
     assert team.locks() == {} and not unguarded(team, member)
+    member.conversation.turn(script(write("c.txt"), text("Done.")))
+    fresh = member.conversation.events[-1]["session_id"]
+    assert fresh != member.session_id
+    row = team.session(fresh)
+    assert row["agent_name"] != old
+    assert row["status"] != "disconnected"
+    assert team.locks() == {"c.txt": fresh}
+    member.conversation.finish()
+    team.until(lambda: team.session(fresh)["status"] == "disconnected")
+    assert team.locks() == {} and not team.session(fresh)["unguarded"]
     lonely.do(write("b.txt"))
     team.until(lambda: unguarded(team, lonely))
     needs = [need for need in team.house.ask("GET", "/status")["needs_you"] if need["kind"] == "unguarded_session"]
@@ -127,22 +138,6 @@ def test_of_daemon_bridge_and_session_each_may_be_killed_and_no_edit_is_lost_or_
 
 
 # -- identities
-
-
-def test_clear_begins_a_session_and_frees_what_the_old_one_held(team: Team) -> None:
-    member = team.member()
-    member.do(write("a.txt"))
-    old = member.name
-    member.conversation.turn("/clear")
-    team.until(lambda: member.row["status"] == "disconnected")
-    assert team.locks() == {}
-    member.conversation.turn(script(write("b.txt"), text("Done.")))
-    fresh = member.conversation.events[-1]["session_id"]
-    assert fresh != member.session_id
-    row = team.session(fresh)
-    assert row["agent_name"] != old
-    assert row["status"] != "disconnected"
-    assert team.locks() == {"b.txt": fresh}
 
 
 @pytest.mark.req("SESSION-1")

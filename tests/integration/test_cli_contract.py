@@ -120,6 +120,8 @@ def test_without_a_verification_the_receipt_says_so_wherever_it_is_shown(
     assert "unverified" in house.run("task", "detail", task).stdout
     assert "unverified" in house.run("status").stdout
     assert house.json("status")["verified"] is False
+    told = house.run("merge", "log", house.json("merge", "list")[0]["merge_id"]).stdout
+    assert "unverified" in told and "No verification command is configured" in told
 
 
 @pytest.mark.req("FR-CLI-004")

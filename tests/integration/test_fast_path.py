@@ -72,17 +72,22 @@ def test_an_inbox_that_is_asked_for_wrongly_is_an_error_of_the_usual_shape(house
 
 
 def test_an_inbox_is_asked_for_in_any_spelling_of_a_query(house: Coordinated) -> None:
-    for name in ("one", "two"):
+    for name in ("reader", "writer"):
         house.ask("POST", "/sessions", {"session_id": f"the {name}", "agent_name": name})
     for text in ("first", "second"):
-        house.ask("POST", "/messages", {"session_id": "the two", "to": ["one"], "subject": text, "body": "é"})
-    for query in ("session_id=the+one", "session_id=the%20one&unread_only=1", "agent=ONE&unknown=yes", "everyone=true"):
+        house.ask("POST", "/messages", {"session_id": "the writer", "to": ["reader"], "subject": text, "body": "é"})
+    for query in (
+        "session_id=the+reader",
+        "session_id=the%20reader&unread_only=1",
+        "agent=READER&unknown=yes",
+        "everyone=true",
+    ):
         assert [letter["subject"] for letter in _raw(house, "GET", f"/messages?{query}", None)[1]] == [
             "second",
             "first",
         ]
     assert [letter["subject"] for letter in _raw(house, "GET", "/messages?everyone=on&limit=1", None)[1]] == ["second"]
-    assert _raw(house, "GET", "/messages?session_id=the+one&after=99", None) == (200, [])
+    assert _raw(house, "GET", "/messages?session_id=the+reader&after=99", None) == (200, [])
 
 
 def test_an_id_in_the_path_that_no_session_can_have_is_refused(house: Coordinated) -> None:
