@@ -122,11 +122,12 @@ def _events(output: str) -> list[Json]:
 class Conversation:
     """A stream-json session whose standard input stays open; use it as a context manager, it leaves no process.
 
-    Its output is in the file ``log``, and ``events`` reads it anew each time.
+    Its output is in the file ``log``, and ``events`` reads what has come to it.
     """
 
     def __init__(self, client: Path, cwd: Path, env: Mapping[str, str], log: Path, *flags: str) -> None:
         self._log, self._errors = log, log.with_suffix(".stderr")
+        self._read, self._seen = 0, list[Json]()
         argv = [str(client), "-p", "--input-format", "stream-json", *STREAM_FLAGS, *WORKER_FLAGS, *flags]
         with log.open("wb") as out, self._errors.open("wb") as err:
             self.process = subprocess.Popen(
@@ -148,8 +149,13 @@ class Conversation:
     @property
     def events(self) -> list[Json]:
         """Every whole event so far."""
-        written = self._log.read_text(errors="replace")
-        return _events(written[: written.rfind("\n") + 1])
+        with self._log.open("rb") as log:
+            log.seek(self._read)
+            written = log.read()
+        whole = written[: written.rfind(b"\n") + 1]
+        self._read += len(whole)
+        self._seen += _events(whole.decode(errors="replace"))
+        return list(self._seen)
 
     @property
     def results(self) -> list[Json]:
@@ -180,7 +186,7 @@ class Conversation:
             ended = self.process.poll()
             if time.monotonic() > deadline or (ended is not None and not until()):
                 raise AssertionError(f"exit {ended}, {self._errors.read_text()}, {self.events[-3:]}")
-            time.sleep(0.02)
+            time.sleep(0.05)
 
     def finish(self, *, timeout_s: float = 15) -> Run:
         """Close the standard input and wait for the end."""

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -72,6 +72,7 @@ class Member:
         self.conversation = conversation
         self.session_id = session_id
         self._team = team
+        self._turns = 0
 
     @property
     def pid(self) -> int:
@@ -79,7 +80,12 @@ class Member:
 
     def begin(self, *steps: Step, say: str = "Do this.") -> None:
         """Give it something to do, and do not wait for it."""
+        self._turns = len(self.conversation.results)
         self.conversation.send(script(*steps, say=say))
+
+    def has_done(self) -> bool:
+        """Whether it has ended the turn that it began last."""
+        return len(self.conversation.results) > self._turns
 
     def do(self, *steps: Step, say: str = "Do this.") -> str:
         """Have it play the steps; returns what the model was told meanwhile, by tool results and beside them."""
@@ -159,3 +165,11 @@ class Team:
     def until(self, condition: Callable[[], Any]) -> Any:
         """Poll until it is true."""
         return eventually(condition)
+
+
+class Pair(NamedTuple):
+    """Two sessions that stay open, in one checkout."""
+
+    team: Team
+    one: Member
+    other: Member

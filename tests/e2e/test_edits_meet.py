@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import commit, git
 from tests.e2e.stage import bash, bash_until, script, text, tool
-from tests.e2e.team import Team
+from tests.e2e.team import Pair, Team
 
 pytestmark = pytest.mark.e2e
 
@@ -19,12 +20,12 @@ def write(path: str, content: str) -> dict[str, object]:
 
 
 @pytest.mark.req("RESERVE-2")
-def test_of_two_that_race_for_a_file_one_edits_and_the_other_is_told_who_holds_it(team: Team) -> None:
+def test_of_two_that_race_for_a_file_one_edits_and_the_other_is_told_who_holds_it(pair: Pair) -> None:
     files = [f"deep/f{number}.txt" for number in range(6)]
-    runners = [team.member(), team.member()]
+    team, *runners = pair
     for lane, (runner, order) in enumerate([(runners[0], files), (runners[1], files[::-1])]):
         runner.begin(*(write(path, runner.session_id) for path in order), text("Done."), say=f"Race {lane}")
-    team.until(lambda: all(runner.conversation.results for runner in runners))
+    team.until(lambda: all(runner.has_done() for runner in runners))
     names = {runner.session_id: runner.name for runner in runners}
     tasks = {runner.session_id: f'"Race {at}"' for at, runner in enumerate(runners)}
     held = team.locks()
@@ -37,8 +38,8 @@ def test_of_two_that_race_for_a_file_one_edits_and_the_other_is_told_who_holds_i
         assert (team.repo / path).read_text() == held[path]
 
 
-def test_a_file_changed_by_a_shell_command_while_another_holds_it_is_told_to_both(team: Team) -> None:
-    holder, other = team.member(), team.member()
+def test_a_file_changed_by_a_shell_command_while_another_holds_it_is_told_to_both(pair: Pair) -> None:
+    team, holder, other = pair
     holder.do(write("src/new.py", "mine\n"), say="Write the new module")
     told = other.do(bash("echo theirs >> src/new.py; echo free > free.txt"))
     assert f'changed src/new.py, which {holder.name} holds for "Write the new module", until ' in told
@@ -48,17 +49,18 @@ def test_a_file_changed_by_a_shell_command_while_another_holds_it_is_told_to_bot
     assert "changed src/new.py" not in holder.do(bash("true"))
 
 
-def test_a_session_that_only_ran_its_tests_is_not_blamed_for_what_another_generated_meanwhile(team: Team) -> None:
-    tester, author = team.member(), team.member()
-    began, go = team.repo.parent / "began", team.repo.parent / "go"
+def test_a_session_that_only_ran_its_tests_is_not_blamed_for_what_another_generated_meanwhile(
+    pair: Pair, tmp_path: Path
+) -> None:
+    team, tester, author = pair
+    began, go = tmp_path / "began", tmp_path / "go"
     tester.begin(bash_until(f"[ -e {go} ]", first=f"touch {began}"), text("Tested."), say="Run the tests")
     team.until(began.exists)
     told = author.do(bash("echo 'a = 2' > src/a.py; echo new > made.txt"), say="Generate")
     assert f"These files changed while your shell command and one of {tester.name} ran" in told
     go.touch()
-    team.until(lambda: tester.conversation.results)
-    tester.do(bash("true"))
-    heard = "\n".join(words for request in tester.requests for words in request.texts + request.result_texts)
+    team.until(tester.has_done)
+    heard = tester.told + tester.do(bash("true"))
     assert heard.count("Which of you did it is not known, and nobody was given a lock.") >= 1
     assert "Undo" not in heard + told
     assert team.locks() == {}
@@ -70,8 +72,8 @@ def test_a_session_that_only_ran_its_tests_is_not_blamed_for_what_another_genera
     assert team.locks() == {"src/a.py": author.session_id}
 
 
-def test_what_a_shell_command_deletes_of_anothers_is_brought_back_by_the_command_that_both_are_told(team: Team) -> None:
-    holder, other = team.member(), team.member()
+def test_what_a_shell_command_deletes_of_anothers_is_brought_back_by_the_command_that_both_are_told(pair: Pair) -> None:
+    team, holder, other = pair
     holder.do(
         write("draft.txt", "not yet committed\n"),
         tool("Read", file_path="$CWD/src/a.py"),
@@ -95,8 +97,8 @@ def test_what_a_shell_command_deletes_of_anothers_is_brought_back_by_the_command
     assert team.locks() == {"draft.txt": holder.session_id, "src/a.py": holder.session_id}
 
 
-def test_what_a_failing_command_wrote_is_seen_too(team: Team) -> None:
-    member = team.member()
+def test_what_a_failing_command_wrote_is_seen_too(pair: Pair) -> None:
+    team, member, _other = pair
     member.do(bash("echo half > half.txt; exit 1"))
     assert team.locks() == {"half.txt": member.session_id}
 
@@ -112,8 +114,8 @@ DANGERS = [
 ]
 
 
-def test_what_would_sweep_up_the_work_of_others_is_denied_and_their_work_saved_first(team: Team) -> None:
-    holder, other = team.member(), team.member()
+def test_what_would_sweep_up_the_work_of_others_is_denied_and_their_work_saved_first(pair: Pair) -> None:
+    team, holder, other = pair
     holder.do(write("draft.txt", "not yet committed\n"))
     told = other.do(*(bash(command) for command in DANGERS))
     assert told.count("The command was not run.") == len(DANGERS)
@@ -142,8 +144,8 @@ def test_alone_in_a_checkout_git_does_what_it_always_did(team: Team) -> None:
     assert git(team.repo, "for-each-ref", "refs/corral/salvage") == ""
 
 
-def test_the_briefing_reaches_the_model_and_is_short(team: Team) -> None:
-    first = team.member()
+def test_the_briefing_reaches_the_model_and_is_short(pair: Pair) -> None:
+    team, first, _other = pair
     names = [f"file-with-a-rather-long-name-{number}.txt" for number in range(12)]
     first.do(*(write(name, "x") for name in names), say="Rewrite everything")
     second = team.member()
@@ -154,14 +156,15 @@ def test_the_briefing_reaches_the_model_and_is_short(team: Team) -> None:
     assert f"- {names[0]} ({first.name})" in briefing
     assert "more (`corral lock list`)" in briefing
     assert len(briefing) <= 1600
+    second.conversation.finish()
 
 
-def test_the_file_behind_a_symlink_is_what_is_locked(team: Team) -> None:
+def test_the_file_behind_a_symlink_is_what_is_locked(pair: Pair) -> None:
+    team, first, second = pair
     cells = [{"cell_type": "code", "id": "one", "metadata": {}, "outputs": [], "source": []}]
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     commit(team.repo, {"src/book.ipynb": json.dumps(notebook)})
     (team.repo / "linked").symlink_to("src")
-    first, second = team.member(), team.member()
     first.do(
         write("linked/new.py", "x"),
         tool("Read", file_path="$CWD/linked/a.py"),

@@ -65,52 +65,38 @@ def commands_of(task_id: str) -> list[str]:
     return [" ".join(psutil.Process(pid).cmdline()) for pid in find_marked(task_id)]
 
 
-def test_it_writes_and_commits_in_its_worktree(start: Start, tmp_path: Path, stage: Stage) -> None:
+def test_it_writes_and_commits_in_its_worktree_alone_and_what_is_kept_has_no_key(
+    start: Start, tmp_path: Path, repo: Path, stage: Stage
+) -> None:
     running = start(
         script(
             tool("Write", file_path="$CWD/hello.txt", content="hello\n"),
             bash("git add hello.txt && git commit -q -m 'Say hello' && git log -1 --format='%an %s'"),
-            text("Said hello."),
+            tool("Write", file_path=f"{repo}/stolen.txt", content="x"),
+            bash("echo $ANTHROPIC_API_KEY"),
+            text(f"Said hello. The key is {KEY}."),
         )
     )
     finished = finish(running)
     assert finished.success, finished
-    assert (finished.exit_code, finished.result["text"]) == (0, "Said hello.")
+    assert (finished.exit_code, finished.result["text"]) == (0, "Said hello. The key is [redacted].")
     assert git(tmp_path / "worktree", "log", "-1", "--format=%an|%s|%b") == "Ada|Say hello|"
-    assert stage.requests[-1].result_texts[-1] == "Ada Say hello"
+    assert stage.requests[-1].result_texts[1] == "Ada Say hello"
     seen = running.observe(clock())
-    assert (seen.usage.input_tokens, seen.usage.output_tokens, seen.usage.turns) == (300, 60, 3)
+    assert (seen.usage.input_tokens, seen.usage.output_tokens, seen.usage.turns) == (500, 100, 5)
     assert seen.usage.cost_usd > 0
-    assert seen.progress == "Said hello."
-
-
-def test_usage_and_progress_are_known_while_it_works(start: Start) -> None:
-    running = start(script(bash(FOREVER), text("never")))
-    seen = look(running, lambda seen: seen.progress == f"Bash {FOREVER}")
-    assert seen.usage == Usage(100, 1, 0.0, 1)
-    running.stop(clock(), "cancelled", "Cancelled.")
-    assert finish(running).error_code == "cancelled"
-    assert running.observe(clock()).usage.input_tokens >= 100
-
-
-def test_it_may_not_write_outside_its_worktree(start: Start, repo: Path, stage: Stage) -> None:
-    finished = finish(start(script(tool("Write", file_path=f"{repo}/stolen.txt", content="x"), text("Tried."))))
-    assert finished.success
+    assert seen.progress == "Said hello. The key is [redacted]."
     assert finished.result["denied_tools"] == ["Write"]
     assert not (repo / "stolen.txt").exists()
 
 
-def test_a_long_prompt_arrives_whole(start: Start, stage: Stage) -> None:
+def test_a_long_prompt_arrives_whole_and_it_can_be_told_something_while_it_works(start: Start, stage: Stage) -> None:
     words = "é" * 300_000 + " THE END"
-    assert finish(start(script(text("Read."), say=words))).success
-    assert any(words in said for said in stage.requests[0].texts)
-
-
-def test_it_can_be_told_something_while_it_works(start: Start, stage: Stage) -> None:
-    running = start(script(bash("echo one; sleep 1"), text("Done.")))
+    running = start(script(bash("echo one; sleep 1"), text("Done."), say=words))
     look(running, lambda seen: (seen.progress or "").startswith("Bash"))
     assert running.tell("The base has moved.")
     assert finish(running).success
+    assert any(words in said for said in stage.requests[0].texts)
     assert any("The base has moved." in said for request in stage.requests for said in request.texts)
     assert not running.tell("Too late.")
 
@@ -173,10 +159,13 @@ def test_limits_on_what_it_may_use(start: Start, limits: Limits, code: str, mess
 
 @requires("setsid")
 @pytest.mark.faults
-def test_a_worker_that_hangs_is_stopped_and_nothing_of_it_is_left(
+def test_of_a_worker_that_hangs_usage_and_progress_are_known_and_it_is_stopped_with_all_of_it(
     start: Start, assignments: list[Assignment], tmp_path: Path
 ) -> None:
-    running = start(script(bash("setsid sleep 6000 & echo $! > pid; tail -f /dev/null"), text("never")))
+    hangs = f"setsid sleep 6000 & echo $! > pid; {FOREVER}"
+    running = start(script(bash(hangs), text("never")))
+    seen = look(running, lambda seen: seen.progress == f"Bash {hangs}")
+    assert seen.usage == Usage(100, 1, 0.0, 1)
     wait(lambda: (running.observe(clock()), (tmp_path / "worktree/pid").exists())[1])
     task_id = assignments[0].task_id
     assert any("sleep 6000" in line for line in commands_of(task_id))
@@ -184,6 +173,7 @@ def test_a_worker_that_hangs_is_stopped_and_nothing_of_it_is_left(
     running.stop(clock(), "timeout", "Too long.")
     finished = finish(running, deadline_s=4)
     assert (finished.error_code, finished.retryable) == ("timeout", True)
+    assert running.observe(clock()).usage.input_tokens >= 100
     assert find_marked(task_id) == []
 
 
@@ -239,27 +229,18 @@ def test_a_server_left_in_the_background_does_not_void_a_success(
     assert find_marked(assignments[0].task_id) == []
 
 
-def test_a_session_id_that_was_used_fails_with_what_the_client_said(start: Start) -> None:
-    first = "0b0b0b0b-0000-4000-8000-000000000001"
-    assert finish(start(script(text("x")), session_id=first)).success
+def test_a_bundle_that_does_not_load_is_a_warning_and_a_session_id_that_was_used_fails_with_what_the_client_said(
+    start: Start, tmp_path: Path
+) -> None:
+    bundle, first = tmp_path / "bundle", "0b0b0b0b-0000-4000-8000-000000000001"
+    (bundle / ".claude-plugin").mkdir(parents=True)
+    (bundle / ".claude-plugin" / "plugin.json").write_text(json.dumps({"name": "corral", "agents": "./nowhere/"}))
+    finished = finish(start(script(text("x")), plugin_dir=bundle, session_id=first))
+    assert finished.success
+    assert any("invalid manifest" in warning for warning in finished.result["warnings"]), finished.result
     finished = finish(start(script(text("x")), session_id=first))
     assert (finished.error_code, finished.retryable) == ("command_failed", True)
     assert finished.error_message and "already in use" in finished.error_message
-
-
-def test_a_bundle_that_does_not_load_is_a_warning(start: Start, tmp_path: Path) -> None:
-    bundle = tmp_path / "bundle"
-    (bundle / ".claude-plugin").mkdir(parents=True)
-    (bundle / ".claude-plugin" / "plugin.json").write_text(json.dumps({"name": "corral", "agents": "./nowhere/"}))
-    finished = finish(start(script(text("x")), plugin_dir=bundle))
-    assert finished.success
-    assert any("invalid manifest" in warning for warning in finished.result["warnings"]), finished.result
-
-
-def test_the_key_is_not_in_what_is_kept(start: Start) -> None:
-    finished = finish(start(script(bash("echo $ANTHROPIC_API_KEY"), text(f"The key is {KEY}."))))
-    assert finished.success
-    assert finished.result["text"] == "The key is [redacted]."
 
 
 def test_a_missing_client_is_named_with_a_remedy(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import git
 from tests.e2e.stage import Step, bash, script, text, tool
-from tests.e2e.team import ROOT, Member, Team
+from tests.e2e.team import ROOT, Member, Pair, Team
 
 pytestmark = pytest.mark.e2e
 
@@ -35,8 +35,8 @@ def follow(member: Member, skill: str, *steps: Step, say: str = "Do this.") -> s
 
 
 @pytest.mark.req("RESERVE-2", "RESERVE-3")
-def test_reserving_files(team: Team) -> None:
-    holder, other = team.member(), team.member()
+def test_reserving_files(pair: Pair) -> None:
+    team, holder, other = pair
     told = follow(
         holder,
         "reserving-files",
@@ -66,8 +66,8 @@ def test_reserving_files(team: Team) -> None:
 
 
 @pytest.mark.req("DISCOVER-1")
-def test_messaging(team: Team) -> None:
-    python, other = team.member(), team.member()
+def test_messaging(pair: Pair) -> None:
+    _team, python, other = pair
     python.do(corral("register_session", capabilities=["python"]))
     told = follow(
         other,

@@ -15,40 +15,22 @@ from tests.e2e.stage import Stage, bash, script, text, tool
 pytestmark = pytest.mark.e2e
 
 
-def test_a_script_is_played(run_claude: Callable[..., Run], repo: Path, stage: Stage) -> None:
-    run = run_claude(repo, script(tool("Write", file_path="$CWD/new.txt", content="`new`"), bash("pwd"), text("Done.")))
+def test_a_script_is_played_and_what_follows_a_denied_call(
+    run_claude: Callable[..., Run], repo: Path, stage: Stage
+) -> None:
+    denied = tool("Write", file_path="/etc/corral-test", content="x", if_denied=[bash("echo plan-b > b.txt")])
+    allowed = bash("pwd", if_denied=[bash("echo never > never.txt")])
+    run = run_claude(
+        repo, script(tool("Write", file_path="$CWD/new.txt", content="`new`"), allowed, denied, text("Done."))
+    )
     assert (run.exit_code, run.result["result"]) == (0, "Done.")
     assert (repo / "new.txt").read_text() == "`new`"
     last = stage.requests_in(repo)[-1]
     assert last.result_texts[1] == str(repo)
     assert {"Write", "Edit", "Bash"} <= set(last.tools)
     assert last.step == {"text": "Done."}
-
-
-def test_what_follows_a_denied_call(run_claude: Callable[..., Run], repo: Path) -> None:
-    denied = tool("Write", file_path="/etc/corral-test", content="x", if_denied=[bash("echo plan-b > b.txt")])
-    allowed = bash("true", if_denied=[bash("echo never > never.txt")])
-    assert run_claude(repo, script(allowed, denied, text("Done."))).result["result"] == "Done."
     assert (repo / "b.txt").exists()
     assert not (repo / "never.txt").exists()
-
-
-def test_without_a_script_it_is_done(run_claude: Callable[..., Run], repo: Path) -> None:
-    assert run_claude(repo, "hello").result["result"] == "done"
-
-
-def test_failures_strike_only_whom_they_are_meant_for(run_claude: Callable[..., Run], repo: Path, stage: Stage) -> None:
-    stage.fail(400, times=None, containing="doomed")
-    assert run_claude(repo, script(text("x"), say="doomed")).result["api_error_status"] == 400
-    assert run_claude(repo, script(text("fine"))).result["result"] == "fine"
-
-
-def test_sleep_and_latency_delay_an_answer(run_claude: Callable[..., Run], repo: Path, stage: Stage) -> None:
-    stage.latency = 0.3
-    run_claude(repo, script({"sleep": 0.5}, bash("true"), text("x")))
-    arrivals = [request.at for request in stage.requests]
-    assert len(arrivals) == 2
-    assert 0.8 <= arrivals[1] - arrivals[0] < 5
 
 
 def test_leaving_interrupts_an_answer_that_sleeps() -> None:
@@ -62,15 +44,28 @@ def test_leaving_interrupts_an_answer_that_sleeps() -> None:
     assert time.monotonic() - before < 5
 
 
-def test_a_conversation_has_turns(
-    claude: Path, client_env: Callable[..., dict[str, str]], repo: Path, tmp_path: Path
+def test_a_conversation_has_turns_that_are_scripted_or_not_delayed_or_made_to_fail(
+    claude: Path, client_env: Callable[..., dict[str, str]], repo: Path, stage: Stage, tmp_path: Path
 ) -> None:
     with Conversation(claude, repo, client_env(), tmp_path / "log") as session:
+        assert session.turn("hello")["result"] == "done", "without a script"
         assert session.turn(script(bash("echo 1 > one"), text("One.")))["result"] == "One."
         assert session.turn(script(bash("echo 2 > two"), text("Two.")))["result"] == "Two."
         assert (repo / "one").exists()
         assert (repo / "two").exists()
+        stage.latency, before = 0.3, len(stage.requests)
+        session.turn(script({"sleep": 0.5}, bash("true"), text("x")))
+        stage.latency = 0
+        arrivals = [request.at for request in stage.requests[before:]]
+        assert len(arrivals) == 2
+        assert 0.8 <= arrivals[1] - arrivals[0] < 5
         assert session.finish().exit_code == 0
+
+
+def test_failures_strike_only_whom_they_are_meant_for(run_claude: Callable[..., Run], repo: Path, stage: Stage) -> None:
+    stage.fail(400, times=None, containing="doomed")
+    assert run_claude(repo, script(text("x"), say="doomed")).result["api_error_status"] == 400
+    assert run_claude(repo, script(text("fine"))).result["result"] == "fine"
 
 
 def test_a_terminal_takes_a_prompt(

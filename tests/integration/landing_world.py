@@ -37,6 +37,8 @@ from corral.work.worktrees import store as worktrees
 from tests.conftest import WITHOUT_ROOTS_RIGHTS, commit, git
 
 OPEN = ("queued", "verifying")
+PAUSE_S = 0.03
+"""Between two looks at a verification: each takes as long as the verification of most tests."""
 
 
 class World:
@@ -163,7 +165,7 @@ class World:
                 return
             assert time.monotonic() < deadline, self.db.read(merges.listing)
             if MergeState.VERIFYING in states:
-                time.sleep(0.01)
+                time.sleep(PAUSE_S)
             elif due is None or not skip:
                 return
             else:
@@ -176,7 +178,7 @@ class World:
             due = self.queue.step(self.now())
             assert time.monotonic() < deadline, self.db.read(merges.listing)
             if self.db.read(lambda conn: merges.listing(conn, [MergeState.VERIFYING])):
-                time.sleep(0.01)
+                time.sleep(PAUSE_S)
             elif due is None:
                 return
             else:
@@ -191,7 +193,7 @@ class World:
         while (row := self.merge(merge_id))["state"] not in states:
             assert time.monotonic() < deadline, row
             self.queue.step(self.now())
-            time.sleep(0.01)
+            time.sleep(PAUSE_S)
         return row
 
     def land(self, branch: str, **values: Any) -> MergeRow:

@@ -19,6 +19,8 @@ from corral.runners.tags import PROJECT_MARK, TASK_MARK
 from tests.support.programs import requires
 
 DEADLINE_S = 60.0
+PAUSE_S = 0.04
+"""Between two looks, which go through all processes of the machine."""
 
 ON_LINUX = requires("prlimit")
 """Only Linux has tags."""
@@ -82,7 +84,7 @@ def look(running: Running, until: Callable[[Observation], object], *, deadline_s
             return seen
         assert time.monotonic() < end, f"it never came: {seen}"
         assert seen.finished is None, f"it ended before: {seen}"
-        time.sleep(0.01)
+        time.sleep(PAUSE_S)
 
 
 def finish(running: Running, *, deadline_s: float = DEADLINE_S) -> Finished:
@@ -97,7 +99,7 @@ def wait(until: Callable[[], object], *, deadline_s: float = DEADLINE_S) -> None
     end = time.monotonic() + deadline_s
     while not until():
         assert time.monotonic() < end, "it never came"
-        time.sleep(0.01)
+        time.sleep(PAUSE_S)
 
 
 def is_alive(pid: int) -> bool:

@@ -28,38 +28,41 @@ def refused(house: Coordinated, *args: str) -> dict[str, Any]:
 
 
 @pytest.mark.req("FR-QUEUE-007")
-def test_one_bad_entry_of_a_thousand_is_named_and_none_is_queued(house: Coordinated, tmp_path: Path) -> None:
+def test_one_bad_entry_of_a_thousand_is_named_and_none_is_queued(shared_house: Coordinated, tmp_path: Path) -> None:
     entries: list[dict[str, Any]] = [{"title": f"task {n}", "command": "true"} for n in range(1000)]
     entries[700]["priority"] = 11
     file = tmp_path / "tasks.json"
     file.write_text(json.dumps(entries))
-    error = refused(house, "task", "batch-submit", "--file", str(file))
+    error = refused(shared_house, "task", "batch-submit", "--file", str(file))
     assert "700" in str(error) and "priority" in str(error), error
-    assert house.ask("GET", "/tasks") == []
+    assert shared_house.ask("GET", "/tasks") == []
+
+
+CANNOT_BE = {
+    "aliases that explode": (BOMB, "once its aliases are written out"),
+    "an alias of itself": (
+        "- &one {title: t, command: 'true', input_data: {me: *one}}\n",
+        "once its aliases are written out",
+    ),
+    "waits for nothing": ("- {title: t, command: 'true', wait_for: [nobody]}\n", "nobody"),
+    "waits for itself": (
+        "- {name: me, title: t, command: 'true', wait_for: [me]}\n",
+        "circular dependency: me → me",
+    ),
+    "a circle": (
+        "- {name: a, title: t, command: 'true', wait_for: [b]}\n- {name: b, title: u, command: 'true', wait_for: [a]}\n",
+        "circular dependency",
+    ),
+}
 
 
 @pytest.mark.req("FR-QUEUE-007")
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (BOMB, "once its aliases are written out"),
-        ("- &one {title: t, command: 'true', input_data: {me: *one}}\n", "once its aliases are written out"),
-        ("- {title: t, command: 'true', wait_for: [nobody]}\n", "nobody"),
-        ("- {name: me, title: t, command: 'true', wait_for: [me]}\n", "circular dependency: me → me"),
-        (
-            "- {name: a, title: t, command: 'true', wait_for: [b]}\n- {name: b, title: u, command: 'true', wait_for: [a]}\n",
-            "circular dependency",
-        ),
-    ],
-    ids=["aliases that explode", "an alias of itself", "waits for nothing", "waits for itself", "a circle"],
-)
-def test_a_batch_that_cannot_be_is_refused_with_the_reason(
-    house: Coordinated, tmp_path: Path, text: str, told: str
-) -> None:
+def test_a_batch_that_cannot_be_is_refused_with_the_reason(shared_house: Coordinated, tmp_path: Path) -> None:
     file = tmp_path / "tasks.yaml"
-    file.write_text(text)
-    assert told in str(refused(house, "task", "batch-submit", "--file", str(file)))
-    assert house.ask("GET", "/tasks") == []
+    for case, (text, told) in CANNOT_BE.items():
+        file.write_text(text)
+        assert told in str(refused(shared_house, "task", "batch-submit", "--file", str(file))), case
+    assert shared_house.ask("GET", "/tasks") == []
 
 
 WRONG = """
@@ -79,21 +82,23 @@ WRONG = """
 
 
 @pytest.mark.req("FR-QUEUE-007")
-def test_every_error_of_a_batch_is_reported_of_whatever_kind_with_its_task(house: Coordinated, tmp_path: Path) -> None:
+def test_every_error_of_a_batch_is_reported_of_whatever_kind_with_its_task(
+    shared_house: Coordinated, tmp_path: Path
+) -> None:
     file = tmp_path / "tasks.yaml"
     file.write_text(WRONG)
-    errors = refused(house, "task", "batch-submit", "--file", str(file))["details"]["errors"]
+    errors = refused(shared_house, "task", "batch-submit", "--file", str(file))["details"]["errors"]
     assert [(error["index"], error["field"]) for error in errors] == [
         (1, "priority"), (2, "template"), (3, "agent"), (4, "wait_for"), (6, ""), (7, "parent_task_id"), (8, "claims"),
         (9, "wait_for"), (11, "name"),
     ]  # fmt: skip
-    shown = house.run("task", "batch-submit", "--file", str(file), check=False).stderr
+    shown = shared_house.run("task", "batch-submit", "--file", str(file), check=False).stderr
     assert "Not submitted: task 2 of 12: priority: " in shown and "(and 8 more)" in shown
     assert "\n  task 3: template: there is no template 'nope'" in shown and "\n  task 7: Input should be" in shown
     file.write_text("\n".join(f"- {{title: t{number}, priority: 11}}" for number in range(25)))
-    shown = house.run("task", "batch-submit", "--file", str(file), check=False).stderr
+    shown = shared_house.run("task", "batch-submit", "--file", str(file), check=False).stderr
     assert "\n  task 20: priority: " in shown and "\n  and 5 more; --json shows them all\n" in shown
-    assert house.ask("GET", "/tasks") == []
+    assert shared_house.ask("GET", "/tasks") == []
 
 
 @pytest.mark.req("FR-QUEUE-007")
@@ -145,11 +150,11 @@ def test_who_waits_for_a_dead_task_fails_at_once_and_says_for_which(house: Coord
     assert {row["title"]: row["status"] for row in house.ask("GET", "/tasks")}["all the same"] == "completed"
 
 
-def test_an_agent_whose_runner_does_not_exist_is_refused_by_name(house: Coordinated) -> None:
-    folder = house.root / ".claude" / "agents"
+def test_an_agent_whose_runner_does_not_exist_is_refused_by_name(shared_house: Coordinated) -> None:
+    folder = shared_house.root / ".claude" / "agents"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "odd.md").write_text("---\nname: odd\ndescription: Use it.\nrunner: perl\n---\nDo it.\n")
-    house.trust()
-    error = refused(house, "task", "submit", "--title", "t", "--agent", "odd")
+    shared_house.trust()
+    error = refused(shared_house, "task", "submit", "--title", "t", "--agent", "odd")
     assert "odd" in str(error) and "runner" in str(error) and "perl" in str(error), error
-    assert house.ask("GET", "/tasks") == []
+    assert shared_house.ask("GET", "/tasks") == []

@@ -20,8 +20,20 @@ HALF = "\ud800"
 MANY = [f"src/f{number}.py" for number in range(10_000)]
 
 
+@pytest.fixture
+def house(shared_house: Coordinated) -> Coordinated:
+    """One for all tests here."""
+    return shared_house
+
+
+def kept(house: Coordinated) -> list[Any]:
+    """What sessions have told it, and which there are."""
+    lists = [house.ask("GET", path) for path in ("/memory", "/handoffs", "/locks", "/features", "/tasks")]
+    return [*lists, {row["session_id"] for row in house.ask("GET", "/sessions")}]
+
+
 def test_what_is_no_text_or_too_much_is_refused_by_name_on_every_surface_that_keeps_it(house: Coordinated) -> None:
-    house.run("daemon", "start")
+    before = kept(house)
     pid = house.daemon_pid()
     wrong: list[tuple[str, dict[str, Any]]] = [
         ("/memory", {"summary": HALF}), ("/memory", {"summary": "a", "tags": [HALF]}),
@@ -37,8 +49,7 @@ def test_what_is_no_text_or_too_much_is_refused_by_name_on_every_surface_that_ke
         with pytest.raises(InvalidInput) as refused:
             house.ask("POST", path, body)
         assert refused.value.remedy and len(str(refused.value.to_wire())) < 2000, path
-    assert house.ask("GET", "/memory")["memories"] == house.ask("GET", "/handoffs")["handoffs"] == []
-    assert house.ask("GET", "/locks") == house.ask("GET", "/features") == [] and house.daemon_pid() == pid
+    assert kept(house) == before and house.daemon_pid() == pid
 
     async def scene(one: Agent) -> None:
         given: dict[str, Any]
@@ -56,8 +67,7 @@ def test_what_is_no_text_or_too_much_is_refused_by_name_on_every_surface_that_ke
 
 @pytest.mark.req("HOOK-3")
 def test_what_cannot_be_a_session_is_refused_by_every_way_in_and_its_hooks_stay_open(house: Coordinated) -> None:
-    house.run("daemon", "start")
-    at_rest = house.ask("GET", "/sessions")
+    before = kept(house)
     for wrong in ("", " ", "a\x00b", "a\nb", "\x1b[2J", "\u202eb", "a/b", "x" * 129, "y" * 100_000):
         ways: list[tuple[str, dict[str, Any]]] = [
             ("/sessions", {"session_id": wrong}), ("/hooks/PreToolUse", {"session_id": wrong, "tool_name": "Read"}),
@@ -76,7 +86,7 @@ def test_what_cannot_be_a_session_is_refused_by_every_way_in_and_its_hooks_stay_
             told = refused.value.to_wire()["error"]
             assert told["code"] and told["cause"] and told["remedy"] and len(str(told)) < 2000, (path, wrong)
             assert isinstance(refused.value, InvalidInput) or "%2F" in path, (path, wrong)
-    assert house.ask("GET", "/sessions") == at_rest == house.ask("GET", "/locks")
+    assert kept(house) == before
 
     edit: dict[str, Any] = {
         "tool_name": "Edit", "tool_input": {"file_path": str(house.root / "src/a.py")}, "tool_use_id": "u"
@@ -106,10 +116,11 @@ def test_half_a_letter_in_what_is_kept_as_it_came_breaks_no_list(house: Coordina
     house.ask("POST", "/sessions", {"session_id": "bad", "agent_name": "Bad", "capabilities": [HALF]})
     house.ask("POST", "/handoffs", {"session_id": "bad", "summary": "s", "next_steps": [HALF]})
     task = house.ask("POST", "/tasks", {"title": "t", "input_data": {"a": HALF}})
-    assert house.ask("GET", "/sessions")[0]["capabilities"] == [HALF]
+    assert house.ask("GET", "/sessions/bad")["capabilities"] == [HALF]
     assert house.ask("GET", "/handoffs")["handoffs"][0]["next_steps"] == [HALF]
     assert house.ask("GET", f"/tasks/{task['task_id']}")["input_data"] == {"a": HALF}
-    assert house.json("session", "list")[0]["capabilities"] == [HALF]
+    listed = {row["session_id"]: row["capabilities"] for row in house.json("session", "list")}
+    assert listed["bad"] == [HALF]
 
     async def scene(one: Agent) -> None:
         found = await one.call("discover_agents")
@@ -121,7 +132,7 @@ def test_half_a_letter_in_what_is_kept_as_it_came_breaks_no_list(house: Coordina
 
 
 def test_what_is_nested_too_deep_is_refused_as_what_it_is(house: Coordinated) -> None:
-    house.run("daemon", "start")
+    house.ask("GET", "/health")
     for path in ("/tasks", "/hooks/UserPromptSubmit"):
         body = b'{"title": "t", "input_data": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
         link = dial(str(socket_path(find_project(house.root))), 30)
@@ -137,6 +148,7 @@ def test_what_is_meant_must_be_said(house: Coordinated) -> None:
 
 
 def test_a_target_that_is_no_branch_is_refused_when_its_task_is_submitted(house: Coordinated) -> None:
+    before = kept(house)
     words = ("task", "submit", "--title", "Land it", "--command", "true", "--target")
     refused = house.run(*words, "mian", check=False)
     assert refused.returncode == 2 and "There is no branch 'mian' to land on. Did you mean 'main'?" in refused.stderr
@@ -150,5 +162,5 @@ def test_a_target_that_is_no_branch_is_refused_when_its_task_is_submitted(house:
     assert (error["index"], error["field"]) == (0, "target")
     odd = house.run(*words, "--all", check=False)
     assert odd.returncode == 2 and "not a usable branch name" in odd.stderr
-    assert house.ask("GET", "/tasks") == []
+    assert kept(house) == before
     house.run(*words, "main")

@@ -9,6 +9,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,12 @@ import pytest
 from corral import __version__
 from tests.conftest import git
 from tests.support.coordinated import Coordinated
+
+
+@pytest.fixture
+def house(shared_house: Coordinated) -> Coordinated:
+    """One for all tests here."""
+    return shared_house
 
 
 def test_the_plugin_path_needs_no_repository(house: Coordinated, tmp_path: Path) -> None:
@@ -26,7 +33,8 @@ def test_the_plugin_path_needs_no_repository(house: Coordinated, tmp_path: Path)
     assert house.json("plugin", "path", cwd=tmp_path) == {"path": line}
 
 
-def test_status_doctor_and_the_bare_command(house: Coordinated) -> None:
+def test_status_doctor_and_the_bare_command(coordinate: Callable[..., Coordinated]) -> None:
+    house = coordinate()
     answer = house.json("status")
     assert answer["target"] == "main" and answer["verified"] is True
     bare, named = (
@@ -63,20 +71,16 @@ def test_the_version_tells_of_the_template_of_a_project(house: Coordinated) -> N
     assert house.json("--version", cwd=Path("/"))["template"] is None
 
 
-def test_ids_may_be_shortened_and_where_one_stands_does_not_matter(house: Coordinated, tmp_path: Path) -> None:
-    task = house.submit("hello", "echo hello > hello.txt")
+def test_ids_may_be_shortened_where_one_stands_does_not_matter_and_logs_are_for_programs_too(
+    house: Coordinated, tmp_path: Path
+) -> None:
+    task = house.submit("speak", "echo spoken; echo x > x")
     house.run("wait", task[:8], "--timeout", "60")
     merge = house.json("task", "detail", task[:8], cwd=house.root / "src")["merge"]["merge_id"]
     assert house.json("merge", "detail", merge[:8])["merge_id"] == merge
     git(house.root, "worktree", "add", "-q", str(tmp_path / "linked"))
     assert house.json("task", "detail", task, cwd=tmp_path / "linked")["task_id"] == task
     assert house.json("-C", str(house.root), "task", "detail", task, cwd=Path("/"))["task_id"] == task
-
-
-def test_logs_for_programs(house: Coordinated) -> None:
-    task = house.submit("speak", "echo spoken; echo x > x")
-    house.run("wait", task, "--timeout", "60")
-    merge = house.json("merge", "list")[0]["merge_id"]
     assert "spoken" in house.run("task", "logs", task).stdout
     said = house.json("task", "logs", task)
     assert "spoken" in said["text"] and said["complete"] is True

@@ -24,6 +24,12 @@ MERGE = {"merge_id", "task_id", "number", "title", "branch", "target", "state", 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
+@pytest.fixture
+def untouched(shared_house: Coordinated) -> Coordinated:
+    """For tests that leave nothing behind."""
+    return shared_house
+
+
 @pytest.mark.req("FR-QUEUE-002", "FR-CLI-004")
 def test_the_list_sorts_by_priority_then_age_and_filters_the_same_in_every_format(
     coordinate: Callable[..., Coordinated],
@@ -102,30 +108,6 @@ def test_a_task_that_landed_as_every_command_shows_it(house: Coordinated) -> Non
     assert house.json("merge", "detail", merge["merge_id"])["receipt"] == receipt
 
 
-def test_a_task_that_changes_nothing_has_no_merge_and_is_done(house: Coordinated) -> None:
-    task = house.submit("look", "true")
-    assert house.json("wait", task, "--timeout", "60") == {
-        "tasks": [
-            {
-                "task_id": task,
-                "number": 1,
-                "title": "look",
-                "status": "completed",
-                "merge_state": None,
-                "merge_id": None,
-                "outcome": "nothing to land",
-            }
-        ],
-        "merges": [],
-        "done": True,
-        "waits_for_person": False,
-        "paused": [],
-        "needs_you": [],
-    }
-    assert house.json("task", "detail", task)["merge"] is None
-    assert house.json("merge", "list") == []
-
-
 def test_without_a_verification_the_receipt_says_so_wherever_it_is_shown(
     coordinate: Callable[..., Coordinated],
 ) -> None:
@@ -138,20 +120,22 @@ def test_without_a_verification_the_receipt_says_so_wherever_it_is_shown(
     assert "unverified" in house.run("task", "detail", task).stdout
     assert "unverified" in house.run("status").stdout
     assert house.json("status")["verified"] is False
+    told = house.run("merge", "log", house.json("merge", "list")[0]["merge_id"]).stdout
+    assert "unverified" in told and "No verification command is configured" in told
 
 
 @pytest.mark.req("FR-CLI-004")
-def test_every_list_is_an_array_even_when_it_is_empty(house: Coordinated) -> None:
+def test_every_list_is_an_array_even_when_it_is_empty(untouched: Coordinated) -> None:
     for noun in ("task", "merge", "session", "lock", "worktree"):
-        assert house.json(noun, "list") == []
-        assert house.run(noun, "list").stdout.strip()
-    assert house.json("worktree", "recover") == []
+        assert untouched.json(noun, "list") == []
+        assert untouched.run(noun, "list").stdout.strip()
+    assert untouched.json("worktree", "recover") == []
     empty: dict[str, list[str]] = {"tasks": [], "merges": [], "paused": [], "needs_you": []}
-    assert house.json("wait", "--all") == {**empty, "done": True, "waits_for_person": False}
+    assert untouched.json("wait", "--all") == {**empty, "done": True, "waits_for_person": False}
 
 
 @pytest.mark.req("FR-CLI-006")
-def test_unknown_ids_of_every_noun_exit_with_3(house: Coordinated) -> None:
+def test_unknown_ids_of_every_noun_exit_with_3(untouched: Coordinated) -> None:
     commands = [
         ("task", "detail", UNKNOWN), ("task", "cancel", UNKNOWN), ("task", "retry", UNKNOWN),
         ("task", "reprioritize", UNKNOWN, "3"), ("task", "logs", UNKNOWN), ("wait", UNKNOWN),
@@ -162,13 +146,13 @@ def test_unknown_ids_of_every_noun_exit_with_3(house: Coordinated) -> None:
         ("init", "--target", "no-such-branch", "--yes"),
     ]  # fmt: skip
     for command in commands:
-        code, error = refused(house, *command)
+        code, error = refused(untouched, *command)
         assert (code, error["name"]) == (3, "not_found"), command
-    assert house.json("worktree", "list") == []
+    assert untouched.json("worktree", "list") == []
 
 
 @pytest.mark.req("FR-CLI-006", "FR-QUEUE-006")
-def test_wrong_values_exit_with_2_and_change_nothing(house: Coordinated) -> None:
+def test_wrong_values_exit_with_2_and_change_nothing(untouched: Coordinated) -> None:
     commands = [
         ("task", "submit", "--title", "x"),
         ("task", "submit", "--title", "x", "--command", "true", "--prompt", "both"),
@@ -182,7 +166,7 @@ def test_wrong_values_exit_with_2_and_change_nothing(house: Coordinated) -> None
         ("-C", "/no/such/folder", "task", "list"),
     ]  # fmt: skip
     for command in commands:
-        code, error = refused(house, *command)
+        code, error = refused(untouched, *command)
         assert (code, error["name"]) == (2, "invalid_input"), command
     for command in (
         ("task", "submit", "--title", "x", "--command", "true", "--priority", "11"), ("task", "nonsense"), ("nonsense",),
@@ -191,10 +175,10 @@ def test_wrong_values_exit_with_2_and_change_nothing(house: Coordinated) -> None
         ("wait", "--all", "--timeout", "-1"),
         ("task", "submit", "--title", "x", "--command", "true", "--runner", "abacus"),
     ):  # fmt: skip
-        done = house.run(*command, check=False)
+        done = untouched.run(*command, check=False)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.strip()
-    assert house.json("task", "list") == house.json("lock", "list") == house.json("worktree", "list") == []
+    assert untouched.json("task", "list") == untouched.json("lock", "list") == untouched.json("worktree", "list") == []
 
 
 def test_what_contradicts_the_present_state_exits_with_4(house: Coordinated) -> None:
@@ -241,14 +225,14 @@ def test_what_needs_the_daemon_exits_with_5_when_there_can_be_none(house: Coordi
 
 
 @pytest.mark.req("FR-CLI-006")
-def test_errors_for_people_have_a_code_a_cause_and_a_remedy(house: Coordinated) -> None:
-    done = house.run("task", "detail", UNKNOWN, check=False)
+def test_errors_for_people_have_a_code_a_cause_and_a_remedy(untouched: Coordinated) -> None:
+    done = untouched.run("task", "detail", UNKNOWN, check=False)
     assert done.stdout == ""
     lines = done.stderr.splitlines()
     assert lines[0].startswith("error: ") and lines[0].endswith("[CORRAL-ERR-003]")
     assert lines[1].startswith("  cause:  ") and lines[2].startswith("  remedy: ")
     assert len(lines) == 3
-    assert "Traceback" in house.run("--debug", "task", "detail", UNKNOWN, check=False).stderr
+    assert "Traceback" in untouched.run("--debug", "task", "detail", UNKNOWN, check=False).stderr
 
 
 def test_the_daemon_commands(house: Coordinated) -> None:
@@ -269,7 +253,9 @@ def test_the_daemon_commands(house: Coordinated) -> None:
 
 
 @pytest.mark.req("FR-QUEUE-002")
-def test_lists_begin_with_the_number_and_both_nouns_understand_every_name(house: Coordinated) -> None:
+def test_lists_begin_with_the_number_both_nouns_understand_every_name_and_a_task_without_a_change_has_no_merge(
+    house: Coordinated,
+) -> None:
     title = "Write down in a very long title what is to be done, so that no terminal shows it whole"
     task = house.submit(title, "echo hello > hello.txt")
     house.run("wait", task)
@@ -288,7 +274,24 @@ def test_lists_begin_with_the_number_and_both_nouns_understand_every_name(house:
         assert house.json("wait", name)["tasks"][0]["task_id"] == task
     assert house.run("merge", "log", "1").returncode == 0
     nothing = house.submit("look", "true")
-    house.run("wait", nothing)
+    row = {
+        "task_id": nothing,
+        "number": 2,
+        "title": "look",
+        "status": "completed",
+        "merge_state": None,
+        "merge_id": None,
+    }
+    assert house.json("wait", nothing, "--timeout", "60") == {
+        "tasks": [{**row, "outcome": "nothing to land"}],
+        "merges": [],
+        "done": True,
+        "waits_for_person": False,
+        "paused": [],
+        "needs_you": [],
+    }
+    assert house.json("task", "detail", nothing)["merge"] is None
+    assert [row["merge_id"] for row in house.json("merge", "list")] == [merge["merge_id"]]
     assert refused(house, "merge", "detail", nothing)[0] == 3
     git(house.root, "branch", "side", "HEAD~1")
     git(house.root, "worktree", "add", "-q", "../side", "side")

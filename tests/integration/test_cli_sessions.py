@@ -46,7 +46,8 @@ def test_sessions_are_listed_disconnected_ones_too_and_by_status(house: Coordina
 
 
 @pytest.mark.req("SESSION-2", "DISCOVER-2", "HEARTBEAT-1", "REGISTER-1", "REGISTER-2")
-def test_a_program_in_a_shell_is_a_session_like_any_other(house: Coordinated) -> None:
+def test_a_program_in_a_shell_is_a_session_like_any_other(shared_house: Coordinated) -> None:
+    house = shared_house
     code, error = refused(house, "session", "heartbeat", **NOBODY)
     assert (code, error["name"]) == (2, "invalid_input") and "corral session register" in error["remedy"]
     said = (
@@ -86,7 +87,8 @@ def test_a_program_in_a_shell_is_a_session_like_any_other(house: Coordinated) ->
 
 
 @pytest.mark.req("FR-CLI-004", "FEATURE-1")
-def test_work_for_a_session_and_a_feature_say_all_that_the_tools_can(house: Coordinated) -> None:
+def test_work_for_a_session_and_a_feature_say_all_that_the_tools_can(shared_house: Coordinated) -> None:
+    house = shared_house
     work = ("--type", "review", "--input", '{"branch": "feat/login"}')
     task = house.json("task", "submit", "--title", "Review it", *work)["task_id"]
     assert house.json("task", "claim", "--type", "docs")["success"] is False
@@ -111,11 +113,14 @@ def test_work_for_a_session_and_a_feature_say_all_that_the_tools_can(house: Coor
     assert [row["feature_id"] for row in house.json("feature", "list")] == ["FEAT-1"]
 
 
-def test_a_worker_is_a_session_with_its_task_and_worktree(house: Coordinated) -> None:
+def test_a_worker_is_a_session_with_its_task_and_worktree(shared_house: Coordinated) -> None:
+    house = shared_house
     go = house.root.parent / "go"
     task = house.submit("wait for a sign", f"until [ -e {go} ]; do sleep 0.05; done")
-    (row,) = eventually(lambda: house.json("session", "list", "--status", "active"))
-    assert row["agent_type"] == "command"
+    at_work = {"status": "active", "agent_type": "command"}
+    (row,) = eventually(
+        lambda: [row for row in house.json("session", "list", "--status", "active") if at_work.items() <= row.items()]
+    )
     assert row["current_task"] == "wait for a sign"
     assert row["worktree"] == house.json("task", "detail", task)["worktree"]
     assert Path(row["worktree"]).is_dir()
@@ -123,7 +128,14 @@ def test_a_worker_is_a_session_with_its_task_and_worktree(house: Coordinated) ->
     house.run("wait", task, "--timeout", "60")
 
 
-def test_locks_of_a_person_and_of_a_session(house: Coordinated) -> None:
+def test_locks_of_a_person_and_of_a_session_their_paths_and_their_end(house: Coordinated) -> None:
+    # Paths are meant from the root, or from where one stands; a lock ends by itself.
+    house.run("lock", "acquire", "./src//a.py", CLAUDE_CODE_SESSION_ID="one")
+    assert [row["file_path"] for row in house.json("lock", "list")] == ["src/a.py"]
+    assert house.run("lock", "check", str(house.root / "src" / "a.py"), check=False).returncode == 4
+    house.run("lock", "release", "--all", CLAUDE_CODE_SESSION_ID="one")
+    house.run("lock", "acquire", "src/a.py", "--ttl", "1", CLAUDE_CODE_SESSION_ID="one")
+    eventually(lambda: house.ask("GET", "/locks") == [], 10)
     mine = house.json("lock", "acquire", "src/a.py", "api:GET /v1/users", "--ttl", "90", "--reason", "by hand")["locks"]
     assert [lock["file_path"] for lock in mine] == ["api:GET /v1/users", "src/a.py"] or len(mine) == 2
     assert all(set(row) >= LOCK for row in house.json("lock", "list"))
@@ -146,15 +158,3 @@ def test_locks_of_a_person_and_of_a_session(house: Coordinated) -> None:
     assert house.json("lock", "release", "src/a.py")["released"] == ["src/a.py"]
     assert house.json("lock", "release", "--all")["released"] == ["api:GET /v1/users"]
     assert {row["session_id"] for row in house.json("lock", "list")} == {"one", "two"}
-
-
-def test_a_lock_expires_by_itself(house: Coordinated) -> None:
-    house.run("lock", "acquire", "src/a.py", "--ttl", "1", CLAUDE_CODE_SESSION_ID="one")
-    eventually(lambda: house.json("lock", "list") == [], 10)
-    house.run("lock", "acquire", "src/a.py")
-
-
-def test_paths_are_meant_from_the_root_wherever_one_stands_or_from_where_one_stands(house: Coordinated) -> None:
-    house.run("lock", "acquire", "./src//a.py", CLAUDE_CODE_SESSION_ID="one")
-    assert [row["file_path"] for row in house.json("lock", "list")] == ["src/a.py"]
-    assert house.run("lock", "check", str(house.root / "src" / "a.py"), check=False).returncode == 4

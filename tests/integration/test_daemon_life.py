@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -23,6 +24,13 @@ from corral.config.paths import find_project, socket_path
 from tests.conftest import NEEDS_RIGHTS_DROPPED, WITHOUT_ROOTS_RIGHTS, commit, git
 from tests.integration.running import find_marked
 from tests.support.coordinated import Coordinated, eventually
+
+
+@pytest.fixture
+def running(shared_house: Coordinated) -> Coordinated:
+    """A house whose daemon runs and is left running."""
+    shared_house.ask("GET", "/health")
+    return shared_house
 
 
 def test_twenty_clients_at_once_start_exactly_one_daemon(house: Coordinated) -> None:
@@ -42,9 +50,8 @@ def test_twenty_clients_at_once_start_exactly_one_daemon(house: Coordinated) -> 
     assert len(set(health)) == 1
 
 
-def test_it_is_detached_and_leaves_no_child_of_the_starter(house: Coordinated) -> None:
-    house.run("daemon", "start")
-    process = psutil.Process(house.daemon_pid() or 0)
+def test_it_is_detached_and_leaves_no_child_of_the_starter(running: Coordinated) -> None:
+    process = psutil.Process(running.daemon_pid() or 0)
     assert os.getsid(process.pid) != os.getsid(0)
     assert process.pid not in {child.pid for child in psutil.Process().children(recursive=True)}
     assert process.cwd() == "/"
@@ -62,28 +69,24 @@ def test_it_lives_on_if_whoever_asked_for_it_is_killed_before_it_is_ready(house:
     assert eventually(house.daemon_pid) == daemon.pid
 
 
-def test_stop_waits_for_death_and_a_second_stop_is_harmless(house: Coordinated) -> None:
+def test_status_tells_without_starting_and_stop_waits_for_death_and_a_second_stop_is_harmless(
+    house: Coordinated,
+) -> None:
+    off = house.run("daemon", "status", "--json", check=False)
+    assert json.loads(off.stdout)["running"] is False
+    assert house.daemon_pid() is None
     house.run("daemon", "start")
-    pid = house.daemon_pid()
-    assert pid is not None
+    pid, on = house.daemon_pid(), house.json("daemon", "status")
+    assert on["running"] is True
+    assert on["pid"] == pid is not None
+    assert on["address"] is None, "it listens on TCP only where somebody asked for it"
+    assert on["socket"] == str(socket_path(find_project(house.root)))
+    assert on["version"]
     assert house.run("daemon", "stop").stdout.strip() == "stopped"
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     assert not socket_path(find_project(house.root)).exists()
     assert "not running" in house.run("daemon", "stop").stdout
     assert house.run("daemon", "status", check=False).returncode == 5
-
-
-def test_status_tells_without_starting(house: Coordinated) -> None:
-    off = house.run("daemon", "status", "--json", check=False)
-    assert json.loads(off.stdout)["running"] is False
-    assert house.daemon_pid() is None
-    house.run("daemon", "start")
-    on = house.json("daemon", "status")
-    assert on["running"] is True
-    assert on["pid"] == house.daemon_pid()
-    assert on["address"] is None, "it listens on TCP only where somebody asked for it"
-    assert on["socket"] == str(socket_path(find_project(house.root)))
-    assert on["version"]
 
 
 def test_after_kill_9_the_next_command_starts_it_again_over_the_stale_socket(house: Coordinated) -> None:
@@ -94,24 +97,16 @@ def test_after_kill_9_the_next_command_starts_it_again_over_the_stale_socket(hou
     assert house.json("task", "detail", task)["merge"]["state"] == "landed"
 
 
-def test_restart_takes_over_and_changes_the_process(house: Coordinated) -> None:
-    house.run("daemon", "start")
-    before = house.daemon_pid()
-    house.run("daemon", "restart")
-    assert house.daemon_pid() not in (None, before)
-
-
 @pytest.mark.req("X2")
-def test_run_files_are_private(house: Coordinated) -> None:
-    house.run("daemon", "start")
-    run = house.root / ".corral" / "run"
+def test_run_files_are_private(running: Coordinated) -> None:
+    run = running.root / ".corral" / "run"
     assert stat.S_IMODE(run.stat().st_mode) == 0o700
     for name in ("token", "daemon.json", "corral.sock"):
         assert stat.S_IMODE((run / name).stat().st_mode) & 0o077 == 0, name
 
 
-def test_every_subfolder_and_worktree_meets_the_same_daemon(house: Coordinated, tmp_path: Path) -> None:
-    house.run("daemon", "start")
+def test_every_subfolder_and_worktree_meets_the_same_daemon(running: Coordinated, tmp_path: Path) -> None:
+    house = running
     git(house.root, "worktree", "add", "-q", str(tmp_path / "linked"), "-b", "side")
     pids = {
         house.json("daemon", "status", cwd=folder)["pid"]
@@ -120,12 +115,13 @@ def test_every_subfolder_and_worktree_meets_the_same_daemon(house: Coordinated, 
     assert len(pids) == 1
 
 
-def test_two_projects_have_two_daemons(coordinate: Callable[..., Coordinated]) -> None:
-    one, two = coordinate(), coordinate()
-    one.submit("one", "true")
-    two.submit("two", "true")
-    assert one.daemon_pid() != two.daemon_pid()
-    assert [row["title"] for row in one.json("task", "list")] == ["one"]
+def test_two_projects_have_two_daemons(running: Coordinated, coordinate: Callable[..., Coordinated]) -> None:
+    other = coordinate()
+    running.ask("POST", "/sessions", {"session_id": "of the first"})
+    other.ask("POST", "/sessions", {"session_id": "of the second"})
+    assert running.daemon_pid() != other.daemon_pid()
+    assert [row["session_id"] for row in other.ask("GET", "/sessions")] == ["of the second"]
+    assert "of the second" not in str(running.ask("GET", "/sessions"))
 
 
 def test_stop_ends_a_worker_marks_its_task_and_the_next_start_resumes_it(house: Coordinated) -> None:
@@ -165,18 +161,16 @@ def test_a_second_stop_without_drain_ends_what_the_first_one_waits_for(house: Co
     assert house.daemon_pid() is None
 
 
-@pytest.mark.parametrize("end", ["kill", "restart"])
-def test_a_worker_outlives_its_daemon_and_the_next_one_lands_what_it_made(house: Coordinated, end: str) -> None:
+def test_a_worker_outlives_its_daemon_and_the_next_one_lands_what_it_made(house: Coordinated) -> None:
     gate, ran = house.root.parent / "gate", house.root.parent / "ran"
     task = house.submit("long", f"echo x >> {ran}; while [ ! -e {gate} ]; do sleep 0.05; done; echo done > out.txt")
-    eventually(lambda: house.json("task", "detail", task)["started_at"])
-    before = house.daemon_pid()
-    if end == "kill":
-        house.kill_daemon()
-    else:
-        house.run("daemon", "restart")
-    assert house.json("task", "detail", task)["status"] == "running"
-    assert house.daemon_pid() not in (None, before)
+    eventually(lambda: house.ask("GET", f"/tasks/{task}/detail")["started_at"])
+    pids = {house.daemon_pid()}
+    for end in (house.kill_daemon, partial(house.run, "daemon", "restart")):
+        end()
+        assert house.json("task", "detail", task)["status"] == "running", end
+        assert house.daemon_pid() not in {None, *pids}, "another process took over"
+        pids.add(house.daemon_pid())
     gate.touch()
     house.run("wait", task, "--timeout", "40")
     detail = house.json("task", "detail", task)
@@ -228,23 +222,6 @@ def test_how_a_worker_is_started_and_stopped_follows_the_settings_of_the_moment(
     assert time.monotonic() - began < 4, "the five seconds of the start are not in force any more"
 
 
-def test_an_invalid_configuration_keeps_the_daemon_from_starting_and_says_every_field(house: Coordinated) -> None:
-    file = house.root / ".corral" / "config.yaml"
-    file.write_text("supervisor: {max_agents: many}\nlocks: {enforcement: maybe}\n")
-    done = house.run("task", "list", check=False)
-    assert done.returncode == 2
-    assert "supervisor.max_agents" in done.stderr
-    assert "locks.enforcement" in done.stderr
-
-
-def test_a_start_that_fails_says_why(house: Coordinated) -> None:
-    (house.root / ".corral" / "corral.db").write_bytes(b"garbage" * 1000)
-    done = house.run("task", "list", check=False)
-    assert done.returncode == 1
-    assert "CORRAL-ERR-008" in done.stderr
-    assert (house.root / ".corral" / "corral.db").read_bytes() == b"garbage" * 1000
-
-
 @NEEDS_RIGHTS_DROPPED
 def test_a_read_only_corral_folder_is_an_error_with_a_remedy(house: Coordinated) -> None:
     source = str(Path(__file__).resolve().parents[2] / "daemon")
@@ -275,9 +252,8 @@ def test_git_variables_of_the_starter_do_not_reach_the_daemon(house: Coordinated
     assert git(house.root, "show", "main:hello.txt") == "hello"
 
 
-def test_the_log_is_json_with_the_required_fields(house: Coordinated) -> None:
-    house.run("daemon", "start")
-    lines = [json.loads(line) for line in house.run("daemon", "logs").stdout.splitlines()]
+def test_the_log_is_json_with_the_required_fields(running: Coordinated) -> None:
+    lines = [json.loads(line) for line in running.run("daemon", "logs").stdout.splitlines()]
     assert lines
     assert {"timestamp", "level", "component", "event"} <= set(lines[0])
 
@@ -298,37 +274,44 @@ def test_an_interrupted_command_exits_with_130(house: Coordinated) -> None:
     assert process.returncode == 130, errors
 
 
-@pytest.mark.parametrize("cleaned", ["by git clean", "run/", "the socket", "everything"])
-def test_what_is_cleaned_away_under_a_running_daemon_comes_back_and_nobody_is_forgotten(
-    house: Coordinated, cleaned: str
-) -> None:
+def test_what_is_cleaned_away_under_a_running_daemon_comes_back_and_nobody_is_forgotten(house: Coordinated) -> None:
     home = house.root / ".corral"
     commit(house.root, {".corral/config.yaml": (home / "config.yaml").read_text()})
-    marker = house.root.parent / "go on"
-    begun = house.root.parent / "begun"
-    task = house.submit("long", f"touch '{begun}'; while [ ! -e '{marker}' ]; do sleep 0.1; done; echo done > out.txt")
-    eventually(begun.exists)
-    pid, token = house.daemon_pid(), (home / "run" / "token").read_text()
-    if cleaned == "by git clean":
-        git(house.root, "clean", "-fdxq", check=False)  # a folder in which something appears meanwhile stays
-    elif cleaned == "the socket":
-        socket_path(find_project(house.root)).unlink()
-    else:
-        shutil.rmtree(home / "run" if cleaned == "run/" else home, ignore_errors=True)
+
+    def running(name: str) -> tuple[str, Path]:
+        marker, begun = house.root.parent / f"{name} go on", house.root.parent / f"{name} begun"
+        waits = f"touch '{begun}'; while [ ! -e '{marker}' ]; do sleep 0.1; done"
+        task = house.submit(name, f"{waits}; echo done > {name}.txt")
+        eventually(begun.exists)
+        return task, marker
+
+    def is_mended_after(cleaned: Callable[[], object], task: str) -> None:
+        pid, token = house.daemon_pid(), (home / "run" / "token").read_text()
+        cleaned()
+        assert house.json("task", "detail", task)["status"] in ("running", "queued")
+        assert house.daemon_pid() == pid
+        eventually((home / "run" / "token").exists)  # the socket is back a moment before the files beside it
+        assert (home / "run" / "token").read_text() == token
+        assert json.loads((home / "run" / "daemon.json").read_text())["pid"] == pid
+        assert stat.S_IMODE((home / "run").stat().st_mode) == 0o700
+
+    def everything() -> None:
+        shutil.rmtree(home, ignore_errors=True)
         git(house.root, "checkout", "--", ".corral")
-    assert house.json("task", "detail", task)["status"] in ("running", "queued")
-    assert house.daemon_pid() == pid
-    eventually((home / "run" / "token").exists)  # the socket is back a moment before the files beside it
-    assert (home / "run" / "token").read_text() == token
-    assert json.loads((home / "run" / "daemon.json").read_text())["pid"] == pid
-    assert stat.S_IMODE((home / "run").stat().st_mode) == 0o700
+
+    task, marker = running("first")
+    # a folder in which something appears meanwhile stays
+    is_mended_after(lambda: git(house.root, "clean", "-fdxq", check=False), task)
+    is_mended_after(lambda: shutil.rmtree(home / "run", ignore_errors=True), task)
+    is_mended_after(socket_path(find_project(house.root)).unlink, task)
     marker.touch()
-    if cleaned == "everything":
-        return  # the worktree of the task went too
     house.run("wait", task, "--timeout", "60")
-    assert git(house.root, "show", "main:out.txt") == "done"
+    assert git(house.root, "show", "main:first.txt") == "done"
     house.kill_daemon()
     assert house.json("task", "detail", task)["merge"]["state"] == "landed"
+    task, marker = running("second")
+    is_mended_after(everything, task)
+    marker.touch()  # nothing lands: the worktree of the task went too
 
 
 def test_a_socket_in_the_runtime_folder_comes_back_like_any_other(

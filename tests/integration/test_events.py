@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from corral.config.paths import find_project, find_socket
-from corral.core.errors import LockHeld
+from corral.core.errors import InvalidInput, LockHeld
 from tests.support.coordinated import Coordinated, eventually
 
 Event = dict[str, Any]
@@ -164,9 +164,7 @@ def test_a_reader_that_does_not_read_holds_up_nobody_and_a_stop_ends_the_stream(
     quick.stop()
 
 
-@pytest.mark.parametrize("query", ["after=-1", "after=x", f"after={2**63}"])
-def test_a_place_that_is_none_is_refused(house: Coordinated, query: str) -> None:
-    from corral.core.errors import InvalidInput
-
-    with pytest.raises(InvalidInput):
-        house.ask("GET", f"/events?{query}")
+def test_a_place_that_is_none_is_refused(house: Coordinated) -> None:
+    for query in ("after=-1", "after=x", f"after={2**63}"):
+        with pytest.raises(InvalidInput):
+            house.ask("GET", f"/events?{query}")

@@ -14,6 +14,12 @@ from corral.core.errors import InvalidInput, LockHeld
 from tests.support.coordinated import Coordinated
 
 
+@pytest.fixture
+def house(shared_house: Coordinated) -> Coordinated:
+    """One for all tests here."""
+    return shared_house
+
+
 def _raw(house: Coordinated, method: str, path: str, body: bytes | None) -> tuple[int, Any]:
     link = wire.dial(str(socket_path(find_project(house.root))), 10)
     with link:
@@ -37,7 +43,7 @@ PATHS = ("/hooks/Stop", "/locks/acquire", "/locks/check", "/locks/release", "/ta
 
 
 def test_a_body_that_cannot_be_read_is_an_error_of_the_usual_shape(house: Coordinated) -> None:
-    house.run("daemon", "start")
+    house.ask("GET", "/health")
     for path, body in itertools.product(PATHS, (b"", b"{", b"[1]", b"\xff")):
         _refuses(house, "POST", path, body)
 
@@ -54,33 +60,38 @@ def test_a_wrong_field_is_named_and_an_error_of_the_domain_comes_through(house: 
 
 
 def test_another_method_or_a_longer_path_is_the_frameworks(house: Coordinated) -> None:
-    house.run("daemon", "start")
+    house.ask("GET", "/health")
     assert _raw(house, "GET", "/tasks", None) == (200, [])
     assert _raw(house, "POST", "/hooks/Stop/more", b"{}")[0] == 404
 
 
 def test_an_inbox_that_is_asked_for_wrongly_is_an_error_of_the_usual_shape(house: Coordinated) -> None:
-    house.run("daemon", "start")
+    house.ask("GET", "/health")
     for query in ("limit=0", "limit=many", "limit=5&limit=0", "everyone=perhaps", "wait_s=-1"):
         _refuses(house, "GET", f"/messages?{query}", None)
 
 
 def test_an_inbox_is_asked_for_in_any_spelling_of_a_query(house: Coordinated) -> None:
-    for name in ("one", "two"):
+    for name in ("reader", "writer"):
         house.ask("POST", "/sessions", {"session_id": f"the {name}", "agent_name": name})
     for text in ("first", "second"):
-        house.ask("POST", "/messages", {"session_id": "the two", "to": ["one"], "subject": text, "body": "é"})
-    for query in ("session_id=the+one", "session_id=the%20one&unread_only=1", "agent=ONE&unknown=yes", "everyone=true"):
+        house.ask("POST", "/messages", {"session_id": "the writer", "to": ["reader"], "subject": text, "body": "é"})
+    for query in (
+        "session_id=the+reader",
+        "session_id=the%20reader&unread_only=1",
+        "agent=READER&unknown=yes",
+        "everyone=true",
+    ):
         assert [letter["subject"] for letter in _raw(house, "GET", f"/messages?{query}", None)[1]] == [
             "second",
             "first",
         ]
     assert [letter["subject"] for letter in _raw(house, "GET", "/messages?everyone=on&limit=1", None)[1]] == ["second"]
-    assert _raw(house, "GET", "/messages?session_id=the+one&after=99", None) == (200, [])
+    assert _raw(house, "GET", "/messages?session_id=the+reader&after=99", None) == (200, [])
 
 
 def test_an_id_in_the_path_that_no_session_can_have_is_refused(house: Coordinated) -> None:
-    house.run("daemon", "start")
+    house.ask("GET", "/health")
     for bad in ("%20one", "a%07b", "x" * 129):
         _refuses(house, "POST", f"/sessions/{bad}/heartbeat", b"{}")
     assert _raw(house, "POST", "/sessions/one/heartbeat", None)[0] == 200

@@ -68,9 +68,9 @@ def test_nothing_that_a_criterion_writes_lands_or_meets_a_later_iteration(coordi
 
 @pytest.mark.req("FR-LOOP-002")
 def test_what_a_formatter_makes_of_the_work_neither_lands_nor_is_what_the_next_criterion_judges(
-    coordinate: Coordinate, repo: Path
+    shared_house: Coordinated,
 ) -> None:
-    one = coordinate(repo)
+    one, repo = shared_house, shared_house.root
     formatter = "sed -i.orig 's/  */ /g' code.txt && rm code.txt.orig && echo built > built.txt && ! grep '  ' code.txt"
     task_id = looped(
         one,
@@ -86,9 +86,9 @@ def test_what_a_formatter_makes_of_the_work_neither_lands_nor_is_what_the_next_c
 
 @pytest.mark.req("FR-LOOP-002")
 def test_what_one_criterion_builds_is_there_for_the_next_one_of_the_same_iteration(
-    coordinate: Coordinate, repo: Path
+    shared_house: Coordinated,
 ) -> None:
-    one = coordinate(repo)
+    one, repo = shared_house, shared_house.root
     task_id = looped(
         one,
         *("--command", "echo 7 > n.txt", "--test", "test ! -e out.txt && cp n.txt out.txt"),
@@ -225,7 +225,6 @@ def test_a_loop_in_a_bare_repository_is_judged_like_any_other(make_repo: Callabl
         one.stop()
 
 
-def test_nobody_can_ask_for_the_name_of_a_checkout_for_judging(coordinate: Coordinate, repo: Path) -> None:
-    one = coordinate(repo)
-    refused = one.run("worktree", "create", "judge@1", check=False)
-    assert refused.returncode == 2 and not os.path.lexists(repo / "judge@1")
+def test_nobody_can_ask_for_the_name_of_a_checkout_for_judging(shared_house: Coordinated) -> None:
+    refused = shared_house.run("worktree", "create", "judge@1", check=False)
+    assert refused.returncode == 2 and not os.path.lexists(shared_house.root / "judge@1")

@@ -112,12 +112,3 @@ def test_a_log_that_is_followed_goes_through_the_runs_and_each_has_its_heading(
     first, _, last = told.partition("# Run 3")
     assert first.count("IT-IS-RED\n") == 2 and "IT-IS-GREEN" not in first
     assert last.count("IT-IS-GREEN\n") == 1 and "passed, exit code 0" in last, "each from its beginning, once"
-
-
-def test_without_any_run_the_log_says_so(coordinate: Callable[..., Coordinated]) -> None:
-    house = coordinate(verify=())
-    task = house.submit("plain", "touch plain.txt")
-    house.run("wait", task, "--timeout", "60")
-    merge = house.json("merge", "list")[0]["merge_id"]
-    told = house.run("merge", "log", merge).stdout
-    assert "unverified" in told and "No verification command is configured" in told

@@ -21,6 +21,7 @@ from corral.faces.cli.project import trust as project_trust
 from tests.support import recorded
 
 DEADLINE_S = 45.0
+LONGEST_PAUSE_S = 0.2
 
 
 class Coordinated:
@@ -53,7 +54,9 @@ class Coordinated:
         return [row for row in self.json("worktree", "list") if row["state"] != "pooled"]
 
     def submit(self, title: str, command: str, *args: str) -> str:
-        """Submit a command task; returns its id."""
+        """Submit a command task; returns its id. Without more arguments no process is needed for it."""
+        if not args:
+            return str(self.ask("POST", "/tasks", {"title": title, "command": command})["task_id"])
         return str(self.json("task", "submit", "--title", title, "--command", command, *args)["task_id"])
 
     def trust(self) -> None:
@@ -149,14 +152,18 @@ def rested(database: Path) -> None:
 
 
 def eventually(condition: Callable[[], Any], deadline_s: float = DEADLINE_S) -> Any:
-    """Poll until the condition is true, and return it; an assertion fails after the deadline."""
-    until = time.monotonic() + deadline_s
+    """Poll until the condition is true, and return it; an assertion fails after the deadline.
+
+    The longer it waits the seldomer it looks: a look may be a command, and what is waited for needs the processor too.
+    """
+    until, pause_s = time.monotonic() + deadline_s, 0.02
     while True:
         value = condition()
         if value:
             return value
         assert time.monotonic() < until, "it did not come true in time"
-        time.sleep(0.05)
+        time.sleep(pause_s)
+        pause_s = min(1.4 * pause_s, LONGEST_PAUSE_S)
 
 
 def _source() -> str:

@@ -56,7 +56,7 @@ class Player:
         deadline = time.monotonic() + DEADLINE_S
         while not condition(lines := shown(self.app)):
             assert time.monotonic() < deadline, "\n".join([f"{about} did not come true:", *lines])
-            await self._pilot.pause(0.05)
+            await self._pilot.pause(0.1)  # a look draws the whole screen
         return lines
 
 
