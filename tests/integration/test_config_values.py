@@ -119,8 +119,8 @@ def test_an_edit_replaces_the_file_only_if_it_is_valid(house: Coordinated, tmp_p
 
 @pytest.mark.req("FR-CONFIG-002")
 def test_a_variable_that_a_running_daemon_does_not_have_is_told(house: Coordinated) -> None:
-    def told(*args: str, **env: str) -> str:
-        return house.run(*args, **env).stderr
+    def told(*args: str, **env: Any) -> str:
+        return str(house.run(*args, **env).stderr)
 
     house.run("daemon", "start", CORRAL_LOCKS_TTL_S="8")
     line = "CORRAL_LOCKS_TTL_S does not count for this command: the running daemon has locks.ttl_s from CORRAL_LOCKS_TTL_S."

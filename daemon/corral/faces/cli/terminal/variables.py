@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import reduce
 from operator import getitem
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from corral.config import account
 from corral.config.load import load
@@ -40,5 +40,5 @@ def ignored(speaker: Client) -> list[str]:
     ]
 
 
-def _value(settings: dict[str, object], key: str) -> object:
-    return reduce(getitem, key.split("."), settings)  # type: ignore[call-overload]
+def _value(settings: Any, key: str) -> Any:
+    return reduce(getitem, key.split("."), settings)
