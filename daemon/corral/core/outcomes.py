@@ -43,6 +43,9 @@ _OF_MERGES = {
 }
 
 
+MERGE_WORDS = tuple(dict.fromkeys((*Outcome.values(), *MergeState.values())))
+"""An outcome or a state, as a list of merge requests is asked for."""
+
 STANDINGS = (*MergeState, Outcome.MISSING, Outcome.TAKEN_BACK)
 """The states of a merge request, and what can have become of one that had landed."""
 
