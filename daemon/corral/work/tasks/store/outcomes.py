@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache, partial
+from itertools import product
 from typing import Any
 
 from sqlalchemy import (
@@ -24,6 +25,7 @@ from sqlalchemy import (
 )
 
 from corral.core import outcomes
+from corral.core.outcomes import Outcome
 from corral.core.states import OPEN_MERGES, RETURNED_MERGES, TaskStatus
 from corral.store.engine.fetch import fetch_first
 from corral.store.engine.prepared import Prepared, one_of
@@ -109,18 +111,17 @@ def _tasks_that_came_to(wanted: set[str], *, dismissed: bool) -> ColumnElement[b
 
 
 def requests_called(words: Iterable[str]) -> ColumnElement[bool]:
-    """The condition on merge requests that their state or their outcome is one of these words."""
+    """The condition on merge requests that their outcome, or their state where no outcome is called so, is one of these words."""
     wanted = {*words}
-    came_to = [
-        and_(
-            standing().in_(
-                [state for state in outcomes.STANDINGS if outcomes.of_merge(state, dismissed=dismissed) in wanted]
-            ),
-            _m.dismissed_at.is_not(None) if dismissed else _m.dismissed_at.is_(None),
+    came_to = []
+    for dismissed, replaced in product((False, True), repeat=2):
+        word = partial(outcomes.of_merge, dismissed=dismissed, replaced=replaced)
+        states = [state for state in outcomes.STANDINGS if word(state) in wanted]
+        marks = ((_m.dismissed_at, dismissed), (_m.replaced_by, replaced))
+        came_to.append(
+            and_(standing().in_(states), *(column.is_not(None) if has else column.is_(None) for column, has in marks))
         )
-        for dismissed in (False, True)
-    ]
-    return or_(_m.state.in_(wanted), *came_to)
+    return or_(_m.state.in_(wanted - {*Outcome.values()}), *came_to)
 
 
 _NUMBER = func.count().label("number")
