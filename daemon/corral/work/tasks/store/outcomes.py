@@ -111,7 +111,10 @@ def _tasks_that_came_to(wanted: set[str], *, dismissed: bool) -> ColumnElement[b
 
 
 def requests_called(words: Iterable[str]) -> ColumnElement[bool]:
-    """The condition on merge requests that their outcome, or their state where no outcome is called so, is one of these words."""
+    """The condition on merge requests that their state or their outcome is one of these words.
+
+    A conflict that is settled is none any more: of that word the outcome counts alone.
+    """
     wanted = {*words}
     came_to = []
     for dismissed, replaced in product((False, True), repeat=2):
@@ -121,7 +124,7 @@ def requests_called(words: Iterable[str]) -> ColumnElement[bool]:
         came_to.append(
             and_(standing().in_(states), *(column.is_not(None) if has else column.is_(None) for column, has in marks))
         )
-    return or_(_m.state.in_(wanted - {*Outcome.values()}), *came_to)
+    return or_(_m.state.in_(wanted - {Outcome.CONFLICT}), *came_to)
 
 
 _NUMBER = func.count().label("number")
