@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
+from corral.core.phases import PHASES
 from tests.conftest import git
 from tests.e2e.client import run_client
-from tests.e2e.stage import bash, bash_until, script, text, tool
+from tests.e2e.stage import Stage, bash, bash_until, script, text, tool
 from tests.e2e.team import Team
+from tests.integration.planned import Plan
+from tests.integration.test_phases import evidence
 
 pytestmark = pytest.mark.e2e
 StartTeam = Callable[..., Team]
@@ -166,3 +169,27 @@ def test_what_a_worker_writes_by_bash_into_the_main_checkout_is_found_saved_told
     assert f"{worker['agent_name']} changed README.md.draft by a shell command while you hold it" in person.do(
         bash("true")
     )
+
+
+@pytest.mark.req("SUP-AC2", "SUP-FR4", "SUP-AC6")
+def test_a_task_of_the_roadmap_is_asked_for_its_phases_and_its_bundle_says_which_are_missing(
+    crew: Callable[..., Team], stage: Stage
+) -> None:
+    team, folder = crew(), ".corral-evidence/page"
+    written = [phase for phase in PHASES if phase not in ("PLAN", "MONITOR")]
+    others = f"for phase in {' '.join(written)}; do echo $phase > {folder}/$phase.md; done"
+    prompt = script(
+        tool("Write", file_path=f"$CWD/{folder}/PLAN.md", content="First this, then that.\n"),
+        bash(f"{others}; echo page > page.html; git add -A; git commit -qm 'Add the page'"),
+        text("The page is there."),
+    )
+    plan = Plan(team.house, yaml.safe_dump([{"id": "page", "prompt": prompt}]))
+    team.house.run("supervisor", "start")
+    plan.until(page="done")
+    asked = "\n".join(stage.requests[0].texts)
+    assert all(f"- {phase}: {folder}/{phase}.md: {about}" in asked for phase, about in PHASES.items())
+    kept = evidence(team.house, "page")
+    assert (kept["asked"], kept["missing"]) == ([*PHASES], ["MONITOR"])
+    assert "| phases | 7 of 8; missing: MONITOR |" in kept["summary"]
+    assert {f"{phase}.md" for phase in PHASES} & kept["files"] == {f"{phase}.md" for phase in (*written, "PLAN")}
+    assert git(team.repo, "show", f"main:{folder}/PLAN.md") == "First this, then that."

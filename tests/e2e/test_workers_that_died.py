@@ -18,6 +18,7 @@ from corral.runners.blame import CONVERSATION_LOST, DAEMON_DIED
 from corral.runners.claude import ClaudeRunner
 from corral.runners.protocol import Runner
 from corral.store.rows.tasks import AttemptRow
+from corral.work.loops import store as loop_rows
 from corral.work.merges.store import merges
 from corral.work.tasks.store import attempts
 from tests.conftest import git, worktrees_of
@@ -45,7 +46,7 @@ def house(repo: Path, stage: Stage, claude: Path, client_env: Callable[..., dict
     opened.close()
 
 
-def begun(house: House, runner: str) -> str:
+def begun(house: House, runner: str, **more: Any) -> str:
     """A task that has written one line, and is in the middle of the second step."""
     gate = house.project.root.parent / "gate"
     wait = bash_until(f"[ -e {gate} ]", first=f"touch {gate}.waited")
@@ -57,7 +58,7 @@ def begun(house: House, runner: str) -> str:
         else tool("write_file", file_path="one.txt", content="one\n")
     )
     prompt = script(write, wait, text("Both are done."))
-    (task_id,) = house.submit_all([{"title": "two steps", "runner": runner, "prompt": prompt}])
+    (task_id,) = house.submit_all([{"title": "two steps", "runner": runner, "prompt": prompt, **more}])
     house.until(Path(f"{gate}.waited").exists, 60)
     return task_id
 
@@ -102,6 +103,28 @@ def test_it_goes_on_in_its_saved_tree_and_its_own_conversation(house: House, sta
     (merge,) = house.db.read(merges.listing)
     assert git(house.project.root, "show", f"{merge['head_sha']}:one.txt") == "one"
     assert salvage.listing(house.grounds.repo) == [], "nothing had to be saved elsewhere"
+
+
+@pytest.mark.req("FR-LOOP-006")
+@pytest.mark.parametrize("runner", ["claude", "anthropic"])
+def test_an_iteration_goes_on_in_its_own_tree_and_conversation(house: House, stage: Stage, runner: str) -> None:
+    loop = {"until": [{"kind": "tests", "command": "test -e one.txt"}]}
+    task_id = begun(house, runner, loop=loop)
+    (before,) = tries(house, task_id)
+    die(house, task_id)
+    (house.project.root.parent / "gate").touch()
+    detail = house.until_status(task_id, "completed", "failed", "dead", timeout_s=90)
+    assert (detail["status"], detail["attempts"]) == ("completed", 1), detail
+    (iteration,) = house.db.read(lambda conn: loop_rows.iterations(conn, task_id))
+    second = tries(house, task_id)[-1]
+    assert (iteration["iteration"], second["worktree_id"]) == (1, before["worktree_id"])
+    messages = json.dumps(said(stage, INTERRUPTED))
+    assert messages.count("Do this.") == 1 and "one.txt" in messages, "it sees its task once, and what it did"
+    usage = json.loads(iteration["record"])
+    assert usage["usage"]["turns"] < usage["conversation"]["usage"]["turns"], (
+        "the conversation is older than its worker"
+    )
+    assert git(house.project.root, "show", f"{iteration['head_sha']}:one.txt") == "one"
 
 
 @pytest.mark.parametrize("runner", ["claude", "anthropic"])

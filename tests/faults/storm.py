@@ -5,6 +5,7 @@ Whatever a client was told is written down here, outside of the database, and he
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import sqlite3
@@ -30,6 +31,8 @@ from tests.support.coordinated import Coordinated, eventually
 SEED_VARIABLE = "STORM_SEED"
 SETTLED_WITHIN_S = 150.0
 BACKLOG = 6
+KINDS = ("daemon", "worker", "git", "keeper", "both")
+"""What is killed; both: a keeper and its worker at once."""
 
 # Here daemons die of somebody else, and tasks come back before they could have waited: no task is to be taken for the cause.
 CONFIG = """
@@ -74,14 +77,14 @@ class Storm:
 
     # -- the clients
 
-    def blow(self, *, daemons: int, workers: int, gits: int, tasks: int) -> None:
-        """Run the clients, and kill so many of each kind meanwhile; they end once they have submitted ``tasks`` tasks."""
+    def blow(self, kills: int, *, tasks: int) -> None:
+        """Run the clients, and kill so often meanwhile, each kind in turn; they end once they have submitted ``tasks`` tasks."""
         clients = [self._submit, self._submit, self._lock, self._edit, self._merge]
         threads = [threading.Thread(target=self._client, args=(what, n)) for n, what in enumerate(clients)]
         for thread in threads:
             thread.start()
         try:
-            self._kill(Counter(daemon=daemons, worker=workers, git=gits))
+            self._kill([*itertools.islice(itertools.cycle(KINDS), kills)])
             eventually(lambda: self.trouble or len(self.tasks) >= tasks, 240)
         finally:
             self._over.set()
@@ -164,8 +167,7 @@ class Storm:
 
     # -- the kills
 
-    def _kill(self, wanted: Counter[str]) -> None:
-        queue = list(wanted.elements())
+    def _kill(self, queue: list[str]) -> None:
         self.chance.shuffle(queue)
         for kind in queue:
             if kind == "daemon":
@@ -178,11 +180,16 @@ class Storm:
             self.kills[kind] += 1
 
     def _kill_one(self, kind: str) -> bool:
-        found = [one for one, words in self.processes() if _kind(words) == kind]
+        found = [one for one, words in self.processes() if _kind(words) == ("keeper" if kind == "both" else kind)]
         if not found:
             return False
         with suppress(psutil.Error):
-            self.chance.choice(found).kill()
+            victim = self.chance.choice(found)
+            workers = victim.children() if kind == "both" else []
+            if kind == "both" and not workers:
+                return False
+            for process in (victim, *workers):
+                process.kill()
             return True
         return False
 
@@ -338,6 +345,8 @@ def _works_for(process: psutil.Process, root: Path) -> bool:
     if process.uids().real != os.getuid():
         return False
     environ = process.environ()
+    if "CORRAL_KEEPER" in environ:
+        return Path(process.cwd()).is_relative_to(root)
     return str(root) in (
         environ.get("CORRAL_PROJECT"),
         environ.get("CORRAL_VERIFICATION", "").partition("/.corral/")[0],
@@ -347,6 +356,8 @@ def _works_for(process: psutil.Process, root: Path) -> bool:
 def _kind(words: list[str]) -> str:
     if "corral.daemon" in words:
         return "daemon"
+    if "keeper.py" in words:
+        return "keeper"
     if not words:  # in the middle of an exec: what it is shows at the next look
         return ""
     return "git" if words[0] in ("git", "/usr/bin/env") or words[0].endswith("/git") else "worker"

@@ -28,7 +28,7 @@ from corral.store.migrate import open_schema
 from corral.work.tasks import tasks
 from corral.work.tasks.wire import read_submissions
 from tests.conftest import git
-from tests.faults.storm import CONFIG, Storm, seed_of_this_run
+from tests.faults.storm import CONFIG, KINDS, Storm, seed_of_this_run
 from tests.integration.running import keeper_of
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.examples import examples
@@ -50,10 +50,11 @@ def test_clients_at_work_while_everything_is_killed_at_random(
     seed = seed_of_this_run() + 1000 * part
     print(f"STORM_SEED={seed - 1000 * part}")
     storm = Storm(coordinate(verify=("test -f README.md",), config=CONFIG), seed)
-    storm.blow(daemons=KILLS - 2 * (KILLS // 3), workers=KILLS // 3, gits=KILLS // 3, tasks=TASKS)
+    storm.blow(KILLS, tasks=TASKS)
     storm.check()
     print(storm)
     assert storm.tasks and len(storm.tasks) >= TASKS and storm.merges and storm.kills.total() == KILLS
+    assert {*storm.kills} == {*KINDS[:KILLS]}
 
 
 @pytest.mark.req("D1")

@@ -115,3 +115,19 @@ def test_an_edit_replaces_the_file_only_if_it_is_valid(house: Coordinated, tmp_p
     copy = Path(done.stderr.partition("Your text is in ")[2].partition("\n")[0].rstrip("."))
     assert done.returncode == 2 and copy.read_text().endswith("# mine\n")
     copy.unlink()
+
+
+@pytest.mark.req("FR-CONFIG-002")
+def test_a_variable_that_a_running_daemon_does_not_have_is_told(house: Coordinated) -> None:
+    def told(*args: str, **env: Any) -> str:
+        return str(house.run(*args, **env).stderr)
+
+    house.run("daemon", "start", CORRAL_LOCKS_TTL_S="8")
+    line = "CORRAL_LOCKS_TTL_S does not count for this command: the running daemon has locks.ttl_s from CORRAL_LOCKS_TTL_S."
+    assert line in told("task", "list", CORRAL_LOCKS_TTL_S="9")
+    assert "corral daemon restart" in told("status", "--json", CORRAL_LOCKS_TTL_S="9")
+    assert told("task", "list", CORRAL_LOCKS_TTL_S="8") == "", "it is the one in force"
+    assert told("task", "list", CORRAL_TASK_ID="x", CORRAL_SWARM="y") == "", "they are no settings"
+    assert "CORRAL_LOCKS_TTL_S does not count: locks.ttl_s " in told("task", "list", CORRAL_LOCKS_TTL_S="soon")
+    assert told("daemon", "restart", CORRAL_LOCKS_TTL_S="9") == ""
+    assert house.json("config", "get", "locks.ttl_s")["value"] == 9

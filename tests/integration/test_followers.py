@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from corral.core.runners import traits
 from tests.support.coordinated import Coordinated, eventually
+
+WAIT = "while test $(ls $CORRAL_PROJECT/done-$0* | wc -l) -lt 2; do sleep 0.1; done"
+"""A leader that waits until two marks of its followers are there."""
 
 
 @pytest.mark.req("FR-SWARM-006")
@@ -41,8 +45,7 @@ def test_a_leader_has_followers_that_end_with_it(coordinate: Callable[..., Coord
 @pytest.mark.req("FR-SWARM-006")
 def test_leaders_that_wait_lend_their_places_to_their_followers_alone(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate(config="supervisor: {stop_grace_s: 0.5, max_agents: 2}\n")
-    wait = "while test $(ls $CORRAL_PROJECT/done-$0* | wc -l) -lt 2; do sleep 0.1; done"
-    leaders = [house.submit(f"leader {name}", wait.replace("$0", name)) for name in "ab"]
+    leaders = [house.submit(f"leader {name}", WAIT.replace("$0", name)) for name in "ab"]
     for leader in leaders:
         eventually(partial(lambda task: house.ask("GET", f"/tasks/{task}/detail")["started_at"], leader))
     other = house.submit("another", "touch $CORRAL_PROJECT/other", "--priority", "10")
@@ -53,6 +56,18 @@ def test_leaders_that_wait_lend_their_places_to_their_followers_alone(coordinate
     house.run("wait", *leaders, "--timeout", "60")
     house.run("wait", "--all", "--timeout", "60")
     assert (house.root / "other").exists() and house.json("task", "detail", other)["outcome"] == "nothing to land"
+
+
+@pytest.mark.req("FR-SWARM-006")
+def test_leaders_that_wait_keep_no_memory_for_what_they_might_use(coordinate: Callable[..., Coordinated]) -> None:
+    two_and_a_half = round(2.5 * traits("command").first_mb)
+    house = coordinate(config=f"supervisor: {{stop_grace_s: 0.5}}\nlimits: {{memory_mb: {two_and_a_half}}}\n")
+    leaders = [house.submit(f"leader {name}", WAIT.replace("$0", name)) for name in "ab"]
+    for leader in leaders:
+        eventually(partial(lambda task: house.ask("GET", f"/tasks/{task}/detail")["started_at"], leader))
+    for leader, name in zip(leaders, "ab", strict=True):
+        house.submit("follower", f"touch $CORRAL_PROJECT/done-{name}1 $CORRAL_PROJECT/done-{name}2", "--parent", leader)
+    house.run("wait", *leaders, "--timeout", "60")
 
 
 @pytest.mark.req("FR-SWARM-006")

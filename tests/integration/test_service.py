@@ -19,7 +19,7 @@ from corral.config import crashes
 from corral.config.paths import find_project
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.programs import requires
-from tests.support.service_manager import Manager
+from tests.support.service_manager import Manager, real_systemd
 
 
 @pytest.fixture
@@ -54,7 +54,8 @@ def test_a_unit_that_is_installed_starts_the_daemon_for_commands(house: Coordina
     assert pid is not None and psutil.Process(pid).environ()["JAVA_HOME"] == os.environ["JAVA_HOME"]
     assert "ANTHROPIC_API_KEY" not in psutil.Process(pid).environ()
     house.kill_daemon()
-    house.run("status")
+    told = house.run("status", CORRAL_LOCKS_TTL_S="9").stderr
+    assert "CORRAL_LOCKS_TTL_S does not count" in told and "`corral config set locks.ttl_s VALUE`" in told
     assert manager.started() == 2 and house.daemon_pid() is not None
     house.run("daemon", "stop")
     assert house.run("status", check=False).returncode == 5, "a deliberate stop is a stop"
@@ -68,6 +69,60 @@ def test_a_start_by_the_unit_that_fails_says_why(house: Coordinated, manager: Ma
     (house.root / ".corral" / "local.yaml").write_text("locks: {ttl_s: no}\n")
     done = house.run("daemon", "start", check=False)
     assert done.returncode == 2 and "locks.ttl_s" in done.stderr and manager.started() == 2
+
+
+WORK = "echo $$ > {0}.new; mv {0}.new {0}; while [ ! -e {0}.go ]; do sleep 0.1; done; echo done > done.txt"
+
+
+def worker_of(house: Coordinated, mark: Path) -> tuple[str, psutil.Process]:
+    """Submit a task, and wait for its worker, which ends once the mark with ``.go`` behind it is there."""
+    task = house.submit("Waits", WORK.format(mark))
+    eventually(mark.exists)
+    return task, psutil.Process(int(mark.read_text()))
+
+
+@pytest.mark.req("NFR-REL-005")
+@pytest.mark.slow("five starts of a daemon by the real systemd")
+def test_the_real_systemd_brings_a_killed_daemon_back_and_leaves_workers(
+    house: Coordinated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with real_systemd(tmp_path / "systemd") as folder:
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        unit = unit_of(house)["name"]
+
+        def systemctl(*words: str) -> None:
+            subprocess.run(["systemctl", "--user", *words, unit], check=True)
+
+        task, worker = worker_of(house, tmp_path / "first")
+        pid, began = house.daemon_pid(), time.monotonic()
+        house.kill_daemon()
+        eventually(lambda: house.daemon_pid() not in (pid, None))
+        assert time.monotonic() - began < 30 and worker.is_running()
+        pid = house.daemon_pid()
+        systemctl("restart")
+        eventually(lambda: house.daemon_pid() not in (pid, None))
+        assert worker.is_running()
+        (tmp_path / "first.go").touch()
+        house.run("wait", task)
+        assert [row["number"] for row in house.ask("GET", f"/tasks/{task}/detail")["attempt_history"]] == [1]
+        _, worker = worker_of(house, tmp_path / "second")
+        systemctl("stop")
+        assert not worker.is_running() and house.daemon_pid() is None
+        house.run("daemon", "uninstall")
+
+
+def test_a_signal_ends_workers_unless_the_unit_restarts(house: Coordinated, manager: Manager, tmp_path: Path) -> None:
+    unit = unit_of(house)
+    _, worker = worker_of(house, tmp_path / "mark")
+    for jobs, stays in (
+        ("7 another.service restart running\n8 {} restart running", True),
+        ("8 {} stop running", False),
+    ):
+        (manager.folder / "jobs").write_text(jobs.format(Path(unit["file"]).name))
+        psutil.Process(house.daemon_pid() or 0).terminate()
+        eventually(lambda: house.daemon_pid() is None)
+        assert worker.is_running() is stays
+        house.run("daemon", "start")
 
 
 @requires("systemd-analyze")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -26,15 +28,25 @@ def test_it_returns_once_all_that_is_left_waits_for_a_person(coordinate: Callabl
     rows = [line.split(maxsplit=2) for line in done.stdout.splitlines() if line[:5].strip().isdecimal()]
     assert rows == [["1", "landed", "feat: add a page"], ["3", "waiting", "test: do as told"]]
     assert done.stdout.splitlines()[-1] == "What is left waits for you."
-    assert text.count("waits for approval") == text.count("corral merge approve") == 1
+    assert done.stdout.count("waits for approval") == done.stdout.count("corral merge approve") == 1
     assert "right" not in text, "it was not asked to wait for that"
     answer = house.json("wait", after, check=False)
     assert (answer["waits_for_person"], answer["done"]) == (True, False)
     assert [need["name"] for need in answer["needs_you"]] == ["approval"]
 
+    waits = house.submit("waits", "while ! test -e $CORRAL_PROJECT/go; do sleep 0.1; done")
+    done = house.run("wait", waits, after, "--timeout", "3", check=False)
+    assert [stream.count("waits for approval") for stream in (done.stderr, done.stdout)] == [1, 1], (
+        "told, and the result is whole"
+    )
+    argv = [sys.executable, "-m", "corral", "wait", waits, after, "--timeout", "3"]
+    together = subprocess.run(argv, cwd=house.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+    assert together.count("waits for approval") == 1, "once on one screen"
+    (house.root / "go").touch()
+    house.run("wait", waits)
+
     merge = house.json("merge", "list", "--status", "held")[0]["merge_id"]
     house.run("merge", "approve", merge, "--yes")
     done = house.run("wait", "--all", check=False)
-    text = done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "Not everything succeeded." and text.count("README.md") == 1
+    assert done.stdout.splitlines()[-1] == "Not everything succeeded." and done.stdout.count("README.md") == 1
     assert house.run("wait", after).stdout == "    3  nothing to land  test: do as told\n"

@@ -116,13 +116,13 @@ def main(folder: str, picture: str | None = None) -> None:
     add_work(house)
 
     async def script(player: Player) -> None:
-        await player.sees("Needs you  3", "writing src/export.py", "Agents 11")
+        await player.sees("Needs you  3", "31 of 41 tests", "Agents 11")
         await player.press("j")
         await player.sees("Press r to retry")
         Path(str(picture)).write_text(player.app.export_screenshot(title="corral interactive"))
 
     if picture is not None:
-        play(house, script, (100, 30))
+        play(house, script, (104, 30))
 
 
 if __name__ == "__main__":

@@ -63,6 +63,7 @@ class Client:
         project: The daemon's project.
         autostart: Whether :meth:`request` starts a missing daemon.
         profile: The profile that the daemon must have; None: any.
+        on_daemon: Called once, when a running daemon has told its health.
 
     Attributes:
         observer: Called for each step and request of this process's clients; None: nothing is.
@@ -72,9 +73,17 @@ class Client:
     observer: ClassVar[Observer | None] = None
     waiting: ClassVar[Callable[[str | None], AbstractContextManager[object]] | None] = None
 
-    def __init__(self, project: Project, *, autostart: bool = True, profile: str | None = None) -> None:
+    def __init__(
+        self,
+        project: Project,
+        *,
+        autostart: bool = True,
+        profile: str | None = None,
+        on_daemon: Callable[[Client], None] | None = None,
+    ) -> None:
         self.project = project
         self._profile = profile
+        self._on_daemon = on_daemon
         self._autostart = autostart
         self._link: socket.socket | None = None
 
@@ -214,6 +223,9 @@ class Client:
             self.close()
             return None
         self._require_profile(answer)
+        call, self._on_daemon = self._on_daemon, None
+        if call is not None:
+            call(self)
         return answer
 
     def _require_profile(self, health: dict[str, Any]) -> None:
@@ -253,10 +265,11 @@ class Client:
         return health
 
 
-_ONE_WORKERS = (
+ONE_WORKERS = (
     "CORRAL_TASK_ID", "CORRAL_SESSION_ID", "CORRAL_MERGE_ID", "CORRAL_VERIFICATION", "CORRAL_WORKTREE",
     "CORRAL_PROJECT", "CORRAL_PROJECT_ID",
 )  # fmt: skip
+"""Variables by which a worker's commands are known; they are no settings."""
 
 
 def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -276,7 +289,7 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
 
     _note(f"starting the daemon of {project.root}; its errors go to {_start_log(project)}")
     # These variables would mark the daemon as a worker's child, and it would be ended with that worker.
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") and k not in _ONE_WORKERS}
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") and k not in ONE_WORKERS}
     try:
         make_own_folder(project.logs_dir, project.root)
         out = open_log(_start_log(project))

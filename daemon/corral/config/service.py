@@ -41,6 +41,7 @@ class Manager(NamedTuple):
         enable: After the unit was written: it starts with the user's services.
         start: Now; only the last one has to succeed.
         state: Prints ``failed`` where a start failed; empty: nothing tells.
+        jobs: Prints what is being done, as lines of number, unit and what; empty: nothing tells.
         disable: Before the unit is removed.
         forget: After that.
     """
@@ -50,6 +51,7 @@ class Manager(NamedTuple):
     enable: tuple[str, ...]
     start: tuple[str, ...]
     state: str
+    jobs: str
     disable: tuple[str, ...]
     forget: tuple[str, ...]
 
@@ -60,6 +62,7 @@ SYSTEMD = Manager(
     ("systemctl --user daemon-reload", "systemctl --user enable {name}.service"),
     ("systemctl --user reset-failed {name}.service", "systemctl --user start {name}.service"),
     "systemctl --user is-active {name}.service",
+    "systemctl --user list-jobs --no-legend --plain",
     ("systemctl --user disable {name}.service",),
     ("systemctl --user daemon-reload",),
 )
@@ -68,6 +71,7 @@ LAUNCHD = Manager(
     ".plist",
     ("launchctl bootstrap gui/{uid} {file}",),
     ("launchctl kickstart gui/{uid}/{name}",),
+    "",
     "",
     ("launchctl bootout gui/{uid}/{name}",),
     (),

@@ -20,7 +20,7 @@ class Outcome(_Text):
     RED = "red"
     NOTHING_TO_LAND = "nothing to land"
     NOT_LANDED = "not landed"
-    """Its merge request was cancelled."""
+    """Its merge request was cancelled, or a newer one took its place."""
     DISMISSED = "dismissed"
     """It failed or came back, and a person dismissed it."""
 
@@ -43,20 +43,26 @@ _OF_MERGES = {
 }
 
 
+MERGE_WORDS = tuple(dict.fromkeys((*Outcome.values(), *MergeState.values())))
+"""An outcome or a state, as a list of merge requests is asked for."""
+
 STANDINGS = (*MergeState, Outcome.MISSING, Outcome.TAKEN_BACK)
 """The states of a merge request, and what can have become of one that had landed."""
 
 
-def of_merge(state: str, *, dismissed: bool) -> str:
+def of_merge(state: str, *, dismissed: bool, replaced: bool = False) -> str:
     """The outcome of a merge request; for a completed task that of its request.
 
     Args:
         state: One of :data:`STANDINGS`.
+        replaced: Whether a newer request of its branch took its place after it came back.
     """
     if state in (Outcome.MISSING, Outcome.TAKEN_BACK):
         return state
     outcome = _OF_MERGES[MergeState(state)]
-    return str(Outcome.DISMISSED if dismissed and outcome in FAILURES else outcome)
+    if outcome in FAILURES and (replaced or dismissed):
+        return str(Outcome.DISMISSED if dismissed else Outcome.NOT_LANDED)
+    return str(outcome)
 
 
 def of_task(status: str, merge_state: str | None, *, dismissed: bool) -> str:

@@ -35,6 +35,7 @@ from corral.daemon.jobs import Job
 from corral.daemon.leaving import Reason, leave
 from corral.daemon.listeners import Listeners
 from corral.daemon.self_heal import SelfHeal
+from corral.daemon.termination import is_restart
 from corral.daemon.upgrade import Upgrade, is_idle
 from corral.daemon.wiring import Assembly, assemble
 from corral.daemon.worktree_watch import WorktreeWatch
@@ -131,9 +132,13 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
         reasons.append(reason)
         loop.call_soon_threadsafe(request_stop, False, False)
 
+    def terminated() -> None:
+        """Stop once it is known whether the service manager restarts the unit."""
+        loop.run_in_executor(None, lambda: stop_requested(False, is_restart(project)))
+
     services.stop_requested = stop_requested
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, request_stop, False, False)
+    loop.add_signal_handler(signal.SIGTERM, terminated)
+    loop.add_signal_handler(signal.SIGINT, request_stop, False, False)
 
     crashes.note(project)
     if crashes.given_up(project):

@@ -9,12 +9,10 @@ from typing_extensions import TypedDict
 
 from corral.coordination.sessions.api import Acting, SessionId
 from corral.core.answers import Instant, checked
-from corral.core.outcomes import Outcome
-from corral.core.states import MergeState
+from corral.core.outcomes import MERGE_WORDS
 from corral.work.merges.wire import MergeRun
 
-MergeWord = Annotated[str, checked(*dict.fromkeys((*Outcome.values(), *MergeState.values())))]
-"""An outcome or a state, as a list of merge requests is asked for."""
+MergeWord = Annotated[str, checked(*MERGE_WORDS)]
 _SESSION = Field(None, max_length=128, description="The agent session that asks, if one does.")
 _TASK = Field(None, max_length=64, description="The task whose worker asks, if one does.")
 

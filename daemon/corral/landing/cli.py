@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.config.paths import find_checkout
 from corral.core.errors import InvalidInput
-from corral.core.outcomes import Outcome
+from corral.core.outcomes import MERGE_WORDS, Outcome
 from corral.core.states import MergeState
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Group, Option
@@ -20,10 +20,7 @@ from corral.faces.cli.terminal.tables import Column, age, table
 from corral.work.tasks.cli.commands import print_log
 
 app = Group("Merge queue: merge, verify, land.")
-_STATES = (
-    "Only these outcomes or states; repeatable. One of: "
-    f"{', '.join(dict.fromkeys((*Outcome.values(), *MergeState.values())))}."
-)
+_STATES = f"Only these outcomes or states; repeatable. One of: {', '.join(MERGE_WORDS)}."
 Id = Annotated[str, argument("A merge id, its first characters, or its task's id or number.", "ID", of="merge")]
 
 
@@ -199,7 +196,7 @@ def approve(
     review = client().request("GET", f"/merges/{segment(merge_id)}/approval")
     if not as_json:
         _show_review(review)
-    if not yes and not confirm("Approve this change, so that it lands once verified?", default=False):
+    if not yes and not confirm("Approve this change, so that it can land?", default=False):
         raise Exit(1)
     _acted("approve", review["merge_id"], {"head_sha": review["head_sha"]}, as_json)
 

@@ -67,7 +67,7 @@ async def listing(
 @router.post("", status=201, answer=Submitted)
 async def submit(services: Services, body: Submission) -> Payload:
     """Put a branch into the queue; ``merge_id`` is null if the target has everything of it already."""
-    return await app_merges.submit(services, **body.model_dump())
+    return await app_merges.submit(services, **body.model_dump(exclude={"agent_id"}))
 
 
 @router.get("/{merge_id}", answer=MergeDetail)

@@ -150,12 +150,10 @@ class Acting(Screen[None]):
         name = subject.merge or ""
         refuse_agents("Approving a merge", f"corral merge approve {name[:8]}")
         review, text = await self._text(lambda details: details.approval(name))
-        page = Page(
-            "Approve this change?", text, glyphs=self.glyphs, answers=[("y", "approve, so that it lands once verified")]
-        )
+        page = Page("Approve this change?", text, glyphs=self.glyphs, answers=[("y", "approve, so that it can land")])
         if await self.app.push_screen_wait(page) == "y":
             path = f"/merges/{segment(review['merge_id'])}/approve"
-            await self._call(Call(path, {"head_sha": review["head_sha"]}, "Approved: it lands once it is verified."))
+            await self._call(Call(path, {"head_sha": review["head_sha"]}, "Approved: it can land."))
 
     # -- outputs ------------------------------------------------------------------------------------------------
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from corral.core.instants import iso
-from corral.core.needs import Need
+from corral.core.needs import MOST_OF_A_KIND, Need, rest
 from corral.core.outcomes import NEEDS_APPROVAL
 from corral.core.remedies import remedy_in
 from corral.core.states import MergeState
 from corral.landing.queue import Queue
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
+from corral.store.rows.tasks import FailedTask
 from corral.work.merges.store import merges, pauses
 from corral.work.merges.wire import needs_approval, outcome_of, waits_for_red_target
 from corral.work.tasks.store import outcomes
@@ -94,9 +95,23 @@ def red_targets(_services: Services, conn: Connection) -> Iterator[Need]:
         )
 
 
-def failures(_services: Services, conn: Connection) -> Iterator[Need]:
+def failures(conn: Connection) -> Iterator[Need]:
     """Failed tasks and returned merges, until they are tried again, land another way, or are dismissed."""
-    for failed in outcomes.failed_tasks(conn):
+    return _needs_of(outcomes.failed_tasks(conn), outcomes.returned_requests(conn))
+
+
+def first_failures(conn: Connection) -> Iterator[Need]:
+    """The first of each outcome, and one that stands for the rest: thousands may be open, and every view asks for them."""
+    yield from _needs_of(outcomes.failed_tasks(conn, MOST_OF_A_KIND), outcomes.returned_requests(conn, MOST_OF_A_KIND))
+    numbers = {"failed_task": outcomes.count_failed(conn), "returned_merge": outcomes.count_returned(conn)}
+    for kind, by_outcome in numbers.items():
+        for outcome, number in by_outcome.items():
+            if number > MOST_OF_A_KIND:
+                yield rest(kind, outcome, number - MOST_OF_A_KIND)
+
+
+def _needs_of(failed_tasks: list[FailedTask], returned: list[MergeRow]) -> Iterator[Need]:
+    for failed in failed_tasks:
         task, advice = failed["task_id"][:8], remedy_in(str(failed["error_message"]))
         look, reason = (advice or f"corral task logs {task}").rstrip("."), _first_line(failed["error_message"])
         of_loop = f"corral loop history {task}; then corral loop resume {task}, or corral loop land {task}"
@@ -110,7 +125,7 @@ def failures(_services: Services, conn: Connection) -> Iterator[Need]:
             reason,
             failed["status"],
         )
-    for row in outcomes.returned_requests(conn):
+    for row in returned:
         merge, reason = row["merge_id"][:8], _first_line(row["reason"])
         yield Need(
             "returned_merge",

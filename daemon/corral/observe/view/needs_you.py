@@ -71,12 +71,13 @@ def needs_you(services: Services, conn: Connection) -> list[dict[str, Any]]:
         for (kind, outcome), number in numbers.items():
             if number > MOST_OF_A_KIND:
                 needs.append(rest(kind, outcome, number - MOST_OF_A_KIND))
-    return [need.to_wire() for need in needs]
+    return [need.to_wire() for need in (*needs, *landing.first_failures(conn))]
 
 
 def every_need(services: Services, conn: Connection) -> Iterator[Need]:
     """The same, each by itself, however many there are."""
-    return (need for source in SOURCES for need in source(services, conn))
+    yield from (need for source in SOURCES for need in source(services, conn))
+    yield from landing.failures(conn)
 
 
 SOURCES: tuple[Source, ...] = (
@@ -108,6 +109,5 @@ SOURCES: tuple[Source, ...] = (
     sessions.unannounced_changes,
     project.unapproved_roadmap,
     project.roadmap_problems,
-    landing.failures,
 )
-"""The sources of conditions that need a person, the most urgent first."""
+"""The sources of conditions that need a person, the most urgent first; after them come the failures."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import time
 from typing import Annotated, Any
 
@@ -56,9 +58,17 @@ def wait(
             paused = "".join(f"; {_pause(row)}" for row in answer["paused"])
             open_, total = _unsettled(answer), len(answer["tasks"]) + len(_without_task(answer))
             update(f"waiting for {open_} of {total}{_delay(answer)}{paused}", total - open_, total)
-    _report(answer, as_json, shown)
+    _report(answer, as_json, shown if _is_one_screen() else set())
     if not answer["done"]:
         raise Exit(1)
+
+
+def _is_one_screen() -> bool:
+    """Whether stdout and stderr are the same terminal, file or pipe: what was told on one need not be repeated on the other."""
+    try:
+        return os.path.samestat(os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno()))
+    except (OSError, ValueError):  # one of them is no file
+        return False
 
 
 def _key(need: dict[str, Any]) -> tuple[str, str]:
@@ -89,10 +99,10 @@ def _pause(row: dict[str, str]) -> str:
 
 
 def _report(answer: dict[str, Any], as_json: bool, shown: set[tuple[str, str]]) -> None:
-    """Print how everything stands, and why; what was shown during the wait is not repeated.
+    """Print how everything stands, and why.
 
     Args:
-        shown: The needs that were shown.
+        shown: The needs that were shown on the same screen during the wait; they are not repeated.
     """
     if as_json:
         emit({key: answer[key] for key in ("tasks", "merges", "done", "waits_for_person", "paused", "needs_you")})

@@ -29,14 +29,18 @@ log = logger("loops")
 
 
 def kept_worktree(context: WorktreeContext, task: TaskRow, past: Past | None) -> tuple[WorktreeRow, Provisioned] | None:
-    """The worktree of the former iterations, if nothing in it has changed since; else None, and it is given back."""
+    """The worktree of the former iterations, if nothing in it has changed since; else None, and what was kept is given back."""
     worktree_id = context.kept.pop(task["task_id"], None)
     row = worktree_id and context.db.read(lambda conn: worktree_rows.get(conn, worktree_id))
-    if not row or row["state"] != WorktreeState.READY or past is None:
+    if not row or row["state"] != WorktreeState.READY:
         return None
     try:
         provided = Provisioned(**row["provision"])
-        if past.checkpoint is not None and _is_at(ownership.prove(context, row), past.checkpoint["head_sha"], provided):
+        if (
+            past is not None
+            and past.checkpoint is not None
+            and _is_at(ownership.prove(context, row), past.checkpoint["head_sha"], provided)
+        ):
             return row, provided
     except CorralError as error:
         log.warning("worktree_not_continued", task_id=task["task_id"], worktree=row["name"], reason=error.message)

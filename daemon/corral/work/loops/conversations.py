@@ -1,15 +1,19 @@
-"""The conversation of a loop's agent: each iteration goes on in a copy of the last one, or in a new one if that is lost."""
+"""The conversation of a loop's agent: each iteration goes on in a copy of the last one, or in a new one if that is lost.
+
+An iteration whose worker died with its daemon goes on in a copy of its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from corral.core.redaction import redact
 from corral.core.runners import traits
-from corral.runners.blame import CONVERSATION_LOST
+from corral.runners.blame import CONVERSATION_LOST, DAEMON_DIED
 from corral.runners.protocol import PastConversation, Usage
 from corral.runners.stream import readable
 from corral.store.rows.tasks import AttemptRow
@@ -44,6 +48,30 @@ def file_of(folder: Path, attempt: int) -> Path:
     return folder / f"{attempt}.conversation.log"
 
 
+def died(attempts: Sequence[AttemptRow], number: int) -> list[AttemptRow]:
+    """The attempts right before this one whose workers died with their daemon; the newest first."""
+    before = [row for row in attempts if row["number"] < number and row["started_at"] is not None]
+    return [*takewhile(lambda row: row["error_code"] == DAEMON_DIED, reversed(before))]
+
+
+def of_died(
+    rows: Sequence[AttemptRow], holder: tuple[str | None, str | None], folder: Path, began_with: Usage | None = None
+) -> PastConversation | None:
+    """The conversation of attempts that died with their daemon; None: who does the task now does not hold it.
+
+    Args:
+        rows: As :func:`died` gives them.
+        holder: A runner and an agent.
+        folder: Holds the logs of the task.
+        began_with: The usage of the conversation that the first of them went on in.
+    """
+    if not rows or (rows[0]["runner"], rows[0]["agent"]) != holder or not traits(holder[0]).keeps_conversation:
+        return None
+    used = [asdict(began_with or Usage()), *(row["usage"] for row in rows)]
+    total = Usage(**{name: sum(usage.get(name, 0) for usage in used) for name in asdict(Usage())})
+    return PastConversation(rows[0]["session_id"], file_of(folder, rows[0]["number"]), total)
+
+
 def thread(
     past: Past, attempts: Sequence[AttemptRow], number: int, holder: tuple[str | None, str | None], folder: Path
 ) -> Thread:
@@ -54,6 +82,14 @@ def thread(
         holder: Its runner, and its agent.
         folder: Holds the logs of its task.
     """
+    thread = _of_checkpoint(past, attempts, number, holder, folder)
+    own = of_died(died(attempts, number), holder, folder, thread.resumes.usage if thread.resumes else None)
+    return replace(thread, resumes=own) if own is not None else thread
+
+
+def _of_checkpoint(
+    past: Past, attempts: Sequence[AttemptRow], number: int, holder: tuple[str | None, str | None], folder: Path
+) -> Thread:
     last = past.checkpoint
     held = read_record(last).get("conversation") if last is not None else None
     if last is None or not isinstance(held, Mapping) or not traits(holder[0]).keeps_conversation:

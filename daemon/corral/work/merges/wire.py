@@ -218,7 +218,8 @@ def standing_of(merge: Row) -> str:
 
 def outcome_of(merge: Row) -> str:
     """How a stored merge request stands, in one word: the one that a completed task has by it."""
-    return of_merge(standing_of(merge), dismissed=merge["dismissed_at"] is not None)
+    dismissed, replaced = (merge[name] is not None for name in ("dismissed_at", "replaced_by"))
+    return of_merge(standing_of(merge), dismissed=dismissed, replaced=replaced)
 
 
 def waits_for_red_target(merge: Row) -> bool:

@@ -67,7 +67,7 @@ def assignment(
         command=task["command"],
         program=resolved.program,
         prompt=feedback
-        if thread.resumes
+        if thread.resumes and resumed.conversation is None
         else resuming.request(resumed, _prompt(context, task, resolved, earlier, feedback), Path(worktree["path"])),
         worktree=Path(worktree["path"]),
         log=log,

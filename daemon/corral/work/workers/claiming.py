@@ -135,10 +135,12 @@ class Claiming:
         if self._db.read(work_pause.current) is not None or self._stagger_s(now) > 0:
             return []
         room = settings.supervisor.max_agents - len(in_places)
-        lent = self._lent(in_places) if room <= 0 < settings.supervisor.max_agents else {}
+        below = self._db.read(lambda conn: family.pending_below(conn, in_places)) if in_places else {}
+        lent = below if room <= 0 < settings.supervisor.max_agents else {}
         room = min(free, self._bounded(now, max(room, len({*lent.values()})), starts=starts))
 
-        free_memory = FreeMemory(self.meter, others, settings.limits, available_mb())
+        waiting = {*below.values(), *({key[0] for key, _ in others} - {*in_places})}
+        free_memory = FreeMemory(self.meter, others, waiting, settings.limits, available_mb())
 
         taken: set[str] = set()
         held = {runner for runner in RUNNERS if limits.holding(self.throttles, runner) or not free_memory.fits(runner)}
@@ -216,10 +218,6 @@ class Claiming:
     def _that_hold_tasks(self, refused: Sequence[Reserved | Full]) -> tuple[Reserved | Full, ...]:
         """The refusals of runners that a pending task needs."""
         return tuple(hold for hold in refused if self._db.read(partial(tasks.is_any_pending, runner=str(hold.runner))))
-
-    def _lent(self, in_places: Sequence[str]) -> dict[str, str]:
-        """The followers for which those that lead them have places, each with its leader."""
-        return self._db.read(lambda conn: family.pending_below(conn, in_places)) if in_places else {}
 
     def _bounded(self, now: datetime, room: int, *, starts: bool) -> int:
         """How many tasks may be claimed; while claiming is paused, one, now and then, to see whether the fault is over."""

@@ -53,7 +53,7 @@ from corral.work.trust.trust import TrustGate
 from corral.work.workers.assigning import assignment, keeper_folder, model_of
 from corral.work.workers.collect import collect
 from corral.work.workers.disk import is_full, met_the_end
-from corral.work.workers.resuming import Resumption, resumption
+from corral.work.workers.resuming import resumption
 from corral.work.worktrees import ownership
 from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.allocation import Plan, WorktreeContext, allocate, mark_ready, reclaim
@@ -130,11 +130,9 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
             task_id=task["task_id"],
             session_id=task["session_id"],
         )
-        origin, resumed = _origin(context, resolved), Resumption()
-        if past is None:
-            resumed = resumption(context.worktrees, task, holder_of(resolved))
-        kept = continuing.kept_worktree(context.worktrees, task, past) if past is not None else resumed.tree
-        allocated, provided = kept or allocate(
+        origin = _origin(context, resolved)
+        resumed = resumption(context.worktrees, task, holder_of(resolved), past)
+        allocated, provided = resumed.tree or allocate(
             context.worktrees, plan, is_unwanted=lambda: _is_cancelled(context, task)
         )
         worktree = allocated

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import datetime, timedelta
 
 from corral.config.sections.work import Limits
@@ -92,6 +92,7 @@ class FreeMemory:
     Args:
         meter: Knows the memory of workers, and what is expected of them.
         others: The workers that there are, each with its runner.
+        waiting: The tasks of leaders that wait for followers: of those no more is expected than what they use.
         chosen: The limits.
         available_mb: Memory that the machine has left, MiB.
 
@@ -100,12 +101,21 @@ class FreeMemory:
     """
 
     def __init__(
-        self, meter: Meter, others: Sequence[tuple[Key, str | None]], chosen: Limits, available_mb: float
+        self,
+        meter: Meter,
+        others: Sequence[tuple[Key, str | None]],
+        waiting: Container[str],
+        chosen: Limits,
+        available_mb: float,
     ) -> None:
         self._meter = meter
         self._chosen = chosen
         self._measured_mb = sum(meter.memory_mb(key) or 0.0 for key, _ in others)
-        self._used_mb = sum(max(meter.memory_mb(key) or 0.0, meter.expected_mb(runner)) for key, runner in others)
+        self._used_mb = 0.0
+        for key, runner in others:
+            used_mb = meter.memory_mb(key)
+            expected_mb = 0.0 if used_mb is not None and key[0] in waiting else meter.expected_mb(runner)
+            self._used_mb += max(used_mb or 0.0, expected_mb)
         self._available_mb = available_mb
         self._refused: dict[str | None, Reserved | Full] = {}
         self.reset()

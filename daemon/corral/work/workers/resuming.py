@@ -6,8 +6,8 @@ last. A failed attempt starts fresh (decision 6), and so does a plain command, w
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from itertools import takewhile
+from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 
 from corral.core.errors import CorralError
@@ -17,10 +17,10 @@ from corral.core.states import TaskStatus, WorktreePurpose, WorktreeState
 from corral.git import history
 from corral.git.checkouts import salvage
 from corral.runners.blame import CONVERSATION_LOST, DAEMON_DIED
-from corral.runners.protocol import PastConversation, Usage
+from corral.runners.protocol import PastConversation
 from corral.store.rows.tasks import AttemptRow, TaskRow, WorktreeRow
-from corral.work.loops import store as loops
-from corral.work.loops.conversations import file_of
+from corral.work.loops import continuing, conversations
+from corral.work.loops.history import Past
 from corral.work.tasks.store import attempts as attempt_rows
 from corral.work.tasks.store import tasks
 from corral.work.worktrees import ownership
@@ -67,7 +67,7 @@ def kept_trees(context: WorktreeContext) -> dict[str, str]:
             task = tasks.get(conn, row["task_id"]) if row["task_id"] is not None else None
             if task is not None and task["status"] in (TaskStatus.PENDING, TaskStatus.INTERRUPTED):
                 attempts = attempt_rows.of_task(conn, task["task_id"])
-                if goes_on(attempts) and loops.get(conn, task["task_id"]) is None:
+                if goes_on(attempts):
                     kept[task["task_id"]] = row["worktree_id"]
     return kept
 
@@ -78,35 +78,28 @@ def goes_on(attempts: list[AttemptRow]) -> bool:
     return last is not None and last["error_code"] == DAEMON_DIED and traits(last["runner"]).keeps_conversation
 
 
-def resumption(context: WorktreeContext, task: TaskRow, holder: tuple[str, str | None]) -> Resumption:
-    """What a claimed task takes over; nothing where its last attempt did not die with its daemon.
+def resumption(
+    context: WorktreeContext, task: TaskRow, holder: tuple[str, str | None], past: Past | None
+) -> Resumption:
+    """What a claimed task takes over; where its last attempt did not die with its daemon, the tree of its loop alone.
 
     Args:
         holder: The runner, and the agent, that do it now.
+        past: Its loop, if it is one.
     """
     with context.db.reading() as conn:
         rows = attempt_rows.of_task(conn, task["task_id"])
     before = [row for row in rows if row["number"] < task["fencing_token"] and row["started_at"] is not None]
-    tree = _kept_tree(context, task)
-    died = [*takewhile(lambda row: row["error_code"] == DAEMON_DIED, reversed(before))]
+    died = conversations.died(rows, task["fencing_token"])
     if not died:
-        _give_back(context, tree)
-        return Resumption(prompt=_saved_work(context, task, before) if _is_lost(before) else "")
-    last = died[0]
-    if (last["runner"], last["agent"]) == holder and traits(last["runner"]).keeps_conversation:
-        used = [Usage(**{name: row["usage"].get(name, 0) for name in asdict(Usage())}) for row in died]
-        conversation = PastConversation(
-            last["session_id"],
-            file_of(context.project.logs_dir / "tasks" / task["task_id"], last["number"]),
-            Usage(
-                sum(usage.input_tokens for usage in used),
-                sum(usage.output_tokens for usage in used),
-                sum(usage.cost_usd for usage in used),
-                sum(usage.turns for usage in used),
-            ),
-        )
+        tree = continuing.kept_worktree(context, task, past)
+        return Resumption(tree, prompt=_saved_work(context, task, before) if _is_lost(before) else "")
+    tree = _kept_tree(context, task)
+    conversation = conversations.of_died(died, holder, context.project.logs_dir / "tasks" / task["task_id"])
+    if conversation is None and tree is not None:
+        roll_back(context, tree[0])
+    elif conversation is not None:
         return Resumption(tree, conversation, "" if tree else _saved_work(context, task, before))
-    _give_back(context, tree)
     return Resumption(prompt=_saved_work(context, task, before))
 
 
@@ -120,7 +113,8 @@ def request(resumed: Resumption, prompt: str | None, worktree: Path) -> str | No
 def _is_lost(before: list[AttemptRow]) -> bool:
     """Whether the last attempt could not go on in the conversation of one that died with its daemon."""
     codes = [row["error_code"] for row in reversed(before)]
-    return codes[:1] == [CONVERSATION_LOST] and DAEMON_DIED in codes
+    earlier = next(dropwhile(lambda code: code == CONVERSATION_LOST, codes), None)
+    return codes[:1] == [CONVERSATION_LOST] and earlier == DAEMON_DIED
 
 
 def _kept_tree(context: WorktreeContext, task: TaskRow) -> tuple[WorktreeRow, Provisioned] | None:
@@ -135,11 +129,6 @@ def _kept_tree(context: WorktreeContext, task: TaskRow) -> tuple[WorktreeRow, Pr
         log.warning("worktree_not_continued", task_id=task["task_id"], worktree=row["name"], reason=error.message)
         roll_back(context, row)
         return None
-
-
-def _give_back(context: WorktreeContext, tree: tuple[WorktreeRow, Provisioned] | None) -> None:
-    if tree is not None:
-        roll_back(context, tree[0])
 
 
 def _saved_work(context: WorktreeContext, task: TaskRow, before: list[AttemptRow]) -> str:

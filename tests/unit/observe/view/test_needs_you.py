@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Connection
 
 from corral.core.instants import iso
-from corral.core.needs import MOST_OF_A_KIND, count
+from corral.core.needs import MOST_OF_A_KIND, Need, count
 from corral.core.states import MergeState
 from corral.observe.alerts import store as alerts
 from corral.observe.view import needs_of_alerts, needs_of_landing, needs_of_work, needs_you
@@ -67,7 +67,7 @@ def test_an_alert_about_what_is_listed_already_is_no_further_thing(any_database:
 def test_each_thing_is_counted_once_also_beyond_twenty_of_a_kind(
     any_database: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(needs_you, "SOURCES", (needs_of_landing.failures, needs_of_work.tasks_that_cannot_start))
+    monkeypatch.setattr(needs_you, "SOURCES", (needs_of_work.tasks_that_cannot_start,))
     broken = {"error_code": "broken", "error_message": "It broke: no", "completed_at": iso(NOW)}
     dead, red, stuck = MOST_OF_A_KIND + 5, MOST_OF_A_KIND + 2, MOST_OF_A_KIND + 3
     for number in range(dead):
@@ -79,11 +79,19 @@ def test_each_thing_is_counted_once_also_beyond_twenty_of_a_kind(
     for number in range(stuck):
         task(any_database, f"stuck-{number:02}", runner="command", faults=3, error_message="No room")
     services: Any = SimpleNamespace(of=lambda _part: SimpleNamespace(pause=None))
+    built = list[str]()
+
+    def build(kind: str, *rest: Any) -> Need:
+        built.append(kind)
+        return Need(kind, *rest)
+
+    monkeypatch.setattr(needs_of_landing, "Need", build)
     needs = needs_you.needs_you(services, any_database)
+    assert len(built) == 2 * MOST_OF_A_KIND, "thousands may have failed: the others are counted, not built"
     assert count(needs) == dead + red + stuck, "an agent's part of a task is that task's business"
     rest = [need for need in needs if not need["ids"]]
-    assert [(need["name"], need["number"]) for need in rest] == [("dead", 5), ("red", 2), ("no start", 3)]
-    assert "corral task list --status dead" in rest[0]["remedy"] and "--status red" in rest[1]["remedy"]
+    assert [(need["name"], need["number"]) for need in rest] == [("no start", 3), ("dead", 5), ("red", 2)]
+    assert "corral task list --status dead" in rest[1]["remedy"] and "--status red" in rest[2]["remedy"]
     assert len(needs) == 3 * (MOST_OF_A_KIND + 1)
     (last,) = needs_you.needs_you_for(services, any_database, {"dead-00"}, set())
     assert (last["title"], last["reason"]) == ("dead-00", "It broke: no"), "the oldest of many is found by its id"

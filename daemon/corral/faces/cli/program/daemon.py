@@ -152,7 +152,7 @@ def restart(
     where = project()
     stop_and_wait(where, drain=drain, leave_workers=True)
     crashes.forget(where)
-    health = Client(where).ensure_daemon()
+    health = client().ensure_daemon()
     report(_state(where, health), _running(health), as_json=as_json)
 
 
@@ -178,7 +178,7 @@ def install(
     service.install(where, unit)
     running = Client(where, autostart=False).health() is not None
     if not running:
-        Client(where).ensure_daemon()
+        client().ensure_daemon()
     if as_json:
         emit({"name": unit.name, "file": str(unit.file), "environment": dict(unit.environment)})
         return

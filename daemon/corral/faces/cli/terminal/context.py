@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -39,6 +40,7 @@ class Common:
     verbose: ClassVar[bool] = False
     debug: ClassVar[bool] = False
     profile: ClassVar[str | None] = None
+    ignored_told: ClassVar[bool] = False
 
     @classmethod
     def update(
@@ -92,22 +94,33 @@ def project() -> Project:
 
 
 def client(*, autostart: bool = True) -> Client:
-    """A client of that project's daemon.
+    """A client of that project's daemon. Settings in the environment that do not count are told, once, on stderr.
 
     Raises:
         NotFound: The chosen profile does not exist.
         Conflict: The daemon runs with another profile.
     """
-    from corral.client.connection import Client  # help pages need none
+    from corral.client.connection import ONE_WORKERS, Client  # help pages need none
 
     where = project()
-    profile = os.environ.get(VARIABLE)
-    if not profile:
-        return Client(where, autostart=autostart)
-    require_profile(where, profile)
-    speaker = Client(where, autostart=autostart, profile=profile)
-    speaker.health()
+    profile = os.environ.get(VARIABLE) or None
+    if profile:
+        require_profile(where, profile)
+    may_set = any(name.startswith("CORRAL_") and name not in (*ONE_WORKERS, VARIABLE) for name in os.environ)
+    speaker = Client(where, autostart=autostart, profile=profile, on_daemon=_tell_ignored if may_set else None)
+    if profile or may_set:
+        speaker.health()
     return speaker
+
+
+def _tell_ignored(speaker: Client) -> None:
+    """Say which settings of this command's environment do not count, because the daemon runs with others."""
+    from corral.faces.cli.terminal.variables import ignored  # loads all settings
+
+    if not Common.ignored_told:
+        Common.ignored_told = True
+        for line in ignored(speaker):
+            print(line, file=sys.stderr)
 
 
 def require_profile(where: Project, name: str) -> None:

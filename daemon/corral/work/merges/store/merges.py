@@ -16,7 +16,7 @@ from corral.core.errors import InvalidInput, NotFound
 from corral.core.events import MERGE_ENDS, EventKind
 from corral.core.identifiers import new_id
 from corral.core.instants import iso
-from corral.core.states import OPEN_MERGES, MergeState
+from corral.core.states import OPEN_MERGES, RETURNED_MERGES, MergeState
 from corral.store import events
 from corral.store.engine.fetch import fetch_all, fetch_first, has_any
 from corral.store.engine.prepared import Prepared, one_of
@@ -65,7 +65,8 @@ def submit(
     """Queue a branch, with its head pinned, for its target.
 
     An open request of the same branch for the same target is superseded; if its head is the same, it is the answer, and
-    belongs to the task from now on. One that is landing is marked as replaced, and ends with its landing.
+    belongs to the task from now on. One that is landing is marked as replaced, and ends with its landing; one that came back
+    is marked too, and keeps the reason.
 
     Args:
         task_id: Whose work it is (:func:`corral.work.merges.store.of_tasks.owners` tells); None: no task's.
@@ -87,6 +88,8 @@ def submit(
         conn.execute(update(merge_requests).where(_m.seq == before["seq"]).values(replaced_by=merge_id))
     elif before is not None:
         supersede(conn, before, merge_id, now)
+    came_back = (_m.branch == branch, _m.target == target, _m.state.in_(RETURNED_MERGES), _m.replaced_by.is_(None))
+    conn.execute(update(merge_requests).where(*came_back).values(replaced_by=merge_id))
     conn.execute(
         insert(merge_requests).values(
             **_FRESH,
@@ -369,7 +372,8 @@ def reopen(conn: Connection, merge_id: str, head_sha: str, now: datetime, *, wai
     states = [MergeState.CONFLICT, MergeState.FAILED, MergeState.CANCELLED, MergeState.HELD]
     if waiting:
         states.append(MergeState.QUEUED)
-    row = _move(conn, merge_id, states, now, **{**_FRESH, "state": MergeState.QUEUED.value, "head_sha": head_sha})
+    values = {**_FRESH, "state": MergeState.QUEUED.value, "head_sha": head_sha, "replaced_by": None}
+    row = _move(conn, merge_id, states, now, **values)
     if row is not None:
         events.record(conn, now, EventKind.MERGE_RETRIED, task_id=row["task_id"], merge_id=merge_id)
     return row

@@ -5,10 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache, partial
+from itertools import product
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, false, func, not_, or_, select, union_all, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    and_,
+    bindparam,
+    exists,
+    false,
+    func,
+    not_,
+    or_,
+    select,
+    union_all,
+    update,
+)
 
 from corral.core import outcomes
+from corral.core.outcomes import Outcome
 from corral.core.states import OPEN_MERGES, RETURNED_MERGES, TaskStatus
 from corral.store.engine.fetch import fetch_first
 from corral.store.engine.prepared import Prepared, one_of
@@ -94,18 +111,20 @@ def _tasks_that_came_to(wanted: set[str], *, dismissed: bool) -> ColumnElement[b
 
 
 def requests_called(words: Iterable[str]) -> ColumnElement[bool]:
-    """The condition on merge requests that their state or their outcome is one of these words."""
+    """The condition on merge requests that their state or their outcome is one of these words.
+
+    A conflict that is settled is none any more: of that word the outcome counts alone.
+    """
     wanted = {*words}
-    came_to = [
-        and_(
-            standing().in_(
-                [state for state in outcomes.STANDINGS if outcomes.of_merge(state, dismissed=dismissed) in wanted]
-            ),
-            _m.dismissed_at.is_not(None) if dismissed else _m.dismissed_at.is_(None),
+    came_to = []
+    for dismissed, replaced in product((False, True), repeat=2):
+        word = partial(outcomes.of_merge, dismissed=dismissed, replaced=replaced)
+        states = [state for state in outcomes.STANDINGS if word(state) in wanted]
+        marks = ((_m.dismissed_at, dismissed), (_m.replaced_by, replaced))
+        came_to.append(
+            and_(standing().in_(states), *(column.is_not(None) if has else column.is_(None) for column, has in marks))
         )
-        for dismissed in (False, True)
-    ]
-    return or_(_m.state.in_(wanted), *came_to)
+    return or_(_m.state.in_(wanted - {Outcome.CONFLICT}), *came_to)
 
 
 _NUMBER = func.count().label("number")
@@ -130,17 +149,33 @@ _COUNT_REQUESTS = Prepared[CountedState](
         )
     )
 )
+_CAME_BACK = and_(UNSETTLED, or_(_m.task_id.is_(None), _DECIDES))
+_MOST = bindparam("most", type_=Integer)
+_EVERY = 2**31 - 1
+
+
+def _first(
+    by: ColumnElement[Any], order: ColumnElement[Any], seq: ColumnElement[int], condition: ColumnElement[bool]
+) -> Any:
+    """The numbers of the first ``:most`` rows of each kind."""
+    place = func.row_number().over(partition_by=by, order_by=order).label("place")
+    ranked = select(seq.label("seq"), place).where(condition).subquery()
+    return select(ranked.c.seq).where(ranked.c.place <= _MOST)
+
+
 _RETURNED_REQUESTS = Prepared[MergeRow](
-    select(merge_requests).where(UNSETTLED, or_(_m.task_id.is_(None), _DECIDES)).order_by(_m.seq)
+    select(merge_requests).where(_m.seq.in_(_first(_m.state, _m.seq, _m.seq, _CAME_BACK))).order_by(_m.seq)
 )
 _FAILED_TASKS = Prepared[FailedTask](
     select(
         *columns_of(tasks, TaskFailure),
         exists(select(loops.c.task_id).where(loops.c.task_id == _t.task_id)).label("is_loop"),
     )
-    .where(_FAILED)
+    .where(_t.seq.in_(_first(_t.status, _t.seq.desc(), _t.seq, _FAILED)))
     .order_by(_t.seq.desc())
 )
+_COUNT_FAILED = Prepared[CountedState](select(_t.status.label("state"), _NUMBER).where(_FAILED).group_by(_t.status))
+_COUNT_RETURNED = Prepared[CountedState](select(_m.state, _NUMBER).where(_CAME_BACK).group_by(_m.state))
 
 
 def of_tasks(conn: Connection, task_ids: list[str]) -> dict[str, str]:
@@ -169,14 +204,30 @@ def _open_requests(without_task: bool) -> Prepared[MergeRow]:
     return Prepared(query.where(_m.task_id.is_(None)) if without_task else query)
 
 
-def failed_tasks(conn: Connection) -> list[FailedTask]:
-    """The tasks that failed without that being settled, the latest first."""
-    return _FAILED_TASKS.all(conn, {})
+def failed_tasks(conn: Connection, most: int = _EVERY) -> list[FailedTask]:
+    """The tasks that failed without that being settled, the latest first; at most so many of each status."""
+    return _FAILED_TASKS.all(conn, {"most": most})
 
 
-def returned_requests(conn: Connection) -> list[MergeRow]:
-    """Whole rows of the requests that came back without that being settled: for their task no other one counts."""
-    return _RETURNED_REQUESTS.all(conn, {})
+def returned_requests(conn: Connection, most: int = _EVERY) -> list[MergeRow]:
+    """Whole rows of the requests that came back without that being settled: for their task no other one counts.
+
+    Args:
+        most: Of each state, the oldest first.
+    """
+    return _RETURNED_REQUESTS.all(conn, {"most": most})
+
+
+def count_failed(conn: Connection) -> dict[str, int]:
+    """How many :func:`failed_tasks` there are, by outcome."""
+    return {
+        outcomes.of_task(row["state"], None, dismissed=False): row["number"] for row in _COUNT_FAILED.each(conn, {})
+    }
+
+
+def count_returned(conn: Connection) -> dict[str, int]:
+    """How many :func:`returned_requests` there are, by outcome."""
+    return {outcomes.of_merge(row["state"], dismissed=False): row["number"] for row in _COUNT_RETURNED.each(conn, {})}
 
 
 def counts(conn: Connection) -> dict[str, int]:
