@@ -1,4 +1,4 @@
-"""Fallbacks of hook.py without a daemon: start one, and create and remove worktrees with plain git.
+"""Fallbacks of hook.py without a daemon: start one, decide on an edit, and create and remove worktrees with plain git.
 
 Plain git checks the repository's owner itself, as it is given no ``--git-dir``.
 """
@@ -8,15 +8,54 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from subprocess import DEVNULL, Popen, run
 
+GUARD_S = 3.0
+AWAY = (FileNotFoundError, ConnectionError)
 
-def start_daemon(root: str) -> bool:
+
+def answer(home: str, event: str, payload: bytes, error: Exception, ask) -> bytes:  # type: ignore[no-untyped-def]
+    """Before an edit the answer of the daemon that this starts, else the last look's; to a new session that nothing guards it."""
+    import last_look
+
+    if event == "SessionStart":
+        return json.dumps(last_look.unguarded(home)).encode()
+    if event != "PreToolUse" or not last_look.is_edit(fields := json.loads(payload)):
+        return b"{}"
+    deadline, tries = time.monotonic() + GUARD_S, isinstance(error, AWAY) and last_look.may_start(home)
+    starter = start_daemon(os.path.dirname(home)) if tries else None
+    while starter and time.monotonic() < deadline and starter.poll() in (None, 0):
+        try:
+            return ask(home, event, payload)
+        except AWAY:
+            time.sleep(0.05)
+    decided = last_look.decide(home, fields)
+    if isinstance(error, AWAY) and not last_look.denies(decided):
+        try:  # a daemon that came back may have answered another session meanwhile; it takes the mark over
+            return ask(home, event, payload)
+        except (OSError, ValueError):
+            pass
+    return json.dumps(decided).encode()
+
+
+def log(home: str, line: str) -> None:
+    """Add a line to ``hook.log``."""
+    try:
+        os.makedirs(logs := os.path.join(home, "logs"), exist_ok=True)
+        folder, flags = os.open(logs, os.O_NOFOLLOW), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        with open(os.open("hook.log", flags, 0o600, dir_fd=folder), "a", errors="replace") as file:
+            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {line}\n")
+    except OSError as error:
+        print(line, error, file=sys.stderr)  # a folder that cannot be written must not fail a session
+
+
+def start_daemon(root: str) -> Popen[bytes]:
     """Run ``corral daemon start``, detached: the plugin's own command, never one from the repository."""
     launcher = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin", "corral")
     command = ["/bin/sh", launcher] if os.path.isfile(launcher) else ["corral"]
     argv, io = [*command, "daemon", "start", "--detach"], dict.fromkeys(("stdin", "stdout", "stderr"), DEVNULL)
-    return bool(Popen(argv, cwd=root, start_new_session=True, **io))
+    return Popen(argv, cwd=root, start_new_session=True, **io)
 
 
 def worktree(top: str, event: str, payload: bytes, answer: bytes, *, coordinated: bool) -> int:

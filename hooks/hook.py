@@ -1,9 +1,10 @@
 """Sends one Claude Code hook event to the daemon and prints the daemon's answer; contains no rules.
 
-``hook.py EVENT [--deny-when-down]``, with the event's JSON on standard input. Any fault is one line in
-``.corral/logs/hook.log``, no output, exit 0: no session is ever broken. ``--deny-when-down`` (in a project's settings)
-starts a missing daemon, and makes a fault a denial. In a repository of another user it does nothing (the rule
-is in ``corral/config/ownership.py``). Nothing slow is imported: json alone doubles the time, so events travel as bytes.
+``hook.py EVENT [--deny-when-down | --from-shell]``, with the event's JSON on standard input. Any fault is one line in
+``.corral/logs/hook.log``, exit 0: no session is ever broken. Where no daemon answers before an edit, the last look
+decides (``corral/client/last_look.py``); with ``--deny-when-down`` (in a project's settings) a fault is a denial. The
+process that ``--from-shell`` runs for is in ``CLAUDE_PID``. In a repository of another user it does nothing (the rule is
+in ``corral/config/ownership.py``). Nothing slow is imported: json alone doubles the time, so events travel as bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import sys
 import time
 
-DEADLINE_S = {"SessionEnd": 1.0, "WorktreeCreate": 280.0, "WorktreeRemove": 50.0}
+DEADLINE_S = {"SessionEnd": 1.0, "PreToolUse": 3.0, "WorktreeCreate": 280.0, "WorktreeRemove": 50.0}
 USUAL_DEADLINE_S, START_WAIT_S = 4.0, 5.0
 DENIAL = b"""{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny",
 "permissionDecisionReason": "Corral's daemon does not answer, so nothing is edited. Run `corral daemon start`."}}"""
@@ -26,10 +27,14 @@ def main(event: str, *options: str) -> int:
         answer = beside("ownership").notice(payload, foreign)
     elif home:
         try:
-            answer = ask(home, event, payload, strict)
+            answer = ask(home, event, payload, strict, "--from-shell" in options)
         except Exception as error:
-            log(home, f"{event}: {error!r}")
-            answer = DENIAL if event == "PreToolUse" and strict else b"{}"
+            beside("fallbacks").log(home, f"{event}: {error!r}")
+            answer = (
+                DENIAL
+                if event == "PreToolUse" and strict
+                else beside("fallbacks").answer(home, event, payload, error, ask)
+            )
     if event.startswith("Worktree"):
         return beside("fallbacks").worktree(top, event, payload, answer, coordinated=bool(home))
     sys.stdout.buffer.write(b"" if answer == b"{}" else answer)
@@ -79,13 +84,15 @@ def pointer(file: str, prefix: str) -> str:
         return ""
 
 
-def ask(home: str, event: str, payload: bytes, strict: bool) -> bytes:
+def ask(home: str, event: str, payload: bytes, strict: bool = False, shell: bool = False) -> bytes:
     """Post the event with ``_hook`` added, and return the JSON object of the answer."""
     if not (payload.startswith(b'{"') and payload.endswith(b"}")):
         raise ValueError("the event is not a JSON object")
     entrypoint = "".join(c for c in os.environ.get("CLAUDE_CODE_ENTRYPOINT", "") if c.isalnum() or c in "-_")
     # The parent of a hook in the settings is a shell, not a session.
-    pid = 0 if strict or event.startswith("Worktree") else os.getppid()
+    pid = 0 if strict or shell or event.startswith("Worktree") else os.getppid()
+    if shell and (client := os.environ.get("CLAUDE_PID", "")).isdecimal():
+        pid = int(client)
     note = f',"_hook":{{"pid":{pid},"entrypoint":"{entrypoint}","source":"command"}}}}'
     head = (
         f"POST /api/v1/hooks/{event} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -106,7 +113,7 @@ def ask(home: str, event: str, payload: bytes, strict: bool) -> bytes:
 
 def connect(home: str, starts: bool, allowed_s: float) -> _socket.socket:
     """Connect to this user's daemon; start a missing one if ``starts``."""
-    path, patience, started = os.path.join(home, "run", "corral.sock"), time.monotonic() + START_WAIT_S, False
+    path, patience, started = os.path.join(home, "run", "corral.sock"), time.monotonic() + START_WAIT_S, None
     while True:
         try:
             if len(os.fsencode(path)) > 100:  # as in corral/config/paths.py
@@ -116,7 +123,7 @@ def connect(home: str, starts: bool, allowed_s: float) -> _socket.socket:
             link.connect(path)
             break
         except OSError:
-            if not starts or time.monotonic() > patience:
+            if not starts or time.monotonic() > patience or (started and started.poll()):
                 raise
         started = started or beside("fallbacks").start_daemon(os.path.dirname(home))
         time.sleep(0.02)
@@ -129,18 +136,9 @@ def connect(home: str, starts: bool, allowed_s: float) -> _socket.socket:
 
 def beside(name: str):  # type: ignore[no-untyped-def]
     sys.dont_write_bytecode = True  # the plugin's folder stays unchanged
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    sys.path.insert(0, here := os.path.dirname(os.path.abspath(__file__)))
+    sys.path.append(os.path.join(os.path.dirname(here), "daemon", "corral", "client"))  # of the source: the last look
     return __import__(name)
-
-
-def log(home: str, line: str) -> None:
-    try:
-        os.makedirs(logs := os.path.join(home, "logs"), exist_ok=True)
-        folder, flags = os.open(logs, os.O_NOFOLLOW), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-        with open(os.open("hook.log", flags, 0o600, dir_fd=folder), "a", errors="replace") as file:
-            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {line}\n")
-    except OSError as error:
-        print(line, error, file=sys.stderr)  # a folder that cannot be written must not fail a session
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ def _about_the_program(story: Story) -> None:
     story("config remove-key")
     story("web")
     _templates(story)
-    for command in ("guard install", "guard status", "guard check", "guard remove"):
+    for command in ("guard install", "guard status", "guard check", "guard allow", "guard remove"):
         story(command)
     story("pause", "--reason", "a test")
     story("status")

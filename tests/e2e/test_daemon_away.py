@@ -29,15 +29,15 @@ def test_what_a_client_edited_while_the_daemon_was_away_is_locked_for_it(team: T
     )
     team.until(began.exists)
     asked = len(away.requests)
-    settings = team.repo / ".corral" / "local.yaml"
-    settings.write_text("locks: 3\n")  # so that no daemon can start
+    run = team.repo / ".corral" / "run"
+    run.chmod(0o755)  # so that no daemon can start
     team.house.kill_daemon()
     go.touch()
     team.until(lambda: len(away.requests) > asked)
     (team.repo / "README.md").write_text("by hand\n")
     away.conversation.wait(lambda: away.conversation.results)
     assert team.house.daemon_pid() is None
-    settings.unlink()
+    run.chmod(0o700)
     team.house.run("daemon", "start")
     mine = dict.fromkeys(("tool.txt", "src/a.py", "shell.txt"), away.session_id)
     team.until(lambda: team.locks() == mine)

@@ -38,7 +38,8 @@ from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.work.tasks.leases import give_back
 from tests.conftest import git
-from tests.support.coordinated import Coordinated, eventually
+from tests.integration.last_looking import Client
+from tests.support.coordinated import Coordinated, denied, eventually
 from tests.support.locking import acquire
 from tests.support.programs import program
 
@@ -253,6 +254,28 @@ def _remounted(folder: Path, how: str) -> bool:
     if done.returncode != 0 and "busy" not in done.stderr:
         pytest.skip(f"what is mounted here cannot be made read-only: {done.stderr.strip()}")
     return done.returncode == 0
+
+
+def test_on_a_full_disk_a_held_file_stays_and_a_person_lets_edits_pass(mount: Mount, house: Coordinated) -> None:
+    home = house.root / ".corral"
+    mount(home, "12m")
+    ada, ben = Client(house.root, "ada"), Client(house.root, "ben")
+    try:
+        for client in (ada, ben):
+            origin = {"pid": client.pid, "entrypoint": "cli", "source": "command"}
+            house.hook("SessionStart", client.session_id, source="startup", _hook=origin)
+        assert denied(ada.edits("README.md")) is None
+        with filled(home):
+            assert "is held by" in (denied(ben.edits("README.md")) or "")
+            assert "`corral guard allow --for 1h`" in (denied(ben.edits("src/a.py")) or ""), "it cannot be marked"
+            house.kill_daemon()
+            assert denied(ben.edits("README.md"))
+            house.run("guard", "allow", "--for", "1h")
+            assert denied(ben.edits("src/a.py")) is None
+        ada.die()
+    finally:
+        ada.close()
+        ben.close()
 
 
 # -- two daemons

@@ -43,9 +43,9 @@ sys.exit(main())
 class Bridge:
     """A running bridge, and the client's end of the conversation. Any number of threads may call."""
 
-    def __init__(self, cwd: Path, **extra: str) -> None:
+    def __init__(self, cwd: Path, *, program: str = WITHOUT_START, **extra: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", WITHOUT_START],
+            [sys.executable, "-c", program],
             cwd=cwd,
             env={**os.environ, "PYTHONPATH": os.fspath(DAEMON), **extra},
             stdin=subprocess.PIPE,

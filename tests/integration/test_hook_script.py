@@ -260,7 +260,8 @@ def test_a_session_starts_the_daemon_detached(repo: Path, tmp_path: Path) -> Non
 def test_a_program_that_lies_in_the_repository_is_never_run(repo: Path) -> None:
     sock = coordinate(repo)
     notes = [starter(repo / place / "corral", sock) for place in (".corral/run/bin", "bin")]
-    assert silent(fire(repo, "SessionStart", path="/nonexistent"))
+    said = json.loads(fire(repo, "SessionStart", path="/nonexistent").stdout)
+    assert "does not guard this session" in said["systemMessage"]
     assert [note for note in notes if note.exists()] == []
     (line,) = logged(repo)
     assert "SessionStart: FileNotFoundError" in line
@@ -270,8 +271,9 @@ def test_a_program_that_lies_in_the_repository_is_never_run(repo: Path) -> None:
 def test_a_daemon_that_does_not_come_up_delays_a_session_by_five_seconds_at_most(repo: Path, tmp_path: Path) -> None:
     note = starter(tmp_path / "bin" / "corral", coordinate(repo), answers=False)
     began = time.monotonic()
-    assert silent(fire(repo, "SessionStart", path=os.fspath(tmp_path / "bin")))
+    said = json.loads(fire(repo, "SessionStart", path=os.fspath(tmp_path / "bin")).stdout)
     assert time.monotonic() - began < 5 + 2
+    assert "`corral daemon start`" in said["systemMessage"] == said["hookSpecificOutput"]["additionalContext"]
     assert note.read_text().splitlines() == ["daemon start --detach"]
     (line,) = logged(repo)
     assert "SessionStart: FileNotFoundError" in line

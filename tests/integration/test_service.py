@@ -66,6 +66,7 @@ def test_a_unit_that_is_installed_starts_the_daemon_for_commands(house: Coordina
 def test_a_start_by_the_unit_that_fails_says_why(house: Coordinated, manager: Manager) -> None:
     unit_of(house)
     house.stop()
+    (house.root / ".corral" / "run" / "settings.json").unlink()  # the last valid settings
     (house.root / ".corral" / "local.yaml").write_text("locks: {ttl_s: no}\n")
     done = house.run("daemon", "start", check=False)
     assert done.returncode == 2 and "locks.ttl_s" in done.stderr and manager.started() == 2

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import git
 from tests.integration.claude_settings import SETTINGS, settings_of, write_settings
 from tests.support.coordinated import Coordinated
 from tests.support.programs import requires
@@ -146,12 +147,16 @@ def test_init_sets_the_status_line_for_one_person_and_uninstall_takes_exactly_th
     if own is not None:
         local.write_text(json.dumps(own))
     house = Coordinated(repo)
-    house.run("init", "--yes")
+    exclude = repo / ".git" / "info" / "exclude"
+    excluded = exclude.read_bytes() if exclude.exists() else None
+    assert "git does not ignore .claude/settings.local.json" in house.run("init", "--yes").stdout
+    assert "settings.local.json" not in git(repo, "status", "--porcelain", "--untracked-files=all")
     shared = settings_of(repo).read_bytes()
-    assert not local.exists() or local.read_text() == json.dumps(own), "nobody asked for it"
-    assert "git does not ignore .claude/settings.local.json" in house.run("init", "--yes", "--status-line").stdout
+    assert "statusLine" not in json.loads(local.read_text()), "nobody asked for it"
+    guard = json.loads(local.read_text())["hooks"]
+    house.run("init", "--yes", "--status-line")
     written = local.read_text()
-    assert json.loads(written) == {**(own or {}), "statusLine": LINE}
+    assert json.loads(written) == {**(own or {}), "hooks": guard, "statusLine": LINE}
     assert settings_of(repo).read_bytes() == shared, "what colleagues see is their own matter"
     house.run("init", "--yes", "--status-line")
     assert local.read_text() == written
@@ -160,6 +165,7 @@ def test_init_sets_the_status_line_for_one_person_and_uninstall_takes_exactly_th
     house.run("uninstall", "--yes")
     assert json.loads(local.read_text()) == {"model": "haiku"} if edited else not local.exists()
     assert settings_of(repo).read_bytes() == mine
+    assert (exclude.read_bytes() if exclude.exists() else None) == excluded
 
 
 @pytest.mark.parametrize("name", ["settings.json", "settings.local.json"])
@@ -170,7 +176,7 @@ def test_a_status_line_of_ones_own_stays(repo: Path, name: str) -> None:
     house = Coordinated(repo)
     assert f"{name} has its own status line; it stays" in house.run("init", "--yes", "--status-line").stdout
     assert json.loads(file.read_text())["statusLine"] == json.loads(own)["statusLine"]
-    assert name == "settings.local.json" or not file.with_name("settings.local.json").exists()
+    assert name == "settings.local.json" or "statusLine" not in file.with_name("settings.local.json").read_text()
     house.run("uninstall", "--yes")
     assert file.read_text() == own
 
@@ -199,7 +205,7 @@ def test_a_person_is_asked_at_the_terminal_unless_they_have_a_status_line(
     finally:
         server.end()
     local = settings_of(repo).with_name("settings.local.json")
-    assert local.exists() == (not has_one)
+    assert ("statusLine" in json.loads(local.read_text())) == (not has_one)
     assert "statusLine" not in json.loads(settings_of(repo).read_text())
     Coordinated(repo).run("uninstall", "--yes")
     assert not local.exists()

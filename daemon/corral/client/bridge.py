@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from corral import __version__
+from corral.client import last_look
 from corral.client.gate import AWAKE_S, LIST_AWAKE_S, Gate, Refused
-from corral.config.paths import find_project
+from corral.config.paths import Project, find_project
 from corral.core.errors import DatabaseUnavailable, NotAProject
 from corral.core.instructions import INSTRUCTIONS, PROFILES
 
@@ -172,14 +173,25 @@ def main() -> int:
 
 def serve(profile: str) -> int:
     """Serve a profile (the default if the name is unknown) on standard input and output until the client leaves."""
+    project: Project | None = None
+    client, cwd = os.getppid(), ""
+
+    def leave() -> None:
+        if project is not None:
+            last_look.leave(os.fspath(project.home), client)
+
+    def end(*_signal: object) -> None:
+        leave()
+        os._exit(0)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: os._exit(0))
-    project, cwd = None, ""
+        signal.signal(number, end)
     with contextlib.suppress(NotAProject, OSError):
         cwd = os.fspath(Path.cwd())
         project = find_project(Path(cwd))
     known_profile = profile if profile in PROFILES else PROFILES[0]  # a bridge never refuses to start
     Bridge(Gate(project, cwd), sys.stdout.fileno(), known_profile).serve(sys.stdin.buffer)
+    leave()
     return 0
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from corral import PROTOCOL
 from corral.client import wire
-from corral.config import account
+from corral.config import account, crashes
 from corral.config.links import make_own_folder
 from corral.config.paths import Project, find_socket
 from corral.core.errors import Conflict, CorralError, DaemonUnreachable, InvalidInput, from_wire
@@ -249,8 +249,13 @@ class Client:
         """
         health = self.health()
         if health is None:
-            with _showing_wait("starting the daemon"):
-                start_daemon(self.project, timeout_s)
+            try:
+                with _showing_wait("starting the daemon"):
+                    start_daemon(self.project, timeout_s)
+            except CorralError as error:
+                crashes.note_start(self.project, error)
+                raise
+            crashes.note_start(self.project, None)
             health = self.health()
         if health is None:
             raise DaemonUnreachable(

@@ -15,21 +15,20 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from corral.client import wire
+from corral.client import last_look, wire
 from corral.config import crashes
-from corral.config.paths import Project, find_socket
-from corral.core.errors import CorralError, DatabaseUnavailable, from_wire
+from corral.config.paths import Project, find_checkout, find_socket
+from corral.core.errors import CorralError, DaemonUnreachable, DatabaseUnavailable, from_wire
 from corral.core.log_files import append_line
 
 DEADLINE_S = 4.0
 """Time limit for a hook event, seconds; the client gives up on the bridge after 5 s."""
-SUMMON_EVERY_S = 10.0
-"""Minimum time between two starts of a missing daemon, seconds."""
-AGAIN_S = 1.0
-"""The same after a successful start, whose daemon was then killed."""
+GUARD_S = 3.0
+"""The same for the event before an edit or a shell command, which also waits for a daemon that starts; the last look follows."""
 START_S = 25.0
 """Time limit for the start of a daemon, seconds."""
 TOOL_DEADLINE_S = 120.0
@@ -128,9 +127,7 @@ class Gate:
         """Called in its own thread whenever a daemon was found."""
         self._unheard: dict[str, tuple[float, float]] = {}
         """Unix times between which answers to a session or a subagent were lost."""
-        self._next_summons = 0.0
-        self._no_database: CorralError | None = None
-        """The database error of the last failed start of a daemon."""
+        self._starter: threading.Thread | None = None
         self._calls: dict[str | int, socket.socket] = {}
         self._lock = threading.Lock()
         self._seen = threading.Event()
@@ -144,6 +141,8 @@ class Gate:
         }
         if project is not None:
             self._daemon = Daemon(project)
+            if project.initialised and (checkout := find_checkout(Path(cwd or project.root))) is not None:
+                last_look.enter(os.fspath(project.home), os.getppid(), os.path.realpath(checkout.top))
             threading.Thread(target=self._hold, name="hold", daemon=True).start()
 
     @property
@@ -159,24 +158,54 @@ class Gate:
         """
         if self._project is None:
             return "{}"
-        event = str(arguments.get("hook_event_name"))
+        event, fields = str(arguments.get("hook_event_name")), reduced(arguments)
+        is_guarded = event == "PreToolUse" and (last_look.is_edit(fields) or fields.get("tool_name") == "Bash")
         try:
             if not event.isalpha():
                 raise ValueError("no event named")
-            deadline = time.monotonic() + DEADLINE_S
+            deadline = time.monotonic() + (GUARD_S if is_guarded else DEADLINE_S)
             try:
-                answer = self._send_event(event, reduced(arguments), deadline)
+                answer = self._send_event(event, fields, deadline)
             except (ConnectionResetError, BrokenPipeError):  # the daemon ended; another one may run
-                answer = self._send_event(event, reduced(arguments), deadline)
+                answer = self._send_event(event, fields, deadline)
         except (FileNotFoundError, ConnectionError) as error:
             self._log(f"{event}: no daemon: {error!r}")
             self._summon()
-            return "{}"
+            waited = self._await_daemon(event, fields, deadline) if is_guarded else ""
+            return waited or self._last_look(event, fields, was_away=True)
         except Exception as error:  # noqa: BLE001 - the edge: whatever it is, the session goes on
             self._log(f"{event}: {error!r}")
-            return "{}"
+            return self._last_look(event, fields, was_away=False)
         self._seen.set()
         return answer
+
+    def _await_daemon(self, event: str, fields: dict[str, Any], deadline: float) -> str:
+        """The answer of the daemon that is being started; empty if it cannot be, or not in time."""
+        assert self._project is not None
+        while time.monotonic() < deadline:
+            is_starting = (self._starter and self._starter.is_alive()) or crashes.is_starting(self._project)
+            with contextlib.suppress(OSError, ValueError):
+                return self._send_event(event, fields, deadline)
+            if not is_starting:
+                break
+            time.sleep(0.05)
+        return ""
+
+    def _last_look(self, event: str, fields: dict[str, Any], *, was_away: bool) -> str:
+        """The answer without a daemon: to an edit, what the last state of the database says; to anything else ``{}``.
+
+        Args:
+            was_away: Whether no daemon was there. One that is there by now may have answered another session since the look; it
+                takes over what the look marked, and answers.
+        """
+        if self._project is None or not self._project.initialised or not last_look.is_edit(fields):
+            return "{}"
+        answer = last_look.decide(os.fspath(self._project.home), fields, os.fspath(self._project.database))
+        self._log(f"{event}: {json.dumps(answer)}")
+        with contextlib.suppress(OSError, ValueError):
+            if was_away and not last_look.denies(answer):
+                return self._send_event(event, fields, time.monotonic() + 1)
+        return json.dumps(answer)
 
     def _send_event(self, event: str, fields: dict[str, Any], deadline: float) -> str:
         """Send an event once, with the time since which answers were lost, so that the daemon repeats their content."""
@@ -251,17 +280,15 @@ class Gate:
         deadline = time.monotonic() + awake_s
         while True:
             try:
-                link = wire.dial(self._daemon.path, 5)
-                self._no_database = None
-                return link
+                return wire.dial(self._daemon.path, 5)
             except OSError as error:
                 if time.monotonic() > deadline or not (self._project and self._project.initialised):
                     raise ConnectionRefusedError(str(error)) from error
                 if not ends_stop and self._project.stopped_file.exists():
                     raise ConnectionRefusedError("it was stopped with `corral daemon stop`") from error
             self._summon()
-            if self._no_database is not None:
-                raise self._no_database
+            if isinstance(failure := crashes.failed_lately(self._project), DatabaseUnavailable):
+                raise failure
             time.sleep(0.1)
 
     def _hold(self) -> None:
@@ -286,7 +313,7 @@ class Gate:
                 self._seen.wait(random.uniform(*JITTER_S))
             elif had_one and self._project is not None and (dead := crashes.to_revive(self._project, time.time())):
                 tries += 1
-                if not self._start_daemon():
+                if self._start_daemon() is False:
                     crashes.note_failed_start(self._project, dead)
                 self._seen.wait(min(2.0**tries, REVIVE_MOST_S) * random.uniform(0.5, 1))
             else:
@@ -296,33 +323,38 @@ class Gate:
         """Start the daemon in the background; none where Corral was uninstalled."""
         if self._project is None or not self._project.initialised:
             return
-        with self._lock:
-            now = time.monotonic()
-            if now < self._next_summons:
-                return
-            self._next_summons = now + SUMMON_EVERY_S
-        with contextlib.suppress(RuntimeError):
-            threading.Thread(target=self._start_daemon, name="summon", daemon=True).start()
+        with self._lock, contextlib.suppress(RuntimeError):
+            if self._starter is None or not self._starter.is_alive():
+                self._starter = threading.Thread(target=self._start_daemon, name="summon", daemon=True)
+                self._starter.start()
 
-    def _start_daemon(self) -> bool:
-        """Start the daemon with the present installation: this process, and its imported modules, may be older."""
+    def _start_daemon(self) -> bool | None:
+        """Start the daemon with the present installation: this process, and its imported modules, may be older.
+
+        Returns:
+            Whether it runs; None: another session starts it, or a start has just failed.
+        """
         import subprocess  # only a session that lost its daemon needs it
 
         assert self._project is not None
+        if (turn := crashes.take_turn(self._project)) is None:
+            return None
         argv = [sys.executable, "-m", "corral.client.start", str(self._project.root)]
         try:
             done = subprocess.run(argv, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=START_S)
             if done.returncode != 0:
                 raise from_wire(json.loads(done.stdout))
-            self._no_database = None
-            self._next_summons = time.monotonic() + AGAIN_S
-            return True
-        except DatabaseUnavailable as error:
-            self._no_database = error
+        except CorralError as error:  # it noted that itself
             self._log(f"starting the daemon: {error!r}")
+            return False
         except Exception as error:  # noqa: BLE001 - the edge: the next event tries again
+            crashes.note_start(self._project, DaemonUnreachable("The daemon could not be started.", cause=repr(error)))
             self._log(f"starting the daemon: {error!r}")
-        return False
+            return False
+        finally:
+            os.close(turn)
+        crashes.note_start(self._project, None)
+        return True
 
     def _log(self, line: str) -> None:
         assert self._project is not None

@@ -1,23 +1,34 @@
 """Deaths of a project's daemon that nobody asked for, so that nothing starts it over and over. Standard library only.
 
 A daemon that ends on purpose removes its ``daemon.json``; a dead one leaves it. Whoever notices a death first records it, once
-for each process: an open session's bridge, or the next start.
+for each process: an open session's bridge, or the next start. Starts that fail have one backoff for all sessions, and one of them
+starts at a time.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from corral.config.paths import Project
+from corral.core.errors import CorralError, from_wire
 from corral.core.log_files import append_line
 
 MOST = 3
 WITHIN_S = 60.0
 """So many deaths in so many seconds, and nothing starts the daemon unasked."""
 _GIVEN_UP = "given-up"
+AGAIN_S = 1.0
+"""Seconds after a successful start until a session starts another daemon: that one was killed."""
+FAILED_S, MOST_FAILED_S = 5.0, 60.0
+"""The same after a failed start, and at most, since the time doubles with each."""
+START = "start.json"
+"""In ``run/``, locked by the session that starts a daemon: ``{failures, next_at, at, error}`` of the last start."""
 
 
 def note(project: Project) -> str | None:
@@ -61,6 +72,74 @@ def forget(project: Project) -> None:
     """A person starts or stops it: earlier deaths do not count any more."""
     with suppress(OSError):  # a folder that cannot be written: the start itself says so
         _file(project).unlink()
+    with suppress(OSError):
+        os.truncate(project.run_dir / START, 0)
+
+
+def take_turn(project: Project) -> int | None:
+    """The right of a session to start a daemon, as a descriptor to close; None while another one does, or after a failure."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        project.run_dir.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(project.run_dir / START, flags, 0o600)
+    except OSError:  # the start itself says what is wrong with the folder
+        return os.open(os.devnull, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    if _must_wait(_last_start(project)):
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def failed_lately(project: Project) -> CorralError | None:
+    """Why the last start failed, while no session tries again."""
+    last = _last_start(project)
+    return from_wire(last) if last.get("error") and _must_wait(last) else None
+
+
+def is_starting(project: Project) -> bool:
+    """Whether a session starts a daemon now."""
+    with suppress(OSError):
+        descriptor = os.open(project.run_dir / START, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+    return False
+
+
+def note_start(project: Project, error: CorralError | None) -> None:
+    """Record how a start ended; None: a daemon runs."""
+    failures = _last_start(project).get("failures", 0) + 1 if error is not None else 0
+    wait_s = AGAIN_S if error is None else min(FAILED_S * 2.0 ** min(failures - 1, 10), MOST_FAILED_S)
+    now, wire = time.time(), error.to_wire()["error"] if error is not None else None
+    content = json.dumps({"failures": failures, "next_at": now + wait_s, "at": now, "error": wire})
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with suppress(OSError):  # a full disk, or a folder that cannot be written: then it is tried again too early
+        descriptor = os.open(project.run_dir / START, flags, 0o600)
+        try:
+            os.ftruncate(descriptor, os.pwrite(descriptor, content.encode(), 0))
+        finally:
+            os.close(descriptor)
+
+
+def _must_wait(last: dict[str, Any]) -> bool:
+    return bool(0 < last.get("next_at", 0.0) - time.time() <= MOST_FAILED_S)
+
+
+def _last_start(project: Project) -> dict[str, Any]:
+    """How the last start ended, see :data:`START`; empty where that is not known."""
+    try:
+        found = json.loads((project.run_dir / START).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _announced(project: Project) -> str | None:

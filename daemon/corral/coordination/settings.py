@@ -13,6 +13,7 @@ from typing import Any
 from corral.config import account, trust
 from corral.config.agents import MAX_FILES
 from corral.config.custom.profiles import VARIABLE, chosen_profile, remember_profile
+from corral.config.last_valid import last_files, remember_settings
 from corral.config.load import Loaded, load
 from corral.config.model import Settings, all_settings
 from corral.config.paths import Project
@@ -43,13 +44,34 @@ class SettingsHolder:
         self._landing: dict[str, tuple[str, Loaded]] = {}
         self._agents: tuple[list[tuple[str, int, int]], list[trust.Claim]] = ([], [])
         self.answers = trust.TrustStore(trust.trust_file(environ, account.home()))
-        self._loaded = self._load(None)
-        remember_profile(project, self._loaded.profile)
         self.error: ConfigInvalid | None = None
+        try:
+            self._loaded = self._load(None)
+        except ConfigInvalid as error:
+            self._loaded = self._last_valid(error)
+            self.error = error
+            log.error("config_invalid", errors=error.details.get("errors"), in_force="the last valid settings")
+        else:
+            remember_settings(project, account.home(), self._loaded)
+        remember_profile(project, self._loaded.profile)
         self.on_change: list[Callable[[Settings], None]] = []
 
     def _load(self, committed: bytes | None) -> Loaded:
         return load(self._project, environ=self._environ, home=account.home(), committed=committed)
+
+    def _last_valid(self, error: ConfigInvalid) -> Loaded:
+        """The settings that a daemon had last, from the files as they were then.
+
+        Raises:
+            ConfigInvalid: None had any, or they are valid no more.
+        """
+        files = last_files(self._project)
+        if files is None:
+            raise error
+        try:
+            return load(self._project, environ=self._environ, home=account.home(), instead=files)
+        except ConfigInvalid:
+            raise error from None
 
     @property
     def loaded(self) -> Loaded:
@@ -68,6 +90,7 @@ class SettingsHolder:
             self.error = error
             log.error("config_invalid", errors=error.details.get("errors"))
             return
+        remember_settings(self._project, account.home(), loaded)
         with self._guard:
             self._landing.clear()
             changes = changed_settings(self._loaded.settings, loaded.settings)

@@ -34,6 +34,7 @@ NAMES = {
     "unannounced_changes": "changes",
     "outdated_daemon": "old daemon",
     "crashing_daemon": "crashes",
+    "broken_settings": "settings",
 }
 """The kinds in a word or two: every face calls them so. What has ended is called by its outcome."""
 

@@ -141,6 +141,7 @@ async def _run(instance: Instance, parts: Assembly, ready: Callable[[], None]) -
     loop.add_signal_handler(signal.SIGINT, request_stop, False, False)
 
     crashes.note(project)
+    crashes.note_start(project, None)
     if crashes.given_up(project):
         services.faults["crashes"] = Need(
             "crashing_daemon", _CRASHES, "corral daemon logs; then: corral daemon restart"

@@ -12,6 +12,7 @@ from corral.coordination.sessions.store import sessions as session_rows
 from corral.coordination.sessions.sweep import LOOK_EVERY_S, mind_the_jump, sweep
 from corral.core.logs import logger
 from corral.core.steps import Step
+from corral.faces.hooks import meanwhile
 from corral.faces.hooks.presence import BRIDGE_WITHIN
 from corral.faces.hooks.unannounced import note_alive
 
@@ -32,6 +33,7 @@ class SessionKeeper:
     def step(self, now: datetime) -> datetime | None:
         """Sweep once; returns when a session must be checked again, or the first lock expires."""
         services = self._services
+        meanwhile.take_over(services, now)
         mind_the_jump(services, now)
         if services.db.read(session_rows.anyone):
             stale_after_s = services.settings().sessions.stale_after_s

@@ -22,6 +22,7 @@ from corral.coordination.teams.holder import TeamsHolder
 from corral.core import logs
 from corral.core.changes import Changes
 from corral.core.clock import now
+from corral.core.needs import Fault
 from corral.core.redaction import remember_secrets
 from corral.core.steps import Step
 from corral.daemon import damage, session_keeper
@@ -119,6 +120,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     def reload() -> None:
         settings.reload()
         teams.reload()
+        _show_broken_settings(services)
 
     reloader = Reloader(reload, lambda: nudge("settings"))
     worktrees = WorktreeContext(
@@ -149,6 +151,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         unannounced=unannounced.at_start(project, db.read(session_rows.watched), now()),
         offer_again=lambda conn, session_id, why, at: give_back(conn, session_id, why, at, settings().tasks),
     )
+    _show_broken_settings(services)
     services.bring(worktrees, Worktrees(worktrees), Latencies())
     _bring_work(services, nudge)
     damage.watch(services)
@@ -215,6 +218,16 @@ def _bring_work(services: Services, nudge: Callable[[str], None]) -> None:
         lambda pid: _watch(partial(_await_child, pid), lambda: nudge("landing")),
     )
     services.bring(supervisor, verification, queue)
+
+
+def _show_broken_settings(services: Services) -> None:
+    """Tell a person that files of the settings are broken, and others in force, for as long as they are."""
+    fault, error = Fault(services.faults, "settings", "broken_settings"), services.settings.error
+    if error is None:
+        fault.end()
+    else:
+        what = f"The settings are broken, so the last valid ones are in force. {error.message} {error.cause}"
+        fault.show(what, error.remedy, services.now())
 
 
 def _recover(services: Services, stale_locks: StaleLocks) -> tuple[Recovery, Recovery]:

@@ -20,14 +20,14 @@ from corral.store.append_only import keep_append_only
 from corral.store.engine.connections import damaged, unavailable
 from corral.store.engine.dialect import Dialect, dialect_of
 from corral.store.engine.search import create_indexes
-from corral.store.schema import metadata
+from corral.store.schema import VIEWS, metadata
 from corral.store.schema_coordination import event_cursors
 from corral.store.schema_project import audit_lines  # noqa: F401 - its tables are part of the metadata
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0018"
+HEAD = "0019"
 """The newest revision in ``migrations/``. Written here so that a start with a current database needs no Alembic: it and its
 imports (every dialect) take a fifth of a start, and 12 MB."""
 
@@ -102,7 +102,7 @@ def make_schema(conn: Connection) -> None:
 
 @cache
 def definitions(dialect: Dialect) -> list[str]:
-    """The SQL that creates all tables and their indexes.
+    """The SQL that creates all tables, their indexes, and the views.
 
     Of two equally good indexes SQLite takes the one created last, and a table holds its indexes in a set: so they are created
     in a fixed order, partial ones last.
@@ -111,7 +111,9 @@ def definitions(dialect: Dialect) -> list[str]:
     indexes = [index for table in tables for index in table.indexes]
     indexes.sort(key=lambda index: (len(str(index.kwargs.get("sqlite_where"))), str(index.name)))
     creations: list[ExecutableDDLElement] = [*map(CreateTable, tables), *map(CreateIndex, indexes)]
-    return [str(creation.compile(dialect=registry.load(dialect.value)())) for creation in creations]
+    driver = registry.load(dialect.value)()
+    views = [f"CREATE VIEW {name} AS {query.compile(dialect=driver)}" for name, query in VIEWS.items()]
+    return [*(str(creation.compile(dialect=driver)) for creation in creations), *views]
 
 
 def _upgrade(path: Path, current: str) -> None:

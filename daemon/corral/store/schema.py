@@ -28,6 +28,7 @@ from sqlalchemy import (
     false,
     func,
     literal_column,
+    select,
     text,
 )
 
@@ -124,6 +125,25 @@ file_locks = Table(
 Index("ix_file_locks_match_key", file_locks.c.match_key)
 Index("ix_file_locks_globs", file_locks.c.expires_at, **only(file_locks.c.is_pattern.is_(True)))
 Index("ix_file_locks_expires_at", file_locks.c.expires_at)
+
+_parents = agent_sessions.alias("parents")
+VIEWS = {
+    "live_holds": select(
+        *(
+            file_locks.c[name]
+            for name in ("match_key", "is_pattern", "checkout", "exclusive", "automatic", "expires_at")
+        ),
+        agent_sessions.c.session_id,
+        agent_sessions.c.agent_name,
+        func.coalesce(agent_sessions.c.client_pid, _parents.c.client_pid).label("client_pid"),
+        func.coalesce(agent_sessions.c.client_started, _parents.c.client_started).label("client_started"),
+    )
+    .join(agent_sessions, agent_sessions.c.session_id == file_locks.c.session_id)
+    .outerjoin(_parents, _parents.c.session_id == agent_sessions.c.parent_session_id)
+    .where(agent_sessions.c.ended_at.is_(None))
+}
+"""``live_holds``: what `client/last_look.py` reads where no daemon answers: the locks of sessions that have not ended. Columns
+are only added: bridges of an earlier version read it too."""
 
 tasks = Table(
     "tasks",

@@ -46,10 +46,7 @@ def test_a_connection_survives_a_restart_of_the_daemon(house: Coordinated) -> No
     play(house, scene)
 
 
-def test_a_daemon_that_is_killed_soon_after_its_start_is_started_again_at_once(
-    house: Coordinated, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gate, "SUMMON_EVERY_S", 3600.0)  # after a start that failed
+def test_a_daemon_that_is_killed_soon_after_its_start_is_started_again_at_once(house: Coordinated) -> None:
     bridge = gate.Gate(find_project(house.root), str(house.root))
     for number in (1, 2):
         call: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": "tools/list", "params": {}}

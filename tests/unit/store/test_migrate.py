@@ -48,7 +48,9 @@ def columns(path: Path) -> dict[str, set[tuple[object, ...]]]:
     with closing(sqlite3.connect(path)) as conn:
         made = conn.execute("SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'").fetchall()
         tables = {
-            name: conn.execute(f'PRAGMA table_info("{name}")').fetchall() for kind, name in made if kind == "table"
+            name: conn.execute(f'PRAGMA table_info("{name}")').fetchall()
+            for kind, name in made
+            if kind in ("table", "view")
         }
         found = {name: {tuple(row[1:]) for row in rows} for name, rows in tables.items() if "_fts_" not in name}
         return {**found, "all": set(made)}

@@ -63,10 +63,9 @@ def before_edit(conn: Connection, holder: Holder, target: Target, policy: Policy
     rows = lock_table.overlapping(conn, target.key, holder, now)
     blocking = [row for row in rows if _blocks(row, target.checkout)]
     if blocking and policy.enforcement == "enforce":
-        row = blocking[-1]
-        blocker = conflict(row, target.key, now)
+        blocker = conflict(blocking[-1], target.key, now)
         events.record(conn, iso(now), EventKind.EDIT_DENIED(blocker), session_id=holder.session_id)
-        return Verdict(denial=_denial(row, target.key, now) + _idle(conn, row))
+        return Verdict(denial=_refusal(conn, blocking[-1], target.key, now))
     remarks = [_remark(row, target, now) for row in rows[-3:]]
     if not lock_table.hold(conn, [target.key], holder, target.checkout, now, ttl_s=policy.ttl_s):
         remarks.append(
@@ -74,6 +73,18 @@ def before_edit(conn: Connection, holder: Holder, target: Target, policy: Policy
             "already. Release what you no longer need with release_lock."
         )
     return Verdict(remarks=tuple(remarks))
+
+
+def refusal(conn: Connection, holder: Holder, target: Target, policy: Policy, now: datetime) -> str | None:
+    """Why an edit is refused, by reads alone, where nothing can be written; None: it is not, or cannot be decided so."""
+    if policy.enforcement != "enforce":
+        return None
+    row = holder_of(conn, target.key, holder, target.checkout, now)
+    return _refusal(conn, row, target.key, now) if row is not None else None
+
+
+def _refusal(conn: Connection, row: HeldLock, key: LockKey, now: datetime) -> str:
+    return _denial(row, key, now) + _idle(conn, row)
 
 
 def _blocks(row: HeldLock, checkout: str) -> bool:

@@ -301,6 +301,12 @@ class GuardRemoved(TypedDict):
     removed: list[str]
 
 
+class EditsAllowed(TypedDict):
+    """Until when edits pass that cannot be checked."""
+
+    until: str
+
+
 class GuardStatus(TypedDict):
     """Whether commits are checked; ``hooks_path``: core.hooksPath, if set; ``former_hook``: runs after the guard, if any does."""
 

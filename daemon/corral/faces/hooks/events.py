@@ -30,11 +30,12 @@ from corral.coordination.sessions.briefing import briefing
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.crash import crash_point
+from corral.core.errors import DatabaseUnavailable
 from corral.core.instants import after, iso
 from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.core.states import SessionStatus, WorktreeState
-from corral.faces.hooks import on_screen, shell_watch, unannounced
+from corral.faces.hooks import meanwhile, on_screen, shell_watch, unannounced
 from corral.faces.hooks import payloads as hook_events
 from corral.faces.hooks.payloads import HookEvent
 from corral.faces.hooks.presence import arrival, await_bridge, presence
@@ -121,9 +122,10 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
     if target is None:
         return await _sign_of_life(services, event)
     await unannounced.first_look(services)
-    now, policy = services.now(), _policy(services)
+    now, policy, passed = services.now(), _policy(services), meanwhile.marks(services)
 
     def guard(conn: Connection, holder: Holder) -> Payload:
+        meanwhile.settle(conn, passed, services, now)
         verdict = verdicts.before_edit(conn, holder, target, policy, now)
         if verdict.denial is not None:
             return hook_events.denial(verdict.denial)
@@ -131,7 +133,16 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         # No one-time texts here: the model never sees the answer about a call that its person then refuses.
         return hook_events.context("PreToolUse", [*verdict.remarks, *unannounced.remarks(services, target)])
 
-    return await _present(services, event, now, guard)
+    try:
+        answer = await _present(services, event, now, guard)
+    except DatabaseUnavailable:  # writes wait; a refusal needs none, and what is free is the last look's to mark
+        me = Holder(session_id=event.actor, kin=(event.parent,) if event.parent else ())
+        refused = await services.store.read(lambda conn: verdicts.refusal(conn, me, target, policy, now))
+        if refused is None:
+            raise
+        return hook_events.denial(refused)
+    meanwhile.forget(services, passed)
+    return answer
 
 
 async def _after_tool(services: Services, event: HookEvent) -> Payload:

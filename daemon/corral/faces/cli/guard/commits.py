@@ -1,31 +1,36 @@
-"""``corral guard``: a git hook that tells a commit whose file it is about to take along."""
+"""``corral guard``: a git hook that tells a commit whose file it is about to take along; and a person's word for blind edits."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
+from corral.client import last_look
 from corral.client.connection import Client
 from corral.config.paths import Project, find_checkout, find_project
-from corral.core.errors import Conflict, CorralError, NotAProject
+from corral.core.errors import Conflict, CorralError, InvalidInput, NotAProject
+from corral.core.instants import UTC, iso, span_s
 from corral.core.visible import one_line
 from corral.faces.cli.guard import hook
 from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.project.own_files import give_back, replace_file
-from corral.faces.cli.terminal.options import here, json_of, session_id
+from corral.faces.cli.terminal.options import here, json_of, option, session_id
 from corral.faces.cli.terminal.output import echo, emit, paint, report
 from corral.faces.cli.terminal.person import confirm, refuse_agents
 from corral.git.process.command import Git
 
-app = Group("Guard: a git hook that tells a commit whose files it would take along.")
+app = Group("Guard: a git hook that tells a commit whose files it would take along; edits that cannot be checked.")
 MOST_NAMED = 10
 MOST_COMMITTED = 20_000
 """Files of a commit that are looked at, as the daemon takes them."""
 ANSWER_WITHIN_S = 5.0
+MOST_ALLOWED_S = 2 * 86_400.0
 RECORD = "corral-guard.json"
 """In the git common directory: the hooks that the guard was put into."""
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not prompt.")]
@@ -107,6 +112,28 @@ def check(as_json: Annotated[bool, json_of("coordination.locks.api.CommitChecked
         _print_held(answer["held"])
     if answer["held"] and answer["enforcement"] == "enforce":
         raise Exit(Conflict.exit_code)
+
+
+@app.command()
+def allow(
+    span: Annotated[str, option("--for", "How long: 30m, 1h, 2d at most.", "SPAN")] = "1h",
+    as_json: Annotated[bool, json_of("faces.cli.api.EditsAllowed")] = False,
+) -> None:
+    """Let edits pass of which nobody can say whether the file is held: there is no daemon, and its database cannot be read."""
+    refuse_agents("Letting edits pass", f"corral guard allow --for {shlex.quote(span)}")
+    project = find_project(here())
+    try:
+        seconds = span_s(span)
+    except ValueError as error:
+        raise InvalidInput(str(error), remedy="Write --for 30m, or --for 1h.") from error
+    if seconds > MOST_ALLOWED_S:
+        raise InvalidInput("--for is two days at most.", remedy="Write --for 1h; `corral doctor` says what to mend.")
+    until = datetime.now(UTC) + timedelta(seconds=seconds)
+    last_look.allow(os.fspath(project.home), until.timestamp())
+    sentence = (
+        f"Until {until:%H:%M} UTC edits in {project.root} pass where they cannot be checked; held files stay refused."
+    )
+    report({"until": iso(until)}, sentence, as_json=as_json)
 
 
 def _ask_daemon() -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 They do what a plugin cannot: ``claude --worktree`` reads the WorktreeCreate hook only from the project's settings; and
 with ``locks.on_daemon_down: deny``, only a command hook can refuse an edit while no daemon answers: these are for all who
-work on it, in ``settings.json``. A status line is one person's, in ``settings.local.json``. Existing entries are never
+work on it, in ``settings.json``. A status line, and the hook before an edit that fails closed, are one person's, in
+``settings.local.json``: a colleague without Corral is not blocked. Existing entries are never
 changed, and removing ours restores the file byte for byte where nobody edited it meanwhile.
 """
 
@@ -25,6 +26,9 @@ MARK = "corral hook"
 ALLOW = "mcp__plugin_corral_corral"
 """The rule that lets Claude Code use Corral's tools without a prompt."""
 
+EXCLUDED = b"# `corral init` writes this file, which is one person's:\n/.claude/settings.local.json\n"
+"""What is added to git's ``info/exclude``."""
+
 STATUS_LINE = {
     "type": "command",
     "command": "if command -v corral >/dev/null 2>&1; then corral statusline; fi",
@@ -37,6 +41,9 @@ STRICT = "corral hook PreToolUse --deny-when-down"
 _HOOKS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("claude_hooks.yaml").read_text("utf-8"))
 """By event; the values are written as they are."""
 _STRICT_GROUP = {"matcher": "Write|Edit|MultiEdit|NotebookEdit|Bash", "hooks": [_HOOKS["PreToolUse"]]}
+
+
+_GUARD_GROUP = {"matcher": "Write|Edit|NotebookEdit", "hooks": [_HOOKS["LastLook"]]}
 
 
 @dataclass(frozen=True)
@@ -66,12 +73,8 @@ def plan(file: Path, *, strict: bool, allow: bool = False) -> Edit:
     before = _content(file)
     settings = _parse(file, before)
     remarks: list[str] = []
-    hooks = settings.setdefault("hooks", {})
-    if not isinstance(hooks, dict):
-        raise InvalidInput(
-            f"`hooks` in {file} is not an object.", remedy="Correct the file, then run `corral init` again."
-        )
-    changed = _set_strict(file, hooks, strict)
+    hooks = _hooks(file, settings)
+    changed = _set_group(file, hooks, _STRICT_GROUP, wanted=strict)
     if allow and not allows(settings):
         _rules(file, settings).append(ALLOW)
         changed = True
@@ -88,20 +91,44 @@ def plan(file: Path, *, strict: bool, allow: bool = False) -> Edit:
     return Edit(before, _format(settings, before), tuple(remarks))
 
 
-def plan_status_line(local: Path, shared: Path) -> Edit:
-    """Compute the person's own settings file with :data:`STATUS_LINE`; a status line of either file stays.
+def plan_local(local: Path, shared: Path, *, status_line: bool) -> Edit:
+    """Compute the person's own settings file with the hook that guards edits.
+
+    Args:
+        status_line: Whether to add :data:`STATUS_LINE`; a status line of either file stays.
 
     Raises:
         InvalidInput: A file is not a JSON object, or cannot be read; it is left as it is.
     """
     before = _content(local)
     settings = _parse(local, before)
-    for file, content in ((local, settings), (shared, _parse(shared, _content(shared)))):
-        if "statusLine" in content:
-            is_ours = content["statusLine"] == STATUS_LINE
-            return Edit(before, before or b"", () if is_ours else (f"{file.name} has its own status line; it stays.",))
-    settings["statusLine"] = STATUS_LINE
-    return Edit(before, _format(settings, before), ())
+    changed = _set_group(local, _hooks(local, settings), _GUARD_GROUP, wanted=True)
+    remarks: list[str] = []
+    files = ((local, settings), (shared, _parse(shared, _content(shared)))) if status_line else ()
+    own = next(((file, content["statusLine"]) for file, content in files if "statusLine" in content), None)
+    if own is not None and own[1] != STATUS_LINE:
+        remarks.append(f"{own[0].name} has its own status line; it stays.")
+    elif own is None and status_line:
+        settings["statusLine"], changed = STATUS_LINE, True
+    return Edit(before, _format(settings, before) if changed else before or b"", tuple(remarks))
+
+
+def guards(local: Path) -> bool:
+    """Whether the hook that guards edits is in a settings file as :func:`plan_local` writes it."""
+    try:
+        groups = read(local).get("hooks", {}).get("PreToolUse", [])
+    except (InvalidInput, OSError, AttributeError):
+        return False
+    return _GUARD_GROUP in groups
+
+
+def _hooks(file: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    hooks = settings.setdefault("hooks", {})
+    if not isinstance(hooks, dict):
+        raise InvalidInput(
+            f"`hooks` in {file} is not an object.", remedy="Correct the file, then run `corral init` again."
+        )
+    return hooks
 
 
 def _content(file: Path) -> bytes | None:
@@ -179,11 +206,11 @@ def _groups(file: Path, hooks: dict[str, Any], event: str) -> list[Any]:
     return groups
 
 
-def _set_strict(file: Path, hooks: dict[str, Any], strict: bool) -> bool:
-    """Add or remove the strict PreToolUse hook; returns whether that changed the settings."""
+def _set_group(file: Path, hooks: dict[str, Any], group: dict[str, Any], *, wanted: bool) -> bool:
+    """Add or remove a PreToolUse hook of ours; returns whether that changed the settings."""
     groups = _groups(file, hooks, "PreToolUse")
-    others = [group for group in groups if not any(MARK in text for text in _commands([group]))]
-    planned = [*others, _STRICT_GROUP] if strict else others
+    others = [other for other in groups if not any(MARK in text for text in _commands([other]))]
+    planned = [*others, group] if wanted else others
     if planned == groups:
         return False
     hooks["PreToolUse"] = planned

@@ -34,7 +34,7 @@ from corral.work.templates.project.lock import SHIPPED, Lock, lock_file, metadat
 
 _PURPOSES = {
     "settings.json": "for what a plugin cannot do (worktrees, denials without a daemon)",
-    "settings.local.json": "for the status line, which is yours alone",
+    "settings.local.json": "for what is yours alone (a guard of edits that fails closed, a status line)",
 }
 """The purpose of each change of Claude Code's settings."""
 
@@ -100,8 +100,8 @@ def init(
     edits: dict[Path, claude_settings.Edit] = {}
     if settings is not None:
         edits[settings] = claude_settings.plan(settings, strict=_strict(project), allow=allow)
-    if settings is not None and line:
-        edits[_local(settings)] = _status_line(project, settings)
+    if settings is not None:
+        edits[_local(settings)] = _own_settings(project, settings, status_line=line)
     recorded = init_record.copies(project)
     copies = project_copies.plan(project.root, recorded, with_opencode=with_opencode) if wants_copies else Copies({})
     files |= copies.texts
@@ -122,7 +122,8 @@ def init(
     is_change = files or brought or any(edit.changes for edit in edits.values())
     if not yes and is_change and not confirm(question, default=not changes):
         raise Exit(1)
-    own_files.write(project, _contents(project, files, edits, copies, lock, allow=allow))
+    excluded = _excluded(project, edits.get(_local(settings))) if settings is not None else {}
+    own_files.write(project, {**excluded, **_contents(project, files, edits, copies, lock, allow=allow)})
     _approve(project, brought, {os.path.relpath(file, project.root) for file in files})
     if as_json:
         written = [str(file) for file in files]
@@ -186,15 +187,25 @@ def _wants_status_line(settings: Path, option: bool | None, *, ask: bool) -> boo
     return confirm("Set it for yourself, in .claude/settings.local.json?", default=False)
 
 
-def _status_line(project: Project, settings: Path) -> claude_settings.Edit:
+def _own_settings(project: Project, settings: Path, *, status_line: bool) -> claude_settings.Edit:
     """The change of the person's own settings, with a note where git would take them along."""
     local = _local(settings)
-    edit = claude_settings.plan_status_line(local, settings)
+    edit = claude_settings.plan_local(local, settings, status_line=status_line)
     name = local.relative_to(project.root).as_posix()
     if not edit.changes or open_checkout(project.root).run("check-ignore", "--quiet", "--", name).ok:
         return edit
-    note = f"git does not ignore {name} here; to keep it out of commits: echo {name} >> .git/info/exclude"
+    note = f"git does not ignore {name} here; a line in .git/info/exclude will keep it out of commits"
     return replace(edit, remarks=(*edit.remarks, note))
+
+
+def _excluded(project: Project, edit: claude_settings.Edit | None) -> dict[Path, bytes]:
+    """The change of git's own list of what it ignores in this repository, where it does not ignore the person's settings."""
+    name = claude_settings.EXCLUDED.split()[-1].decode().lstrip("/")
+    if edit is None or not edit.changes or open_checkout(project.root).run("check-ignore", "--quiet", "--", name).ok:
+        return {}
+    file = project.common_dir / "info" / "exclude"
+    before = file.read_bytes() if file.exists() else b""
+    return {file: before + (b"" if before.endswith(b"\n") or not before else b"\n") + claude_settings.EXCLUDED}
 
 
 def _local(settings: Path) -> Path:
@@ -348,7 +359,8 @@ def _contents(
         contents[file] = edit.after
         if file.name == "settings.local.json":
             original = claude_settings.undo(file, line) if line else edit.before
-            line = claude_settings.record(edit, original, status_line=True)
+            ours = bool(line and line.get("status_line")) or "statusLine" not in claude_settings.read(file)
+            line = claude_settings.record(edit, original, status_line=ours)
             continue
         known = known or {}
         ours = (allow and not claude_settings.allows(claude_settings.read(file))) or bool(known.get("allow"))

@@ -65,6 +65,9 @@ def uninstall(
         if (line := init_record.local_settings(project)) is not None:
             local = settings.with_name("settings.local.json")
             contents[local] = claude_settings.undo(local, line)
+        exclude = project.common_dir / "info" / "exclude"
+        if exclude.is_file():
+            contents[exclude] = exclude.read_bytes().replace(claude_settings.EXCLUDED, b"") or None
         contents |= dict.fromkeys(project_copies.unchanged(project.root, init_record.copies(project)))
         if lock is not None:
             files = removal.plan(project, lock, contents)
