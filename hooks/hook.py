@@ -106,11 +106,10 @@ def ask(home: str, event: str, payload: bytes, strict: bool) -> bytes:
 
 def connect(home: str, starts: bool, allowed_s: float) -> _socket.socket:
     """Connect to this user's daemon; start a missing one if ``starts``."""
-    path, patience, started = os.path.join(home, "run", "corral.sock"), time.monotonic() + START_WAIT_S, False
+    patience, started = time.monotonic() + START_WAIT_S, False
     while True:
+        path = socket_of(home)
         try:
-            if len(os.fsencode(path)) > 100:  # as in corral/config/paths.py
-                path = beside("ownership").short_socket(home) or path
             link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
             link.settimeout(allowed_s)
             link.connect(path)
@@ -125,6 +124,13 @@ def connect(home: str, starts: bool, allowed_s: float) -> _socket.socket:
     if not (own(path) and is_own(uid)) or (os.lstat(path).st_nlink > 1 and link.getpeername() != path):
         raise PermissionError(f"another user's socket, or another repository's, served by uid {uid}: {path}")
     return link
+
+
+def socket_of(home: str) -> str:
+    """The path of the daemon's socket."""
+    path = os.path.join(home, "run", "corral.sock")
+    # as in corral/config/paths.py
+    return path if len(os.fsencode(path)) <= 100 else beside("ownership").short_socket(home) or path
 
 
 def beside(name: str):  # type: ignore[no-untyped-def]

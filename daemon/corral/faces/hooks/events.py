@@ -79,10 +79,18 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
     if event.bridge and event.parent is None:
         services.runtime.serves(event.bridge, event.actor)
     unannounced.note_heard(services, event)
+    if event.carrier == "mod":
+        services.mods.spoke(event.session_id)
+    elif event.use_id and services.mods.is_settled(name, event.use_id):
+        return {}
+    elif event.carrier == "bridge" and name == "PreToolUse":
+        services.mods.missed(event.session_id, event.client_version)
     if event.ends_turn:
         services.runtime.turn_ended(event.actor)
     response = await _HANDLERS.get(name, _sign_of_life)(services, event)
     denial = hook_events.reason_of_denial(response)
+    if event.carrier == "mod" and event.use_id and not denial:
+        services.mods.settle(name, event.use_id, event.client_pid or 0)
     tool_calls.note_event(
         services.of(AuditTrail), event.came_at, event.actor, {**payload, "hook_event_name": name}, denial
     )
@@ -240,6 +248,7 @@ async def _session_end(services: Services, event: HookEvent) -> Payload:
         session_end.end(conn, event.actor, event.reason or "ended", now, services.offer_again)
 
     await services.store.write(over)
+    services.mods.ended(event.actor)
     services.nudge("supervisor")
     return {}
 

@@ -71,13 +71,24 @@ class Held(Response):
         del self.headers["content-length"]
         self._services = services
         self._closed = closed
+        self._lines: asyncio.Queue[str] = asyncio.Queue()
+
+    def tell(self, line: str) -> None:
+        """Send a line to the other side, without waiting for it."""
+        self._lines.put_nowait(line)
+
+    async def _speak(self, send: Send) -> None:
+        while True:
+            line = await self._lines.get()
+            await send({"type": "http.response.body", "body": f"{line}\n".encode(), "more_body": True})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it."""
-        gone = asyncio.create_task(_hung_up(receive))
+        gone, speaking = asyncio.create_task(_hung_up(receive)), list[asyncio.Task[None]]()
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await send({"type": "http.response.body", "body": b"\n", "more_body": True})
+            speaking.append(asyncio.create_task(self._speak(send)))
             while not gone.done() and not self._services.stopping:
                 change = asyncio.create_task(self._services.changes.next(300.0))
                 await asyncio.wait({gone, change}, return_when=asyncio.FIRST_COMPLETED)
@@ -85,7 +96,8 @@ class Held(Response):
                 if not self._services.stopping:  # changes are frequent: one look serves many
                     await asyncio.wait({gone}, timeout=PAUSE_S)
         finally:
-            gone.cancel()
+            for task in (gone, *speaking):
+                task.cancel()
             await self._closed()
 
 
@@ -100,11 +112,14 @@ async def bridge(services: Services, opened: Bridge) -> Held:
     services.runtime.bridge_opened(opened.pid, opened.session, opened.client)
 
     async def closed() -> None:
+        services.mods.unlisten(opened.pid, held.tell)
         served = services.runtime.bridge_closed(opened.pid)
         if served and not services.stopping:
             await _bridge_lost(services, served, opened.client)
 
-    return Held(services, closed)
+    held = Held(services, closed)
+    services.mods.listen(opened.pid, opened.client, held.tell)
+    return held
 
 
 async def _bridge_lost(services: Services, session_id: str, client: int) -> None:

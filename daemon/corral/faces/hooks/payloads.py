@@ -37,6 +37,8 @@ class HookEvent:
         bridge: The process id of the MCP bridge that carried the event, or empty for a command hook.
         transcript_path: Where the client writes down what the session says; empty inside a subagent.
         unheard: The span in which answers to the actor got lost; None if all arrived.
+        carrier: What brought the event: ``mod``, ``bridge`` or ``command``.
+        client_version: The version of the client, or empty where its carrier does not know it.
     """
 
     name: str
@@ -63,6 +65,13 @@ class HookEvent:
     client_pid: int | None
     entrypoint: str
     transcript_path: str
+    carrier: str
+    client_version: str
+
+    @property
+    def session_id(self) -> str:
+        """The session, also inside a subagent."""
+        return self.parent or self.actor
 
     @property
     def is_edit(self) -> bool:
@@ -122,6 +131,8 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
         client_pid=pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 else None,
         entrypoint=_text(origin, "entrypoint"),
         transcript_path="" if agent else _text(payload, "transcript_path"),
+        carrier=_text(origin, "source"),
+        client_version=_text(origin, "client_version"),
     )
 
 
