@@ -92,7 +92,7 @@ def ask(home: str, event: str, payload: bytes, strict: bool) -> bytes:
         f"Content-Type: application/json\r\nContent-Length: {len(payload) - 1 + len(note)}\r\n\r\n"
     )
     allowed_s = DEADLINE_S.get(event, USUAL_DEADLINE_S)
-    link, reply = connect(home, strict or event == "SessionStart", allowed_s), b""
+    link, reply = connect(home, strict or event in ("SessionStart", "WorktreeCreate"), allowed_s), b""
     deadline = time.monotonic() + allowed_s  # in addition to the start of the daemon
     link.sendall(head.encode() + payload[:-1] + note.encode())
     while chunk := link.recv(65536):

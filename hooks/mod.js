@@ -1,13 +1,18 @@
-// What Corral does inside the client: a guard, mail, worktrees, a screen. Clients before mods have hooks.json for it.
+// What Corral does inside the client: a guard, mail, worktrees, a screen. Clients before mods have the hooks of hooks.json.
 
-import { introduce, ask } from './daemon.js'
+import { ask, introduce } from './daemon.js'
 import { guard } from './guard.js'
+import { mail, startMail } from './mail.js'
+import { worktrees } from './worktrees.js'
 
-export const register = (on, options) => {
+export const register = on => {
   on('session.start', async ($, e, next) => {
     await introduce($)
     void ask($, 'ModStart', {}).catch(() => undefined) // told again with every question
+    await startMail($, e.isInteractive)
     return next(e)
   })
   guard(on)
+  worktrees(on)
+  mail(on)
 }

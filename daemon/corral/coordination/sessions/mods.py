@@ -1,7 +1,7 @@
 """The modules of the plugin that run inside clients: which sessions they guard, and which events they have asked about.
 
 A mod asks before the hooks of the same call do. What it was told to let pass is settled: the hook that comes with the same
-call is answered with nothing. So nobody has to know whether a mod still lives: where its question is missing, the hook's is answered.
+call is answered with nothing. So nobody has to know whether a mod still lives: without its question, the hook's is answered.
 
 Memory only; used in the event loop alone. A restarted daemon knows the mods again with their next question.
 """
@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 SINCE = (2, 1, 287)
 """The first version of the client that loads mods without being asked to."""
 REMEMBERED = 4096
+OFFERED_FOR = timedelta(minutes=10)
+"""How long mail that a mod took may take to reach its model: as long as a tool runs. After that the hooks bring it."""
 MISSES = 3
 """Calls that a mod which was there before may leave to the hooks (a reload, a slow daemon) before it counts as silent."""
 
@@ -31,6 +34,7 @@ class Mods:
     def __init__(self) -> None:
         self._mods: dict[str, _Mod] = {}
         self._settled: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._offers: dict[str, datetime] = {}
         self._listeners: dict[str, tuple[int, Callable[[str], None]]] = {}
 
     def spoke(self, session_id: str) -> None:
@@ -55,6 +59,20 @@ class Mods:
     def ended(self, session_id: str) -> None:
         """Forget a session."""
         self._mods.pop(session_id, None)
+        self._offers.pop(session_id, None)
+
+    def offered(self, session_id: str, now: datetime) -> None:
+        """A mod took mail that its model has not been told yet."""
+        self._offers[session_id] = now + OFFERED_FOR
+
+    def offer_ended(self, session_id: str) -> None:
+        """The model was told, or never will be."""
+        self._offers.pop(session_id, None)
+
+    def brings_mail(self, session_id: str, now: datetime) -> bool:
+        """Whether a mod is bringing mail to a session: nobody else then does."""
+        until = self._offers.get(session_id)
+        return until is not None and now < until
 
     def settle(self, event: str, use_id: str, client: int) -> None:
         """A mod was told to let a call pass: tell the client's bridges, which then ask no more about it."""

@@ -30,11 +30,13 @@ from corral.coordination.sessions.briefing import briefing
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.crash import crash_point
+from corral.core.errors import CorralError
+from corral.core.events import EventKind
 from corral.core.instants import after, iso
 from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.core.states import SessionStatus, WorktreeState
-from corral.faces.hooks import on_screen, shell_watch, unannounced
+from corral.faces.hooks import on_screen, shell_watch, unannounced, working_copies
 from corral.faces.hooks import payloads as hook_events
 from corral.faces.hooks.payloads import HookEvent
 from corral.faces.hooks.presence import arrival, await_bridge, presence
@@ -43,6 +45,7 @@ from corral.faces.hooks.tool_targets import target_of
 from corral.git import refs
 from corral.observe.audit import tool_calls
 from corral.observe.audit.trail import AuditTrail
+from corral.store import events
 from corral.store.rows import required
 from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.guardian.guardian import Guardian
@@ -154,6 +157,8 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
 
     def finish(conn: Connection, _me: Holder) -> Payload:
         _guarded(conn, event, unguarded, now)
+        if event.recipient and event.name == "PostToolUse":
+            _note_native(conn, event, now)
         return _delivery(services, conn, event, remarks)
 
     return await _present(services, event, now, finish)
@@ -184,8 +189,15 @@ def _delivery(services: Services, conn: Connection, event: HookEvent, remarks: S
 
 
 def _is_late(services: Services, event: HookEvent) -> bool:
-    """Whether the bridge may have given up: deliveries must then wait for the next answer."""
-    return services.now() - event.came_at > LATE
+    """Whether deliveries wait: for the next answer, as the bridge may have given up on this one; or for the mod that has them."""
+    now = services.now()
+    return now - event.came_at > LATE or services.mods.brings_mail(event.actor, now)
+
+
+def _note_native(conn: Connection, event: HookEvent, now: datetime) -> None:
+    """The client's own mail between sessions, beside Corral's: to whom, and about what."""
+    to, summary = event.recipient[:200], event.summary[:200]
+    events.record(conn, now, EventKind.MESSAGE_NATIVE({"to": to, "summary": redact(summary)}), session_id=event.actor)
 
 
 def _guarded(conn: Connection, event: HookEvent, unguarded: bool, now: datetime) -> None:
@@ -378,8 +390,24 @@ def _release_worktrees(services: Services, subagent: str) -> list[str]:
 
 async def _worktree_create(services: Services, event: HookEvent) -> Payload:
     """Give the client a worktree of ours; the path is what it asked for. The same request twice is given the same one."""
-    now, name = services.now(), event.worktree_name
-    subagent = name.removeprefix(OF_SUBAGENT) if name.startswith(OF_SUBAGENT) else None
+    try:
+        worktree = await _give_worktree(services, event)
+    except CorralError as error:
+        return {"systemMessage": working_copies.why(error)}
+    return {"hookSpecificOutput": {"hookEventName": "WorktreeCreate", "worktreePath": worktree["path"]}}
+
+
+async def _vcs_isolate(services: Services, event: HookEvent) -> Payload:
+    """The same for a mod: the worktree, or why there is none, in words that the client shows."""
+    try:
+        return working_copies.given(await _give_worktree(services, event))
+    except CorralError as error:
+        return working_copies.refused(error)
+
+
+async def _give_worktree(services: Services, event: HookEvent) -> Payload:
+    now, name = services.now(), event.worktree_name.replace("/", "-")
+    subagent = event.owner or (name.removeprefix(OF_SUBAGENT) if name.startswith(OF_SUBAGENT) else None)
     owner = subagent or event.actor
 
     def arrive(conn: Connection, _me: Holder) -> None:
@@ -388,10 +416,9 @@ async def _worktree_create(services: Services, event: HookEvent) -> Payload:
 
     await _present(services, event, now, arrive)
     async with services.creation_locks.setdefault((owner, name), asyncio.Lock()):
-        worktree = await services.work(
+        return await services.work(
             lambda: services.of(Worktrees).create(name, session_id=owner, base=None, now=services.now())
         )
-    return {"hookSpecificOutput": {"hookEventName": "WorktreeCreate", "worktreePath": worktree["path"]}}
 
 
 async def _worktree_remove(services: Services, event: HookEvent) -> Payload:
@@ -426,4 +453,7 @@ _HANDLERS: dict[str, Handler] = {
     "PermissionRequest": _waiting,
     "WorktreeCreate": _worktree_create,
     "WorktreeRemove": _worktree_remove,
+    "VcsIsolate": _vcs_isolate,
+    "VcsStatus": working_copies.status,
+    "VcsRelease": working_copies.release,
 }

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from corral.coordination.mail import mailing
 from corral.coordination.services import Services
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import session_end
@@ -22,7 +23,7 @@ from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, Routes
 from corral.faces.hooks import events as hooks
 from corral.faces.hooks import payloads as hook_events
-from corral.faces.hooks.api import Bridge, HookAnswer, HookPayload, StopPayload, Woken
+from corral.faces.hooks.api import Bridge, Brought, HookAnswer, HookPayload, Offered, StopPayload, Woken
 from corral.observe.metrics.latencies import Latencies
 
 PAUSE_S = 0.5
@@ -47,7 +48,7 @@ async def wait(services: Services, request: Request, payload: StopPayload) -> Wo
     ``{}``: another one waits in its place; 503: the daemon stops.
     """
     event = hook_events.read("Stop", payload, services.now())
-    if event.client_pid is None:
+    if event.client_pid is None or services.mods.is_there(event.session_id):
         return {}
     gone = asyncio.create_task(_hung_up(request.receive))
     try:
@@ -57,6 +58,39 @@ async def wait(services: Services, request: Request, payload: StopPayload) -> Wo
     if services.stopping and not texts:
         raise DaemonUnreachable("The daemon stops.")
     return {"text": "\n".join(texts)} if texts else {}
+
+
+@router.post("/hooks/Mail/wait", audited=False)
+async def wait_for_mail(services: Services, request: Request, payload: StopPayload) -> Offered:
+    """Held open by the mod of a session, until mail for it comes: ``{"messages": […], "text": …}``, which it brings to its model.
+
+    The mail stays unread until the mod says that it was told. ``{}``: another one waits in its place; 503: the daemon stops.
+    """
+    event = hook_events.read("Mail", payload, services.now())
+    services.mods.spoke(event.session_id)
+    services.mods.offer_ended(event.actor)
+    gone = asyncio.create_task(_hung_up(request.receive))
+    try:
+        session_id, numbers, texts = await services.waiters.offer(event.client_pid or 0, event.actor, gone)
+    finally:
+        gone.cancel()
+    if not texts:
+        if services.stopping:
+            raise DaemonUnreachable("The daemon stops.")
+        return {}
+    services.mods.offered(session_id, services.now())
+    return {"session_id": session_id, "messages": numbers, "text": "\n".join(texts)}
+
+
+@router.post("/hooks/Mail/told", audited=False)
+async def told(services: Services, brought: Brought) -> HookAnswer:
+    """The mod of a session says that its model was told the mail that it took, and which way."""
+    now = services.now()
+    await services.store.write(
+        lambda conn: mailing.brought(conn, brought.session_id, brought.messages, brought.way, now)
+    )
+    services.mods.offer_ended(brought.session_id)
+    return {}
 
 
 class Held(Response):
