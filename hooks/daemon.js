@@ -2,9 +2,9 @@
 // modules beside: they ask, and obey. Where nothing is coordinated, nothing is asked.
 
 const DEADLINE_MS = 4000 // as the bridge's
-const RULES = { 'content-type': 'application/json' }
+const JSON_TYPE = { 'content-type': 'application/json' }
 let place // the promise of { socket, root }, or of null where nothing is coordinated
-let about // what every event says of its client
+let client // what every event says of its client
 
 /** Where the daemon listens; null where this repository is not coordinated. Looked for once, and again after `forget`. */
 export function find($) {
@@ -26,7 +26,7 @@ async function locate($) {
 export async function introduce($) {
   const { CLAUDE_PID } = await $.process.hookEnv().catch(() => ({}))
   const { version } = await $.session.version().catch(() => ({}))
-  about = { source: 'mod', pid: Number(CLAUDE_PID) || 0, client_version: version ?? '' }
+  client = { source: 'mod', pid: Number(CLAUDE_PID) || 0, client_version: version ?? '' }
 }
 
 /**
@@ -35,12 +35,17 @@ export async function introduce($) {
  * @param ms how long to wait; 0: as long as the daemon holds the question
  */
 export async function ask($, event, fields, ms = DEADLINE_MS) {
+  const [session_id, cwd] = await Promise.all([$.session.id(), $.session.cwd()])
+  const about = { session_id, cwd, ...fields, hook_event_name: event.split('/')[0], _hook: client }
+  return post($, `hooks/${event}`, about, ms)
+}
+
+/** Post to the daemon; resolves its answer, {} where nothing is coordinated. */
+export async function post($, path, fields, ms = DEADLINE_MS) {
   const here = await find($)
   if (!here) return {}
-  const [session_id, cwd] = await Promise.all([$.session.id(), $.session.cwd()])
-  const body = JSON.stringify({ session_id, cwd, ...fields, hook_event_name: event.split('/')[0], _hook: about })
-  const sent = $.http.fetch(`http://localhost/api/v1/hooks/${event}`, {
-    method: 'POST', headers: RULES, socketPath: here.socket, body,
+  const sent = $.http.fetch(`http://localhost/api/v1/${path}`, {
+    method: 'POST', headers: JSON_TYPE, socketPath: here.socket, body: JSON.stringify(fields),
   })
   const late = ms && $.clock.sleep(ms).then(() => { throw new Error(`no answer within ${ms} ms`) })
   const reply = await (late ? Promise.race([sent, late]) : sent)

@@ -127,6 +127,8 @@ class Team:
         self.house, self.stage, self.env = house, stage, env
         self._claude, self._logs, self._stack = claude, logs, stack
         self.repo = house.root
+        self.plugin = PLUGIN
+        """The flags that give the sessions their plugin."""
 
     def member(self, *flags: str, cwd: Path | None = None, new: bool = True, path: Path | None = None) -> Member:
         """Start a session that stays open.
@@ -139,14 +141,14 @@ class Team:
         identity = ("--session-id", session_id) if new else ()
         env = {**self.env, "PATH": f"{path}:{self.env['PATH']}"} if path else self.env
         log = self._logs / f"{session_id}.log"
-        conversation = Conversation(self._claude, cwd or self.repo, env, log, *PLUGIN, *identity, *flags)
+        conversation = Conversation(self._claude, cwd or self.repo, env, log, *self.plugin, *identity, *flags)
         self._stack.enter_context(conversation)
         return Member(conversation, session_id, self)
 
     def run(self, *steps: Step, cwd: Path | None = None, flags: tuple[str, ...] = (), say: str = "Do this.") -> Run:
         """Run one ``claude -p`` to its end."""
         return run_client(
-            self._claude, cwd or self.repo, script(*steps, text("Done."), say=say), self.env, *PLUGIN, *flags
+            self._claude, cwd or self.repo, script(*steps, text("Done."), say=say), self.env, *self.plugin, *flags
         )
 
     def sessions(self) -> list[Json]:

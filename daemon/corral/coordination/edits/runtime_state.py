@@ -19,6 +19,10 @@ REMEMBERED = 4096
 """Tool calls, snapshots and edits that are remembered; the oldest are forgotten first."""
 
 
+OF_SKILL = ":inner:"
+"""In the ids that the client gives to the shell commands in a skill's text."""
+
+
 class RuntimeState:
     """Thread-safe; every method is a dictionary operation."""
 
@@ -171,6 +175,11 @@ class RuntimeState:
                 self._shell_ended.append(call)
                 self._forget_ended()
             return call
+
+    def commands_without_end(self, session_id: str) -> list[str]:
+        """The ids of a session's commands whose end no event tells: those in the text of a skill."""
+        with self._lock:
+            return [use_id for actor, use_id in self._shell if actor == session_id and OF_SKILL in use_id]
 
     def turn_ended(self, session_id: str) -> None:
         """The session's turn has ended: forget the commands and edits whose end no hook reported."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -55,6 +56,7 @@ LEAVES_WORKTREE = "ExitWorktree"
 """The tool by which a session leaves its worktree, and may have it removed."""
 OF_SUBAGENT = "agent-"
 """The prefix of a subagent's worktree name; the client appends the subagent's id."""
+SKILL_SHELL = "PreSkillShellCommand"
 HEARTBEAT_S = 60.0
 """Seconds between two heartbeats of a session whose tools need no check."""
 LATE = timedelta(seconds=3)
@@ -88,6 +90,8 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
         return {}
     elif event.carrier == "bridge" and name == "PreToolUse":
         services.mods.missed(event.session_id, event.client_version)
+    if name != SKILL_SHELL:
+        await _end_skill_commands(services, event)
     if event.ends_turn:
         services.runtime.turn_ended(event.actor)
     response = await _HANDLERS.get(name, _sign_of_life)(services, event)
@@ -125,7 +129,7 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         await _keep(services, event, "its session leaves it", BEFORE_RELEASE_S)
     if event.is_shell:
         refused = await shell_watch.before(services, event, presence(services, event, services.now()))
-        return hook_events.denial(refused) if refused else {}
+        return hook_events.denial(refused, event.name) if refused else {}
     if not event.is_edit or not event.path:
         return await _sign_of_life(services, event)
     target = target_of(services, event)
@@ -143,6 +147,15 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         return hook_events.context("PreToolUse", [*verdict.remarks, *unannounced.remarks(services, target)])
 
     return await _present(services, event, now, guard)
+
+
+async def _end_skill_commands(services: Services, event: HookEvent) -> None:
+    """Attribute what the commands in a skill's text changed: no event tells their end, the session's next one comes after it."""
+    for use_id in services.runtime.commands_without_end(event.actor):
+        remarks = await shell_watch.after(services, replace(event, use_id=use_id), _policy(services))
+        if remarks:
+            text, at = "\n".join(remarks), iso(services.now())
+            await services.store.write(partial(session_rows.notify, session_id=event.actor, text=text, at=at))
 
 
 async def _after_tool(services: Services, event: HookEvent) -> Payload:
@@ -442,6 +455,7 @@ _HANDLERS: dict[str, Handler] = {
     "SessionEnd": _session_end,
     "UserPromptSubmit": _prompt,
     "PreToolUse": _before_tool,
+    SKILL_SHELL: _before_tool,
     "PostToolUse": _after_tool,
     "PostToolUseFailure": _after_tool,
     "PostToolBatch": _after_batch,

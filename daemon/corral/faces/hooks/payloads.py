@@ -20,6 +20,9 @@ LIMIT = 9_500
 _LONGEST_COMMAND = 128 * 1024
 """Characters of a shell command that are looked at: a longer one is no argument of any program on Linux."""
 _ENDS_TURN = frozenset({"Stop", "StopFailure", "SubagentStop", "SessionEnd", "SessionStart"})
+_PATHS = ("file_path", "notebook_path")
+_PATHS_OF_SERVERS = (*_PATHS, "path", "filepath", "filename", "relative_path", "target_file", "destination")
+"""The parameters in which MCP tools name the file that they write."""
 EDIT_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 
 
@@ -83,8 +86,8 @@ class HookEvent:
 
     @property
     def is_edit(self) -> bool:
-        """Whether an edit tool is running."""
-        return self.tool in EDIT_TOOLS
+        """Whether an edit tool is running, or a tool of an MCP server that writes a file."""
+        return self.tool in EDIT_TOOLS or (self.tool.startswith("mcp__") and bool(self.path))
 
     @property
     def begins_at_rest(self) -> bool:
@@ -113,7 +116,12 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
     tool_input, origin = (part if isinstance(part, Mapping) else {} for part in parts)
     agent = _text(payload, "agent_id") and check_session_id(_text(payload, "agent_id"))
     pid = origin.get("pid")
-    path = _text(tool_input, "file_path") or _text(tool_input, "notebook_path")
+    named = (
+        _PATHS_OF_SERVERS
+        if _text(payload, "tool_name").startswith("mcp__") and origin.get("source") == "mod"
+        else _PATHS
+    )
+    path = next(filter(None, (_text(tool_input, name) for name in named)), "")
     return HookEvent(
         name=name,
         actor=agent or session,
@@ -168,11 +176,11 @@ def _span(value: object) -> tuple[datetime, datetime] | None:
     return (begin, end) if begin and end else None
 
 
-def denial(reason: str) -> dict[str, Any]:
+def denial(reason: str, event: str = "PreToolUse") -> dict[str, Any]:
     """Refuse a tool call; the model reads ``reason``."""
     return {
         "hookSpecificOutput": {
-            "hookEventName": "PreToolUse",
+            "hookEventName": event,
             "permissionDecision": "deny",
             "permissionDecisionReason": reason,
         }
