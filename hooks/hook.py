@@ -106,7 +106,7 @@ def ask(home: str, event: str, payload: bytes, strict: bool) -> bytes:
 
 def connect(home: str, starts: bool, allowed_s: float) -> _socket.socket:
     """Connect to this user's daemon; start a missing one if ``starts``."""
-    patience, started = time.monotonic() + START_WAIT_S, False
+    patience, started = time.monotonic() + max(START_WAIT_S, min(60.0, allowed_s / 4)), False
     while True:
         path = socket_of(home)
         try:
