@@ -59,22 +59,27 @@ def test_the_mod_alone_refuses_what_another_holds_also_in_a_subagent(team: Team,
     assert [row["file_path"] for row in team.house.ask("GET", "/locks") if row["file_path"] == "free.txt"]
 
 
+LAST_LOOK = """
+import json, sys
+sys.path.insert(0, {folder!r})
+from real_hook import *
+if __name__ == "__main__" and sys.argv[1] == "PreToolUse":
+    payload = json.load(sys.stdin)
+    print(json.dumps(payload), file=open({looked!r}, "a"))
+    said = {{"permissionDecision": "deny", "permissionDecisionReason": "Last look."}}
+    if payload["tool_input"]["file_path"].endswith("held.txt"):
+        print(json.dumps({{"hookSpecificOutput": {{"hookEventName": "PreToolUse", **said}}}}))
+"""
+
+
 def test_the_mod_obeys_the_last_look_where_no_daemon_answers(team: Team, tmp_path: Path) -> None:
     looked = tmp_path / "looked.json"
-    look = (
-        "import json, sys; payload = json.load(sys.stdin); open(%r, 'a').write(json.dumps(payload) + chr(10))\n"
-        "if payload['tool_input'].get('file_path', '').endswith('held.txt'): print(json.dumps({'hookSpecificOutput': "
-        "{'hookEventName': 'PreToolUse', 'permissionDecision': 'deny', 'permissionDecisionReason': 'Last look.'}}))\n"
-    ) % str(looked)
     (team.repo / HELD).write_text("theirs\n")
-    team.house.stop()
-    (team.repo / ".corral" / "run" / "stopped").touch()
     team.plugin = plugin(tmp_path / "copy", hooks=False)
     hook = Path(team.plugin[1]) / "hooks" / "hook.py"
-    real = hook.read_text()
-    hook.write_text(
-        f"import sys\nif sys.argv[1:] == ['PreToolUse']:\n    {look.replace(chr(10), chr(10) + '    ')}\n    sys.exit()\n{real.replace('from __future__ import annotations', '')}"
-    )
+    hook.rename(hook.with_name("real_hook.py"))
+    hook.write_text(LAST_LOOK.format(folder=str(hook.parent), looked=str(looked)))
+    team.house.stop()
     writes = [tool("Write", file_path=f"$CWD/{name}", content="mine") for name in (HELD, "free.txt")]
     team.run(*writes, flags=("--strict-mcp-config",))
     (first, second) = map(json.loads, looked.read_text().splitlines()[:2])

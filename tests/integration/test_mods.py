@@ -126,3 +126,43 @@ def test_native_messages_are_recorded(house: Coordinated) -> None:
     house.hook("PostToolUse", "ann", **call, _hook=MOD)
     log = house.root / ".corral" / "logs" / "corral.log"
     eventually(lambda: '"message_native"' in log.read_text() and '"to": "ben"' in log.read_text())
+
+
+def test_what_another_session_changed_is_not_written_over_unseen(house: Coordinated) -> None:
+    file = house.root / "both.txt"
+
+    def write(session: str, content: str, use: str, tool: str = "Write") -> dict[str, Any]:
+        call = {"tool_name": tool, "tool_use_id": use, "tool_input": {"file_path": str(file)}}
+        answer = house.hook("PreToolUse", session, **call, _hook=MOD)
+        if not denies(answer):
+            file.write_text(content)
+            house.hook("PostToolUse", session, **call, _hook=MOD)
+        return answer
+
+    file.write_text("one\n")
+    read = {"tool_name": "Read", "tool_use_id": "r-1", "tool_input": {"file_path": str(file)}}
+    house.hook("PostToolBatch", "ann", tool_calls=[read], _hook=MOD)
+    assert not denies(write("ben", "one\ntwo\n", "b-1"))
+    house.hook("SessionEnd", "ben", reason="other", _hook=MOD)  # its lock goes, what it wrote stays
+    refused = write("ann", "mine\n", "a-1")
+    assert denies(refused) and "+two" in str(refused) and file.read_text() == "one\ntwo\n"
+    assert not denies(write("ann", "mine\n", "a-2"))  # told once, it knows
+    assert not denies(write("ann", "mine again\n", "a-3"))
+    assert file.read_text() == "mine again\n"
+
+
+@pytest.mark.parametrize(("setting", "told"), [("warn", True), ("off", False)])
+def test_blind_writes_may_only_be_told_of(house: Coordinated, setting: str, told: bool) -> None:
+    house.configure(f"locks: {{blind_writes: {setting}}}\n")
+    eventually(lambda: house.ask("GET", "/config")["settings"]["locks"]["blind_writes"] == setting)
+    file = house.root / "both.txt"
+    for session, use in (("ann", "a-1"), ("ben", "b-1")):
+        call = {"tool_name": "Write", "tool_use_id": use, "tool_input": {"file_path": str(file)}}
+        house.hook("PreToolUse", session, **call, _hook=MOD)
+        file.write_text(f"{session}\n")
+        house.hook("PostToolUse", session, **call, _hook=MOD)
+        house.run("lock", "release", "both.txt", check=False, CORRAL_SESSION_ID=session)
+        house.hook("SessionEnd", session, reason="other", _hook=MOD) if session == "ben" else None
+    call = {"tool_name": "Write", "tool_use_id": "a-2", "tool_input": {"file_path": str(file)}}
+    answer = house.hook("PreToolUse", "ann", **call, _hook=MOD)
+    assert not denies(answer) and ("+ben" in str(answer)) is told

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from corral.config.paths import Project
 from corral.config.roster import Roster
+from corral.coordination.edits.last_seen import LastSeen
 from corral.coordination.edits.runtime_state import RuntimeState
 from corral.coordination.edits.unannounced_files import Unannounced
 from corral.coordination.sessions.mods import Mods
@@ -61,6 +62,7 @@ class Services:
     offer_again: Offer
     runtime: RuntimeState = field(default_factory=RuntimeState)
     mods: Mods = field(default_factory=Mods)
+    last_seen: LastSeen = field(default_factory=LastSeen)
     faults: dict[str, Need] = field(default_factory=dict)
     """Conditions that need a person and are in no row, by a key of the part that adds and removes them."""
     stop_requested: Callable[[bool, bool], None] = lambda _drain, _leaves_workers: None

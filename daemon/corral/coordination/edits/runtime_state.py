@@ -232,6 +232,12 @@ class RuntimeState:
             while len(self._edits) > REMEMBERED:
                 self._edits.popitem(last=False)
 
+    def last_editor(self, checkout: str, match_key: str) -> str | None:
+        """The session whose edit tool wrote a file last, as far as this daemon saw."""
+        with self._lock:
+            session, at = self._edits.get((checkout, match_key), ("", None))
+            return session if at is not None else None
+
     def edited_since(self, checkout: str, began: datetime) -> dict[str, str]:
         """match_key to session of the files that edit tools wrote in a checkout since an instant, or are about to."""
         with self._lock:

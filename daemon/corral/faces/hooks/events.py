@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from corral.coordination.edits import verdicts
-from corral.coordination.edits.verdicts import Policy
+from corral.coordination.edits.verdicts import Policy, Target
 from corral.coordination.handoffs.handoffs import for_newcomer
 from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
@@ -37,6 +37,7 @@ from corral.core.instants import after, iso
 from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.core.states import SessionStatus, WorktreeState
+from corral.core.visible import embedded
 from corral.faces.hooks import on_screen, shell_watch, unannounced, working_copies
 from corral.faces.hooks import payloads as hook_events
 from corral.faces.hooks.payloads import HookEvent
@@ -136,6 +137,7 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
     if target is None:
         return await _sign_of_life(services, event)
     await unannounced.first_look(services)
+    editor = services.runtime.last_editor(target.checkout, target.key.match_key)
     now, policy = services.now(), _policy(services)
 
     def guard(conn: Connection, holder: Holder) -> Payload:
@@ -146,7 +148,26 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         # No one-time texts here: the model never sees the answer about a call that its person then refuses.
         return hook_events.context("PreToolUse", [*verdict.remarks, *unannounced.remarks(services, target)])
 
-    return await _present(services, event, now, guard)
+    answer = await _present(services, event, now, guard)
+    if hook_events.reason_of_denial(answer) or (blind := await _blind_write(services, event, target, editor)) is None:
+        return answer
+    if services.settings().locks.blind_writes == "deny":
+        return hook_events.denial(f"{blind}\nWrite it again if this shall go.")
+    return hook_events.context("PreToolUse", [blind, *hook_events.texts_of(answer)])
+
+
+async def _blind_write(services: Services, event: HookEvent, target: Target, editor: str | None) -> str | None:
+    """What another session's edit tool changed in a file since this one last saw it, where the whole file is to be written."""
+    me = [event.actor, *([event.parent] if event.parent else [])]
+    if event.tool != "Write" or editor in (None, *me) or services.settings().locks.blind_writes == "off":
+        return None
+    path = Path(event.cwd, event.path)
+    difference = await services.work(lambda: services.last_seen.unseen_changes(me, path))
+    if difference is None:
+        return None
+    row = await services.store.read(lambda conn: session_rows.get(conn, str(editor)))
+    name = embedded(row["agent_name"]) if row is not None else "another session"
+    return f"{embedded(target.key.file_path)} is not as you last saw it: {name} changed it since.\n{difference}"
 
 
 async def _end_skill_commands(services: Services, event: HookEvent) -> None:
@@ -167,6 +188,7 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
     now = services.now()
     if event.is_edit and event.path and (target := target_of(services, event)) is not None:
         services.runtime.edited(target.checkout, target.key.match_key, event.actor, now)
+        await services.work(lambda: services.last_seen.saw(event.actor, Path(event.cwd, event.path)))
 
     def finish(conn: Connection, _me: Holder) -> Payload:
         _guarded(conn, event, unguarded, now)
@@ -180,6 +202,8 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
 async def _after_batch(services: Services, event: HookEvent) -> Payload:
     """Deliver waiting mail and notices after any tool. Writes only if something waits, or after a long silence."""
     now = services.now()
+    for read in event.reads:
+        await services.work(partial(services.last_seen.saw, event.actor, Path(event.cwd, read)))
 
     def is_due(conn: Connection) -> bool:
         row = session_rows.get(conn, event.actor)
@@ -274,6 +298,7 @@ async def _session_end(services: Services, event: HookEvent) -> Payload:
 
     await services.store.write(over)
     services.mods.ended(event.actor)
+    services.last_seen.forget(event.actor)
     services.nudge("supervisor")
     return {}
 

@@ -43,6 +43,7 @@ class HookEvent:
         recipient: To whom the client's own SendMessage tool writes, or empty; ``summary``: about what.
         owner: The agent that a working copy is asked for, or empty: the session itself.
         since: The commit at which a working copy began, or empty; ``folder``: where it is.
+        reads: The files that the calls of a batch read.
         carrier: What brought the event: ``mod``, ``bridge`` or ``command``.
         client_version: The version of the client, or empty where its carrier does not know it.
     """
@@ -76,6 +77,7 @@ class HookEvent:
     owner: str
     since: str
     folder: str
+    reads: tuple[str, ...]
     carrier: str
     client_version: str
 
@@ -152,9 +154,18 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
         owner=_text(payload, "owner"),
         since=_text(payload, "since"),
         folder=_text(payload, "path"),
+        reads=_reads(payload.get("tool_calls")),
         carrier=_text(origin, "source"),
         client_version=_text(origin, "client_version"),
     )
+
+
+def _reads(calls: object) -> tuple[str, ...]:
+    """The files that a batch of tool calls read."""
+    inputs = (
+        call.get("tool_input") for call in calls if isinstance(call, Mapping) and _text(call, "tool_name") == "Read"
+    ) if isinstance(calls, list) else ()  # fmt: skip
+    return tuple(path for one in inputs if isinstance(one, Mapping) and (path := _text(one, "file_path")))
 
 
 def _text(mapping: Mapping[str, Any], key: str) -> str:
@@ -190,6 +201,12 @@ def denial(reason: str, event: str = "PreToolUse") -> dict[str, Any]:
 def reason_of_denial(answer: Mapping[str, Any]) -> str:
     """Why an answer refuses a tool call; empty: it does not."""
     return str(answer.get("hookSpecificOutput", {}).get("permissionDecisionReason", "")) if answer else ""
+
+
+def texts_of(answer: Mapping[str, Any]) -> list[str]:
+    """The texts that an answer adds to the model's context."""
+    text = answer.get("hookSpecificOutput", {}).get("additionalContext") if answer else None
+    return [text] if text else []
 
 
 _TAKES_CONTEXT = frozenset(
