@@ -14,7 +14,7 @@ import sys
 import time
 
 DEADLINE_S = {"SessionEnd": 1.0, "WorktreeCreate": 280.0, "WorktreeRemove": 50.0}
-USUAL_DEADLINE_S, START_WAIT_S = 4.0, 5.0
+USUAL_DEADLINE_S = 4.0
 DENIAL = b"""{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny",
 "permissionDecisionReason": "Corral's daemon does not answer, so nothing is edited. Run `corral daemon start`."}}"""
 
@@ -106,10 +106,11 @@ def ask(home: str, event: str, payload: bytes, strict: bool) -> bytes:
 
 def connect(home: str, starts: bool, allowed_s: float) -> _socket.socket:
     """Connect to this user's daemon; start a missing one if ``starts``."""
-    patience, started = time.monotonic() + max(START_WAIT_S, min(60.0, allowed_s / 4)), False
+    path, patience, started = os.path.join(home, "run", "corral.sock"), time.monotonic() + max(5.0, allowed_s / 5), False
     while True:
-        path = socket_of(home)
         try:
+            if len(os.fsencode(path)) > 100:  # as in corral/config/paths.py
+                path = beside("ownership").short_socket(home) or path
             link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
             link.settimeout(allowed_s)
             link.connect(path)
@@ -124,13 +125,6 @@ def connect(home: str, starts: bool, allowed_s: float) -> _socket.socket:
     if not (own(path) and is_own(uid)) or (os.lstat(path).st_nlink > 1 and link.getpeername() != path):
         raise PermissionError(f"another user's socket, or another repository's, served by uid {uid}: {path}")
     return link
-
-
-def socket_of(home: str) -> str:
-    """The path of the daemon's socket."""
-    path = os.path.join(home, "run", "corral.sock")
-    # as in corral/config/paths.py
-    return path if len(os.fsencode(path)) <= 100 else beside("ownership").short_socket(home) or path
 
 
 def beside(name: str):  # type: ignore[no-untyped-def]

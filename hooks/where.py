@@ -10,11 +10,15 @@ import sys
 
 
 def main() -> int:
-    from hook import locate, socket_of
+    from hook import locate
+    from ownership import short_socket
 
     home = locate(os.getcwd())[1]
     if home:
-        print(f"{socket_of(home)}\n{os.path.dirname(home)}")
+        path = os.path.join(home, "run", "corral.sock")
+        if len(os.fsencode(path)) > 100:  # as in hook.py
+            path = short_socket(home) or path
+        print(f"{path}\n{os.path.dirname(home)}")
     return 0
 
 

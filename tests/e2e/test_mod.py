@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.conftest import git, worktrees_of
-from tests.e2e.client import Terminal, trust
+from tests.e2e.client import Terminal, run_client, trust
 from tests.e2e.stage import bash, bash_until, script, text, tool
 from tests.e2e.team import PLUGIN, ROOT, Team, argv
 
@@ -191,7 +191,8 @@ def test_a_name_that_a_live_session_holds_is_refused_with_another_one(shared: Te
 
 def test_the_first_worktree_starts_the_daemon(shared: Team) -> None:
     shared.house.stop()
-    run = shared.run(bash("true"), flags=("--worktree", "aa"))
+    prompt = script(bash("true"), text("Done."))
+    run = run_client(shared._claude, shared.repo, prompt, shared.env, *PLUGIN, "--worktree", "aa", timeout_s=150)
     assert run.init["cwd"] == str(worktrees_of(shared.repo) / "aa")
     assert not (shared.repo / ".claude" / "worktrees").exists()
 
