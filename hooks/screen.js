@@ -97,6 +97,6 @@ export function screen(on) {
     const reason = refused.get(e.requestId)
     if (reason === undefined) return next(e)
     const { Box, Text } = $.ui.resolve(e)
-    return h(Box, { flexDirection: 'column' }, await next(e), h(Text, { color: 'warning' }, `  Corral: ${reason.split('\n')[0]}`))
+    return h(Box, { flexDirection: 'column' }, await next(e), h(Text, { color: 'warning' }, `  Corral: ${reason.split(/\n|\. /)[0]}`))
   })
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import uuid
 from collections.abc import Callable
@@ -28,6 +29,27 @@ def corral_command(folder: Path) -> Path:
     command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT / "daemon"}" exec "{sys.executable}" -m corral "$@"\n')
     command.chmod(0o755)
     return command
+
+
+def plugin(folder: Path, *, hooks: bool = True, mod: bool = True, **files: str) -> tuple[str, str]:
+    """A copy of the plugin; its flags.
+
+    Args:
+        hooks: Whether it has its hooks, besides the mod.
+        mod: Whether it has its mod: clients before mods do as if not.
+        files: Other texts for files of ``hooks/``, by their names with ``_`` for the dot.
+    """
+    for name in (".claude-plugin", ".claude/agents", "hooks", "skills", "bin", ".mcp.json"):
+        source, target = ROOT / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+    file = folder / "hooks" / "hooks.json"
+    told = json.loads(file.read_text())
+    parts = {**({"hooks": told["hooks"]} if hooks else {"hooks": {}}), **({"modules": told["modules"]} if mod else {})}
+    file.write_text(json.dumps(parts))
+    for name, content in files.items():
+        (folder / "hooks" / name.replace("_", ".")).write_text(content)
+    return "--plugin-dir", str(folder)
 
 
 def session_of(request: Request) -> str:

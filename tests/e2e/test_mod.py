@@ -15,23 +15,10 @@ import pytest
 from tests.conftest import git, worktrees_of
 from tests.e2e.client import Terminal, run_client, trust
 from tests.e2e.stage import bash, bash_until, script, text, tool
-from tests.e2e.team import PLUGIN, ROOT, Team, argv
+from tests.e2e.team import PLUGIN, ROOT, Team, argv, plugin
 
 pytestmark = pytest.mark.e2e
 HELD = "held.txt"
-
-
-def plugin(folder: Path, *, hooks: bool = True, **files: str) -> tuple[str, str]:
-    """A copy of the plugin, without the hooks of hooks.json or with other texts for files of ``hooks/``; its flags."""
-    for name in (".claude-plugin", ".claude/agents", "hooks", "skills", "bin", ".mcp.json"):
-        source, target = ROOT / name, folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
-    if not hooks:
-        (folder / "hooks" / "hooks.json").write_text(json.dumps({"hooks": {}, "modules": ["./mod.js"]}))
-    for name, content in files.items():
-        (folder / "hooks" / name.replace("_", ".")).write_text(content)
-    return "--plugin-dir", str(folder)
 
 
 def held(team: Team) -> str:
