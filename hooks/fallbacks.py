@@ -10,7 +10,6 @@ import os
 import sys
 from subprocess import DEVNULL, Popen, run
 
-
 REFUSED = 3
 """The exit code where Corral refuses a worktree; with any other, the project's hook makes a plain one."""
 

@@ -48,7 +48,7 @@ async function serve($) {
     if (!isRunning && !canWake) await new Promise(done => { wakes = done })
     try {
       const session_id = await $.session.id()
-      const mail = await ask($, 'Mail/wait', { session_id }, 0)
+      const mail = await ask($, 'Mail/wait', { session_id, wakes: canWake }, 0)
       if (mail.text) await bring($, mail)
       else await $.clock.sleep(AGAIN_MS)
     } catch {

@@ -1,4 +1,4 @@
-"""Prints where the daemon of this folder's checkout listens: its socket, then the main checkout; nothing where nothing is coordinated.
+"""Prints where the daemon of this folder's checkout listens, then the main checkout; nothing where nothing is coordinated.
 
 The mod runs it once in a session. A repository of another user counts as not coordinated, as for every hook.
 """

@@ -113,7 +113,8 @@ def test_what_a_skill_s_command_changed_is_attributed_with_the_next_event(house:
     git(house.root, "add", "kept.txt")
     git(house.root, "commit", "-qm", "Kept")
     house.run("lock", "acquire", "kept.txt")
-    call = {"tool_name": "Bash", "tool_use_id": "5:inner:preamble-0", "tool_input": {"command": "echo x > kept.txt"}}
+    run = {"command": "echo x > kept.txt"}
+    call: dict[str, Any] = {"tool_name": "Bash", "tool_use_id": "5:inner:preamble-0", "tool_input": run}
     house.hook("PreSkillShellCommand", "ann", **call, _hook=MOD)
     file.write_text("x\n")
     answer = house.hook("UserPromptSubmit", "ann", prompt="Go on.", _hook=MOD)
@@ -121,7 +122,11 @@ def test_what_a_skill_s_command_changed_is_attributed_with_the_next_event(house:
 
 
 def test_native_messages_are_recorded(house: Coordinated) -> None:
-    call = {"tool_name": "SendMessage", "tool_use_id": "u-1", "tool_input": {"to": "ben", "summary": "hi"}}
+    call: dict[str, Any] = {
+        "tool_name": "SendMessage",
+        "tool_use_id": "u-1",
+        "tool_input": {"to": "ben", "summary": "hi"},
+    }
     house.hook("PreToolUse", "ann", **call, _hook=MOD)
     house.hook("PostToolUse", "ann", **call, _hook=MOD)
     log = house.root / ".corral" / "logs" / "corral.log"
@@ -132,7 +137,7 @@ def test_what_another_session_changed_is_not_written_over_unseen(house: Coordina
     file = house.root / "both.txt"
 
     def write(session: str, content: str, use: str, tool: str = "Write") -> dict[str, Any]:
-        call = {"tool_name": tool, "tool_use_id": use, "tool_input": {"file_path": str(file)}}
+        call: dict[str, Any] = {"tool_name": tool, "tool_use_id": use, "tool_input": {"file_path": str(file)}}
         answer = house.hook("PreToolUse", session, **call, _hook=MOD)
         if not denies(answer):
             file.write_text(content)
@@ -157,7 +162,7 @@ def test_blind_writes_may_only_be_told_of(house: Coordinated, setting: str, told
     eventually(lambda: house.ask("GET", "/config")["settings"]["locks"]["blind_writes"] == setting)
     file = house.root / "both.txt"
     for session, use in (("ann", "a-1"), ("ben", "b-1")):
-        call = {"tool_name": "Write", "tool_use_id": use, "tool_input": {"file_path": str(file)}}
+        call: dict[str, Any] = {"tool_name": "Write", "tool_use_id": use, "tool_input": {"file_path": str(file)}}
         house.hook("PreToolUse", session, **call, _hook=MOD)
         file.write_text(f"{session}\n")
         house.hook("PostToolUse", session, **call, _hook=MOD)

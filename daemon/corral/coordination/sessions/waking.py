@@ -40,6 +40,7 @@ class _Waiter:
     client: int
     session_id: str
     is_mod: bool = False
+    wakes: bool = True
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -65,18 +66,21 @@ class Waiters:
         """
         return (await self._wait(_Waiter(client, session_id), gone, _hand_over))[1]
 
-    async def offer(self, client: int, session_id: str, gone: asyncio.Future[Any]) -> tuple[str, list[int], list[str]]:
+    async def offer(
+        self, client: int, session_id: str, gone: asyncio.Future[Any], *, wakes: bool
+    ) -> tuple[str, list[int], list[str]]:
         """Wait for mail to a session and offer it to the session's mod: it stays unread until the mod says it was told.
 
         Args:
             client: As for :meth:`mail`.
             session_id: The session.
             gone: Done when the mod has gone.
+            wakes: Whether it can wake the session. Without that, a task's mail is left to its hooks, and to its runner.
 
         Returns:
             The session, the numbers of the messages, and the text for it; no text where :meth:`mail` has none.
         """
-        me = _Waiter(client, session_id, is_mod=True)
+        me = _Waiter(client, session_id, is_mod=True, wakes=wakes)
         numbers, texts = await self._wait(me, gone, _offer)
         return me.session_id, numbers, texts
 
@@ -162,6 +166,9 @@ def _offer(conn: Connection, waiter: _Waiter, importances: Sequence[str], now: d
     """The mail that waits for the session of a mod; it goes on waiting."""
     for row in message_rows.waited_for(conn, [waiter.client], [waiter.session_id], importances):
         waiter.session_id = row["session_id"]
+        session = session_rows.get(conn, row["session_id"])
+        if not waiter.wakes and session is not None and session["task_id"] is not None:
+            continue
         return mailing.offer(conn, waiter.session_id)
     return [], []
 

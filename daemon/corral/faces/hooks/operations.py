@@ -71,7 +71,9 @@ async def wait_for_mail(services: Services, request: Request, payload: StopPaylo
     services.mods.offer_ended(event.actor)
     gone = asyncio.create_task(_hung_up(request.receive))
     try:
-        session_id, numbers, texts = await services.waiters.offer(event.client_pid or 0, event.actor, gone)
+        session_id, numbers, texts = await services.waiters.offer(
+            event.client_pid or 0, event.actor, gone, wakes=payload.get("wakes") is True
+        )
     finally:
         gone.cancel()
     if not texts:
