@@ -161,7 +161,7 @@ def shared(team: Team) -> Team:
     return team
 
 
-def test_a_name_that_a_live_session_holds_is_refused_with_another_one(shared: Team) -> None:
+def test_a_name_that_a_live_session_holds_is_refused_with_another_one(shared: Team, claude: Path) -> None:
     def start(*steps: Any) -> Any:
         return shared.run(*steps, flags=("--worktree", "same"))
 
@@ -170,16 +170,16 @@ def test_a_name_that_a_live_session_holds_is_refused_with_another_one(shared: Te
     assert first.init["cwd"] == str(place)
     member = shared.member("--worktree", "same")  # the first has ended: its worktree is handed over, with what is in it
     assert "x" in member.do(tool("Read", file_path="$CWD/mine.txt"))
-    argv = [str(shared._claude), "-p", "hi", "--worktree", "same", *PLUGIN]
+    argv = [str(claude), "-p", "hi", "--worktree", "same", *PLUGIN]
     done = subprocess.run(argv, cwd=shared.repo, env=shared.env, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and "same-2 is free" in done.stderr
     assert not (shared.repo / ".claude" / "worktrees").exists()
 
 
-def test_the_first_worktree_starts_the_daemon(shared: Team) -> None:
+def test_the_first_worktree_starts_the_daemon(shared: Team, claude: Path) -> None:
     shared.house.stop()
     prompt = script(bash("true"), text("Done."))
-    run = run_client(shared._claude, shared.repo, prompt, shared.env, *PLUGIN, "--worktree", "aa", timeout_s=150)
+    run = run_client(claude, shared.repo, prompt, shared.env, *PLUGIN, "--worktree", "aa", timeout_s=150)
     assert run.init["cwd"] == str(worktrees_of(shared.repo) / "aa")
     assert not (shared.repo / ".claude" / "worktrees").exists()
 
