@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Connection
 
@@ -15,6 +16,7 @@ from corral.core.visible import one_line
 from corral.observe.view.api import ScreenNeed, SessionScreen
 from corral.observe.view.landing_order import queue
 from corral.observe.view.needs_you import needs_you
+from corral.store.rows.mail import InboxMessage
 
 MOST = 12
 """Lines of each kind."""
@@ -50,7 +52,7 @@ def compose(services: Services, conn: Connection, session_id: str) -> SessionScr
         "locks": [_line(f"{row['file_path']}  {row['agent_name']}") for row in held[:MOST]],
         "mail": [
             _line(f"{row['sender_name']}: {row['subject']} ({row['state']})")
-            for row in mailbox.inbox(conn, session_id, limit=MOST)
+            for row in cast("Iterator[InboxMessage]", mailbox.inbox(conn, session_id, limit=MOST))
         ],
         "needs": [
             ScreenNeed(
