@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,6 +90,16 @@ def measure(world: World) -> Iterator[Measure]:
     )
 
 
+def _without_mod(folder: Path) -> Path:
+    """A copy of the plugin as clients before mods read it."""
+    for name in (".claude-plugin", ".claude/agents", "hooks", "skills", "bin"):
+        shutil.copytree(SOURCE / name, folder / name)
+    shutil.copy(SOURCE / ".mcp.json", folder)
+    hooks = folder / "hooks" / "hooks.json"
+    hooks.write_text(json.dumps({"hooks": json.loads(hooks.read_text())["hooks"]}))
+    return folder
+
+
 def _gaps(stage: Stage, root: Path) -> list[float]:
     """Milliseconds from the answer with a tool call to the next request: the tool, its hooks, and the client itself."""
     requests = [r for r in stage.requests_in(root) if r.step is not None and r.body.get("stream")]
@@ -110,10 +121,16 @@ def measure_client(world: World) -> Iterator[Measure]:
     tools.mkdir(exist_ok=True)
     (tools / "corral").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m corral "$@"\n')
     (tools / "corral").chmod(0o755)
-    results: dict[str, list[float]] = {"coordinated": [], "nobody": [], "none": []}
+    results: dict[str, list[float]] = {"coordinated": [], "hooks": [], "nobody": [], "none": []}
+    hooks_alone = ("--plugin-dir", str(_without_mod(world.folder / "hooks-alone")))
     extra = {"PYTHONPATH": os.environ["PYTHONPATH"], "XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"]}
     for _ in range(3 if world.sizes.turns > 2 else 1):
-        for name, root, flags in (("coordinated", house.root, PLUGIN), ("nobody", plain, PLUGIN), ("none", plain, ())):
+        for name, root, flags in (
+            ("coordinated", house.root, PLUGIN),
+            ("hooks", house.root, hooks_alone),
+            ("nobody", plain, PLUGIN),
+            ("none", plain, ()),
+        ):
             steps = [
                 tool("Write", file_path=f"$CWD/{name}{n}.txt", content="x\n") for n in range(world.sizes.tool_calls)
             ]
@@ -127,6 +144,10 @@ def measure_client(world: World) -> Iterator[Measure]:
         return
     without = p50(results["none"])
     note = f"{spread(results['coordinated'])}; floor: the same hooks without a daemon; without {without:.1f}"
+    added, by_hooks = (p50(results[name]) - without for name in ("coordinated", "hooks"))
+    yield Measure(
+        "what the mod adds to a Write", added, "ms", by_hooks, ratio=1.25, note="floor: the hooks that it replaces"
+    )
     yield Measure(
         "a Write of the real client", p50(results["coordinated"]), "ms", p50(results["nobody"]), ratio=1.5, note=note
     )

@@ -13,6 +13,8 @@ from subprocess import DEVNULL, Popen, run
 
 GUARD_S = 3.0
 AWAY = (FileNotFoundError, ConnectionError)
+REFUSED = 3
+"""The exit code where Corral refuses a worktree; with any other, the project's hook makes a plain one."""
 
 
 def answer(home: str, event: str, payload: bytes, error: Exception, ask) -> bytes:  # type: ignore[no-untyped-def]
@@ -59,7 +61,7 @@ def start_daemon(root: str) -> Popen[bytes]:
 
 
 def worktree(top: str, event: str, payload: bytes, answer: bytes, *, coordinated: bool) -> int:
-    """Print the path that the daemon gave; without one, do what the client itself would have done."""
+    """Print the path that the daemon gave; where nothing is coordinated, do what the client itself would have done."""
 
     def git(*args: str) -> int:
         environ = {k: v for k, v in os.environ.items() if k not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")}
@@ -68,7 +70,12 @@ def worktree(top: str, event: str, payload: bytes, answer: bytes, *, coordinated
     asked, folder = json.loads(payload), os.path.join(top, ".claude", "worktrees")
     if event == "WorktreeRemove":
         return 0 if coordinated else git("worktree", "remove", asked["worktree_path"])
-    path = (json.loads(answer).get("hookSpecificOutput") or {}).get("worktreePath")
+    answered = json.loads(answer)
+    path = (answered.get("hookSpecificOutput") or {}).get("worktreePath")
+    if coordinated and not path:  # a worktree beside Corral's would split the work of one name over two folders
+        why = answered.get("systemMessage") or "Corral's daemon gives no worktree. `corral doctor` says why."
+        sys.stderr.buffer.write(os.fsencode(why) + b"\n")
+        return REFUSED
     if not path:  # path and branch as the client names them, so that its clean-up of stale worktrees finds them
         name = asked["name"].replace("/", "+")
         path, branch = os.path.join(folder, name), f"worktree-{name}"

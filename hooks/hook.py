@@ -99,7 +99,7 @@ def ask(home: str, event: str, payload: bytes, strict: bool = False, shell: bool
         f"Content-Type: application/json\r\nContent-Length: {len(payload) - 1 + len(note)}\r\n\r\n"
     )
     allowed_s = DEADLINE_S.get(event, USUAL_DEADLINE_S)
-    link, reply = connect(home, strict or event == "SessionStart", allowed_s), b""
+    link, reply = connect(home, strict or event in ("SessionStart", "WorktreeCreate"), allowed_s), b""
     deadline = time.monotonic() + allowed_s  # in addition to the start of the daemon
     link.sendall(head.encode() + payload[:-1] + note.encode())
     while chunk := link.recv(65536):
@@ -113,7 +113,11 @@ def ask(home: str, event: str, payload: bytes, strict: bool = False, shell: bool
 
 def connect(home: str, starts: bool, allowed_s: float) -> _socket.socket:
     """Connect to this user's daemon; start a missing one if ``starts``."""
-    path, patience, started = os.path.join(home, "run", "corral.sock"), time.monotonic() + START_WAIT_S, None
+    path, patience, started = (
+        os.path.join(home, "run", "corral.sock"),
+        time.monotonic() + max(START_WAIT_S, allowed_s / 5),
+        None,
+    )
     while True:
         try:
             if len(os.fsencode(path)) > 100:  # as in corral/config/paths.py

@@ -124,6 +124,8 @@ def play(house: Coordinated) -> Story:
     ask("GET /contacts", query="?agent=GreenLake")
 
     ask("POST /statusline")
+    ask("POST /statusline/screen", {"session_id": "s-1"})
+    ask("POST /hooks/Mail/told", {"session_id": "s-1", "messages": [1], "way": "turn"})
     ask("POST /alerts/test")
     ask("GET /swarm")
     ask("GET /metrics", query="?by=agent")

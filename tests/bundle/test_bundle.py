@@ -67,6 +67,7 @@ def test_no_claude_md_stands_at_the_plugins_root() -> None:
 
 def test_every_event_is_handled_once() -> None:
     assert len(THROUGH_THE_BRIDGE + THROUGH_THE_SCRIPT) == len(HOOKS)
+    # One event that a client does not know makes it refuse them all: seen with 2.1.197 and PreSkillShellCommand.
     assert set(HOOKS) == {
         *("SessionStart", "SessionEnd", "UserPromptSubmit", "Stop", "StopFailure", "Notification", "PermissionRequest"),
         *("PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch", "SubagentStart", "SubagentStop"),
@@ -126,13 +127,14 @@ def test_each_field_bears_the_name_that_the_client_gives_it(event: str, hook: di
 def test_a_tool_call_carries_what_it_touches_and_none_of_its_content(event: str) -> None:
     (hook,) = (hook for name, hook in THROUGH_THE_BRIDGE if name == event)
     assert hook["input"].keys() >= {"tool_name", "tool_use_id", "permission_mode"}
-    assert hook["input"]["tool_input"].keys() == {"file_path", "notebook_path", "command"}
+    letter = {"to", "summary"} if event == "PostToolUse" else set()  # of the client's own SendMessage
+    assert hook["input"]["tool_input"].keys() == {"file_path", "notebook_path", "command"} | letter
 
 
 @pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse"])
 def test_every_tool_that_writes_is_matched(event: str) -> None:
     ((_, group, _),) = (entry for entry in EVENTS if entry[0] == event)
-    writers = ["Write", "Edit", "MultiEdit", "NotebookEdit", "Bash"]
+    writers = ["Write", "Edit", "MultiEdit", "NotebookEdit", "Bash", "SendMessage"]
     # A worktree is saved before it may go; and our own tools are announced: that tells a subagent's calls from its parent's.
     ours = ["ExitWorktree", "mcp__plugin_corral_corral__.*"] if event == "PreToolUse" else []
     assert group["matcher"].split("|") == writers + ours

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import uuid
 from collections.abc import Callable
@@ -28,6 +29,27 @@ def corral_command(folder: Path) -> Path:
     command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT / "daemon"}" exec "{sys.executable}" -m corral "$@"\n')
     command.chmod(0o755)
     return command
+
+
+def plugin(folder: Path, *, hooks: bool = True, mod: bool = True, **files: str) -> tuple[str, str]:
+    """A copy of the plugin; its flags.
+
+    Args:
+        hooks: Whether it has its hooks, besides the mod.
+        mod: Whether it has its mod: clients before mods do as if not.
+        files: Other texts for files of ``hooks/``, by their names with ``_`` for the dot.
+    """
+    for name in (".claude-plugin", ".claude/agents", "hooks", "skills", "bin", ".mcp.json"):
+        source, target = ROOT / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+    file = folder / "hooks" / "hooks.json"
+    told = json.loads(file.read_text())
+    parts = {**({"hooks": told["hooks"]} if hooks else {"hooks": {}}), **({"modules": told["modules"]} if mod else {})}
+    file.write_text(json.dumps(parts))
+    for name, content in files.items():
+        (folder / "hooks" / name.replace("_", ".")).write_text(content)
+    return "--plugin-dir", str(folder)
 
 
 def session_of(request: Request) -> str:
@@ -127,6 +149,8 @@ class Team:
         self.house, self.stage, self.env = house, stage, env
         self._claude, self._logs, self._stack = claude, logs, stack
         self.repo = house.root
+        self.plugin = PLUGIN
+        """The flags that give the sessions their plugin."""
 
     def member(self, *flags: str, cwd: Path | None = None, new: bool = True, path: Path | None = None) -> Member:
         """Start a session that stays open.
@@ -139,14 +163,14 @@ class Team:
         identity = ("--session-id", session_id) if new else ()
         env = {**self.env, "PATH": f"{path}:{self.env['PATH']}"} if path else self.env
         log = self._logs / f"{session_id}.log"
-        conversation = Conversation(self._claude, cwd or self.repo, env, log, *PLUGIN, *identity, *flags)
+        conversation = Conversation(self._claude, cwd or self.repo, env, log, *self.plugin, *identity, *flags)
         self._stack.enter_context(conversation)
         return Member(conversation, session_id, self)
 
     def run(self, *steps: Step, cwd: Path | None = None, flags: tuple[str, ...] = (), say: str = "Do this.") -> Run:
         """Run one ``claude -p`` to its end."""
         return run_client(
-            self._claude, cwd or self.repo, script(*steps, text("Done."), say=say), self.env, *PLUGIN, *flags
+            self._claude, cwd or self.repo, script(*steps, text("Done."), say=say), self.env, *self.plugin, *flags
         )
 
     def sessions(self) -> list[Json]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from tests.bundle.listener import Body, Listener, coordinate, listening
 from tests.conftest import git
 from tests.e2e.client import Run, Terminal, trust
 from tests.e2e.stage import Stage, bash, script, text, tool
+from tests.e2e.team import plugin
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]
@@ -93,8 +93,10 @@ def test_everything_in_the_bundle_is_there_and_without_a_daemon_the_model_sees_n
 
 
 def test_a_session_is_heard_from_its_start_to_its_end(
-    repo: Path, sock: Path, stage: Stage, env: dict[str, str], run_claude: RunClaude
+    repo: Path, sock: Path, stage: Stage, env: dict[str, str], run_claude: RunClaude, tmp_path: Path
 ) -> None:
+    hooks_alone = plugin(tmp_path / "hooks alone", mod=False)
+
     def answer(event: str, body: Body) -> Body:
         if event == "PreToolUse" and body["tool_input"].get("file_path", "").endswith("held.txt"):
             return deny("held by Wren until 12:00")
@@ -107,7 +109,7 @@ def test_a_session_is_heard_from_its_start_to_its_end(
         text("that is all"),
     ]
     with listening(sock, answer) as heard:
-        run = run_claude(repo, script(*steps), *PLUGIN, env=env)
+        run = run_claude(repo, script(*steps), *hooks_alone, env=env)
     assert heard.named() == [
         *("SessionStart", "UserPromptSubmit"),
         *("PreToolUse", "PostToolUse", "PostToolBatch"),
@@ -148,8 +150,10 @@ def test_without_a_daemon_a_session_works_as_ever(
 
 
 def test_a_killed_bridge_opens_the_gate_for_one_edit_and_its_end_is_seen(
-    repo: Path, sock: Path, env: dict[str, str], run_claude: RunClaude
+    repo: Path, sock: Path, env: dict[str, str], run_claude: RunClaude, tmp_path: Path
 ) -> None:
+    hooks_alone = plugin(tmp_path / "hooks alone", mod=False)
+
     def answer(event: str, body: Body) -> Body:
         if event == "PreToolUse" and body["tool_input"].get("file_path", "").endswith("one.txt"):
             os.kill(int(body["_hook"]["bridge"]), signal.SIGKILL)
@@ -157,7 +161,7 @@ def test_a_killed_bridge_opens_the_gate_for_one_edit_and_its_end_is_seen(
 
     steps = [tool("Write", file_path=f"$CWD/{name}.txt", content="x") for name in ("one", "two")]
     with listening(sock, answer) as heard:
-        run_claude(repo, script(*steps, text("bye")), *PLUGIN, env=env)
+        run_claude(repo, script(*steps, text("bye")), *hooks_alone, env=env)
     assert (repo / "one.txt").exists()
     assert not (repo / "two.txt").exists()
     first, second = (body["_hook"]["bridge"] for body in bodies(heard, "PreToolUse"))
@@ -166,14 +170,13 @@ def test_a_killed_bridge_opens_the_gate_for_one_edit_and_its_end_is_seen(
 
 
 def test_the_same_plugin_from_two_places_hears_each_event_once(
-    repo: Path, sock: Path, sealed: Path, env: dict[str, str], run_claude: RunClaude
+    repo: Path, sock: Path, sealed: Path, env: dict[str, str], run_claude: RunClaude, tmp_path: Path
 ) -> None:
+    hooks_alone = plugin(tmp_path / "hooks alone", mod=False)
     copy = sealed / ".claude" / "skills" / "corral"
-    for part in (".claude-plugin", ".claude/agents", "bin", "hooks", "skills"):
-        shutil.copytree(ROOT / part, copy / part)
-    shutil.copy(ROOT / ".mcp.json", copy)
+    plugin(copy, mod=False)
     with listening(sock) as heard:
-        run_claude(repo, script(bash("true"), text("bye")), *PLUGIN, env=env)
+        run_claude(repo, script(bash("true"), text("bye")), *hooks_alone, env=env)
     assert len(heard.opened) == 1
     assert heard.named() == [
         *("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolBatch", "Stop", "SessionEnd")

@@ -13,7 +13,7 @@ import yaml
 from corral.coordination.sessions.waking import PATIENCE_S
 from tests.e2e.client import Terminal, trust
 from tests.e2e.stage import Request, script, text
-from tests.e2e.team import PLUGIN, Team, argv, session_of, words_since_script
+from tests.e2e.team import Team, argv, plugin, session_of, words_since_script
 
 pytestmark = pytest.mark.e2e
 
@@ -60,9 +60,12 @@ class Screen:
         return [request for request in self._team.stage.requests if f"| {body}" in str(request.body["messages"])]
 
 
-def test_a_session_at_rest_in_a_terminal_is_woken_by_mail_once(team: Team, sealed: Path, claude: Path) -> None:
+def test_a_session_at_rest_in_a_terminal_is_woken_by_mail_once(
+    team: Team, sealed: Path, claude: Path, tmp_path: Path
+) -> None:
     trust(sealed, team.repo)
-    with Terminal(claude, team.repo, team.env, *PLUGIN, "--permission-mode", "acceptEdits") as terminal:
+    team.plugin = plugin(tmp_path / "hooks alone", mod=False)
+    with Terminal(claude, team.repo, team.env, *team.plugin, "--permission-mode", "acceptEdits") as terminal:
         screen = Screen(terminal, team)
         terminal.wait("accept edits on")
         terminal.wait(team.sessions)
@@ -111,11 +114,12 @@ def test_a_session_at_rest_in_a_terminal_is_woken_by_mail_once(team: Team, seale
 
 
 def test_a_session_whose_turn_broke_off_with_an_error_of_the_api_rests_and_is_woken_by_mail(
-    team: Team, sealed: Path, claude: Path
+    team: Team, sealed: Path, claude: Path, tmp_path: Path
 ) -> None:
     trust(sealed, team.repo)
+    team.plugin = plugin(tmp_path / "hooks alone", mod=False)
     team.stage.fail(400, times=None, containing="Break off.")
-    with Terminal(claude, team.repo, team.env, *PLUGIN, "--permission-mode", "acceptEdits") as terminal:
+    with Terminal(claude, team.repo, team.env, *team.plugin, "--permission-mode", "acceptEdits") as terminal:
         screen = Screen(terminal, team)
         terminal.wait("accept edits on")
         terminal.wait(team.sessions)

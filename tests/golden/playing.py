@@ -22,7 +22,7 @@ from tests.golden.asking import PREFIX, Answers, Door, Listener, error_of
 from tests.support.coordinated import Coordinated
 
 ENDS_THE_DAEMON = {"POST /daemon/stop", "POST /worktrees/retire"}
-HELD_OPEN = {"GET /bridge", "POST /hooks/Stop/wait"}
+HELD_OPEN = {"GET /bridge", "POST /hooks/Stop/wait", "POST /hooks/Mail/wait"}
 """Operations that answer when something happens."""
 NOT_RUN_BADLY = {"mcp", "demo", "uninstall", "daemon stop", "daemon restart", "init"}
 """Commands that do more than answer whatever they are given."""

@@ -29,23 +29,22 @@ def test_the_daemons_worktree_is_the_one_that_is_used(repo: Path, tmp_path: Path
     assert "worktree-x" not in git(repo, "branch")
 
 
-@pytest.mark.parametrize("world", ["no corral", "no daemon", "a daemon without an answer"])
-def test_without_a_worktree_of_the_daemons_plain_git_makes_one(repo: Path, world: str) -> None:
-    def create() -> Path:
-        return made(fire(repo / "src", "WorktreeCreate", name="feature/x"))
-
-    if world == "no corral":
-        path = create()
-    elif world == "no daemon":
-        coordinate(repo)
-        path = create()
-    else:
-        with listening(coordinate(repo)):
-            path = create()
+def test_where_nothing_is_coordinated_plain_git_makes_one(repo: Path) -> None:
+    path = made(fire(repo / "src", "WorktreeCreate", name="feature/x"))
     assert path == repo / ".claude" / "worktrees" / "feature+x"
     assert git(path, "branch", "--show-current") == "worktree-feature+x"
     assert (path / "src" / "a.py").exists()
     assert made(fire(repo, "WorktreeCreate", name="feature/x")) == path  # as the client does: a second one is the first
+
+
+@pytest.mark.parametrize(("answer", "why"), [({}, "corral doctor"), ({"systemMessage": "x-2 is free"}, "x-2 is free")])
+def test_where_the_daemon_gives_none_there_is_no_worktree_beside_its_own(
+    repo: Path, answer: dict[str, str], why: str
+) -> None:
+    with listening(coordinate(repo), lambda _event, _body: answer):
+        done = fire(repo, "WorktreeCreate", name="x")
+    assert (done.returncode, done.stdout) == (3, b"") and why in done.stderr.decode()
+    assert not (repo / ".claude").exists()
 
 
 def test_a_git_environment_that_was_inherited_does_not_lead_to_another_repository(
@@ -97,7 +96,7 @@ def test_a_plain_worktree_is_removed_only_when_nothing_is_lost(repo: Path) -> No
 
 
 def test_a_coordinated_worktree_is_removed_by_the_daemon_alone(repo: Path) -> None:
-    coordinate(repo)
     path = made(fire(repo, "WorktreeCreate", name="x"))
+    coordinate(repo)
     assert silent(fire(path, "WorktreeRemove", worktree_path=os.fspath(path)))
     assert path.exists()

@@ -124,6 +124,7 @@ class Bridge:
     def initialize(self, params: dict[str, Any]) -> dict[str, Any]:
         """Negotiate the protocol version."""
         requested = params.get("protocolVersion")
+        self._gate.client_version = str((params.get("clientInfo") or {}).get("version", ""))
         return {
             "protocolVersion": requested if requested in SPOKEN else SPOKEN[0],
             "capabilities": {"tools": {"listChanged": True}, "resources": {"listChanged": True}},

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ REVIVE_MOST_S = 30.0
 """Longest time between two starts of a daemon that died, seconds."""
 REDIAL_S = 5.0
 """Interval between attempts to reach a lost daemon, seconds."""
+MOST_SETTLED = 4096
+"""Calls that are remembered as asked about by the client's mod."""
 LONG_TEXT = ("prompt", "last_assistant_message")
 TEXT_LIMIT = 4000
 """Maximum length of a text that the daemon only displays, characters."""
@@ -125,6 +128,10 @@ class Gate:
         self._project = project
         self.on_daemon: Callable[[], None] = lambda: None
         """Called in its own thread whenever a daemon was found."""
+        self.client_version = ""
+        """The version of the client, once it has said so."""
+        self._settled: OrderedDict[str, None] = OrderedDict()
+        """``EVENT USE_ID`` of the calls that the client's mod has asked about: they need no second answer."""
         self._unheard: dict[str, tuple[float, float]] = {}
         """Unix times between which answers to a session or a subagent were lost."""
         self._starter: threading.Thread | None = None
@@ -163,6 +170,8 @@ class Gate:
         try:
             if not event.isalpha():
                 raise ValueError("no event named")
+            if f"{event} {arguments.get('tool_use_id')}" in self._settled:
+                return "{}"
             deadline = time.monotonic() + (GUARD_S if is_guarded else DEADLINE_S)
             try:
                 answer = self._send_event(event, fields, deadline)
@@ -211,7 +220,13 @@ class Gate:
         """Send an event once, with the time since which answers were lost, so that the daemon repeats their content."""
         actor, began = str(fields.get("agent_id") or fields.get("session_id")), time.time()
         unheard = self._unheard.pop(actor, None)
-        origin = {"bridge": str(os.getpid()), "pid": os.getppid(), "source": "bridge", "sent": began}
+        origin = {
+            "bridge": str(os.getpid()),
+            "pid": os.getppid(),
+            "source": "bridge",
+            "sent": began,
+            "client_version": self.client_version,
+        }
         body = json.dumps({**fields, "_hook": {**origin, **({"unheard": unheard} if unheard else {})}})
         try:
             answer = self._daemon.post(f"/api/v1/hooks/{event}", body.encode(), deadline).decode()
@@ -306,8 +321,9 @@ class Gate:
                 link.sendall(request)
                 connected = had_one = True
                 self.on_daemon()
-                while link.recv(4096):
-                    tries = 0
+                rest = b""
+                while data := link.recv(4096):
+                    tries, rest = 0, self._hear(rest + data)
             self._seen.clear()
             if connected:  # lost; perhaps this connection alone
                 self._seen.wait(random.uniform(*JITTER_S))
@@ -318,6 +334,17 @@ class Gate:
                 self._seen.wait(min(2.0**tries, REVIVE_MOST_S) * random.uniform(0.5, 1))
             else:
                 self._seen.wait(REDIAL_S)
+
+    def _hear(self, data: bytes) -> bytes:
+        """Note what the daemon says on the held connection: ``settled EVENT USE_ID``; returns the unfinished line."""
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            word, _, call = line.decode("utf-8", "replace").strip().partition(" ")
+            if word == "settled":
+                self._settled[call] = None
+                while len(self._settled) > MOST_SETTLED:
+                    self._settled.popitem(last=False)
+        return rest
 
     def _summon(self) -> None:
         """Start the daemon in the background; none where Corral was uninstalled."""

@@ -14,8 +14,10 @@ from weakref import WeakValueDictionary
 
 from corral.config.paths import Project
 from corral.config.roster import Roster
+from corral.coordination.edits.last_seen import LastSeen
 from corral.coordination.edits.runtime_state import RuntimeState
 from corral.coordination.edits.unannounced_files import Unannounced
+from corral.coordination.sessions.mods import Mods
 from corral.coordination.sessions.session_end import Offer
 from corral.coordination.sessions.waking import Waiters
 from corral.coordination.settings import SettingsHolder
@@ -59,6 +61,8 @@ class Services:
     reload: Callable[[], threading.Event]
     offer_again: Offer
     runtime: RuntimeState = field(default_factory=RuntimeState)
+    mods: Mods = field(default_factory=Mods)
+    last_seen: LastSeen = field(default_factory=LastSeen)
     faults: dict[str, Need] = field(default_factory=dict)
     """Conditions that need a person and are in no row, by a key of the part that adds and removes them."""
     stop_requested: Callable[[bool, bool], None] = lambda _drain, _leaves_workers: None

@@ -123,6 +123,8 @@ ChangeUnannounced = TypedDict("ChangeUnannounced", {"paths": list[str], "checkou
 # -- messages, memories, handoffs, features
 MessageSent = TypedDict("MessageSent", {"message_id": str, "seq": int, "thread_id": str, "bounced": list[str]})
 MessageMarked = TypedDict("MessageMarked", {"message_id": str})
+MessagesBrought = TypedDict("MessagesBrought", {"message_seqs": list[int], "way": str})
+NativeMessage = TypedDict("NativeMessage", {"to": str, "summary": str})
 MessagesUnseen = TypedDict("MessagesUnseen", {"sender": str, "message_ids": list[str], "count": int})
 LetterLost = TypedDict("LetterLost", {"kind": str, "recipients": list[str], "reason": str})
 MemoryStored = TypedDict("MemoryStored", {"memory_id": str, "agent_name": str, "event_type": str, "times": int})

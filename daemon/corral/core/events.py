@@ -111,6 +111,8 @@ class EventKind:
     MESSAGE_SENT: Kind[payloads.MessageSent] = Kind("message.sent")
     MESSAGE_READ: Kind[payloads.MessageMarked] = Kind("message.read")
     MESSAGE_ACKNOWLEDGED: Kind[payloads.MessageMarked] = Kind("message.acknowledged")
+    MESSAGE_BROUGHT: Kind[payloads.MessagesBrought] = Kind("message.brought")
+    MESSAGE_NATIVE: Kind[payloads.NativeMessage] = Kind("message.native")
     MESSAGE_BOUNCED: Kind[payloads.MessagesUnseen | payloads.LetterLost] = Kind("message.bounced")
     MEMORY_STORED: Kind[payloads.MemoryStored] = Kind("memory.stored")
     HANDOFF_WRITTEN: Kind[payloads.HandoffWritten] = Kind("handoff.written")

@@ -16,6 +16,7 @@ NAMES = {
     "held_merge": "held",
     "waiting_session": "question",
     "unguarded_session": "unguarded",
+    "silent_mod": "no mod",
     "stalled_session": "stalled",
     "red_target": "target red",
     "paused_target": "queue stops",
@@ -54,6 +55,7 @@ LISTS = {
     "roadmap_problem": "corral supervisor status",
     "waiting_session": _SESSIONS,
     "unguarded_session": _SESSIONS,
+    "silent_mod": _SESSIONS,
     "stalled_session": _SESSIONS,
 }
 """The command that lists all of a kind."""

@@ -52,6 +52,11 @@ class Locks(Section):
         description="Response to an edit of a file that another session holds: deny, warn, or nothing.",
     )
     ttl_s: Seconds = Field(default=3600, description="Lifetime of an unused lock; every use renews it.")
+    blind_writes: Literal["deny", "warn", "off"] = Field(
+        default="deny",
+        description="A write of a whole file that another session changed since the writer last saw it: refused once with the "
+        "difference, or only told of.",
+    )
     on_daemon_down: Literal["allow", "deny"] = Field(
         default="allow", description="Whether edits pass while no daemon answers; `corral init` activates a change."
     )

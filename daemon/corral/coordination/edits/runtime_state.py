@@ -19,6 +19,10 @@ REMEMBERED = 4096
 """Tool calls, snapshots and edits that are remembered; the oldest are forgotten first."""
 
 
+OF_SKILL = ":inner:"
+"""In the ids that the client gives to the shell commands in a skill's text."""
+
+
 class RuntimeState:
     """Thread-safe; every method is a dictionary operation."""
 
@@ -172,6 +176,11 @@ class RuntimeState:
                 self._forget_ended()
             return call
 
+    def commands_without_end(self, session_id: str) -> list[str]:
+        """The ids of a session's commands whose end no event tells: those in the text of a skill."""
+        with self._lock:
+            return [use_id for actor, use_id in self._shell if actor == session_id and OF_SKILL in use_id]
+
     def turn_ended(self, session_id: str) -> None:
         """The session's turn has ended: forget the commands and edits whose end no hook reported."""
         with self._lock:
@@ -222,6 +231,12 @@ class RuntimeState:
             self._edits.move_to_end((checkout, match_key))
             while len(self._edits) > REMEMBERED:
                 self._edits.popitem(last=False)
+
+    def last_editor(self, checkout: str, match_key: str) -> str | None:
+        """The session whose edit tool wrote a file last, as far as this daemon saw."""
+        with self._lock:
+            session, at = self._edits.get((checkout, match_key), ("", None))
+            return session if at is not None else None
 
     def edited_since(self, checkout: str, began: datetime) -> dict[str, str]:
         """match_key to session of the files that edit tools wrote in a checkout since an instant, or are about to."""

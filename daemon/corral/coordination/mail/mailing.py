@@ -13,10 +13,12 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.coordination.mail.store import messages as message_rows
+from corral.core.events import EventKind
 from corral.core.instants import iso
 from corral.core.payload import Payload
 from corral.core.states import RecipientRole
 from corral.core.visible import embedded, visible
+from corral.store import events
 from corral.store.rows.mail import RecipientState, WaitingMessage
 
 AT_ONCE = 6000
@@ -43,6 +45,23 @@ def deliver_with_heads(conn: Connection, session_id: str, now: datetime) -> tupl
     waiting = message_rows.waiting(conn, session_id)
     numbers, texts = _hand_over(conn, session_id, waiting, now, urgent=False)
     return texts, [head(row) for row in waiting if row["seq"] in numbers]
+
+
+def offer(conn: Connection, session_id: str) -> tuple[list[int], list[str]]:
+    """The mail that waits for a session, as much as fits: their numbers, and the texts. It waits until :func:`brought`."""
+    return _fitting(conn, session_id, message_rows.waiting(conn, session_id), urgent=False)
+
+
+def brought(conn: Connection, session_id: str, numbers: Sequence[int], way: str, now: datetime) -> None:
+    """Messages that were offered have entered the session's context.
+
+    Args:
+        way: How: ``turn``, into a running turn; ``prompt``, as the prompt of one of its own.
+    """
+    message_rows.mark(conn, session_id, numbers, ("injected_at",), iso(now))
+    events.record(
+        conn, now, EventKind.MESSAGE_BROUGHT({"message_seqs": list(numbers), "way": way}), session_id=session_id
+    )
 
 
 def head(row: WaitingMessage) -> str:
@@ -84,6 +103,14 @@ def _hand_over(
     conn: Connection, session_id: str, mail: Sequence[WaitingMessage], now: datetime, *, urgent: bool
 ) -> tuple[list[int], list[str]]:
     """Hand over as much mail as fits; returns the numbers of these messages, and the texts."""
+    numbers, texts = _fitting(conn, session_id, mail, urgent=urgent)
+    message_rows.mark(conn, session_id, numbers, ("injected_at",), iso(now))
+    return numbers, texts
+
+
+def _fitting(
+    conn: Connection, session_id: str, mail: Sequence[WaitingMessage], *, urgent: bool
+) -> tuple[list[int], list[str]]:
     texts: list[str] = []
     numbers: list[int] = []
     for row in mail:
@@ -94,8 +121,7 @@ def _hand_over(
         numbers.append(row["seq"])
     if not numbers:
         return [], []
-    message_rows.mark(conn, session_id, numbers, ("injected_at",), iso(now))
-    waiting = message_rows.how_many_wait(conn, session_id)[urgent]
+    waiting = message_rows.how_many_wait(conn, session_id)[urgent] - len(numbers)
     return numbers, [_HEAD, *texts, *([f"{waiting} more will follow."] if waiting else [])]
 
 

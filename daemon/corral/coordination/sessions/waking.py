@@ -7,7 +7,7 @@ in ``PAUSE_S``. While nothing happens it costs nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -39,6 +39,8 @@ log = logger("waking")
 class _Waiter:
     client: int
     session_id: str
+    is_mod: bool = False
+    wakes: bool = True
     stirred: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -62,7 +64,30 @@ class Waiters:
             The text for the session; nothing if it is not to wait any longer: another hook waits in its place, or the
             daemon stops.
         """
-        me = _Waiter(client, session_id)
+        return (await self._wait(_Waiter(client, session_id), gone, _hand_over))[1]
+
+    async def offer(
+        self, client: int, session_id: str, gone: asyncio.Future[Any], *, wakes: bool
+    ) -> tuple[str, list[int], list[str]]:
+        """Wait for mail to a session and offer it to the session's mod: it stays unread until the mod says it was told.
+
+        Args:
+            client: As for :meth:`mail`.
+            session_id: The session.
+            gone: Done when the mod has gone.
+            wakes: Whether it can wake the session. Without that, a task's mail is left to its hooks, and to its runner.
+
+        Returns:
+            The session, the numbers of the messages, and the text for it; no text where :meth:`mail` has none.
+        """
+        me = _Waiter(client, session_id, is_mod=True, wakes=wakes)
+        numbers, texts = await self._wait(me, gone, _offer)
+        return me.session_id, numbers, texts
+
+    async def _wait(
+        self, me: _Waiter, gone: asyncio.Future[Any], take: Callable[..., tuple[list[int], list[str]]]
+    ) -> tuple[list[int], list[str]]:
+        client = me.client
         former, self._waiters[client] = self._waiters.get(client), me
         if former is not None:
             former.stirred.set()
@@ -72,13 +97,12 @@ class Waiters:
         try:
             while not gone.done() and not self._services.stopping and self._waiters.get(client) is me:
                 now, importances = self._services.now(), self._waking_importances()
-                if texts := await self._services.store.write(
-                    partial(_hand_over, waiter=me, importances=importances, now=now)
-                ):
-                    return texts
+                taken = await self._services.store.write(partial(take, waiter=me, importances=importances, now=now))
+                if taken[1]:
+                    return taken
                 await me.stirred.wait()
                 me.stirred.clear()
-            return []
+            return [], []
         finally:
             if self._waiters.get(client) is me:
                 del self._waiters[client]
@@ -115,7 +139,11 @@ class Waiters:
         except CorralError as error:  # a failed query must not end the waits
             log.warning("not_looked", reason=error.message)
             return PAUSE_S
-        delays = {row["session_id"]: _delay_s(row, now) for row in rows}
+        mods = {key for waiter in waiting if waiter.is_mod for key in (waiter.client, waiter.session_id)}
+        delays = {
+            row["session_id"]: 0.0 if {row["client_pid"], row["session_id"]} & mods else _delay_s(row, now)
+            for row in rows
+        }
         due = {row[key] for row in rows for key in ("session_id", "client_pid") if not delays[row["session_id"]]}
         for waiter in waiting:
             if {waiter.client, waiter.session_id} & due:
@@ -134,11 +162,24 @@ def _delay_s(row: AwaitedSession, now: datetime) -> float:
     return max(0.0, PATIENCE_S - (now - parse(row["since"])).total_seconds())
 
 
-def _hand_over(conn: Connection, waiter: _Waiter, importances: Sequence[str], now: datetime) -> list[str]:
+def _offer(conn: Connection, waiter: _Waiter, importances: Sequence[str], now: datetime) -> tuple[list[int], list[str]]:
+    """The mail that waits for the session of a mod; it goes on waiting."""
+    for row in message_rows.waited_for(conn, [waiter.client], [waiter.session_id], importances):
+        waiter.session_id = row["session_id"]
+        session = session_rows.get(conn, row["session_id"])
+        if not waiter.wakes and session is not None and session["task_id"] is not None:
+            continue
+        return mailing.offer(conn, waiter.session_id)
+    return [], []
+
+
+def _hand_over(
+    conn: Connection, waiter: _Waiter, importances: Sequence[str], now: datetime
+) -> tuple[list[int], list[str]]:
     """Deliver the mail and mark the session as active, in one transaction, so that it wakes the session only once."""
     for row in message_rows.waited_for(conn, [waiter.client], [waiter.session_id], importances):
         if not _delay_s(row, now):
             if row["status"] == SessionStatus.IDLE:
                 session_rows.change(conn, row["session_id"], {"status": SessionStatus.ACTIVE, "waiting_for": None})
-            return mailing.deliver(conn, row["session_id"], now)
-    return []
+            return [], mailing.deliver(conn, row["session_id"], now)
+    return [], []

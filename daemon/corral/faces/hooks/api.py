@@ -40,6 +40,14 @@ class Bridge(BaseModel):
     session: str = ""
 
 
+class Brought(BaseModel):
+    """Mail that a mod brought to its model, by the numbers of the messages; ``way``: into a running turn, or as a prompt."""
+
+    session_id: str = Field(examples=["s-1"])
+    messages: list[int] = Field(examples=[[1]], max_length=100)
+    way: Literal["turn", "prompt"] = Field(examples=["turn"])
+
+
 class HookOutput(TypedDict):
     """What an answer says about its event: a refusal with its reason, words for the model, or the place of a new worktree."""
 
@@ -53,16 +61,26 @@ class HookOutput(TypedDict):
 class HookAnswer(TypedDict):
     """What the hook prints, in the words that Claude Code knows; empty: there is nothing to say.
 
-    ``decision``: keeps a session from stopping, for a ``reason`` that the model reads; ``systemMessage``: for the person.
+    ``vcs``: what a mod answers where the client asks for a working copy, asks what one holds, or gives one back. ``decision``:
+    keeps a session from stopping, for a ``reason`` that the model reads; ``systemMessage``: for the person.
     """
 
     hookSpecificOutput: NotRequired[HookOutput]
     decision: NotRequired[Literal["block"]]
     reason: NotRequired[str]
     systemMessage: NotRequired[str]
+    vcs: NotRequired[dict[str, Any]]
 
 
 class Woken(TypedDict):
     """What a session that stopped is woken with; without ``text`` it is not woken."""
 
+    text: NotRequired[str]
+
+
+class Offered(TypedDict):
+    """Mail for the model of a session, and the numbers of its messages; without ``text`` there is none."""
+
+    session_id: NotRequired[str]
+    messages: NotRequired[list[int]]
     text: NotRequired[str]

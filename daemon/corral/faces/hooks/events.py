@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from corral.coordination.edits import verdicts
-from corral.coordination.edits.verdicts import Policy
+from corral.coordination.edits.verdicts import Policy, Target
 from corral.coordination.handoffs.handoffs import for_newcomer
 from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
@@ -30,12 +31,14 @@ from corral.coordination.sessions.briefing import briefing
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.crash import crash_point
-from corral.core.errors import DatabaseUnavailable
+from corral.core.errors import CorralError, DatabaseUnavailable
+from corral.core.events import EventKind
 from corral.core.instants import after, iso
 from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.core.states import SessionStatus, WorktreeState
-from corral.faces.hooks import meanwhile, on_screen, shell_watch, unannounced
+from corral.core.visible import embedded
+from corral.faces.hooks import meanwhile, on_screen, shell_watch, unannounced, working_copies
 from corral.faces.hooks import payloads as hook_events
 from corral.faces.hooks.payloads import HookEvent
 from corral.faces.hooks.presence import arrival, await_bridge, presence
@@ -44,6 +47,7 @@ from corral.faces.hooks.tool_targets import target_of
 from corral.git import refs
 from corral.observe.audit import tool_calls
 from corral.observe.audit.trail import AuditTrail
+from corral.store import events
 from corral.store.rows import required
 from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.guardian.guardian import Guardian
@@ -53,6 +57,7 @@ LEAVES_WORKTREE = "ExitWorktree"
 """The tool by which a session leaves its worktree, and may have it removed."""
 OF_SUBAGENT = "agent-"
 """The prefix of a subagent's worktree name; the client appends the subagent's id."""
+SKILL_SHELL = "PreSkillShellCommand"
 HEARTBEAT_S = 60.0
 """Seconds between two heartbeats of a session whose tools need no check."""
 LATE = timedelta(seconds=3)
@@ -80,10 +85,20 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
     if event.bridge and event.parent is None:
         services.runtime.serves(event.bridge, event.actor)
     unannounced.note_heard(services, event)
+    if event.carrier == "mod":
+        services.mods.spoke(event.session_id)
+    elif event.use_id and services.mods.is_settled(name, event.use_id):
+        return {}
+    elif event.carrier == "bridge" and name == "PreToolUse":
+        services.mods.missed(event.session_id, event.client_version)
+    if name != SKILL_SHELL:
+        await _end_skill_commands(services, event)
     if event.ends_turn:
         services.runtime.turn_ended(event.actor)
     response = await _HANDLERS.get(name, _sign_of_life)(services, event)
     denial = hook_events.reason_of_denial(response)
+    if event.carrier == "mod" and event.use_id and not denial:
+        services.mods.settle(name, event.use_id, event.client_pid or 0)
     tool_calls.note_event(
         services.of(AuditTrail), event.came_at, event.actor, {**payload, "hook_event_name": name}, denial
     )
@@ -115,13 +130,14 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         await _keep(services, event, "its session leaves it", BEFORE_RELEASE_S)
     if event.is_shell:
         refused = await shell_watch.before(services, event, presence(services, event, services.now()))
-        return hook_events.denial(refused) if refused else {}
+        return hook_events.denial(refused, event.name) if refused else {}
     if not event.is_edit or not event.path:
         return await _sign_of_life(services, event)
     target = target_of(services, event)
     if target is None:
         return await _sign_of_life(services, event)
     await unannounced.first_look(services)
+    editor = services.runtime.last_editor(target.checkout, target.key.match_key)
     now, policy, passed = services.now(), _policy(services), meanwhile.marks(services)
 
     def guard(conn: Connection, holder: Holder) -> Payload:
@@ -142,7 +158,34 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
             raise
         return hook_events.denial(refused)
     meanwhile.forget(services, passed)
-    return answer
+    if hook_events.reason_of_denial(answer) or (blind := await _blind_write(services, event, target, editor)) is None:
+        return answer
+    if services.settings().locks.blind_writes == "deny":
+        return hook_events.denial(f"{blind}\nWrite it again if this shall go.")
+    return hook_events.context("PreToolUse", [blind, *hook_events.texts_of(answer)])
+
+
+async def _blind_write(services: Services, event: HookEvent, target: Target, editor: str | None) -> str | None:
+    """What another session's edit tool changed in a file since this one last saw it, where the whole file is to be written."""
+    me = [event.actor, *([event.parent] if event.parent else [])]
+    if event.tool != "Write" or editor in (None, *me) or services.settings().locks.blind_writes == "off":
+        return None
+    path = Path(event.cwd, event.path)
+    difference = await services.work(lambda: services.last_seen.unseen_changes(me, path))
+    if difference is None:
+        return None
+    row = await services.store.read(lambda conn: session_rows.get(conn, str(editor)))
+    name = embedded(row["agent_name"]) if row is not None else "another session"
+    return f"{embedded(target.key.file_path)} is not as you last saw it: {name} changed it since.\n{difference}"
+
+
+async def _end_skill_commands(services: Services, event: HookEvent) -> None:
+    """Attribute what the commands in a skill's text changed: no event tells their end, the session's next one comes after it."""
+    for use_id in services.runtime.commands_without_end(event.actor):
+        remarks = await shell_watch.after(services, replace(event, use_id=use_id), _policy(services))
+        if remarks:
+            text, at = "\n".join(remarks), iso(services.now())
+            await services.store.write(partial(session_rows.notify, session_id=event.actor, text=text, at=at))
 
 
 async def _after_tool(services: Services, event: HookEvent) -> Payload:
@@ -154,9 +197,12 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
     now = services.now()
     if event.is_edit and event.path and (target := target_of(services, event)) is not None:
         services.runtime.edited(target.checkout, target.key.match_key, event.actor, now)
+        await services.work(lambda: services.last_seen.saw(event.actor, Path(event.cwd, event.path)))
 
     def finish(conn: Connection, _me: Holder) -> Payload:
         _guarded(conn, event, unguarded, now)
+        if event.recipient and event.name == "PostToolUse":
+            _note_native(conn, event, now)
         return _delivery(services, conn, event, remarks)
 
     return await _present(services, event, now, finish)
@@ -165,6 +211,8 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
 async def _after_batch(services: Services, event: HookEvent) -> Payload:
     """Deliver waiting mail and notices after any tool. Writes only if something waits, or after a long silence."""
     now = services.now()
+    for read in event.reads:
+        await services.work(partial(services.last_seen.saw, event.actor, Path(event.cwd, read)))
 
     def is_due(conn: Connection) -> bool:
         row = session_rows.get(conn, event.actor)
@@ -187,8 +235,15 @@ def _delivery(services: Services, conn: Connection, event: HookEvent, remarks: S
 
 
 def _is_late(services: Services, event: HookEvent) -> bool:
-    """Whether the bridge may have given up: deliveries must then wait for the next answer."""
-    return services.now() - event.came_at > LATE
+    """Whether deliveries wait: for the next answer, as the bridge may have given up on this one; or for the mod that has them."""
+    now = services.now()
+    return now - event.came_at > LATE or services.mods.brings_mail(event.actor, now)
+
+
+def _note_native(conn: Connection, event: HookEvent, now: datetime) -> None:
+    """The client's own mail between sessions, beside Corral's: to whom, and about what."""
+    to, summary = event.recipient[:200], event.summary[:200]
+    events.record(conn, now, EventKind.MESSAGE_NATIVE({"to": to, "summary": redact(summary)}), session_id=event.actor)
 
 
 def _guarded(conn: Connection, event: HookEvent, unguarded: bool, now: datetime) -> None:
@@ -251,6 +306,8 @@ async def _session_end(services: Services, event: HookEvent) -> Payload:
         session_end.end(conn, event.actor, event.reason or "ended", now, services.offer_again)
 
     await services.store.write(over)
+    services.mods.ended(event.actor)
+    services.last_seen.forget(event.actor)
     services.nudge("supervisor")
     return {}
 
@@ -380,8 +437,24 @@ def _release_worktrees(services: Services, subagent: str) -> list[str]:
 
 async def _worktree_create(services: Services, event: HookEvent) -> Payload:
     """Give the client a worktree of ours; the path is what it asked for. The same request twice is given the same one."""
-    now, name = services.now(), event.worktree_name
-    subagent = name.removeprefix(OF_SUBAGENT) if name.startswith(OF_SUBAGENT) else None
+    try:
+        worktree = await _give_worktree(services, event)
+    except CorralError as error:
+        return {"systemMessage": working_copies.why(error)}
+    return {"hookSpecificOutput": {"hookEventName": "WorktreeCreate", "worktreePath": worktree["path"]}}
+
+
+async def _vcs_isolate(services: Services, event: HookEvent) -> Payload:
+    """The same for a mod: the worktree, or why there is none, in words that the client shows."""
+    try:
+        return working_copies.given(await _give_worktree(services, event))
+    except CorralError as error:
+        return working_copies.refused(error)
+
+
+async def _give_worktree(services: Services, event: HookEvent) -> Payload:
+    now, name = services.now(), event.worktree_name.replace("/", "-")
+    subagent = event.owner or (name.removeprefix(OF_SUBAGENT) if name.startswith(OF_SUBAGENT) else None)
     owner = subagent or event.actor
 
     def arrive(conn: Connection, _me: Holder) -> None:
@@ -390,10 +463,9 @@ async def _worktree_create(services: Services, event: HookEvent) -> Payload:
 
     await _present(services, event, now, arrive)
     async with services.creation_locks.setdefault((owner, name), asyncio.Lock()):
-        worktree = await services.work(
+        return await services.work(
             lambda: services.of(Worktrees).create(name, session_id=owner, base=None, now=services.now())
         )
-    return {"hookSpecificOutput": {"hookEventName": "WorktreeCreate", "worktreePath": worktree["path"]}}
 
 
 async def _worktree_remove(services: Services, event: HookEvent) -> Payload:
@@ -417,6 +489,7 @@ _HANDLERS: dict[str, Handler] = {
     "SessionEnd": _session_end,
     "UserPromptSubmit": _prompt,
     "PreToolUse": _before_tool,
+    SKILL_SHELL: _before_tool,
     "PostToolUse": _after_tool,
     "PostToolUseFailure": _after_tool,
     "PostToolBatch": _after_batch,
@@ -428,4 +501,7 @@ _HANDLERS: dict[str, Handler] = {
     "PermissionRequest": _waiting,
     "WorktreeCreate": _worktree_create,
     "WorktreeRemove": _worktree_remove,
+    "VcsIsolate": _vcs_isolate,
+    "VcsStatus": working_copies.status,
+    "VcsRelease": working_copies.release,
 }

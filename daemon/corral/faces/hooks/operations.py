@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from corral.coordination.mail import mailing
 from corral.coordination.services import Services
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import session_end
@@ -22,7 +23,7 @@ from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, Routes
 from corral.faces.hooks import events as hooks
 from corral.faces.hooks import payloads as hook_events
-from corral.faces.hooks.api import Bridge, HookAnswer, HookPayload, StopPayload, Woken
+from corral.faces.hooks.api import Bridge, Brought, HookAnswer, HookPayload, Offered, StopPayload, Woken
 from corral.observe.metrics.latencies import Latencies
 
 PAUSE_S = 0.5
@@ -47,7 +48,7 @@ async def wait(services: Services, request: Request, payload: StopPayload) -> Wo
     ``{}``: another one waits in its place; 503: the daemon stops.
     """
     event = hook_events.read("Stop", payload, services.now())
-    if event.client_pid is None:
+    if event.client_pid is None or services.mods.is_there(event.session_id):
         return {}
     gone = asyncio.create_task(_hung_up(request.receive))
     try:
@@ -57,6 +58,41 @@ async def wait(services: Services, request: Request, payload: StopPayload) -> Wo
     if services.stopping and not texts:
         raise DaemonUnreachable("The daemon stops.")
     return {"text": "\n".join(texts)} if texts else {}
+
+
+@router.post("/hooks/Mail/wait", audited=False)
+async def wait_for_mail(services: Services, request: Request, payload: StopPayload) -> Offered:
+    """Held open by the mod of a session, until mail for it comes: ``{"messages": […], "text": …}``, which it brings to its model.
+
+    The mail stays unread until the mod says that it was told. ``{}``: another one waits in its place; 503: the daemon stops.
+    """
+    event = hook_events.read("Mail", payload, services.now())
+    services.mods.spoke(event.session_id)
+    services.mods.offer_ended(event.actor)
+    gone = asyncio.create_task(_hung_up(request.receive))
+    try:
+        session_id, numbers, texts = await services.waiters.offer(
+            event.client_pid or 0, event.actor, gone, wakes=payload.get("wakes") is True
+        )
+    finally:
+        gone.cancel()
+    if not texts:
+        if services.stopping:
+            raise DaemonUnreachable("The daemon stops.")
+        return {}
+    services.mods.offered(session_id, services.now())
+    return {"session_id": session_id, "messages": numbers, "text": "\n".join(texts)}
+
+
+@router.post("/hooks/Mail/told", audited=False)
+async def told(services: Services, brought: Brought) -> HookAnswer:
+    """The mod of a session says that its model was told the mail that it took, and which way."""
+    now = services.now()
+    await services.store.write(
+        lambda conn: mailing.brought(conn, brought.session_id, brought.messages, brought.way, now)
+    )
+    services.mods.offer_ended(brought.session_id)
+    return {}
 
 
 class Held(Response):
@@ -71,13 +107,24 @@ class Held(Response):
         del self.headers["content-length"]
         self._services = services
         self._closed = closed
+        self._lines: asyncio.Queue[str] = asyncio.Queue()
+
+    def tell(self, line: str) -> None:
+        """Send a line to the other side, without waiting for it."""
+        self._lines.put_nowait(line)
+
+    async def _speak(self, send: Send) -> None:
+        while True:
+            line = await self._lines.get()
+            await send({"type": "http.response.body", "body": f"{line}\n".encode(), "more_body": True})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve it."""
-        gone = asyncio.create_task(_hung_up(receive))
+        gone, speaking = asyncio.create_task(_hung_up(receive)), list[asyncio.Task[None]]()
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await send({"type": "http.response.body", "body": b"\n", "more_body": True})
+            speaking.append(asyncio.create_task(self._speak(send)))
             while not gone.done() and not self._services.stopping:
                 change = asyncio.create_task(self._services.changes.next(300.0))
                 await asyncio.wait({gone, change}, return_when=asyncio.FIRST_COMPLETED)
@@ -85,7 +132,8 @@ class Held(Response):
                 if not self._services.stopping:  # changes are frequent: one look serves many
                     await asyncio.wait({gone}, timeout=PAUSE_S)
         finally:
-            gone.cancel()
+            for task in (gone, *speaking):
+                task.cancel()
             await self._closed()
 
 
@@ -100,11 +148,14 @@ async def bridge(services: Services, opened: Bridge) -> Held:
     services.runtime.bridge_opened(opened.pid, opened.session, opened.client)
 
     async def closed() -> None:
+        services.mods.unlisten(opened.pid, held.tell)
         served = services.runtime.bridge_closed(opened.pid)
         if served and not services.stopping:
             await _bridge_lost(services, served, opened.client)
 
-    return Held(services, closed)
+    held = Held(services, closed)
+    services.mods.listen(opened.pid, opened.client, held.tell)
+    return held
 
 
 async def _bridge_lost(services: Services, session_id: str, client: int) -> None:

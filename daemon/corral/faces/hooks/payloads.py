@@ -20,6 +20,9 @@ LIMIT = 9_500
 _LONGEST_COMMAND = 128 * 1024
 """Characters of a shell command that are looked at: a longer one is no argument of any program on Linux."""
 _ENDS_TURN = frozenset({"Stop", "StopFailure", "SubagentStop", "SessionEnd", "SessionStart"})
+_PATHS = ("file_path", "notebook_path")
+_PATHS_OF_SERVERS = (*_PATHS, "path", "filepath", "filename", "relative_path", "target_file", "destination")
+"""The parameters in which MCP tools name the file that they write."""
 EDIT_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 
 
@@ -37,6 +40,12 @@ class HookEvent:
         bridge: The process id of the MCP bridge that carried the event, or empty for a command hook.
         transcript_path: Where the client writes down what the session says; empty inside a subagent.
         unheard: The span in which answers to the actor got lost; None if all arrived.
+        recipient: To whom the client's own SendMessage tool writes, or empty; ``summary``: about what.
+        owner: The agent that a working copy is asked for, or empty: the session itself.
+        since: The commit at which a working copy began, or empty; ``folder``: where it is.
+        reads: The files that the calls of a batch read.
+        carrier: What brought the event: ``mod``, ``bridge`` or ``command``.
+        client_version: The version of the client, or empty where its carrier does not know it.
     """
 
     name: str
@@ -63,11 +72,24 @@ class HookEvent:
     client_pid: int | None
     entrypoint: str
     transcript_path: str
+    recipient: str
+    summary: str
+    owner: str
+    since: str
+    folder: str
+    reads: tuple[str, ...]
+    carrier: str
+    client_version: str
+
+    @property
+    def session_id(self) -> str:
+        """The session, also inside a subagent."""
+        return self.parent or self.actor
 
     @property
     def is_edit(self) -> bool:
-        """Whether an edit tool is running."""
-        return self.tool in EDIT_TOOLS
+        """Whether an edit tool is running, or a tool of an MCP server that writes a file."""
+        return self.tool in EDIT_TOOLS or (self.tool.startswith("mcp__") and bool(self.path))
 
     @property
     def begins_at_rest(self) -> bool:
@@ -96,7 +118,12 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
     tool_input, origin = (part if isinstance(part, Mapping) else {} for part in parts)
     agent = _text(payload, "agent_id") and check_session_id(_text(payload, "agent_id"))
     pid = origin.get("pid")
-    path = _text(tool_input, "file_path") or _text(tool_input, "notebook_path")
+    named = (
+        _PATHS_OF_SERVERS
+        if _text(payload, "tool_name").startswith("mcp__") and origin.get("source") == "mod"
+        else _PATHS
+    )
+    path = next(filter(None, (_text(tool_input, name) for name in named)), "")
     return HookEvent(
         name=name,
         actor=agent or session,
@@ -122,7 +149,23 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
         client_pid=pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 else None,
         entrypoint=_text(origin, "entrypoint"),
         transcript_path="" if agent else _text(payload, "transcript_path"),
+        recipient=_text(tool_input, "to") if _text(payload, "tool_name") == "SendMessage" else "",
+        summary=_text(tool_input, "summary"),
+        owner=_text(payload, "owner"),
+        since=_text(payload, "since"),
+        folder=_text(payload, "path"),
+        reads=_reads(payload.get("tool_calls")),
+        carrier=_text(origin, "source"),
+        client_version=_text(origin, "client_version"),
     )
+
+
+def _reads(calls: object) -> tuple[str, ...]:
+    """The files that a batch of tool calls read."""
+    inputs = (
+        call.get("tool_input") for call in calls if isinstance(call, Mapping) and _text(call, "tool_name") == "Read"
+    ) if isinstance(calls, list) else ()  # fmt: skip
+    return tuple(path for one in inputs if isinstance(one, Mapping) and (path := _text(one, "file_path")))
 
 
 def _text(mapping: Mapping[str, Any], key: str) -> str:
@@ -144,11 +187,11 @@ def _span(value: object) -> tuple[datetime, datetime] | None:
     return (begin, end) if begin and end else None
 
 
-def denial(reason: str) -> dict[str, Any]:
+def denial(reason: str, event: str = "PreToolUse") -> dict[str, Any]:
     """Refuse a tool call; the model reads ``reason``."""
     return {
         "hookSpecificOutput": {
-            "hookEventName": "PreToolUse",
+            "hookEventName": event,
             "permissionDecision": "deny",
             "permissionDecisionReason": reason,
         }
@@ -158,6 +201,12 @@ def denial(reason: str) -> dict[str, Any]:
 def reason_of_denial(answer: Mapping[str, Any]) -> str:
     """Why an answer refuses a tool call; empty: it does not."""
     return str(answer.get("hookSpecificOutput", {}).get("permissionDecisionReason", "")) if answer else ""
+
+
+def texts_of(answer: Mapping[str, Any]) -> list[str]:
+    """The texts that an answer adds to the model's context."""
+    text = answer.get("hookSpecificOutput", {}).get("additionalContext") if answer else None
+    return [text] if text else []
 
 
 _TAKES_CONTEXT = frozenset(

@@ -214,3 +214,36 @@ class StatusLine(BaseModel):
     """One line of visible characters."""
 
     line: str
+
+
+class ShownScreen(BaseModel):
+    """What a mod shows already: the screen is answered once it differs."""
+
+    session_id: str = Field(max_length=LONGEST_SESSION_ID, examples=["s-1"])
+    shown: str = Field("", max_length=64)
+    wait_s: float = Field(0.0, ge=0, le=300)
+
+
+class ScreenNeed(_Shape):
+    """What waits for a person; ``merge_id``: of a request that they may approve."""
+
+    what: str
+    remedy: str
+    merge_id: str | None
+
+
+class SessionScreen(_Shape):
+    """What a session's mod draws: lines of visible characters.
+
+    Attributes:
+        band: Whether the target is green, what the session holds, what waits for it; one line.
+        shown: The digest of all this.
+    """
+
+    is_red: bool
+    band: str
+    queue: list[str]
+    locks: list[str]
+    mail: list[str]
+    needs: list[ScreenNeed]
+    shown: str

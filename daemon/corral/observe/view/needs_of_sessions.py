@@ -76,6 +76,19 @@ def unguarded_sessions(_services: Services, conn: Connection) -> Iterator[Need]:
             )
 
 
+def silent_mods(services: Services, conn: Connection) -> Iterator[Need]:
+    """Sessions whose hooks are heard, and whose mod is not there: hooks alone can be switched off in the midst of a session."""
+    for row in sessions.live(conn):
+        if services.mods.is_silent(row["session_id"]):
+            yield Need(
+                "silent_mod",
+                f"{row['agent_name']} runs without Corral's mod: its hooks guard it alone.{_task_of(conn, row)}",
+                "Start that session again. If it stays so, `claude --debug` says why; an administrator may have forbidden mods.",
+                None,
+                {"session_id": row["session_id"]},
+            )
+
+
 def stalled_sessions(_services: Services, conn: Connection) -> Iterator[Need]:
     """Sessions without a heartbeat in the middle of a turn; a worker that stalls is ended by the supervisor."""
     for row in sessions.live(conn):

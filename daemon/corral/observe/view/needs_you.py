@@ -105,6 +105,7 @@ SOURCES: tuple[Source, ...] = (
     landing.unverified_merges,
     sessions.waiting_sessions,
     sessions.unguarded_sessions,
+    sessions.silent_mods,
     sessions.stalled_sessions,
     sessions.unannounced_changes,
     project.unapproved_roadmap,

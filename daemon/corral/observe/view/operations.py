@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 from sqlalchemy import Connection
 
 from corral.coordination.locks.store import locks
@@ -13,8 +16,9 @@ from corral.core.needs import count
 from corral.core.routing import EVERYONE, Routes
 from corral.core.states import OPEN_MERGES, TaskStatus
 from corral.core.visible import one_line
-from corral.observe.view.api import ClientStatus, StatusLine
+from corral.observe.view.api import ClientStatus, SessionScreen, ShownScreen, StatusLine
 from corral.observe.view.needs_you import needs_you
+from corral.observe.view.session_screen import compose
 from corral.work.merges.store import merges
 from corral.work.tasks.store import tasks
 
@@ -28,6 +32,21 @@ async def line(services: Services, status: ClientStatus) -> StatusLine:
     return StatusLine(line=text)
 
 
+@router.post("/screen", audited=False)
+async def screen(services: Services, shown: ShownScreen) -> SessionScreen:
+    """What the mod of a session draws; held until it differs from what is ``shown``, ``wait_s`` at most. Changes nothing."""
+    deadline = time.monotonic() + shown.wait_s
+    while True:
+        answer = await services.store.read(lambda conn: compose(services, conn, shown.session_id))
+        left_s = deadline - time.monotonic()
+        if answer.shown != shown.shown or left_s <= 0 or services.stopping:
+            return answer
+        await services.changes.next(left_s)
+        await asyncio.sleep(PAUSE_S)
+
+
+PAUSE_S = 1.0
+"""Between two looks of one screen, seconds: changes are frequent."""
 MOST_OF_A_TASK, MOST_OF_A_NEED = 40, 80
 """Characters; a terminal is not much wider."""
 _QUEUED = (TaskStatus.PENDING, TaskStatus.WAITING, TaskStatus.RUNNING)

@@ -104,12 +104,40 @@ class Worktrees:
                     remedy="Choose another name, or remove that one first.",
                 )
             return wire(known)
+        if known is not None and session_id is not None and (heir := self._inherit(known, session_id)) is not None:
+            return wire(heir)
         self._check_room(session_id)
         base_sha = landing_target(context, None)[1] if base is None else refs.resolve(context.repo, base)
         purpose = WorktreePurpose.PERSON if session_id is None else WorktreePurpose.SESSION
         plan = Plan(name, self._free_branch(name), base_sha, purpose, session_id=session_id)
         row, provided = allocate(context, plan)
         return wire(context.db.write(lambda conn: mark_ready(conn, row["worktree_id"], provided)))
+
+    def _inherit(self, row: WorktreeRow, session_id: str) -> WorktreeRow | None:
+        """Hand a worktree over to a session that asks for it by its name: its own session has ended.
+
+        Returns:
+            Its row; None where there is no worktree to hand over, and a new one is to be made, or refused.
+
+        Raises:
+            Conflict: It is another live session's, or a task's, or a person's; the remedy proposes another name.
+        """
+        with self._context.db.reading() as conn:
+            live = sessions.live(conn)
+        place = Path(row["path"])
+        users = [other for other in live if other["worktree"] and Path(other["worktree"]) == place]
+        holder = next((other for other in live if other["session_id"] == row["session_id"]), next(iter(users), None))
+        if holder is not None or row["purpose"] != WorktreePurpose.SESSION or row["state"] != WorktreeState.READY:
+            whose = f"{holder['agent_name']}'s" if holder is not None else "taken"
+            raise Conflict(
+                f"The worktree {row['name']} is {whose}.",
+                cause="No worktree is given to two at once." if holder is not None else f"It is {row['state']}.",
+                remedy=f"Choose another name: {self._free_name(row['name'])} is free.",
+            )
+        values = {"session_id": session_id}
+        return self._context.db.write(
+            lambda conn: worktree_rows.transition(conn, row["worktree_id"], (WorktreeState.READY,), values)
+        )
 
     def _check_room(self, session_id: str | None) -> None:
         most = MOST_OF_PEOPLE if session_id is None else MOST_OF_A_SESSION

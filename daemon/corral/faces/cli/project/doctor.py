@@ -165,6 +165,8 @@ def _daemon(project: Project) -> Iterator[DoctorCheck]:
     for need in answer["needs_you"]:
         if need["kind"] == "unguarded_session":
             yield _check("guard", "error", need["what"], need["remedy"].partition(" `corral doctor`")[0])
+        if need["kind"] == "silent_mod":
+            yield _check("mod", "warning", need["what"], need["remedy"])
 
 
 def _worktrees(client: Client) -> Iterator[DoctorCheck]:

@@ -1,0 +1,84 @@
+"""What each session last saw of a file, so that it does not write over what another one changed since without knowing it.
+
+Memory only, and evidence only: a file that this daemon saw nobody read, or saw no other session's edit tool change, is no
+reason to stop anybody.
+"""
+
+from __future__ import annotations
+
+import difflib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from pathlib import Path
+
+from corral.core.visible import visible
+
+LARGEST = 256 * 1024
+"""Bytes of a file whose content is remembered."""
+MOST_BYTES = 32 * 1024 * 1024
+"""Of all contents together; the ones seen longest ago are forgotten first."""
+MOST_SHOWN = 4000
+"""Characters of a difference that a model is shown."""
+
+
+class LastSeen:
+    """Thread-safe. Reads files, so it is called off the event loop."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        self._told: dict[tuple[str, str], bytes] = {}
+        self._bytes = 0
+
+    def saw(self, session_id: str, path: Path) -> None:
+        """A session read or wrote a file: it knows what stands there now."""
+        content = _content(path)
+        with self._lock:
+            self._told.pop((session_id, str(path)), None)
+            self._bytes -= len(self._seen.pop((session_id, str(path)), b""))
+            if content is None:
+                return
+            self._seen[(session_id, str(path))] = content
+            self._bytes += len(content)
+            while self._bytes > MOST_BYTES:
+                self._bytes -= len(self._seen.popitem(last=False)[1])
+
+    def unseen_changes(self, sessions: Iterable[str], path: Path) -> str | None:
+        """The difference between what these sessions last saw and what stands there; None: nothing, or it is not known.
+
+        It is given once for each state of the file: who is told it knows it.
+        """
+        content = _content(path)
+        with self._lock:
+            keys = [(session, str(path)) for session in sessions]
+            seen = [self._seen[key] for key in keys if key in self._seen]
+            told = any(self._told.get(key) == content for key in keys)
+            if content is None or not seen or content in seen or told:
+                return None
+            self._told[keys[0]] = content
+        return _difference(seen[-1], content, path.name)
+
+    def forget(self, session_id: str) -> None:
+        """A session ended."""
+        with self._lock:
+            for key in [key for key in self._seen if key[0] == session_id]:
+                self._bytes -= len(self._seen.pop(key))
+            for key in [key for key in self._told if key[0] == session_id]:
+                del self._told[key]
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+    except OSError:
+        return None
+    return content if len(content) <= LARGEST else None
+
+
+def _difference(before: bytes, after: bytes, name: str) -> str:
+    old, new = (text.decode("utf-8", "replace").splitlines() for text in (before, after))
+    lines = difflib.unified_diff(old, new, f"{name} as you saw it", f"{name} now", lineterm="")
+    text = "\n".join(visible(line) for line in lines)
+    return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"

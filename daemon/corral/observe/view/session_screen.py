@@ -1,0 +1,76 @@
+"""What a session's mod draws in its terminal: a band of one line, and the queue, the locks, the mail and the needs of a pane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any, cast
+
+from sqlalchemy import Connection
+
+from corral.coordination.locks.store import locks
+from corral.coordination.mail.store import mailbox
+from corral.coordination.services import Services
+from corral.core.instants import iso
+from corral.core.visible import one_line
+from corral.observe.view.api import ScreenNeed, SessionScreen
+from corral.observe.view.landing_order import queue
+from corral.observe.view.needs_you import needs_you
+from corral.store.rows.mail import InboxMessage
+
+MOST = 12
+"""Lines of each kind."""
+MOST_NAMED = 3
+"""Files that the band names."""
+MOST_OF_A_LINE = 200
+
+
+def compose(services: Services, conn: Connection, session_id: str) -> SessionScreen:
+    """The screen of a session, of one moment. Reads only: it is no heartbeat."""
+    now = services.now()
+    target = services.settings.target().removeprefix("refs/heads/")
+    held = locks.listing(conn, iso(now), limit=200)
+    needs = needs_you(services, conn)
+    unread = mailbox.count_unread(conn, session_id)
+    is_red = any(need["kind"] == "red_target" and need["ids"].get("target") == target for need in needs)
+    mine = [_line(row["file_path"]) for row in held if row["session_id"] == session_id]
+    others = len(held) - len(mine)
+    parts = [
+        f"{target} is {'red' if is_red else 'green'}",
+        _named(mine) if mine else "",
+        f"others hold {others}" if others else "",
+        f"{unread} unread" if unread else "",
+        f"{len(needs)} for you" if needs else "",
+    ]
+    content: dict[str, Any] = {
+        "is_red": is_red,
+        "band": " | ".join(filter(None, parts)),
+        "queue": [
+            _line(f"{row['position']}. {row['title']} ({row['branch']}): {row['waits_for']}")
+            for row in queue(conn, now, MOST)["queue"]
+        ],
+        "locks": [_line(f"{row['file_path']}  {row['agent_name']}") for row in held[:MOST]],
+        "mail": [
+            _line(f"{row['sender_name']}: {row['subject']} ({row['state']})")
+            for row in cast("Iterator[InboxMessage]", mailbox.inbox(conn, session_id, limit=MOST))
+        ],
+        "needs": [
+            ScreenNeed(
+                what=_line(need["what"]),
+                remedy=_line(need["remedy"]),
+                merge_id=need["ids"].get("merge_id") if need["kind"] == "merge_approval" else None,
+            )
+            for need in needs[:MOST]
+        ],
+    }
+    return SessionScreen(**content, shown=sha256(repr(content).encode()).hexdigest()[:16])
+
+
+def _named(paths: list[str]) -> str:
+    more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+    return f"you hold {', '.join(paths[:MOST_NAMED])}{more}"
+
+
+def _line(text: object) -> str:
+    line = one_line(" ".join(str(text)[: 4 * MOST_OF_A_LINE].split()))
+    return line if len(line) <= MOST_OF_A_LINE else line[: MOST_OF_A_LINE - 1] + "…"

@@ -1,0 +1,62 @@
+// The daemon of the checkout that this session works in: where it listens, and how it is asked. No rules are here or in the
+// modules beside: they ask, and obey. Where nothing is coordinated, nothing is asked.
+
+const DEADLINE_MS = 4000 // as the bridge's
+const JSON_TYPE = { 'content-type': 'application/json' }
+let place // the promise of { socket, root }, or of null where nothing is coordinated
+let client // what every event says of its client
+
+/** Where the daemon listens; null where this repository is not coordinated. Looked for once, and again after `forget`. */
+export function find($) {
+  return (place ??= locate($))
+}
+
+/** Look for the daemon again at the next question: it may listen elsewhere, or Corral was taken away. */
+export function forget() {
+  place = undefined
+}
+
+async function locate($) {
+  const done = await $.process.run(['python3', '-I', '-S', `${$.plugin.root}/hooks/where.py`], { timeoutMs: 5000 })
+  const [socket, root] = done.exitCode === 0 ? done.stdout.split('\n') : []
+  return socket ? { socket, root } : null
+}
+
+/** Which client this is: its process, its version, and that a mod speaks. */
+export async function introduce($) {
+  const { CLAUDE_PID } = await $.process.hookEnv().catch(() => ({}))
+  const { version } = await $.session.version().catch(() => ({}))
+  client = { source: 'mod', pid: Number(CLAUDE_PID) || 0, client_version: version ?? '' }
+}
+
+/**
+ * Ask the daemon about an event; resolves its answer, {} where nothing is coordinated. Rejects where no daemon answers.
+ *
+ * @param ms how long to wait; 0: as long as the daemon holds the question
+ */
+export async function ask($, event, fields, ms = DEADLINE_MS) {
+  const [session_id, cwd] = await Promise.all([$.session.id(), $.session.cwd()])
+  const about = { session_id, cwd, ...fields, hook_event_name: event.split('/')[0], _hook: client }
+  return post($, `hooks/${event}`, about, ms)
+}
+
+/** Post to the daemon; resolves its answer, {} where nothing is coordinated. */
+export async function post($, path, fields, ms = DEADLINE_MS) {
+  const here = await find($)
+  if (!here) return {}
+  const sent = $.http.fetch(`http://localhost/api/v1/${path}`, {
+    method: 'POST', headers: JSON_TYPE, socketPath: here.socket, body: JSON.stringify(fields),
+  })
+  const late = ms && $.clock.sleep(ms).then(() => { throw new Error(`no answer within ${ms} ms`) })
+  const reply = await (late ? Promise.race([sent, late]) : sent)
+  if (!reply.ok) throw new Error(`the daemon answered ${reply.status}: ${reply.text.slice(0, 200)}`)
+  return JSON.parse(reply.text)
+}
+
+/** What hook.py prints to an event: the last look, where no daemon answers. Rejects where python3 cannot be run. */
+export async function lastLook($, event, fields) {
+  const [session_id, cwd] = await Promise.all([$.session.id(), $.session.cwd()])
+  const stdin = JSON.stringify({ session_id, cwd, ...fields, hook_event_name: event })
+  const done = await $.process.run(['python3', '-I', '-S', `${$.plugin.root}/hooks/hook.py`, event], { stdin, timeoutMs: 30000 })
+  return JSON.parse(done.stdout || '{}')
+}

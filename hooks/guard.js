@@ -1,0 +1,137 @@
+// The guard: before a tool writes, the daemon is asked, and obeyed. Where no daemon answers, hook.py takes the last look.
+
+import { ask, forget, lastLook } from './daemon.js'
+import { note } from './screen.js'
+
+const WRITES =
+  /^(Write|Edit|MultiEdit|NotebookEdit|Bash|SendMessage|mcp__(?!plugin_corral_corral__).*(write|edit|create|replace|insert|delete|remove|move|rename|patch|update|append|save).*)$/i
+const OF_SKILL = ':inner:' // in the ids of the commands in a skill's text
+const LONGEST = 131072
+const told = new Set() // calls whose end the daemon has been told
+
+// The daemon needs the names of files and the text of commands, never what is written.
+const brief = ({ content, new_source, new_string, old_string, ...input }) =>
+  Object.fromEntries(Object.entries(input).filter(([, value]) => typeof value === 'string' && value.length <= LONGEST))
+
+const ofCall = ({ tool, tool_use_id, agentId, ...input }) =>
+  ({ tool_name: tool, tool_use_id, agent_id: agentId ?? '', tool_input: brief(input) })
+
+const ofHook = ({ tool_name, tool_use_id, agent_id, tool_input, cwd }) =>
+  ({ tool_name, tool_use_id, agent_id: agent_id ?? '', tool_input: brief(tool_input ?? {}), cwd })
+
+const ofSkill = ({ tool, tool_use_id, agentId, input }) =>
+  ({ tool_name: tool, tool_use_id, agent_id: agentId ?? '', tool_input: brief(input ?? {}) })
+
+const ofMod = (tool_name, tool_input) => ({ tool_name, tool_use_id: `mod_${crypto.randomUUID()}`, agent_id: '', tool_input })
+
+const isOther = origin => origin.plugin !== 'corral' && (origin.tier === 'user' || origin.tier === 'prepend' || origin.tier === 'append')
+
+const refusal = answer => {
+  const said = answer.hookSpecificOutput ?? {}
+  return said.permissionDecision === 'deny' ? said.permissionDecisionReason || 'Corral refuses it.' : undefined
+}
+
+const notes = answer => [answer.hookSpecificOutput?.additionalContext].filter(Boolean)
+
+const withNotes = (ran, texts) =>
+  texts.length && ran.deny === undefined ? { ...ran, context: [...(ran.context ?? []), ...texts] } : ran
+
+const withContext = (out, texts) =>
+  texts.length ? { ...out, additionalContext: [...texts, ...(out?.additionalContext ?? [])] } : out
+
+const denied = (e, reason) => {
+  note(e.tool_use_id, reason)
+  return { deny: reason }
+}
+
+function tell($, answer) {
+  if (answer.systemMessage) $.ui.log(answer.systemMessage)
+  return answer
+}
+
+async function before($, event, fields) {
+  return tell($, await ask($, event, fields))
+}
+
+async function look($, fields) {
+  forget()
+  try {
+    return tell($, await lastLook($, 'PreToolUse', fields))
+  } catch (fault) {
+    const why = `Corral cannot look whether somebody holds what this call writes, so it passes: ${fault.message}`
+    return tell($, { systemMessage: why })
+  }
+}
+
+async function after($, event, fields) {
+  const answer = await ask($, event, fields)
+  told.add(fields.tool_use_id)
+  return notes(tell($, answer))
+}
+
+export function guard(on) {
+  on('tool.call', { tool: WRITES }, async ($, e, next) => {
+    const fields = ofCall(e)
+    const answer = await before($, 'PreToolUse', fields)
+    const reason = refusal(answer)
+    if (reason !== undefined) return denied(e, reason)
+    const ran = await next(e)
+    const isTold = told.delete(e.tool_use_id) || ran.deny !== undefined
+    const event = ran.isError ? 'PostToolUseFailure' : 'PostToolUse'
+    const more = isTold ? [] : await after($, event, fields).catch(() => [])
+    told.delete(e.tool_use_id)
+    return withNotes(ran, [...notes(answer), ...more])
+  }).catch(async ($, e, next) => {
+    if (next.called) return next(e)
+    const reason = refusal(await look($, ofCall(e)))
+    return reason === undefined ? next(e) : denied(e, reason)
+  })
+
+  on('classic.PostToolUse', { tool_name: WRITES }, async ($, e, next) => {
+    const more = await after($, 'PostToolUse', ofHook(e))
+    return withContext(await next(e), more)
+  })
+
+  on('classic.PostToolUseFailure', { tool_name: WRITES }, async ($, e, next) => {
+    const more = await after($, 'PostToolUseFailure', ofHook(e))
+    return withContext(await next(e), more)
+  })
+
+  // A skill's shell is no tool call, but its permission is decided as one's is.
+  on('tool.check', { tool: 'Bash' }, async ($, e, next) => {
+    if (!e.tool_use_id?.includes(OF_SKILL)) return next(e)
+    const reason = refusal(await before($, 'PreSkillShellCommand', ofSkill(e)))
+    return reason === undefined ? next(e) : { decision: 'deny', reason }
+  }).catch(async ($, e, next) => {
+    const reason = refusal(await look($, ofSkill(e)))
+    return reason === undefined ? next(e) : { decision: 'deny', reason }
+  })
+
+  // Another mod may write by itself.
+  on('fs.write', async ($, e, next) => {
+    if (!isOther(next.origin)) return next(e)
+    const fields = ofMod('Write', { file_path: e.path })
+    const reason = refusal(await before($, 'PreToolUse', fields))
+    if (reason !== undefined) return { deny: reason }
+    const done = await next(e)
+    await after($, 'PostToolUse', fields).catch(() => [])
+    told.delete(fields.tool_use_id)
+    return done
+  }).catch(async ($, e, next) => {
+    if (next.called || !isOther(next.origin)) return next(e)
+    const reason = refusal(await look($, ofMod('Write', { file_path: e.path })))
+    return reason === undefined ? next(e) : { deny: reason }
+  })
+
+  // A program of another mod is asked about, and runs wherever nobody answers: much in the client runs programs.
+  on('process.run', async ($, e, next) => {
+    if (!isOther(next.origin)) return next(e)
+    const fields = ofMod('Bash', { command: e.argv.join(' ') })
+    const reason = refusal(await before($, 'PreToolUse', fields))
+    if (reason !== undefined) return { deny: reason }
+    const done = await next(e)
+    await after($, 'PostToolUse', fields).catch(() => [])
+    told.delete(fields.tool_use_id)
+    return done
+  }).catch(($, e, next) => next(e))
+}

@@ -1,0 +1,87 @@
+// Mail: the daemon hands over what has come for this session; it goes into the running turn, or wakes a session at rest.
+// Only once a request has carried it the daemon is told so: until then it waits, and comes again by another way.
+
+import { ask, find } from './daemon.js'
+
+const AGAIN_MS = 3000
+let isRunning = false
+let canWake = false
+let wakes = () => undefined // ends the pause of a session that cannot be woken
+let taken = null // mail that was put into the running turn, and not carried by a request yet
+
+/** Whether an answer of the model came after the mail: then a request has carried it. */
+async function wasCarried($, text) {
+  const rows = await $.session.messages({ as: 'api' })
+  const at = rows.findLastIndex(row => JSON.stringify(row.content).includes(JSON.stringify(text.slice(0, 200)).slice(1, -1)))
+  return at >= 0 && rows.slice(at + 1).some(row => row.role === 'assistant')
+}
+
+async function bring($, mail) {
+  if (isRunning) {
+    const { deny } = await $.session.append({ message: { type: 'user', content: [{ type: 'text', text: mail.text }] } })
+    if (deny !== undefined) return
+    await new Promise(done => { taken = { ...mail, done } })
+    return
+  }
+  if (!canWake) return
+  await $.prompt.submit({ text: mail.text })
+  await confirm($, mail, 'prompt')
+}
+
+async function confirm($, { session_id, messages }, way) {
+  await ask($, 'Mail/told', { session_id, messages, way })
+}
+
+/** Look whether the mail in the running turn was carried; at the end of the turn what was not starts one of its own. */
+async function settle($, isOver) {
+  if (!taken) return
+  const mail = taken
+  if (await wasCarried($, mail.text)) await confirm($, mail, 'turn')
+  else if (!isOver) return
+  else if (canWake) void $.prompt.submit({ text: 'Corral brought mail.' }).then(() => confirm($, mail, 'turn'))
+  taken = null
+  mail.done()
+}
+
+async function serve($) {
+  for (;;) {
+    if (!isRunning && !canWake) await new Promise(done => { wakes = done })
+    try {
+      const session_id = await $.session.id()
+      const mail = await ask($, 'Mail/wait', { session_id, wakes: canWake }, 0)
+      if (mail.text) await bring($, mail)
+      else await $.clock.sleep(AGAIN_MS)
+    } catch {
+      await $.clock.sleep(AGAIN_MS).catch(() => undefined)
+    }
+  }
+}
+
+/** Wait for mail for as long as this session lives; a session that no person sits before is not woken. */
+export async function startMail($, isInteractive) {
+  canWake = isInteractive
+  if (await find($).catch(() => null)) void serve($)
+}
+
+export function mail(on) {
+  on('turn.start', ($, e, next) => {
+    if (e.agentId === undefined) {
+      isRunning = true
+      wakes()
+    }
+    return next(e)
+  })
+
+  on('classic.PostToolBatch', async ($, e, next) => {
+    if (e.agent_id === undefined) await settle($, false).catch(() => undefined)
+    return next(e)
+  })
+
+  on('turn.complete', async ($, e, next) => {
+    if (e.agentId === undefined) {
+      isRunning = false
+      await settle($, true).catch(() => undefined)
+    }
+    return next(e)
+  })
+}

@@ -1,0 +1,21 @@
+// What Corral does inside the client: a guard, mail, worktrees, a screen. Clients before mods have the hooks of hooks.json.
+
+import { ask, introduce } from './daemon.js'
+import { guard } from './guard.js'
+import { mail, startMail } from './mail.js'
+import { screen, startScreen } from './screen.js'
+import { worktrees } from './worktrees.js'
+
+export const register = (on, options) => {
+  on('session.start', async ($, e, next) => {
+    await introduce($)
+    void ask($, 'ModStart', {}).catch(() => undefined) // told again with every question
+    await startMail($, e.isInteractive)
+    if (e.isInteractive && options.screen !== false) await startScreen($)
+    return next(e)
+  })
+  guard(on)
+  worktrees(on)
+  mail(on)
+  screen(on)
+}

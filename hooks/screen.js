@@ -1,0 +1,102 @@
+// The screen: a band above the prompt, a pane on demand, the reason at a refused call's row. The daemon composes what is shown.
+
+import { find, post } from './daemon.js'
+
+const PANE = 'corral'
+const HOLD_S = 240
+const AGAIN_MS = 5000
+const refused = new Map() // reasons by the ids of the calls
+let shown = null // the daemon's latest answer
+
+/** The reason of a refusal, for the row of its call. */
+export function note(useId, reason) {
+  if (refused.size > 200) refused.clear()
+  refused.set(useId, reason)
+}
+
+async function refresh($, wait_s) {
+  const answer = await post($, 'statusline/screen', { session_id: await $.session.id(), shown: shown?.shown ?? '', wait_s }, 0)
+  if (answer.shown === undefined || answer.shown === shown?.shown) return
+  shown = answer
+  $.ui.invalidate('ui.render')
+}
+
+async function follow($) {
+  for (;;) {
+    try {
+      await refresh($, shown ? HOLD_S : 0)
+    } catch {
+      await $.clock.sleep(AGAIN_MS).catch(() => undefined)
+    }
+  }
+}
+
+export async function startScreen($) {
+  if (!(await find($).catch(() => null))) return
+  await $.command.register({
+    name: 'corral',
+    description: 'Show what Corral knows: the queue, locks, mail, and what waits for you',
+    argumentHint: '[queue|locks|mail]',
+  })
+  void follow($)
+}
+
+const LISTS = { queue: 'Nothing waits to land.', locks: 'Nobody holds anything.', mail: 'No mail.' }
+
+/** Ask the person once more, then approve: nothing is approved by a slip. */
+async function approve($, need) {
+  const answer = await $.ui.ask(`${need.what} Approve it, so that it lands once verified?`, ['Approve', 'Not now'])
+  if (answer === 'Approve') await command($, ['merge', 'approve', need.merge_id, '--yes'])
+}
+
+async function command($, argv) {
+  const done = await $.process.run([`${$.plugin.root}/bin/corral`, ...argv], { timeoutMs: 60000 })
+  const [line = ''] = `${done.stdout}${done.stderr}`.trim().split('\n')
+  $.ui.toast(line || (done.exitCode === 0 ? 'Done.' : 'It failed.'))
+}
+
+export function screen(on) {
+  on('command.run', { command: 'corral' }, async ($, e) => {
+    await refresh($, 0)
+    const what = e.args.trim()
+    if (what === '' && e.presentation?.isFullscreen) {
+      await $.ui.open({ id: PANE, title: 'Corral' })
+      return { text: shown?.band ?? '', isTextDisplayOnly: true }
+    }
+    const lines = what in LISTS ? shown?.[what] ?? [] : [shown?.band ?? '', ...(shown?.needs ?? []).map(need => need.what)]
+    return { text: lines.join('\n') || LISTS[what] || 'Nothing to tell.', isTextDisplayOnly: true }
+  })
+
+  on('ui.render', { component: 'AbovePrompt' }, async ($, e, next) => {
+    if (!shown || e.props.hasSurvey) return next(e)
+    const { Box, Text } = $.ui.resolve(e)
+    const [target, ...rest] = shown.band.split(' | ')
+    return h(Box, {},
+      h(Text, { color: shown.is_red ? 'error' : 'success' }, target),
+      h(Text, { dimColor: true, wrap: 'truncate' }, rest.map(part => ` | ${part}`).join('')))
+  })
+
+  on('ui.render', { component: 'Pane', requestId: PANE }, async ($, e) => {
+    const { Box, Button, Text } = $.ui.resolve(e)
+    const part = (title, lines) => [h(Text, { bold: true }, title), ...lines.map(line => h(Text, {}, line))]
+    const needs = (shown?.needs ?? []).flatMap(need => [
+      h(Text, {}, need.what),
+      need.merge_id
+        ? h(Button, { key: `approve-${need.merge_id}`, label: 'Approve', onPress: () => approve($, need) })
+        : h(Text, { dimColor: true }, need.remedy),
+    ])
+    return h(Box, { flexDirection: 'column' },
+      h(Text, {}, shown?.band ?? ''),
+      ...(needs.length ? [h(Text, { bold: true }, 'For you'), ...needs] : []),
+      ...part('Queue', shown?.queue.length ? shown.queue : [LISTS.queue]),
+      ...part('Held', shown?.locks.length ? shown.locks : [LISTS.locks]),
+      h(Button, { key: 'land', label: 'Land this branch', onPress: () => command($, ['merge', 'submit']) }))
+  })
+
+  on('ui.render', { component: 'ToolUse' }, async ($, e, next) => {
+    const reason = refused.get(e.requestId)
+    if (reason === undefined) return next(e)
+    const { Box, Text } = $.ui.resolve(e)
+    return h(Box, { flexDirection: 'column' }, await next(e), h(Text, { color: 'warning' }, `  Corral: ${reason.split(/\n|\. /)[0]}`))
+  })
+}

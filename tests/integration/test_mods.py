@@ -1,0 +1,173 @@
+"""What the daemon and the bridge make of a mod's questions: each call is answered once, and a mod that is missing is told of."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.coordination.sessions.mods import knows_mods
+from tests.conftest import git
+from tests.integration.bridging import Bridge
+from tests.support.coordinated import Coordinated, eventually
+
+MOD = {"source": "mod", "pid": os.getpid(), "client_version": "2.1.332"}
+
+
+@pytest.fixture
+def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
+    made = coordinate()
+    made.run("daemon", "start")
+    return made
+
+
+@pytest.fixture
+def bridge(house: Coordinated) -> Iterator[Bridge]:
+    running = Bridge(house.root)
+    yield running
+    running.close()
+
+
+def edit(path: Path, use: str) -> dict[str, Any]:
+    return {"tool_name": "Edit", "tool_use_id": use, "tool_input": {"file_path": str(path)}}
+
+
+def denies(answer: dict[str, Any]) -> bool:
+    return answer.get("hookSpecificOutput", {}).get("permissionDecision") == "deny"
+
+
+def test_what_a_mod_was_told_to_let_pass_the_hook_of_the_same_call_does_not_ask_again(
+    house: Coordinated, bridge: Bridge
+) -> None:
+    held = house.root / "held.txt"
+    house.run("lock", "acquire", "held.txt")
+    eventually(lambda: house.ask("POST", "/hooks/ModStart", {"session_id": "ann", "_hook": MOD}) == {})
+    bridge.hook("UserPromptSubmit", session_id="ann", cwd=str(house.root))
+    assert not denies(house.hook("PreToolUse", "ann", **edit(house.root / "free.txt", "u-1"), _hook=MOD))
+    assert denies(house.hook("PreToolUse", "ann", **edit(held, "u-2"), _hook=MOD))
+    # The path proves who answers: asked, the daemon would refuse the one that is held.
+    assert eventually(lambda: not denies(bridge.hook("PreToolUse", session_id="ann", **edit(held, "u-1"))))
+    # A refusal that got lost, and a call that a dead mod never asked about, are judged again.
+    assert denies(bridge.hook("PreToolUse", session_id="ann", **edit(held, "u-2")))
+    assert denies(bridge.hook("PreToolUse", session_id="ann", **edit(held, "u-3")))
+
+
+def silent(house: Coordinated) -> list[str]:
+    needs = house.ask("GET", "/status")["needs_you"]
+    return [need["ids"]["session_id"] for need in needs if need["kind"] == "silent_mod"]
+
+
+@pytest.mark.parametrize(("version", "told"), [("2.1.332", ["ben"]), ("2.1.197", []), ("", [])])
+def test_hooks_without_the_mod_of_their_client_are_told_of(house: Coordinated, version: str, told: list[str]) -> None:
+    about = {"source": "bridge", "pid": os.getpid(), "client_version": version}
+    house.hook("PreToolUse", "ben", **edit(house.root / "a.txt", "u-1"), _hook=about)
+    assert silent(house) == told
+    house.hook("PreToolUse", "ben", **edit(house.root / "a.txt", "u-2"), _hook=MOD)
+    assert silent(house) == []
+    for number in range(3, 6):  # it was there, and has died
+        house.hook("PreToolUse", "ben", **edit(house.root / "a.txt", f"u-{number}"), _hook=about)
+    assert silent(house) == told
+
+
+def test_versions_that_know_mods() -> None:
+    assert [knows_mods(version) for version in ("2.1.287", "2.2.0", "2.1.286", "1.9.999", "2.1", "dev")] == [
+        True, True, False, False, False, False,
+    ]  # fmt: skip
+
+
+def test_mail_that_a_mod_took_waits_until_its_model_was_told(house: Coordinated) -> None:
+    house.hook("UserPromptSubmit", "ann", prompt="Work.", _hook=MOD)
+    name = house.ask("GET", "/sessions")[0]["agent_name"]
+    house.run("message", "send", name, "A question", "Which file?")
+
+    def state() -> str:
+        return str(house.ask("GET", "/messages", query={"session_id": "ann"})[0]["state"])
+
+    taken = house.ask("POST", "/hooks/Mail/wait", {"session_id": "ann", "_hook": MOD})
+    assert "| Which file?" in taken["text"] and state() == "queued"
+    after = house.hook("PostToolBatch", "ann", tool_calls=[], _hook=MOD)
+    assert "Which file?" not in str(after) and state() == "queued"  # nobody else brings it meanwhile
+    again = house.ask("POST", "/hooks/Mail/wait", {"session_id": "ann", "_hook": MOD})
+    assert again["messages"] == taken["messages"]  # a mod that waits again has not brought what it took
+    told = {"session_id": "ann", "messages": again["messages"], "way": "turn"}
+    assert house.ask("POST", "/hooks/Mail/told", told) == {}
+    assert state() == "injected"
+
+
+def test_mail_that_a_mod_took_is_not_lost_with_the_daemon(house: Coordinated) -> None:
+    house.hook("UserPromptSubmit", "ann", prompt="Work.", _hook=MOD)
+    name = house.ask("GET", "/sessions")[0]["agent_name"]
+    house.run("message", "send", name, "A question", "Which file?")
+    house.ask("POST", "/hooks/Mail/wait", {"session_id": "ann", "_hook": MOD})
+    os.kill(house.daemon_pid() or 0, signal.SIGKILL)
+    assert "Which file?" in str(house.hook("PostToolBatch", "ann", tool_calls=[], _hook={**MOD, "source": "bridge"}))
+
+
+def test_what_a_skill_s_command_changed_is_attributed_with_the_next_event(house: Coordinated) -> None:
+    file = house.root / "kept.txt"
+    file.write_text("theirs\n")
+    git(house.root, "add", "kept.txt")
+    git(house.root, "commit", "-qm", "Kept")
+    house.run("lock", "acquire", "kept.txt")
+    run = {"command": "echo x > kept.txt"}
+    call: dict[str, Any] = {"tool_name": "Bash", "tool_use_id": "5:inner:preamble-0", "tool_input": run}
+    house.hook("PreSkillShellCommand", "ann", **call, _hook=MOD)
+    file.write_text("x\n")
+    answer = house.hook("UserPromptSubmit", "ann", prompt="Go on.", _hook=MOD)
+    assert "kept.txt" in str(answer)
+
+
+def test_native_messages_are_recorded(house: Coordinated) -> None:
+    call: dict[str, Any] = {
+        "tool_name": "SendMessage",
+        "tool_use_id": "u-1",
+        "tool_input": {"to": "ben", "summary": "hi"},
+    }
+    house.hook("PreToolUse", "ann", **call, _hook=MOD)
+    house.hook("PostToolUse", "ann", **call, _hook=MOD)
+    log = house.root / ".corral" / "logs" / "corral.log"
+    eventually(lambda: '"message_native"' in log.read_text() and '"to": "ben"' in log.read_text())
+
+
+def test_what_another_session_changed_is_not_written_over_unseen(house: Coordinated) -> None:
+    file = house.root / "both.txt"
+
+    def write(session: str, content: str, use: str, tool: str = "Write") -> dict[str, Any]:
+        call: dict[str, Any] = {"tool_name": tool, "tool_use_id": use, "tool_input": {"file_path": str(file)}}
+        answer = house.hook("PreToolUse", session, **call, _hook=MOD)
+        if not denies(answer):
+            file.write_text(content)
+            house.hook("PostToolUse", session, **call, _hook=MOD)
+        return answer
+
+    file.write_text("one\n")
+    read = {"tool_name": "Read", "tool_use_id": "r-1", "tool_input": {"file_path": str(file)}}
+    house.hook("PostToolBatch", "ann", tool_calls=[read], _hook=MOD)
+    assert not denies(write("ben", "one\ntwo\n", "b-1"))
+    house.hook("SessionEnd", "ben", reason="other", _hook=MOD)  # its lock goes, what it wrote stays
+    refused = write("ann", "mine\n", "a-1")
+    assert denies(refused) and "+two" in str(refused) and file.read_text() == "one\ntwo\n"
+    assert not denies(write("ann", "mine\n", "a-2"))  # told once, it knows
+    assert not denies(write("ann", "mine again\n", "a-3"))
+    assert file.read_text() == "mine again\n"
+
+
+@pytest.mark.parametrize(("setting", "told"), [("warn", True), ("off", False)])
+def test_blind_writes_may_only_be_told_of(house: Coordinated, setting: str, told: bool) -> None:
+    house.configure(f"locks: {{blind_writes: {setting}}}\n")
+    eventually(lambda: house.ask("GET", "/config")["settings"]["locks"]["blind_writes"] == setting)
+    file = house.root / "both.txt"
+    for session, use in (("ann", "a-1"), ("ben", "b-1")):
+        call: dict[str, Any] = {"tool_name": "Write", "tool_use_id": use, "tool_input": {"file_path": str(file)}}
+        house.hook("PreToolUse", session, **call, _hook=MOD)
+        file.write_text(f"{session}\n")
+        house.hook("PostToolUse", session, **call, _hook=MOD)
+        house.run("lock", "release", "both.txt", check=False, CORRAL_SESSION_ID=session)
+        house.hook("SessionEnd", session, reason="other", _hook=MOD) if session == "ben" else None
+    call = {"tool_name": "Write", "tool_use_id": "a-2", "tool_input": {"file_path": str(file)}}
+    answer = house.hook("PreToolUse", "ann", **call, _hook=MOD)
+    assert not denies(answer) and ("+ben" in str(answer)) is told
