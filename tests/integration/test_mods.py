@@ -37,7 +37,7 @@ def edit(path: Path, use: str) -> dict[str, Any]:
 
 
 def denies(answer: dict[str, Any]) -> bool:
-    return answer.get("hookSpecificOutput", {}).get("permissionDecision") == "deny"
+    return bool(answer.get("hookSpecificOutput", {}).get("permissionDecision") == "deny")
 
 
 def test_what_a_mod_was_told_to_let_pass_the_hook_of_the_same_call_does_not_ask_again(

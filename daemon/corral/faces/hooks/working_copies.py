@@ -14,6 +14,7 @@ from corral.faces.hooks.payloads import HookEvent
 from corral.git.checkouts import status as checkout_status
 from corral.git.checkouts.status import Change
 from corral.git.process.command import open_checkout
+from corral.work.worktrees.guardian.guardian import Guardian
 from corral.work.worktrees.worktrees import Worktrees
 
 SYSTEM = "corral"
@@ -69,6 +70,9 @@ async def release(services: Services, event: HookEvent) -> Payload:
     if not place.exists():
         return {"vcs": {"isReleased": True}}
     name, before = place.name, await services.work(lambda: len(services.of(Worktrees).salvaged(place.name)))
+    kept = await services.work(lambda: services.of(Guardian).before_release(place, "its session gives it back"))
+    if kept.problem is not None:  # nothing that could not be saved is removed
+        return {"vcs": {"kept": f"What is in {place} could not be saved: {kept.problem}"}}
     stays = await services.work(lambda: services.of(Worktrees).give_back(place, services.now()))
     services.nudge("landing")
     if stays is not None:
@@ -77,5 +81,6 @@ async def release(services: Services, event: HookEvent) -> Payload:
         await services.store.write(partial(session_rows.notify, session_id=event.session_id, text=text, at=at))
         return {"vcs": {"kept": " ".join(stays.splitlines())}}
     after = await services.work(lambda: len(services.of(Worktrees).salvaged(name)))
-    note = {"note": f"what was in it is saved: corral worktree recover {name}"} if after > before else {}
+    is_saved = after > before or kept.ref is not None or kept.ignored_files
+    note = {"note": f"what was in it is saved: corral worktree recover {name}"} if is_saved else {}
     return {"vcs": {"isReleased": True, **note}}
