@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from corral.config.sections.sharing import Landing
 from corral.store.rows.merges import VerificationRunRow
 from corral.work.merges.store import runs
+from corral.work.merges.wire import detail
 from tests.conftest import git
 from tests.integration.landing_world import World, in_a_process, why
 
@@ -34,6 +36,10 @@ def _submitted(world: World, *names: str, **files: dict[str, str]) -> dict[str, 
 
 def _states(world: World, ids: dict[str, str]) -> dict[str, str]:
     return {name: world.merge(merge_id)["state"] for name, merge_id in ids.items()}
+
+
+def _shown(world: World, merge_id: str) -> Any:
+    return detail(world.merge(merge_id), world.receipt(merge_id))["receipt"]
 
 
 def _running(world: World) -> list[VerificationRunRow]:
@@ -64,6 +70,10 @@ def test_a_chain_is_verified_side_by_side_and_lands_in_one_move(world: World, tm
     assert trees == verified, "the target was only ever at a verified tree"
     shas = [world.merge(merge_id)["landed_sha"] for merge_id in ids.values()]
     assert len(set(shas)) == 6, "each knows its own commit"
+    shown = {name: _shown(world, merge_id) for name, merge_id in ids.items()}
+    covered = {name: receipt["covered_by"] for name, receipt in shown.items() if receipt["status"] == "covered"}
+    assert set(covered.values()) <= set(landed) and len(covered) == 6 - len(landed)
+    assert {receipt["status"] for receipt in shown.values()} == {"covered", "passed"}
     assert len(git(world.root, "rev-list", "--first-parent", f"{before}..main").split()) == 6
 
 

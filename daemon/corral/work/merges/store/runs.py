@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from corral.core.instants import iso
 from corral.store.engine.fetch import fetch_all, has_any
 from corral.store.rows.merges import VerificationRunRow
 from corral.store.schema import landing_targets, verification_runs
+
+MOST_KEPT = 10_000
+"""Runs that are remembered: the newest."""
 
 _r = verification_runs.c
 
@@ -40,6 +43,8 @@ def begin(
         "merge_id": merge_id, "target": target, "commit_sha": commit_sha, "candidate_sha": candidate_sha, "tree": tree,
         "fingerprint": fingerprint, "slot": slot, "is_alone": int(is_alone), "members": list(members), "started_at": iso(now),
     }  # fmt: skip
+    newest = select(func.max(_r.run_id)).scalar_subquery()
+    conn.execute(delete(verification_runs).where(_r.run_id < newest - MOST_KEPT, _r.ended_at.is_not(None)))
     return int(conn.execute(insert(verification_runs).values(**values).returning(_r.run_id)).scalar_one())
 
 
