@@ -17,6 +17,7 @@ from corral.config.sections.sharing import Landing
 from corral.git.checkouts.worktrees import repair
 from corral.store.schema import worktrees
 from corral.work.merges.store import intents, receipts
+from corral.work.merges.wire import covered_by
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, fingerprint, in_a_process
 from tests.integration.test_landing_verification import gone
@@ -80,13 +81,21 @@ def check(world: World, merge_ids: list[str], base: str, heads: list[str]) -> No
     assert sorted(line.split()[0] for line in log) == sorted(row["landed_sha"] or "" for row in rows), (
         "each landed once"
     )
-    for line in log:
+    trees = [line.split()[1] for line in log]
+    for place, line in enumerate(log):
         sha, tree = line.split()
         row = next(row for row in rows if row["landed_sha"] == sha)
         receipt = world.db.read(lambda conn, row=row: receipts.get(conn, row["receipt_id"]))  # type: ignore[misc]
         assert receipt is not None
-        assert (receipt["tree"], receipt["status"]) == (tree, "passed"), "tested is landed"
+        assert receipt["status"] == "passed" and receipt["tree"] in trees[: place + 1], (
+            "tested, or covered by a later one"
+        )
+        assert covered_by(row, receipt) is None or receipt["tree"] != tree
         assert git(world.root, "rev-parse", f"{sha}^2") == row["head_sha"], "the pinned head was merged"
+    proven = {world.receipt(merge_id)["tree"] for merge_id in merge_ids}
+    moves = git(world.root, "reflog", "show", "--format=%H %T", "main").splitlines()
+    moved = {move.split()[1] for move in moves[: [move.split()[0] for move in moves].index(base)]}
+    assert moved == proven, "the target only ever moved to what was tested"
     for head in heads:
         git(world.root, "merge-base", "--is-ancestor", head, "main")
     assert world.db.read(intents.listing) == []

@@ -56,6 +56,7 @@ class World:
         self.settings_of: Callable[[str], Landing] = lambda _target: self.landing
         self.skipped = timedelta(0)
         self.rest_s = 0.0
+        self.slots = 1
         self.settled: list[tuple[str, str]] = []
         self.prepare: Callable[[Path], Mapping[str, str]] = lambda _path: {}
         self.recipes: Callable[[str], Sequence[Mapping[str, Any]]] = lambda _commit: ()
@@ -79,7 +80,7 @@ class World:
                 recipes=lambda commit: self.recipes(commit),
             ),
             self.repo,
-            lambda: Settings(landing=Landing(rest_s=self.rest_s)),
+            lambda: Settings(landing=Landing(rest_s=self.rest_s, slots=self.slots)),
             lambda target: self.settings_of(target),
             lambda _conn, row, _now: self.settled.append((row["merge_id"], row["state"])),
             lambda: None,

@@ -7,6 +7,7 @@ A remaining ref of a request (``refs/corral/mq/<merge_id>``) says that it still 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from pathlib import Path
@@ -65,34 +66,37 @@ def message(merge: MergeRow) -> str:
 def land(
     db: Store,
     repo: Git,
-    merge: MergeRow,
+    rows: Sequence[MergeRow],
     receipt_id: str,
     *,
     rest_s: float,
     on_settled: OnSettled,
     now: datetime,
 ) -> MergeState | None:
-    """Land a judged candidate.
+    """Land a judged candidate, and with it those that it is built upon.
 
     Args:
+        rows: The chain of requests, the first upon the target's tip; the last one's candidate has the receipt.
         rest_s: Seconds for which nobody else's git must have written in the checkout that has the target. One that never
             rests is not waited for longer than :data:`LONGEST_UNREST`.
 
     Returns:
-        Where the request stands now: landed; queued again (the target had moved); held (something is in the way);
-        None if it ended meanwhile.
+        Where the requests stand now: landed; queued again (the target had moved); held (something is in the way of at least
+        one of them); None if one ended meanwhile.
     """
-    candidate_sha = required(merge["candidate_sha"])
     intent: Intent = {
-        "target": merge["target"],
-        "old_sha": required(merge["tip_sha"]),
-        "new_sha": candidate_sha,
-        "merge_ids": [merge["merge_id"]],
+        "target": rows[0]["target"],
+        "old_sha": required(rows[0]["tip_sha"]),
+        "new_sha": required(rows[-1]["candidate_sha"]),
+        "merge_ids": [row["merge_id"] for row in rows],
     }
 
     def intend(conn: Connection) -> bool:
-        if merges.judged(conn, merge["merge_id"], candidate_sha, receipt_id) is None:
+        candidates = [(row["merge_id"], required(row["candidate_sha"])) for row in rows]
+        if not all(merges.is_candidate(conn, merge_id, sha) for merge_id, sha in candidates):
             return False
+        for merge_id, sha in candidates:
+            merges.judged(conn, merge_id, sha, receipt_id)
         intents.intend(conn, **intent, now=now)
         return True
 
@@ -100,7 +104,9 @@ def land(
     if not db.write(intend):
         return None
     crash_point("landing.intent_stored")
-    has_waited = merge["state"] == MergeState.HELD and now - parse(merge["updated_at"]) >= LONGEST_UNREST
+    has_waited = any(
+        row["state"] == MergeState.HELD and now - parse(row["updated_at"]) >= LONGEST_UNREST for row in rows
+    )
     quiet_since = None if has_waited else now - timedelta(seconds=rest_s)
     return carry_out(db, repo, intent, quiet_since=quiet_since, on_settled=on_settled, now=now)
 
@@ -141,20 +147,25 @@ def carry_out(
     crash_point("landing.tip_kept")
     blocked = isinstance(outcome, landing.InTheWay) and outcome.paths
     place = worktree_list.checkout_of(repo, refs.branch_ref(target)) if blocked else None
+    clear = _not_in_the_way(db, repo, intent, outcome.paths) if isinstance(outcome, landing.InTheWay) else set[str]()
 
     def store(conn: Connection) -> MergeState:
         intents.conclude(conn, target)
         state = MergeState.LANDED
         for merge_id in intent["merge_ids"]:
+            row = merges.get(conn, merge_id)
             if isinstance(outcome, landing.Landed):
-                end(conn, on_settled, merge_id, MergeState.LANDED, now=now, landed_sha=new_sha)
-            elif (row := merges.get(conn, merge_id))["replaced_by"] is not None:
+                landed_sha = row["candidate_sha"] or new_sha
+                end(conn, on_settled, merge_id, MergeState.LANDED, now=now, landed_sha=landed_sha)
+            elif row["replaced_by"] is not None:
                 # A newer request of its branch came while it was landing, and goes on in its place.
                 if (superseded := merges.supersede(conn, row, row["replaced_by"], now)) is not None:
                     on_settled(conn, superseded, now)
             elif isinstance(outcome, landing.Moved):
                 state = MergeState.QUEUED
                 merges.requeue(conn, merge_id, now, reason=f"{target} moved; the merge is built again on its new tip.")
+            elif merge_id in clear:
+                state = MergeState.HELD
             else:
                 state = MergeState.HELD
                 paths = f" ({', '.join(outcome.paths[:10])})" if outcome.paths else ""
@@ -166,6 +177,21 @@ def carry_out(
     state = db.write(store)
     crash_point("landing.outcome_stored")
     return state
+
+
+def _not_in_the_way(db: Store, repo: Git, intent: Intent, paths: Sequence[str]) -> set[str]:
+    """The requests of a chain that touch none of the files that kept it from landing; they go on without the others."""
+    if len(intent["merge_ids"]) < 2:
+        return set()
+    with db.reading() as conn:
+        rows = [merges.get(conn, merge_id) for merge_id in intent["merge_ids"]]
+    clear = {
+        row["merge_id"]
+        for row in rows
+        if row["tip_sha"] and row["candidate_sha"]
+        and set(paths).isdisjoint(refs.changed_paths(repo, row["tip_sha"], row["candidate_sha"]))
+    }  # fmt: skip
+    return clear if len(clear) < len(rows) else set()
 
 
 def resume(db: Store, repo: Git, *, on_settled: OnSettled, now: datetime) -> set[str]:

@@ -17,8 +17,9 @@ Safe to call at any time, any number of times.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from shlex import quote
@@ -37,23 +38,28 @@ from corral.git import refs
 from corral.git.identity import effective
 from corral.git.land import candidates
 from corral.git.process.command import Git, Identity
-from corral.landing import approval, blockers, land, pauses
+from corral.landing import approval, blockers, ladder, land, pauses
+from corral.landing.ladder import Judgement, Verdict
 from corral.landing.land import Tidy
 from corral.landing.rewinds import Rewinds
 from corral.landing.settled_elsewhere import LOOK_AGAIN, ReturnedRequests
 from corral.landing.verify import blame, evidence, verification_receipts
-from corral.landing.verify.slot import VerificationSlot
+from corral.landing.verify.slots import VerificationSlots
 from corral.landing.verify.verification_context import VerificationContext
 from corral.landing.verify.verification_run import Basis, RunSpec
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.work.merges.settling import OnSettled
-from corral.work.merges.store import intents, merges, receipts
+from corral.work.merges.store import intents, merges, receipts, runs
 from corral.work.merges.store import pauses as pause_rows
-from corral.work.merges.wire import TARGET_RED
+from corral.work.merges.wire import TARGET_RED, waits_for_red_target
 from corral.work.tasks.store import work_pause
 
 TIDY_AGAIN = timedelta(seconds=20)
+_MOST_SLOTS = 4
+"""Where the number of slots is left to Corral."""
+_REMEMBERED = 1000
+"""Answers of git about commits, which never change."""
 
 
 class _Next(Enum):
@@ -62,15 +68,58 @@ class _Next(Enum):
     AGAIN = auto()
     """Something ended: look at the queue again."""
     RUNNING = auto()
-    """A verification runs; there is one slot."""
+    """Verifications run."""
     BLOCKED = auto()
     """The target's queue is blocked, until the blocker is gone or the target is green."""
     PASSED = auto()
-    """The request is blocked; later requests bypass it."""
+    """The request is blocked, and later requests bypass it; or it went on, and the others are looked at."""
+
+
+_JUDGEMENTS = {
+    blame.Step.RETURN: Judgement.AT_FAULT,
+    blame.Step.RUN_TARGET: Judgement.UNKNOWN,
+    blame.Step.RUN_AGAIN: Judgement.UNSURE,
+    blame.Step.TARGET_RED: Judgement.TARGET_RED,
+}
+
+
+@dataclass
+class _Line:
+    """The queue of one target in one step.
+
+    Attributes:
+        batch: Requests in its chain, at most.
+        slots: Verifications that it may have running.
+        rows: The requests that nothing keeps from landing but their verification, by id, in landing order.
+        blocked_by: The request that the others have to wait for.
+        waits: Something waits for what nobody announces.
+    """
+
+    target: str
+    tip: str
+    landing: Landing
+    basis: Basis
+    batch: int
+    slots: int
+    rows: dict[str, MergeRow] = field(default_factory=dict)
+    blocked_by: MergeRow | None = None
+    waits: bool = False
+
+    def block(self, merge: MergeRow) -> None:
+        """Let only repairs pass from now on."""
+        self.blocked_by, self.waits = self.blocked_by or merge, True
+
+    def before(self, merge_id: str) -> tuple[str, ...]:
+        """The requests whose work the candidate of a request brings, with its own."""
+        built = {row["candidate_sha"]: row for row in self.rows.values()}
+        members = [self.rows[merge_id]]
+        while (earlier := built.get(members[0]["tip_sha"])) is not None and earlier not in members:
+            members.insert(0, earlier)
+        return tuple(row["merge_id"] for row in members)
 
 
 class Queue:
-    """Lands what was submitted, one request at a time.
+    """Lands what was submitted.
 
     Args:
         context: Where verifications run. It spawns what no step waits for, and tells when that is done, to have :meth:`step`
@@ -105,7 +154,9 @@ class Queue:
         self._verify_settings = verify_settings
         self._on_settled = on_settled
         self._nudge = nudge
-        self._slot = VerificationSlot(context, on_settled, watch_exit)
+        self._slots = VerificationSlots(context, on_settled, watch_exit)
+        self._approvals: dict[tuple[object, ...], str] = {}
+        self._trees: dict[str, str] = {}
         self.rewinds = Rewinds(context.db, on_settled, nudge)
         self.stuck_checkouts: dict[str, str] = {}
         self._stopped = False
@@ -116,11 +167,11 @@ class Queue:
     def recover(self, now: datetime) -> None:
         """Finish or undo what a dead daemon left: processes, intents, half-verified requests, refs of ended ones."""
         repo = self._open()
-        self._slot.end_left(repo)
+        self._slots.end_left(now)
         land.resume(self._db, repo, on_settled=self._on_settled, now=now)
         self.rewinds.recover(repo, self._settings().retention.landed_days, now)
         self.look_at_paused(now)
-        self._slot.seal_left()
+        self._slots.seal_left()
         self._requeue_verifying(now, died=True)
         self._untidy = land.sweep(self._db, repo, orphans=True) is not Tidy.DONE
 
@@ -134,7 +185,7 @@ class Queue:
         May be called from another thread than :meth:`step`: the second of the two ends the verification.
         """
         self._stopped = True
-        self._slot.stop()
+        self._slots.stop()
         self._requeue_verifying(now)
 
     def step(self, now: datetime) -> datetime | None:
@@ -147,10 +198,11 @@ class Queue:
             return None
         repo = self._open()
         due = self.rewinds.look(repo, now)
-        if self._slot.is_taken:
-            if not self._slot.follow(now):
-                return min([*due, *([at] if (at := self._slot.due_at(now)) else [])], default=None)
-            self._nudge()
+        if self._slots.of():
+            if self._slots.follow(now):
+                self._nudge()
+            elif len(self._slots.of()) >= self._number() and self._all_run():
+                return min([*due, *([at] if (at := self._slots.due_at(now)) else [])], default=None)
         stuck = land.resume(self._db, repo, on_settled=self._on_settled, now=now)
         due += [now + land.AGAIN] if stuck else []
         due += self._tidy(repo, now)
@@ -162,27 +214,33 @@ class Queue:
         if self._db.read(work_pause.current) is not None:
             return min(due, default=None)
         paused = self._db.write(pauses.current) if self._db.read(pause_rows.anyone) else {}
-        for target in self._db.read(merges.busy_targets):
+        targets = self._db.read(merges.busy_targets)
+        for target in targets:
             if target in stuck:
                 continue
             if target in paused and now < (look_at := parse(paused[target]["look_at"])):
                 due.append(look_at)
                 continue
-            outcome = self._advance_queue(repo, target, now, paused=target in paused)
+            share = self._share(target, len(targets))
+            outcome = self._advance_queue(repo, target, now, paused=target in paused, slots=share)
             if outcome is _Next.AGAIN:
                 self._untidy = True
                 self._tidy(repo, now)
                 self._nudge()
                 return now
-            if outcome is _Next.RUNNING:
-                return self._slot.due_at(now)
             if outcome is _Next.BLOCKED:
                 due.append(self._db.read(lambda conn, target=target: blockers.next_look(conn, target, now)))  # type: ignore[misc]
+        due += [at] if (at := self._slots.due_at(now)) else []
         with self._db.reading() as conn:
             waiting = merges.next_due_at(conn, now)
         if waiting is not None:
             due.append(parse(waiting))
         return min(due, default=None)
+
+    def _all_run(self) -> bool:
+        """Whether every target with open requests has a verification running, so that nothing can be done for any."""
+        running = {run.subject.target for run in self._slots.of()}
+        return running.issuperset(self._db.read(merges.busy_targets))
 
     def _settle_returned(self, repo: Git, now: datetime) -> list[datetime]:
         """Mark returned requests as landed once their target has their commits; returns when to look again, if any remain."""
@@ -208,37 +266,162 @@ class Queue:
 
     # -- the queue of one target ----------------------------------------------------------------------------------
 
-    def _advance_queue(self, repo: Git, target: str, now: datetime, *, paused: bool) -> _Next | None:
-        blocked_by: MergeRow | None = None
-        passed: set[str] = set()
+    def _advance_queue(self, repo: Git, target: str, now: datetime, *, paused: bool, slots: int) -> _Next | None:
+        """Do what its plan says, until that waits for something."""
+        with self._db.reading() as conn:
+            requests = merges.open_of(conn, target) if paused else merges.eligible(conn, target, now)
+            batch = runs.batch(conn, target) or max(slots, 1)
         if paused:  # fewest tries first: a request that always meets a fault must not block the others
-            requests = sorted(self._db.read(lambda conn: merges.open_of(conn, target)), key=lambda row: row["tries"])
-        else:
-            with self._db.reading() as conn:
-                requests = merges.eligible(conn, target, now)
+            requests = sorted(requests, key=lambda row: row["tries"])
+        if not requests:
+            return None
+        try:
+            tip = refs.read(repo, refs.branch_ref(target))
+            if tip is None:
+                self.rewinds.remember(target)
+                remedy = f"Make it again: git branch {quote(target)} COMMIT"
+                return self._hold(requests[0], with_remedy(f"There is no branch {target} any more.", remedy), now)
+            landing = self._verify_settings(refs.branch_ref(target))
+            line = _Line(target, tip, landing, self._basis(landing, tip, now), batch, slots)
+        except ConfigInvalid as error:
+            return self._hold(requests[0], f"{error.message} {error.cause}", now)
+        except DatabaseUnavailable:
+            raise
+        except (CorralError, OSError) as error:
+            return self._fault(requests[0], error, now)
+        self._admit(repo, line, requests, now, most=1 if paused else 2 * ladder.LONGEST_BATCH)
+        while (outcome := self._act(repo, line, now)) is _Next.PASSED:
+            pass
+        return _Next.BLOCKED if outcome is None and line.waits else outcome
+
+    def _admit(self, repo: Git, line: _Line, requests: Sequence[MergeRow], now: datetime, *, most: int) -> None:
+        """Take the requests into the line that nothing keeps from landing but their verification, in landing order."""
+        passed: set[str] = set()
         for merge in requests:
+            if len(line.rows) == most:
+                return
             if merge["branch"] in passed:
                 continue
-            if blocked_by is not None and not self._may_repair(merge, blocked_by):
+            if line.blocked_by is not None and not self._may_repair(merge, line.blocked_by):
                 continue
             try:
-                outcome = self._advance(repo, merge, now)
+                outcome = self._gate(repo, line, merge, now)
             except DatabaseUnavailable:
                 raise
             except ConfigInvalid as error:
-                self._hold(merge, f"{error.message} {error.cause}", now)
-                return _Next.BLOCKED
+                outcome = self._hold(merge, f"{error.message} {error.cause}", now)
             except (CorralError, OSError) as error:
-                reason = blame.describe(error)
-                self._db.write(lambda conn: pauses.record_fault(conn, merge, reason, now))  # noqa: B023 - run before the loop goes on
-                return _Next.AGAIN
+                self._fault(merge, error, now)
+                continue
             if outcome is _Next.PASSED:
                 passed.add(merge["branch"])
-                continue
-            if outcome is not _Next.BLOCKED:
-                return outcome
-            blocked_by = blocked_by or self._db.read(lambda conn, m=merge: merges.get(conn, m["merge_id"]))  # type: ignore[misc]
-        return _Next.BLOCKED if blocked_by is not None or passed else None
+                line.waits = True
+            elif outcome is _Next.BLOCKED:
+                line.block(self._row(merge))
+            else:
+                line.rows[merge["merge_id"]] = merge
+
+    def _gate(self, repo: Git, line: _Line, merge: MergeRow, now: datetime) -> _Next | None:
+        """What keeps a request from being verified; None: nothing."""
+        try:
+            if blockers.remain(self._db, repo, merge, line.tip):
+                return self._stand_aside(merge, now)
+        except NotAProject as error:  # the target's checkout is broken and blocks the request
+            self._hold(merge, f"{merge['target']} cannot be moved: {blame.describe(error)}", now)
+            return self._stand_aside(merge, now)
+        if undecided := self.rewinds.holds(repo, merge):
+            self._hold(merge, undecided, now)
+            return _Next.PASSED
+        if waits := self._waits_for_approval(repo, line, merge):
+            self._hold(merge, waits, now)
+            return _Next.PASSED
+        is_here = merge["tip_sha"] == line.tip
+        if (
+            is_here
+            and waits_for_red_target(merge)
+            and self._member(repo, line, merge, now).judgement is Judgement.TARGET_RED
+        ):
+            return _Next.BLOCKED
+        return None
+
+    def _waits_for_approval(self, repo: Git, line: _Line, merge: MergeRow) -> str:
+        """Why a request has to wait for a person; answered once for one candidate upon one tip."""
+        asked = (
+            merge["merge_id"], merge["head_sha"], merge["approved_sha"], merge["candidate_sha"], merge["tip_sha"], line.tip,
+            line.landing.approve, *line.landing.approve_paths, *line.landing.verify,
+        )  # fmt: skip
+        if asked not in self._approvals:
+            if len(self._approvals) > _REMEMBERED:
+                self._approvals.clear()
+            self._approvals[asked] = approval.missing(repo, line.landing, merge, line.tip)
+        return self._approvals[asked]
+
+    def _act(self, repo: Git, line: _Line, now: datetime) -> _Next | None:
+        """Make a plan and begin to carry it out; :attr:`_Next.PASSED`: look at the line again."""
+        members = [self._member(repo, line, row, now) for row in line.rows.values()]
+        running = {run.subject.sha for run in self._slots.of(line.target) if self._slots.is_wanted(run)}
+        actions = ladder.plan(members, line.tip, batch=line.batch, slots=max(line.slots, 1), running=running)
+        wanted = [action for action in actions if isinstance(action, ladder.Verify)]
+        if wanted or not actions:
+            return self._verify(repo, line, wanted, now)
+        (action,) = actions
+        if isinstance(action, ladder.Land):
+            return self._land(repo, line, action, now)
+        assert not isinstance(action, ladder.Verify)
+        merge = line.rows[action.merge_id]
+        try:
+            if isinstance(action, ladder.Build):
+                return self._build(repo, line, merge, action.on_sha, now)
+            return self._judge(repo, line, merge, action, now)
+        except DatabaseUnavailable:
+            raise
+        except ConfigInvalid as error:
+            return self._hold(merge, f"{error.message} {error.cause}", now)
+        except (CorralError, OSError) as error:
+            return self._fault(merge, error, now)
+
+    def _member(self, repo: Git, line: _Line, merge: MergeRow, now: datetime) -> ladder.Member:
+        """What the plan has to know of a request."""
+        if merge["candidate_sha"] is None:
+            return ladder.Member(
+                merge["merge_id"], is_suspect=merge["suspect_at"] is not None, clashes_on=merge["clashes_on_sha"]
+            )
+        verdict, judgement, on_sha = None, None, required(merge["tip_sha"])
+        with self._db.reading() as conn:
+            receipt = receipts.get(conn, merge["receipt_id"])
+            if not line.landing.verify or self._green(conn, line, merge) is not None:
+                verdict = Verdict.GREEN
+            elif receipt is not None and _is_red(receipt, line.basis):
+                verdict = Verdict.RED
+        if verdict is Verdict.RED and receipt is not None and merge["suspect_at"] is not None:
+            judgement = _JUDGEMENTS[self._evidence(repo, line, merge, receipt, now)[0]]
+        return ladder.Member(
+            merge["merge_id"],
+            ladder.Candidate(merge["candidate_sha"], on_sha),
+            verdict,
+            merge["suspect_at"] is not None,
+            judgement,
+        )
+
+    def _green(self, conn: Connection, line: _Line, merge: MergeRow) -> ReceiptRow | None:
+        """The receipt that lets a candidate land."""
+        tree = required(merge["candidate_tree"])
+        green = receipts.latest(conn, tree, line.basis.fingerprint, ReceiptStatus.PASSED)
+        return green if green is not None and verification_receipts.proves(green, merge) else None
+
+    def _evidence(
+        self, repo: Git, line: _Line, merge: MergeRow, receipt: ReceiptRow, now: datetime
+    ) -> tuple[blame.Step, ReceiptRow | None]:
+        tree = self._tree(repo, required(merge["tip_sha"]))
+        with self._db.reading() as conn:
+            return evidence.of_candidate(conn, receipt, tree, line.landing.control_max_age_s, now)
+
+    def _tree(self, repo: Git, sha: str) -> str:
+        if sha not in self._trees:
+            if len(self._trees) > _REMEMBERED:
+                self._trees.clear()
+            self._trees[sha] = repo.must("rev-parse", "--verify", f"{sha}^{{tree}}")
+        return self._trees[sha]
 
     def _basis(self, landing: Landing, tip_sha: str, now: datetime) -> Basis:
         return verification_receipts.basis(self._context, landing, self._settings().worktrees, tip_sha, now)
@@ -250,80 +433,50 @@ class Queue:
             return False
         return bool(merge["created_at"] > receipt["created_at"])
 
-    def _advance(self, repo: Git, merge: MergeRow, now: datetime) -> _Next:
-        tip = refs.read(repo, refs.branch_ref(merge["target"]))
-        if tip is None:
-            self.rewinds.remember(merge["target"])
-            remedy = f"Make it again: git branch {quote(merge['target'])} COMMIT"
-            return self._hold(merge, with_remedy(f"There is no branch {merge['target']} any more.", remedy), now)
-        try:
-            if blockers.remain(self._db, repo, merge, tip):
-                return self._stand_aside(merge, now)
-        except NotAProject as error:  # the target's checkout is broken and blocks the request
-            self._hold(merge, f"{merge['target']} cannot be moved: {blame.describe(error)}", now)
-            return self._stand_aside(merge, now)
-        if undecided := self.rewinds.holds(repo, merge):
-            self._hold(merge, undecided, now)
-            return _Next.PASSED
-        landing = self._verify_settings(refs.branch_ref(merge["target"]))
-        basis = self._basis(landing, tip, now)
-        fingerprint = basis.fingerprint
-        waits = approval.missing(repo, landing, merge, tip)
-        if not waits and (merge["candidate_sha"] is None or merge["tip_sha"] != tip):
-            built = self._build(repo, merge, tip, fingerprint, now)
-            if isinstance(built, _Next):
-                return built
-            merge = built
-            waits = approval.missing(repo, landing, merge, tip)
-        if waits:
-            self._hold(merge, waits, now)
-            return _Next.PASSED
-        tree = required(merge["candidate_tree"])
-        if not landing.verify:
-            reason = "No verification command is configured (landing.verify)."
-            none = self._db.write(lambda conn: verification_receipts.unverified(conn, tree, fingerprint, reason, now))
-            return self._land(repo, merge, none, now)
+    def _row(self, merge: MergeRow) -> MergeRow:
         with self._db.reading() as conn:
-            green, receipt = (
-                receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED),
-                receipts.get(conn, merge["receipt_id"]),
-            )
-        if green is not None and verification_receipts.proves(green, merge):
-            return self._land(repo, merge, green, now)
-        has_failed = receipt is not None and receipt["status"] in verification_receipts.NOT_GREEN
-        if receipt is None or not has_failed or receipt["fingerprint"] != fingerprint:
-            return self._verify(repo, _candidate(merge, basis), landing, now)
-        return self._blame(repo, merge, receipt, basis, landing, now)
+            return merges.get(conn, merge["merge_id"])
 
-    def _build(self, repo: Git, merge: MergeRow, tip: str, fingerprint: str, now: datetime) -> MergeRow | _Next:
+    # -- what a plan says -----------------------------------------------------------------------------------------
+
+    def _build(self, repo: Git, line: _Line, merge: MergeRow, on_sha: str, now: datetime) -> _Next:
         """Build the candidate commit; create its ref before the row names it."""
         merge_id = merge["merge_id"]
         with self._db.reading() as conn:
             submitter = merges.submitter(conn, merge["task_id"])
         identity = effective(repo, Identity(*submitter) if submitter else None)
         try:
-            built = candidates.build(repo, tip, merge["head_sha"], land.message(merge), identity, now)
+            built = candidates.build(repo, on_sha, merge["head_sha"], land.message(merge), identity, now)
         except Unsupported as error:
             return self._end(merge, MergeState.FAILED, now, reason=f"{error.message} {error.remedy}")
-        if built is None:
-            return self._already_there(repo, merge, fingerprint, now)
+        if built is None and on_sha == line.tip:
+            return self._already_there(repo, merge, line.basis.fingerprint, now)
+        if built is None:  # a request before it brings it
+            built = candidates.Candidate(on_sha, self._tree(repo, on_sha))
+        if isinstance(built, candidates.Conflicted) and on_sha != line.tip:
+            return self._changed(line, merge_id, self._db.write(lambda c: merges.clashes(c, merge_id, on_sha, now)))
         if isinstance(built, candidates.Conflicted):
             conflicts = [{"path": item.path, "kind": item.kind} for item in built.paths]
             paths = ", ".join(f"{item['path']} ({item['kind']})" for item in conflicts)
-            reason = f"{merge['branch']} conflicts with {merge['target']} at {tip[:12]}: {paths}"
+            reason = f"{merge['branch']} conflicts with {merge['target']} at {on_sha[:12]}: {paths}"
             return self._end(merge, MergeState.CONFLICT, now, reason=reason, conflicts=conflicts)
         crash_point("queue.candidate_built")
         candidates.hold(repo, merge_id, built.sha)
         crash_point("queue.candidate_held")
-        candidate = {"candidate_sha": built.sha, "candidate_tree": built.tree, "tip_sha": tip}
+        candidate = {"candidate_sha": built.sha, "candidate_tree": built.tree, "tip_sha": on_sha}
         row = self._db.write(lambda conn: merges.built(conn, merge_id, **candidate, now=now))
         crash_point("queue.candidate_stored")
-        return row if row is not None else _Next.AGAIN
+        outcome = self._changed(line, merge_id, row)
+        if row is not None and (waits := self._waits_for_approval(repo, line, row)):
+            self._hold(row, waits, now)
+            del line.rows[merge_id]
+            line.waits = True
+        return outcome
 
     def _already_there(self, repo: Git, merge: MergeRow, fingerprint: str, now: datetime) -> _Next:
         """The target has the head already: the request has landed, and nothing is verified."""
         head, how = merge["head_sha"], self.rewinds.adopt(repo, merge, now)
-        tree = repo.must("rev-parse", "--verify", f"{head}^{{tree}}")
+        tree = self._tree(repo, head)
 
         def store(conn: Connection) -> MergeRow | None:
             green = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED)
@@ -338,43 +491,133 @@ class Queue:
         self._db.write(store)
         return _Next.AGAIN
 
-    def _blame(
-        self, repo: Git, merge: MergeRow, receipt: ReceiptRow, basis: Basis, landing: Landing, now: datetime
-    ) -> _Next:
-        """Decide about a candidate that is not green: verify the tip without it first, unless evidence exists."""
-        tip = required(merge["tip_sha"])
-        tree = repo.must("rev-parse", "--verify", f"{tip}^{{tree}}")
-        max_age_s = landing.control_max_age_s
+    def _judge(
+        self, repo: Git, line: _Line, merge: MergeRow, action: ladder.Suspect | ladder.Acquit | ladder.Return | ladder.Hold,
+        now: datetime,
+    ) -> _Next:  # fmt: skip
+        """Take a request out of the chain, put it back, or decide about it."""
+        merge_id = merge["merge_id"]
+        if isinstance(action, ladder.Acquit):
+            return self._changed(line, merge_id, self._db.write(lambda conn: merges.acquit(conn, merge_id, now)))
+        if isinstance(action, ladder.Suspect):
+            smaller = max(line.batch // 2, min(line.slots, line.batch), 1)
+
+            def suspect(conn: Connection) -> MergeRow | None:
+                runs.set_batch(conn, line.target, smaller)
+                is_proof = merge["tip_sha"] == line.tip and runs.was_alone(conn, merge["receipt_id"])
+                return merges.suspect(conn, merge_id, now, keeps_receipt=is_proof)
+
+            line.batch = smaller
+            return self._changed(line, merge_id, self._db.write(suspect))
         with self._db.reading() as conn:
-            step, control = evidence.of_candidate(conn, receipt, tree, max_age_s, now)
-        candidate = _candidate(merge, basis)
-        if step is blame.Step.RETURN and control is not None:
+            receipt = required(receipts.get(conn, merge["receipt_id"]))
+        control = required(self._evidence(repo, line, merge, receipt, now)[1])
+        tip = required(merge["tip_sha"])
+        if isinstance(action, ladder.Return):
             reason = evidence.against(receipt, control, merge["target"], tip)
             return self._end(merge, MergeState.FAILED, now, reason=reason)
-        if step is blame.Step.TARGET_RED and control is not None:
-            failure = f"{merge['target']} at {tip[:12]}, without this change. {control['reason']}"
-            return self._hold(merge, f"{TARGET_RED}: {failure}\nBy the {evidence.describe(control)}", now)
-        if step is blame.Step.RUN_AGAIN and control is not None:
-            return self._verify(repo, replace(candidate, control=control["receipt_id"]), landing, now)
-        return self._verify(repo, replace(candidate, sha=tip, tree=tree), landing, now)
+        failure = f"{merge['target']} at {tip[:12]}, without this change. {control['reason']}"
+        self._hold(merge, f"{TARGET_RED}: {failure}\nBy the {evidence.describe(control)}", now)
+        return _Next.AGAIN
 
-    def _verify(self, repo: Git, subject: RunSpec, landing: Landing, now: datetime) -> _Next:
-        return _Next.RUNNING if self._slot.start(repo, subject, landing, now) else _Next.AGAIN
+    def _changed(self, line: _Line, merge_id: str, row: MergeRow | None) -> _Next:
+        """Go on with a request as it is stored now; None: it is not what it was, so that the line is."""
+        if row is None:
+            return _Next.AGAIN
+        line.rows[merge_id] = row
+        return _Next.PASSED
+
+    def _verify(self, repo: Git, line: _Line, wanted: Sequence[ladder.Verify], now: datetime) -> _Next | None:
+        """Have exactly these runs, as far as there are slots; end those that have become pointless."""
+        kept = set[tuple[str, str]]()
+        for run in self._slots.of(line.target):
+            verify = next((v for v in wanted if (v.merge_id, v.sha) == (run.subject.merge_id, run.subject.sha)), None)
+            if verify is None and self._slots.is_wanted(run):
+                self._slots.drop(run)
+            elif verify is not None:
+                kept.add((verify.merge_id, verify.sha))
+        for verify in wanted:
+            if (verify.merge_id, verify.sha) not in kept and len(kept) < line.slots:
+                if not self._slots.start(repo, self._spec(repo, line, verify, now), line.landing, self._number(), now):
+                    break
+                kept.add((verify.merge_id, verify.sha))
+        return _Next.RUNNING if kept else None
+
+    def _spec(self, repo: Git, line: _Line, verify: ladder.Verify, now: datetime) -> RunSpec:
+        merge = line.rows[verify.merge_id]
+        candidate, on_sha = required(merge["candidate_sha"]), required(merge["tip_sha"])
+        with self._db.reading() as conn:
+            receipt = receipts.get(conn, merge["receipt_id"])
+        control = self._evidence(repo, line, merge, receipt, now)[1] if receipt and merge["suspect_at"] else None
+        return RunSpec(
+            merge["merge_id"],
+            line.target,
+            candidate,
+            verify.sha,
+            self._tree(repo, verify.sha),
+            line.basis,
+            line.tip if merge["suspect_at"] is None else on_sha,
+            control["receipt_id"] if control is not None and verify.sha == candidate else None,
+            line.before(merge["merge_id"]) if verify.sha == candidate else (),
+            verify.is_alone,
+        )
+
+    def _land(self, repo: Git, line: _Line, action: ladder.Land, now: datetime) -> _Next:
+        rows = [line.rows[merge_id] for merge_id in action.merge_ids]
+        rest_s = self._settings().landing.rest_s
+
+        def proof(conn: Connection) -> ReceiptRow:
+            tree, fingerprint = required(rows[-1]["candidate_tree"]), line.basis.fingerprint
+            reason = "No verification command is configured (landing.verify)."
+            green = self._green(conn, line, rows[-1]) if line.landing.verify else None
+            return green or verification_receipts.unverified(conn, tree, fingerprint, reason, now)
+
+        receipt = self._db.write(proof)
+        state = land.land(
+            self._db, repo, rows, receipt["receipt_id"], rest_s=rest_s, on_settled=self._on_settled, now=now
+        )
+        self.rewinds.remember(line.target)
+        if state is not MergeState.HELD:
+            if state is MergeState.LANDED:
+                self._db.write(lambda conn: self._landed(conn, line, action, now))
+            return _Next.AGAIN
+        for row in rows:
+            if self._row(row)["state"] != MergeState.HELD:
+                continue
+            del line.rows[row["merge_id"]]
+            if self._stand_aside(row, now) is _Next.BLOCKED:
+                return _Next.BLOCKED
+        line.waits = True
+        return _Next.PASSED
+
+    def _landed(self, conn: Connection, line: _Line, action: ladder.Land, now: datetime) -> None:
+        """The next chain may be twice as long, if nothing of this one was red."""
+        pauses.record_verdict(conn, line.target, now)
+        if action.is_clean and line.batch < ladder.LONGEST_BATCH:
+            runs.set_batch(conn, line.target, min(2 * line.batch, ladder.LONGEST_BATCH))
 
     # -- outcomes -------------------------------------------------------------------------------------------------
 
-    def _land(self, repo: Git, merge: MergeRow, receipt: ReceiptRow, now: datetime) -> _Next:
-        rest_s, receipt_id = self._settings().landing.rest_s, receipt["receipt_id"]
-        state = land.land(self._db, repo, merge, receipt_id, rest_s=rest_s, on_settled=self._on_settled, now=now)
-        self.rewinds.remember(merge["target"])
-        if state is MergeState.LANDED:
-            self._db.write(lambda conn: pauses.record_verdict(conn, merge["target"], now))
-        return self._stand_aside(merge, now) if state is MergeState.HELD else _Next.AGAIN
+    def _number(self) -> int:
+        """How many verifications may run at once."""
+        number = self._settings().landing.slots
+        return min(max((os.cpu_count() or 1) // 2, 1), _MOST_SLOTS) if number == "auto" else number
+
+    def _share(self, target: str, targets: int) -> int:
+        """How many of the slots are for a target: what it has, and of the free ones its part."""
+        all_runs, own = len(self._slots.of()), len(self._slots.of(target))
+        part = max(-(-self._number() // targets), 1)
+        return min(max(part, own), own + max(self._number() - all_runs, 0))
 
     def _stand_aside(self, merge: MergeRow, now: datetime) -> _Next:
         with self._db.reading() as conn:
             passed = blockers.may_be_passed(conn, merge["merge_id"], now)
         return _Next.PASSED if passed else _Next.BLOCKED
+
+    def _fault(self, merge: MergeRow, error: CorralError | OSError, now: datetime) -> _Next:
+        reason = blame.describe(error)
+        self._db.write(lambda conn: pauses.record_fault(conn, merge, reason, now))
+        return _Next.AGAIN
 
     def _hold(self, merge: MergeRow, reason: str, now: datetime) -> _Next:
         self._db.write(lambda conn: merges.hold(conn, merge["merge_id"], reason, now))
@@ -400,6 +643,5 @@ class Queue:
         self._db.write(requeue)
 
 
-def _candidate(merge: MergeRow, basis: Basis) -> RunSpec:
-    sha = required(merge["candidate_sha"])
-    return RunSpec(merge["merge_id"], sha, sha, required(merge["candidate_tree"]), basis, required(merge["tip_sha"]))
+def _is_red(receipt: ReceiptRow, basis: Basis) -> bool:
+    return receipt["status"] in verification_receipts.NOT_GREEN and receipt["fingerprint"] == basis.fingerprint

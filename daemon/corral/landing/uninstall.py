@@ -99,6 +99,6 @@ def give_back(services: Services) -> tuple[list[Risk], list[str]]:
     tip = None if risks else refs.read(services.git, services.settings.target())
     if tip is not None:  # the verification worktree goes too: nothing in it is anybody's work, and git forgets it
         places = services.of(WorktreeContext).places
-        verification_worktree.VerificationWorktree(services.db, places, services.git).retire(services.now())
+        verification_worktree.retire_all(services.db, places, services.git, services.now())
         folders = [str(folder) for folder in places.remove()]
     return risks, folders

@@ -373,7 +373,12 @@ merge_requests = Table(
     Column("conflicts", JSON, nullable=True),
     Column("candidate_sha", String(64), nullable=True),
     Column("candidate_tree", String(64), nullable=True),
+    # What the candidate is built upon: the target's tip, or the candidate of a request before it.
     Column("tip_sha", String(64), nullable=True),
+    # A candidate of another request, upon which this one could not be merged; it may be upon the tip.
+    Column("clashes_on_sha", String(64), nullable=True),
+    # Since when it is judged alone: a chain of candidates was red where it began.
+    Column("suspect_at", String(24), nullable=True),
     Column("receipt_id", String(36), ForeignKey("receipts.receipt_id"), nullable=True),
     Column("landed_sha", String(64), nullable=True),
     Column("approved_sha", String(64), nullable=True),
@@ -412,6 +417,35 @@ landing_intents = Table(
     Column("merge_ids", JSON, nullable=False),
     Column("failed_at", String(24), nullable=True),
     Column("created_at", String(24), nullable=False),
+)
+
+verification_runs = Table(
+    "verification_runs",
+    metadata,
+    Column("run_id", Integer, primary_key=True, autoincrement=True),
+    Column("merge_id", String(36), nullable=False),
+    Column("target", Text, nullable=False),
+    Column("commit_sha", String(64), nullable=False),
+    Column("candidate_sha", String(64), nullable=False),
+    Column("tree", String(64), nullable=False),
+    Column("fingerprint", String(64), nullable=False),
+    Column("slot", Integer, nullable=False),
+    Column("is_alone", Integer, nullable=False),
+    # The requests whose work is in the tree beside what the target has, in the chain's order.
+    Column("members", JSON, nullable=False),
+    Column("started_at", String(24), nullable=False),
+    Column("ended_at", String(24), nullable=True),
+    Column("receipt_id", String(36), nullable=True),
+)
+Index("ix_verification_runs_running", verification_runs.c.slot, **only(verification_runs.c.ended_at.is_(None)))
+Index("ix_verification_runs_merge_id", verification_runs.c.merge_id)
+
+landing_targets = Table(
+    "landing_targets",
+    metadata,
+    Column("target", Text, primary_key=True),
+    # Requests in one chain, at most.
+    Column("batch", Integer, nullable=False),
 )
 
 notices = Table(

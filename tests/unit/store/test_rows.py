@@ -48,6 +48,7 @@ WHOLE: dict[Table, type] = {
     schema.receipts: merges.ReceiptRow,
     schema.merge_requests: merges.MergeRow,
     schema.landing_intents: merges.IntentRow,
+    schema.verification_runs: merges.VerificationRunRow,
     schema_project.target_pauses: merges.TargetPauseRow,
     schema_project.work_pause: tasks.WorkPauseRow,
     schema_project.project_identity: records.IdentityRow,
@@ -73,7 +74,15 @@ WHOLE: dict[Table, type] = {
     schema_coordination.memories: records.MemoryRow,
     schema_coordination.lock_waits: sessions.LockWaitRow,
 }
-NEVER_WHOLE = {"roadmap_supervision", "told_needs", "task_dependencies", "notices", "event_cursors", "memory_tags"}
+NEVER_WHOLE = {
+    "roadmap_supervision",
+    "told_needs",
+    "task_dependencies",
+    "notices",
+    "event_cursors",
+    "memory_tags",
+    "landing_targets",
+}
 """Tables of which only columns are read."""
 UNTYPED = {
     "store/schema.py:only": "arguments of an index",

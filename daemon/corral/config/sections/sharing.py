@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -35,6 +35,11 @@ class Landing(Section):
     timeout_s: Seconds = Field(default=600, description="Time limit for one verification.")
     on_conflict: Literal["return"] = Field(
         default="return", description="Handling of a conflict: the branch goes back to its author."
+    )
+    slots: Annotated[int, Field(ge=1, le=16)] | Literal["auto"] = Field(
+        default="auto",
+        description="Number of verifications that run side by side, each in a worktree of its own; `auto`: half the "
+        "processor's cores, at most 4.",
     )
     reruns: int = Field(default=1, ge=0, le=10, description="Number of reruns before a red verification counts as red.")
     control_max_age_s: Pause = Field(

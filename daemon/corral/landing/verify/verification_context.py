@@ -27,6 +27,8 @@ from corral.work.worktrees.trial import preparation
 FIRST_FREE_PORT = 1024
 DRY_RUN = "dry-run"
 """The folder of a dry run's verification worktree, and the end of its name."""
+_PORT_BLOCKS = ("1", DRY_RUN, *map(str, range(2, 17)))
+"""The slots in the order of their ports, downwards."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +107,11 @@ def context_of(
 def _prepare(worktree_context: WorktreeContext, worktree: VerificationWorktree, tip_sha: str) -> Prepared:
     """Make a verification worktree usable.
 
-    Its ports lie just below those of the allocated ones, a dry run's below these: both may run at once.
+    Its ports lie below those of the allocated ones, each slot's and a dry run's by themselves: all may run at once.
     """
     settings = worktree_context.settings().worktrees
     path = worktree.path
-    blocks_below = 2 if worktree.slot == DRY_RUN else 1
+    blocks_below = _PORT_BLOCKS.index(worktree.slot) + 1
     ports = settings.port_first - blocks_below * settings.ports_each
     port_base = ports if settings.ports_each and ports >= FIRST_FREE_PORT else None
     place = preparation.Place(path, worktree.name, port_base, {VERIFICATION_MARK: str(path)}, worktree.prove)

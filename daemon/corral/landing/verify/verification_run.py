@@ -44,17 +44,23 @@ class RunSpec:
     """The subject of a run: for which request, by which candidate, and which commit: the candidate, or the tip without it.
 
     Attributes:
-        tip_sha: The target's tip, whose ``.worktreeinclude`` counts.
+        target: Where the request is to land; the short name.
+        tip_sha: What the candidate is built upon, whose ``.worktreeinclude`` counts.
         control: Of a candidate that is tried again: the receipt of the green tip that was verified since its first try.
+        members: The requests whose work is in the tree beside what the target has.
+        is_alone: Nobody else's work is judged by it, so that red is run again before it counts.
     """
 
     merge_id: str
+    target: str
     candidate_sha: str
     sha: str
     tree: str
     basis: Basis
     tip_sha: str
     control: str | None = None
+    members: tuple[str, ...] = ()
+    is_alone: bool = True
 
     @property
     def role(self) -> ReceiptRole:
@@ -74,13 +80,22 @@ class VerificationRun:
     """
 
     def __init__(
-        self, repo: Git, context: VerificationContext, subject: RunSpec, landing: Landing, now: datetime
+        self,
+        repo: Git,
+        context: VerificationContext,
+        subject: RunSpec,
+        landing: Landing,
+        slot: int,
+        run_id: int,
+        now: datetime,
     ) -> None:
         self.subject = subject
+        self.slot = slot
+        self.run_id = run_id
         self.commands = list(landing.verify)
         self.inputs: dict[str, Any] = {}
         self._context = context
-        self._worktree = VerificationWorktree(context.db, context.places, repo)
+        self._worktree = VerificationWorktree(context.db, context.places, repo, str(slot))
         self._landing = landing
         self._started_at = now
         self._red: list[Verdict] = []
@@ -120,7 +135,7 @@ class VerificationRun:
             return replace(verdict, status=ReceiptStatus.ERROR, reason=reason, suspect=False)
         if verdict.status is ReceiptStatus.FAILED:
             self._red.append(verdict)
-            if len(self._red) <= self._landing.reruns:
+            if self.subject.is_alone and len(self._red) <= self._landing.reruns:
                 self._start(now)
                 return None
         if verdict.status is ReceiptStatus.PASSED and self._red:

@@ -357,6 +357,20 @@ class VerificationWorktree:
         self._set(folder_id=folder_id)
 
 
+def folders(db: Store) -> list[Path]:
+    """Every folder of whichever slot in which a run may have left processes."""
+    with db.reading() as conn:
+        return [Path(row["path"]) for row in worktree_rows.listing(conn, purposes=(WorktreePurpose.VERIFY,))]
+
+
+def retire_all(db: Store, places: WorktreeRoot, repo: Git, now: datetime) -> None:
+    """Remove the verification worktrees of all slots, as :meth:`VerificationWorktree.retire` does."""
+    with db.reading() as conn:
+        rows = worktree_rows.listing(conn, purposes=(WorktreePurpose.VERIFY,))
+    for slot in sorted({row["name"].split(":")[1] for row in rows}):
+        VerificationWorktree(db, places, repo, slot).retire(now)
+
+
 @dataclass(frozen=True)
 class LaidOut:
     """The verification worktree as it was laid out for a run.

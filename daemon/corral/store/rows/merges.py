@@ -24,6 +24,8 @@ class MergeRow(TypedDict):
     candidate_sha: str | None
     candidate_tree: str | None
     tip_sha: str | None
+    clashes_on_sha: str | None
+    suspect_at: str | None
     receipt_id: str | None
     landed_sha: str | None
     approved_sha: str | None
@@ -70,6 +72,24 @@ class IntentRow(Intent):
 
     failed_at: str | None
     created_at: str
+
+
+class VerificationRunRow(TypedDict):
+    """A verification that runs, or ran; ``members`` are the requests whose work it judges."""
+
+    run_id: int
+    merge_id: str
+    target: str
+    commit_sha: str
+    candidate_sha: str
+    tree: str
+    fingerprint: str
+    slot: int
+    is_alone: int
+    members: list[str]
+    started_at: str
+    ended_at: str | None
+    receipt_id: str | None
 
 
 class TargetPauseRow(TypedDict):

@@ -18,6 +18,7 @@ from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.store.rows.records import EventRow
 from corral.store.rows.tasks import AttemptRow, ExportedTask, TaskRow
 from corral.work.evidence import lines
+from corral.work.merges.wire import covered_by
 from corral.work.tasks import wire as task_shapes
 
 OWN_FOLDER = ".corral-evidence"
@@ -182,7 +183,8 @@ def _facts(record: Record) -> list[tuple[Any, ...]]:
         facts += [("branch", merge["branch"]), ("commit", merge["head_sha"]), ("landed", landed), *why]
     if receipt is not None:
         tests = f", {receipt['tests']} tests" if receipt["tests"] is not None else ""
-        verdict = f"{receipt['status']}{tests}, {receipt['duration_s']:.1f} s"
+        by = covered_by(merge, receipt) if merge is not None else None
+        verdict = f"{f'covered by {by}' if by else receipt['status']}{tests}, {receipt['duration_s']:.1f} s"
         facts += [("verification", verdict), ("its log", receipt["log"] or "none")]
         if (inputs := note(receipt["inputs"])) is not None:
             facts.append(("its inputs", inputs))

@@ -31,7 +31,9 @@ Row = Mapping[str, Any]
 StateOfMerge = Annotated[str, one_of(*MergeState.values())]
 OutcomeOfMerge = Annotated[str, one_of(*Outcome.values())]
 """How a request stands, in the word that its task has too."""
-StatusOfReceipt = Annotated[str, one_of(*ReceiptStatus.values())]
+COVERED = "covered"
+"""Of a receipt: the tree of another request was verified, which this one is a part of."""
+StatusOfReceipt = Annotated[str, one_of(*ReceiptStatus.values(), COVERED)]
 StatusOfRun = Annotated[str, one_of("running", *ReceiptStatus.values(), "unknown")]
 RoleOfRun = Annotated[str, one_of(*ReceiptRole.values(), "unknown")]
 
@@ -51,8 +53,10 @@ class Receipt(_Shape):
     """The result of verifying exactly one tree.
 
     Attributes:
-        status: ``passed``, ``failed``, ``unverified`` (no commands configured) or ``error`` (could not run).
+        status: ``passed``, ``failed``, ``unverified`` (no commands configured), ``error`` (could not run), or ``covered``: the
+            request landed as a part of another one's commit, which was verified; its own was not.
         tree: The git tree that was verified.
+        covered_by: The commit that was, of one that is ``covered``.
         commands: The commands that ran, in order.
         exit_code: Of the last command that ran; None if none did, or it was killed.
         tests: Number of tests, if the output tells; else None.
@@ -73,6 +77,7 @@ class Receipt(_Shape):
     reason: str | None = None
     inputs: dict[str, Any] | None = None
     note: str | None = None
+    covered_by: str | None = None
 
 
 class MergeRun(_Shape):
@@ -176,7 +181,9 @@ class MergeDetail(MergeSummary):
 
 def of_task(merge: Row, receipt: Row | None) -> dict[str, Any]:
     """The ``merge`` object of a task's detail, from a stored merge request and its receipt."""
-    return MergeOfTask.model_validate({**merge, "outcome": outcome_of(merge), "receipt": _plain(receipt)}).model_dump()
+    return MergeOfTask.model_validate(
+        {**merge, "outcome": outcome_of(merge), "receipt": _plain(merge, receipt)}
+    ).model_dump()
 
 
 def summary(merge: Row) -> dict[str, Any]:
@@ -196,7 +203,7 @@ def listed(merge: Row, numbers: Mapping[str, int]) -> dict[str, Any]:
 
 def detail(merge: Row, receipt: Row | None, number: int | None = None) -> dict[str, Any]:
     """Everything about one merge request; ``number`` is that of its task."""
-    shown = {**merge, "number": number, "outcome": outcome_of(merge), "receipt": _plain(receipt)}
+    shown = {**merge, "number": number, "outcome": outcome_of(merge), "receipt": _plain(merge, receipt)}
     shown["needs_approval"] = needs_approval(merge)
     return MergeDetail.model_validate(shown).model_dump()
 
@@ -227,5 +234,21 @@ def waits_for_red_target(merge: Row) -> bool:
     return merge["state"] == MergeState.HELD and str(merge["reason"]).startswith(TARGET_RED)
 
 
-def _plain(receipt: Row | None) -> dict[str, Any] | None:
-    return {**receipt, "note": note(receipt["inputs"])} if receipt is not None else None
+def covered_by(merge: Row, receipt: Row | None) -> str | None:
+    """The commit whose verification stands for a landed request that was not verified by itself."""
+    is_landed = receipt is not None and merge["state"] == MergeState.LANDED and merge["candidate_tree"] is not None
+    if receipt is None or not is_landed or receipt["status"] != ReceiptStatus.PASSED:
+        return None
+    return receipt["commit_sha"] if receipt["tree"] != merge["candidate_tree"] else None
+
+
+def _plain(merge: Row, receipt: Row | None) -> dict[str, Any] | None:
+    if receipt is None:
+        return None
+    by = covered_by(merge, receipt)
+    return {
+        **receipt,
+        "status": COVERED if by else receipt["status"],
+        "covered_by": by,
+        "note": note(receipt["inputs"]),
+    }

@@ -53,7 +53,8 @@ def verification(receipt: dict[str, Any]) -> str:
     count = receipt["tests"]
     tests = "" if count is None else f"{count} test{'' if count == 1 else 's'}, "
     note = f" ({one_line(receipt['note'])})" if receipt.get("note") else ""
-    return f"{state(receipt['status'])}: {tests}{receipt['duration_s']:.1f} s{note}"
+    by = f" by {receipt['covered_by'][:12]}" if receipt.get("covered_by") else ""
+    return f"{state(receipt['status'])}{by}: {tests}{receipt['duration_s']:.1f} s{note}"
 
 
 _PLAIN = str.maketrans({"→": "->", "…": "...", "×": "x", "·": "-", "—": "-"})

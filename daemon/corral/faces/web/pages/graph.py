@@ -52,7 +52,8 @@ def of_targets(rows: Sequence[MergeRow]) -> list[Drawing]:
 
 
 def _drawing(target: str, rows: Sequence[MergeRow]) -> Drawing:
-    tip = next((row["tip_sha"] for row in rows if row["tip_sha"]), None)
+    candidates = {row["candidate_sha"] for row in rows}
+    tip = next((row["tip_sha"] for row in rows if row["tip_sha"] and row["tip_sha"] not in candidates), None)
     boxes = [Box(MARGIN, MARGIN, target, (tip or "tip")[:12], "target", None)]
     built = {row["candidate_sha"]: number for number, row in enumerate(rows, 1) if row["candidate_sha"]}
     columns, rows_of, lines, used = [0], [0], [], dict[int, int]()

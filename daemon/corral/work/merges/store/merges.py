@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _m = merge_requests.c
 _OF_A_TRY = (
-    "reason", "conflicts", "candidate_sha", "candidate_tree", "tip_sha", "receipt_id", "not_before_at", "finished_at",
-    "dismissed_at",
+    "reason", "conflicts", "candidate_sha", "candidate_tree", "tip_sha", "clashes_on_sha", "suspect_at", "receipt_id",
+    "not_before_at", "finished_at", "dismissed_at",
 )  # fmt: skip
 _IS_OPEN = one_of(_m.state, OPEN_MERGES)
 _BUSY = Prepared[object](select(_m.target).where(_IS_OPEN).group_by(_m.target).order_by(func.min(_m.seq)))
@@ -276,11 +276,34 @@ def is_own_branch(conn: Connection, branch: str) -> bool:
 def built(
     conn: Connection, merge_id: str, *, candidate_sha: str, candidate_tree: str, tip_sha: str, now: datetime
 ) -> MergeRow | None:
-    """An open request has a new candidate, on this tip, about which nothing is known yet."""
+    """An open request has a new candidate, built upon this commit, about which nothing is known yet."""
     return _move(
-        conn, merge_id, OPEN_MERGES, now, state=MergeState.VERIFYING.value, reason=None, receipt_id=None, not_before_at=None,
-        candidate_sha=candidate_sha, candidate_tree=candidate_tree, tip_sha=tip_sha,
+        conn, merge_id, OPEN_MERGES, now, state=MergeState.QUEUED.value, reason=None, receipt_id=None, not_before_at=None,
+        candidate_sha=candidate_sha, candidate_tree=candidate_tree, tip_sha=tip_sha, clashes_on_sha=None,
     )  # fmt: skip
+
+
+def clashes(conn: Connection, merge_id: str, on_sha: str, now: datetime) -> MergeRow | None:
+    """An open request cannot be merged upon another one's candidate: it waits for what becomes of that."""
+    none = dict.fromkeys(("candidate_sha", "candidate_tree", "tip_sha", "receipt_id"))
+    return _move(conn, merge_id, OPEN_MERGES, now, state=MergeState.QUEUED.value, clashes_on_sha=on_sha, **none)
+
+
+def suspect(conn: Connection, merge_id: str, now: datetime, *, keeps_receipt: bool) -> MergeRow | None:
+    """An open request is judged alone from now on; by the run that it has, or by a fresh one."""
+    known = {} if keeps_receipt else {"receipt_id": None}
+    return _move(conn, merge_id, OPEN_MERGES, now, suspect_at=iso(now), **known)
+
+
+def acquit(conn: Connection, merge_id: str, now: datetime) -> MergeRow | None:
+    """An open request is not judged alone any more."""
+    return _move(conn, merge_id, OPEN_MERGES, now, suspect_at=None)
+
+
+def waits_again(conn: Connection, merge_id: str, candidate_sha: str, now: datetime) -> None:
+    """Nothing runs for this candidate any more; whatever became of the request meanwhile stays."""
+    same = _m.candidate_sha == candidate_sha
+    _move(conn, merge_id, [MergeState.VERIFYING], now, same, state=MergeState.QUEUED.value)
 
 
 def verifying(conn: Connection, merge_id: str, candidate_sha: str, now: datetime) -> MergeRow | None:
@@ -294,6 +317,12 @@ def judged(conn: Connection, merge_id: str, candidate_sha: str, receipt_id: str)
     is_this_candidate = (_m.merge_id == merge_id, _m.state.in_(OPEN_MERGES), _m.candidate_sha == candidate_sha)
     query = update(merge_requests).where(*is_this_candidate).values(receipt_id=receipt_id).returning(merge_requests)
     return fetch_first(conn, query, MergeRow)
+
+
+def is_candidate(conn: Connection, merge_id: str, candidate_sha: str) -> bool:
+    """Whether a request is open and this is its candidate."""
+    same = (_m.merge_id == merge_id, _m.state.in_(OPEN_MERGES), _m.candidate_sha == candidate_sha)
+    return has_any(conn, select(_m.seq).where(*same))
 
 
 def requeue(

@@ -1,6 +1,6 @@
-"""The one verification that runs at a time, for all targets: started, followed, and its outcome stored.
+"""The verifications that run, for all targets: each in a slot of its own, followed, and its outcome stored.
 
-It is lost with the process and started again: what is stored before is only that the request is being verified.
+They are lost with the process and started again: what is stored before is that each runs, and for which request.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from corral.landing.verify import blame, evidence, run_logs, verification_receip
 from corral.landing.verify.verification import Verdict, end_marked, marks
 from corral.landing.verify.verification_context import VerificationContext
 from corral.landing.verify.verification_run import RunSpec, VerificationRun
-from corral.landing.verify.verification_worktree import VerificationWorktree
+from corral.landing.verify.verification_worktree import folders
 from corral.store import events
-from corral.store.rows.merges import MergeRow
+from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.work.merges.settling import OnSettled
-from corral.work.merges.store import merges
+from corral.work.merges.store import merges, runs
 
 
-class VerificationSlot:
-    """The slot for one verification. The queue owns it and passes its ``on_settled`` and ``watch_exit``.
+class VerificationSlots:
+    """What runs. The queue owns it and passes its ``on_settled`` and ``watch_exit``.
 
     All but :meth:`stop` are for the thread that steps.
     """
@@ -39,14 +39,16 @@ class VerificationSlot:
         self._db = context.db
         self._on_settled = on_settled
         self._watch_exit = watch_exit
-        self._run: VerificationRun | None = None
+        self._running: dict[int, VerificationRun] = {}
+        self._unwanted: set[int] = set()
         self._stopped = False
 
-    def end_left(self, repo: Git) -> None:
-        """End the processes that a verification of a dead daemon left."""
+    def end_left(self, now: datetime) -> None:
+        """End the processes that verifications of a dead daemon left."""
         end_marked(self._context.marks_of_programs())
-        for folder in VerificationWorktree(self._db, self._context.places, repo).folders():
+        for folder in folders(self._db):
             end_marked(marks(folder, self._context.project_id))
+        self._db.write(lambda conn: runs.end_all(conn, now))
 
     def seal_left(self) -> None:
         """Seal the logs of verifications that a dead daemon did not see the end of, while their requests say so."""
@@ -57,50 +59,84 @@ class VerificationSlot:
         for log in logs.glob("verification-*.log"):
             self._context.put_off_sealing(log)
 
-    @property
-    def is_taken(self) -> bool:
-        """Whether a verification runs, or its outcome is not stored yet."""
-        return self._run is not None
+    def of(self, target: str | None = None) -> list[VerificationRun]:
+        """What runs for a target, or for any: also what is not wanted any more and has not ended yet."""
+        return [run for run in self._running.values() if target in (None, run.subject.target)]
+
+    def is_wanted(self, run: VerificationRun) -> bool:
+        """Whether it was not dropped."""
+        return run.slot not in self._unwanted
 
     def due_at(self, now: datetime) -> datetime | None:
         """When to follow what runs at the latest; None: nothing runs."""
-        return self._run.due_at(now) if self._run is not None else None
+        return min((run.due_at(now) for run in self._running.values()), default=None)
 
     def stop(self) -> None:
         """End what runs, for good. May be called from any thread; the second of two callers ends it."""
         self._stopped = True
-        if self._run is not None:
-            self._run.stop()
+        for run in list(self._running.values()):
+            run.stop()
 
-    def start(self, repo: Git, subject: RunSpec, landing: Landing, now: datetime) -> bool:
-        """Begin to verify a commit for a request; False if the request is not what it was."""
-        if self._db.write(lambda conn: merges.verifying(conn, subject.merge_id, subject.candidate_sha, now)) is None:
+    def start(self, repo: Git, subject: RunSpec, landing: Landing, number: int, now: datetime) -> bool:
+        """Begin to verify a commit for a request; False if the request is not what it was, or all ``number`` slots are taken."""
+        slot = next((slot for slot in range(1, number + 1) if slot not in self._running), None)
+        if slot is None:
+            return False
+
+        def begin(conn: Connection) -> int | None:
+            if merges.verifying(conn, subject.merge_id, subject.candidate_sha, now) is None:
+                return None
+            return runs.begin(
+                conn, merge_id=subject.merge_id, target=subject.target, commit_sha=subject.sha, tree=subject.tree,
+                candidate_sha=subject.candidate_sha, fingerprint=subject.basis.fingerprint, slot=slot,
+                is_alone=subject.is_alone, members=subject.members, now=now,
+            )  # fmt: skip
+
+        run_id = self._db.write(begin)
+        if run_id is None:
             return False
         crash_point("queue.verifying_stored")
-        self._run = run = VerificationRun(repo, self._context, subject, landing, now)
+        self._running[slot] = run = VerificationRun(repo, self._context, subject, landing, slot, run_id, now)
         if self._stopped:
             run.stop()
         crash_point("queue.verification_started")
         self._watch(run)
         return True
 
+    def drop(self, run: VerificationRun) -> None:
+        """End a run that nobody needs any more; its slot is free once it has ended."""
+        self._unwanted.add(run.slot)
+        run.stop()
+
     def follow(self, now: datetime) -> bool:
-        """Poll the verification; True once none runs: it ended, its request changed, or it could not be polled."""
-        run = self._run
-        if run is None:
-            return True
+        """Poll every run; True if one has ended: by itself, because its request changed, or it could not be polled."""
+        ended = [run for run in list(self._running.values()) if self._has_ended(run, now)]
+        for run in ended:
+            run.close()
+            del self._running[run.slot]
+            self._unwanted.discard(run.slot)
+        return bool(ended)
+
+    def _has_ended(self, run: VerificationRun, now: datetime) -> bool:
+        subject = run.subject
         with self._db.reading() as conn:
-            merge = merges.find(conn, run.subject.merge_id)
-        expected = (MergeState.VERIFYING, run.subject.candidate_sha)
-        if merge is None or (merge["state"], merge["candidate_sha"]) != expected:
-            run.stop()
-            if run.is_preparing:  # the setup uses the worktree until it ends
-                return False
-        elif not self._moved_on(run, merge, now):
+            merge = merges.find(conn, subject.merge_id)
+        expected = (MergeState.VERIFYING, subject.candidate_sha)
+        is_wanted = self.is_wanted(run) and merge is not None and (merge["state"], merge["candidate_sha"]) == expected
+        if is_wanted and merge is not None:
+            return self._moved_on(run, merge, now)
+        run.stop()
+        if run.is_preparing:  # the setup uses the worktree until it ends
             return False
-        run.close()
-        self._run = None
+        self._db.write(lambda conn: self._put_down(conn, run, now))
         return True
+
+    def _put_down(
+        self, conn: Connection, run: VerificationRun, now: datetime, receipt: ReceiptRow | None = None
+    ) -> None:
+        """A run is over: its request waits again, unless it went on meanwhile."""
+        runs.end(conn, run.run_id, now, receipt["receipt_id"] if receipt is not None else None)
+        merges.waits_again(conn, run.subject.merge_id, run.subject.candidate_sha, now)
 
     def _moved_on(self, run: VerificationRun, merge: MergeRow, now: datetime) -> bool:
         pid = run.pid
@@ -111,7 +147,12 @@ class VerificationSlot:
         except (CorralError, OSError) as error:
             run.stop()
             reason = f"The verification could not be followed: {blame.describe(error)}"
-            self._db.write(lambda conn: pauses.record_fault(conn, merge, reason, now))
+
+            def give_up(conn: Connection) -> None:
+                pauses.record_fault(conn, merge, reason, now)
+                self._put_down(conn, run, now)
+
+            self._db.write(give_up)
             return True
         if self._stopped:
             run.stop()
@@ -133,6 +174,7 @@ class VerificationSlot:
     ) -> None:
         """Store the result. The queue's next step acts on it, unless the result ends the request's try here."""
         receipt = verification_receipts.of_verdict(conn, run, verdict, self._context.project.root, now)
+        self._put_down(conn, run, now, receipt)
         if run.flaky and verdict.status is ReceiptStatus.PASSED:
             flaky = EventKind.MERGE_FLAKY({"reason": verdict.reason})
             events.record(conn, now, flaky, task_id=merge["task_id"], merge_id=merge["merge_id"])

@@ -1,0 +1,220 @@
+"""How merge queues compare, by simulation: the planner of this one, and the rules of others, on the same requests.
+
+One unit of time is one run of the tests; as many run at once as there are slots. A request is broken by itself, or together with
+another one; a run of good work fails by chance now and then. Printed for each way are the units until nothing is left, the runs,
+and the innocent requests that were sent back for each thousand.
+
+    python -m bench.queue_simulation
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from corral.landing import ladder
+from corral.landing.ladder import Judgement, Verdict
+
+REQUESTS = 40
+PAIRS = 0.0015
+"""How probable it is that two requests break each other."""
+
+
+@dataclass
+class World:
+    """The requests of one schedule, and what is known of them.
+
+    Attributes:
+        broken: Requests that fail by themselves.
+        pairs: Requests of which each is good, and both together are not.
+        flake: How often a run of good work fails.
+        slots: Runs at once.
+    """
+
+    seed: int
+    broken_share: float
+    flake: float
+    slots: int
+    requests: int = REQUESTS
+    pairs_share: float = PAIRS
+    now: float = 0.0
+    runs: int = 0
+    innocents: int = 0
+    red_targets: int = 0
+    landed: frozenset[int] = frozenset()
+    returned: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+        numbers = range(self.requests)
+        self.broken = {number for number in numbers if self.chance.random() < self.broken_share}
+        both = itertools.combinations(numbers, 2)
+        self.pairs = {pair for pair in both if self.chance.random() < self.pairs_share}
+
+    def is_good(self, work: frozenset[int]) -> bool:
+        """Whether the tests of this work pass, but for chance."""
+        return not work & self.broken and not any(work.issuperset(pair) for pair in self.pairs)
+
+    def shot(self, work: frozenset[int]) -> bool:
+        """One run of the tests."""
+        self.runs += 1
+        return self.is_good(work) and self.chance.random() >= self.flake
+
+    def land(self, work: frozenset[int]) -> None:
+        """The target moves to this work."""
+        self.landed = work
+        self.red_targets += not self.is_good(work)
+
+    def send_back(self, number: int) -> None:
+        """A request is out."""
+        self.returned.add(number)
+        self.innocents += self.is_good(self.landed | {number})
+
+
+def by_ladder(
+    world: World, check: Callable[[Sequence[ladder.Member], list[ladder.Action]], None] | None = None
+) -> None:
+    """What the planner does; ``check`` is shown each plan."""
+    work, tip, names = {"tip": frozenset[int]()}, "tip", itertools.count()
+    waiting = list(range(world.requests))
+    built: dict[int, ladder.Candidate] = {}
+    verdicts: dict[str, Verdict] = {}
+    proofs, suspects = set[str](), set[int]()
+    running: dict[str, tuple[float, bool]] = {}
+    batch = world.slots
+    while waiting:
+        members = []
+        for number in waiting:
+            verdict = verdicts.get(built[number].sha) if number in built else None
+            judged = Judgement.AT_FAULT if number in suspects and verdict is Verdict.RED else None
+            members.append(ladder.Member(str(number), built.get(number), verdict, number in suspects, judged))
+        actions = ladder.plan(members, tip, batch=batch, slots=world.slots, running=set(running))
+        if check is not None:
+            check(members, actions)
+        action = actions[0]
+        if isinstance(action, ladder.Build):
+            number, sha = int(action.merge_id), f"c{next(names)}"
+            work[sha] = work[action.on_sha] | {number}
+            built[number] = ladder.Candidate(sha, action.on_sha)
+        elif isinstance(action, ladder.Land):
+            numbers = [int(merge_id) for merge_id in action.merge_ids]
+            tip = built[numbers[-1]].sha
+            world.land(work[tip])
+            waiting = [number for number in waiting if number not in numbers]
+            suspects.difference_update(numbers)
+            batch = min(batch * 2, ladder.LONGEST_BATCH) if action.is_clean else batch
+        elif isinstance(action, ladder.Suspect):
+            number = int(action.merge_id)
+            suspects.add(number)
+            batch = max(batch // 2, min(world.slots, batch), 1)
+            if built[number].sha not in proofs:
+                verdicts.pop(built[number].sha, None)
+        elif isinstance(action, ladder.Acquit):
+            suspects.remove(int(action.merge_id))
+        elif isinstance(action, ladder.Return):
+            number = int(action.merge_id)
+            suspects.remove(number)
+            waiting.remove(number)
+            world.send_back(number)
+        else:
+            wanted = {run.sha: run for run in actions if isinstance(run, ladder.Verify)}
+            running = {sha: outcome for sha, outcome in running.items() if sha in wanted}
+            for sha in wanted.keys() - running.keys():
+                is_green, took = world.shot(work[sha]), 1
+                if not is_green and wanted[sha].is_alone:
+                    is_green, took = world.shot(work[sha]), 2
+                    proofs.add(sha)
+                running[sha] = (world.now + took, is_green)
+            sha = min(running, key=lambda sha: running[sha][0])
+            world.now, is_green = running.pop(sha)
+            verdicts[sha] = Verdict.GREEN if is_green else Verdict.RED
+
+
+def serially(world: World) -> None:
+    """One after the other; red is run again once."""
+    for number in range(world.requests):
+        work = world.landed | {number}
+        for _ in range(2):
+            world.now += 1
+            if world.shot(work):
+                world.land(work)
+                break
+        else:
+            world.send_back(number)
+
+
+def by_bisection(world: World) -> None:
+    """Five at once; a red batch is run again once, and then halved until single ones are red."""
+    waiting = [list(range(start, min(start + 5, world.requests))) for start in range(0, world.requests, 5)]
+    while waiting:
+        batch = waiting.pop(0)
+        work = world.landed.union(batch)
+        world.now += 1
+        if not (is_green := world.shot(work)):
+            world.now += 1
+            is_green = world.shot(work)
+        if is_green:
+            world.land(work)
+        elif len(batch) == 1:
+            world.send_back(batch[0])
+        else:
+            middle = len(batch) // 2
+            waiting[:0] = [batch[:middle], batch[middle:]]
+
+
+def by_chain(world: World, retries: int = 0) -> None:
+    """Zuul's gate: every request behind those before it, all slots at once; what is red by itself at the head is out."""
+    waiting = list(range(world.requests))
+    tries = dict.fromkeys(waiting, 0)
+    while waiting:
+        window = waiting[: world.slots]
+        world.now += 1
+        verdicts = [world.shot(world.landed.union(window[: place + 1])) for place in range(len(window))]
+        for number, is_green in zip(window, verdicts, strict=True):
+            if is_green:
+                world.land(world.landed | {number})
+                waiting.remove(number)
+                continue
+            tries[number] += 1
+            if tries[number] > retries:
+                waiting.remove(number)
+                world.send_back(number)
+            break
+
+
+WAYS: dict[str, Callable[[World], None]] = {
+    "serial, red twice": serially,
+    "five and bisect": by_bisection,
+    "chain (Zuul)": by_chain,
+    "chain, red twice": lambda world: by_chain(world, 1),
+    "ladder": by_ladder,
+}
+SETTINGS = [(0.02, 0.0, 1), (0.02, 0.0, 4), (0.10, 0.05, 1), (0.10, 0.05, 2), (0.10, 0.05, 4), (0.25, 0.05, 4)]
+
+
+def figures(
+    way: Callable[[World], None], broken: float, flake: float, slots: int, seeds: int
+) -> tuple[float, float, float]:
+    """The mean time, the mean runs, and the innocent requests of a thousand."""
+    worlds = [World(seed, broken, flake, slots, pairs_share=PAIRS if flake else 0.0) for seed in range(seeds)]
+    for world in worlds:
+        way(world)
+    innocents = sum(world.innocents for world in worlds) * 1000 / sum(world.requests for world in worlds)
+    return statistics.mean(w.now for w in worlds), statistics.mean(w.runs for w in worlds), innocents
+
+
+def main(seeds: int = 100) -> None:
+    """Print the table."""
+    print(f"{REQUESTS} requests, {seeds} schedules each: units of time / runs / innocents returned of 1,000")
+    print(f"{'broken, by chance, slots':28}" + "".join(f"{name:>22}" for name in WAYS))
+    for broken, flake, slots in SETTINGS:
+        row = f"{broken:.0%}, {flake:.0%}, {slots}"
+        told = ["{:.1f} / {:.0f} / {:.2f}".format(*figures(way, broken, flake, slots, seeds)) for way in WAYS.values()]
+        print(f"{row:28}" + "".join(f"{text:>22}" for text in told))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""What the queue of one target does next, as a pure function: the prefix ladder.
+
+The requests of a target form a chain: each candidate is built upon the one before it, the first upon the target's tip. Some
+prefixes of the chain are verified side by side, and the longest green one lands in one move. What is red is narrowed down between
+a green prefix and a red one; what is left in between, one request, is a suspect. It leaves the chain, and is judged alone upon
+a tip that is known green, while the others go on without it.
+
+Nothing is remembered but what :class:`Member` says, which stands in rows: the same plan is made again after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+LONGEST_BATCH = 16
+"""Requests in one chain. A longer one is red too often to be worth its runs."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A commit that was built for a request, and the commit that it was built upon: the target's tip, or another candidate."""
+
+    sha: str
+    on_sha: str
+
+
+class Verdict(Enum):
+    """What is known of a candidate's tree under the commands in force."""
+
+    GREEN = auto()
+    RED = auto()
+
+
+class Judgement(Enum):
+    """What is known of a suspect that is red upon a tip (:mod:`corral.landing.verify.blame`)."""
+
+    AT_FAULT = auto()
+    """The tip without it is green: it goes back."""
+    UNKNOWN = auto()
+    """The tip without it has to be verified."""
+    UNSURE = auto()
+    """It has to be verified once more."""
+    TARGET_RED = auto()
+    """The tip is red without it as well: it waits."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """An open request that nothing keeps from landing but its verification.
+
+    Attributes:
+        merge_id: Of the request.
+        candidate: The last one that was built for it.
+        verdict: Of that one's tree.
+        is_suspect: It is judged alone.
+        judgement: Of a suspect whose candidate is red.
+        clashes_on: A candidate upon which it could not be merged. One that clashes with the tip itself is no member.
+        behind: The requests that have to land before it, or with it.
+    """
+
+    merge_id: str
+    candidate: Candidate | None = None
+    verdict: Verdict | None = None
+    is_suspect: bool = False
+    judgement: Judgement | None = None
+    clashes_on: str | None = None
+    behind: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Build:
+    """Merge a request upon a commit."""
+
+    merge_id: str
+    on_sha: str
+
+
+@dataclass(frozen=True)
+class Land:
+    """Move the target to the candidate of the last of these requests, which brings them all."""
+
+    merge_ids: tuple[str, ...]
+    is_clean: bool
+    """Whether nothing of the chain is red, so that the next one may be longer."""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """Take a request out of the chain, since it is where red begins."""
+
+    merge_id: str
+
+
+@dataclass(frozen=True)
+class Acquit:
+    """Put a suspect that is green by itself back into the chain."""
+
+    merge_id: str
+
+
+@dataclass(frozen=True)
+class Return:
+    """Send a request back: it is red, and the tip without it is not."""
+
+    merge_id: str
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Let a request wait: the tip is red without it."""
+
+    merge_id: str
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Have a commit verified, or keep the run that does.
+
+    Attributes:
+        merge_id: The request that it is for.
+        sha: Its candidate; of a suspect perhaps the commit that this was built upon.
+        is_alone: Nobody else's work is judged by it, so that red is run again before it counts.
+    """
+
+    merge_id: str
+    sha: str
+    is_alone: bool = False
+
+
+Action = Build | Land | Suspect | Acquit | Return | Hold | Verify
+
+
+def plan(
+    members: Sequence[Member], tip_sha: str, *, batch: int, slots: int, running: Collection[str] = ()
+) -> list[Action]:
+    """Decide what to do next.
+
+    Args:
+        members: In landing order, every one behind those that it is behind.
+        tip_sha: Where the target is.
+        batch: Requests in the chain, at most; at least 1.
+        slots: Verifications that may run side by side; at least 1.
+        running: The commits that are being verified now.
+
+    Returns:
+        One action that is not :class:`Verify`, after which there has to be a new plan; or all runs that are wanted, at most
+        ``slots``, most wanted first. Any other run has become pointless.
+    """
+    chain, build = _chain(members, tip_sha, batch)
+    greens = [place for place, member in enumerate(chain) if member.verdict is Verdict.GREEN]
+    if greens:
+        landing = chain[: greens[-1] + 1]
+        is_clean = all(member.verdict is not Verdict.RED for member in chain)
+        return [Land(tuple(member.merge_id for member in landing), is_clean)]
+    reds = [place for place, member in enumerate(chain) if member.verdict is Verdict.RED]
+    if reds and reds[0] == 0:
+        return [Suspect(chain[0].merge_id)]
+    if build is not None and not reds:
+        return [build]
+    alone = [_alone(member, tip_sha, running) for member in members if member.is_suspect]
+    for action in alone:
+        if not isinstance(action, Verify):
+            return [action]
+    if reds:
+        chain = chain[: reds[0]]
+    wanted = [run for run in alone if isinstance(run, Verify)][: max(1, slots - 1)]
+    return [*wanted, *_cuts(chain, slots - len(wanted), narrows=bool(reds), running=running)]
+
+
+def _chain(members: Sequence[Member], tip_sha: str, batch: int) -> tuple[list[Member], Build | None]:
+    """The chain as far as it is built, and what has to be built next."""
+    chain: list[Member] = []
+    inside: set[str] = set()
+    on_sha = tip_sha
+    for member in members:
+        if len(chain) == batch:
+            break
+        if member.is_suspect or not member.behind <= inside or member.clashes_on == on_sha:
+            continue
+        if member.candidate is None or member.candidate.on_sha != on_sha:
+            return chain, Build(member.merge_id, on_sha)
+        chain.append(member)
+        inside.add(member.merge_id)
+        on_sha = member.candidate.sha
+    return chain, None
+
+
+def _alone(suspect: Member, tip_sha: str, running: Collection[str]) -> Action:
+    """What becomes of a suspect."""
+    candidate = suspect.candidate
+    if candidate is not None and suspect.verdict is Verdict.GREEN:
+        return Land((suspect.merge_id,), False) if candidate.on_sha == tip_sha else Acquit(suspect.merge_id)
+    is_old = candidate is None or (candidate.on_sha != tip_sha and candidate.sha not in running)
+    if candidate is None or (is_old and suspect.judgement is not Judgement.AT_FAULT):
+        return Build(suspect.merge_id, tip_sha)
+    if suspect.verdict is None or suspect.judgement is Judgement.UNSURE:
+        return Verify(suspect.merge_id, candidate.sha, is_alone=True)
+    if suspect.judgement is Judgement.AT_FAULT:
+        return Return(suspect.merge_id)
+    if suspect.judgement is Judgement.TARGET_RED:
+        return Hold(suspect.merge_id)
+    return Verify(suspect.merge_id, candidate.on_sha, is_alone=True)
+
+
+def _cuts(chain: Sequence[Member], number: int, *, narrows: bool, running: Collection[str]) -> list[Verify]:
+    """Which prefixes to verify: those that are running anyway, and then such that divide the chain evenly.
+
+    Args:
+        narrows: What follows the chain is red, so that its last prefix is no better than the others.
+    """
+    parts = number + 1 if narrows else number
+    length = len(chain)
+    even = {max(part * length // parts, 1) - 1 for part in range(1, number + 1)} if chain and number > 0 else set[int]()
+    if number > 0 and len(even) < min(number, length):
+        even |= set(range(min(number, length)))
+    shas = [(place, member.candidate.sha) for place, member in enumerate(chain) if member.candidate is not None]
+    ordered = sorted(shas, key=lambda cut: (cut[1] not in running, cut[0] not in even, -cut[0]))
+    return [
+        Verify(chain[place].merge_id, sha, len(chain) == 1 and not narrows)
+        for place, sha in ordered[: max(0, min(number, len(even)))]
+    ]

@@ -1,0 +1,81 @@
+"""SQL for verification runs, and for what is remembered of a target from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from corral.core.instants import iso
+from corral.store.engine.fetch import fetch_all, has_any
+from corral.store.rows.merges import VerificationRunRow
+from corral.store.schema import landing_targets, verification_runs
+
+MOST_KEPT = 10_000
+"""Runs that are remembered: the newest."""
+
+_r = verification_runs.c
+
+
+def begin(
+    conn: Connection,
+    *,
+    merge_id: str,
+    target: str,
+    commit_sha: str,
+    candidate_sha: str,
+    tree: str,
+    fingerprint: str,
+    slot: int,
+    is_alone: bool,
+    members: Sequence[str],
+    now: datetime,
+) -> int:
+    """A verification begins in a slot; returns its number.
+
+    Args:
+        commit_sha: What is verified: the candidate, or what this was built upon.
+        is_alone: Red is run again before it counts.
+        members: The requests whose work it judges.
+    """
+    values = {
+        "merge_id": merge_id, "target": target, "commit_sha": commit_sha, "candidate_sha": candidate_sha, "tree": tree,
+        "fingerprint": fingerprint, "slot": slot, "is_alone": int(is_alone), "members": list(members), "started_at": iso(now),
+    }  # fmt: skip
+    newest = select(func.max(_r.run_id)).scalar_subquery()
+    conn.execute(delete(verification_runs).where(_r.run_id < newest - MOST_KEPT, _r.ended_at.is_not(None)))
+    return int(conn.execute(insert(verification_runs).values(**values).returning(_r.run_id)).scalar_one())
+
+
+def end(conn: Connection, run_id: int, now: datetime, receipt_id: str | None = None) -> None:
+    """A verification has ended; without a receipt: nobody needed it any more, or it could not be followed."""
+    conn.execute(update(verification_runs).where(_r.run_id == run_id).values(ended_at=iso(now), receipt_id=receipt_id))
+
+
+def end_all(conn: Connection, now: datetime) -> None:
+    """Nothing runs: the daemon that had begun these is gone."""
+    conn.execute(update(verification_runs).where(_r.ended_at.is_(None)).values(ended_at=iso(now)))
+
+
+def running(conn: Connection) -> list[VerificationRunRow]:
+    """What runs now, by slot."""
+    query = select(verification_runs).where(_r.ended_at.is_(None)).order_by(_r.slot)
+    return fetch_all(conn, query, VerificationRunRow)
+
+
+def was_alone(conn: Connection, receipt_id: str | None) -> bool:
+    """Whether a receipt is of a run whose red counts by itself."""
+    return has_any(conn, select(_r.run_id).where(_r.receipt_id == receipt_id, _r.is_alone == 1))
+
+
+def batch(conn: Connection, target: str) -> int | None:
+    """How many requests make one chain on a target; None: nothing landed there yet."""
+    return conn.execute(select(landing_targets.c.batch).where(landing_targets.c.target == target)).scalar()
+
+
+def set_batch(conn: Connection, target: str, number: int) -> None:
+    """Remember how many requests make one chain on a target."""
+    mine = landing_targets.c.target == target
+    if conn.execute(update(landing_targets).where(mine).values(batch=number)).rowcount == 0:
+        conn.execute(insert(landing_targets).values(target=target, batch=number))

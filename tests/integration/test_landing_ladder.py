@@ -1,0 +1,156 @@
+"""Several requests in one chain: verified side by side, landed in one move, and each judged by itself where one is red."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.config.sections.sharing import Landing
+from corral.store.rows.merges import VerificationRunRow
+from corral.work.merges.store import runs
+from corral.work.merges.wire import detail
+from tests.conftest import git
+from tests.integration.landing_world import World, in_a_process, why
+
+
+@pytest.fixture
+def world(repo: Path) -> Iterator[World]:
+    made = World(repo)
+    yield made
+    made.close()
+
+
+def _grown(world: World, batch: int) -> None:
+    """A target on which so many requests make one chain by now."""
+    world.db.write(lambda conn: runs.set_batch(conn, "main", batch))
+
+
+def _submitted(world: World, *names: str, **files: dict[str, str]) -> dict[str, str]:
+    for name in names:
+        world.branch(name, files.get(name, {f"{name}.txt": "x\n"}))
+    return {name: world.submit(name) for name in names}
+
+
+def _states(world: World, ids: dict[str, str]) -> dict[str, str]:
+    return {name: world.merge(merge_id)["state"] for name, merge_id in ids.items()}
+
+
+def _shown(world: World, merge_id: str) -> Any:
+    return detail(world.merge(merge_id), world.receipt(merge_id))["receipt"]
+
+
+def _running(world: World) -> list[VerificationRunRow]:
+    return world.db.read(runs.running)
+
+
+@pytest.mark.req("I1")
+@pytest.mark.req("I12")
+def test_a_chain_is_verified_side_by_side_and_lands_in_one_move(world: World, tmp_path: Path) -> None:
+    gate = tmp_path / "go"
+    world.landing = Landing(verify=[f"while [ ! -e {gate} ]; do sleep 0.05; done; pwd >> {tmp_path}/places"])
+    world.slots = 3
+    _grown(world, 6)
+    before = world.tip()
+    ids = _submitted(world, "a", "b", "c", "d", "e", "f")
+    world.queue.step(world.now())
+    at_work = _running(world)
+    assert [len(run["members"]) for run in at_work] == [6, 4, 2]
+    gate.touch()
+    world.run()
+    assert set(_states(world, ids).values()) == {"landed"}
+    assert len(set((tmp_path / "places").read_text().split())) <= 3, "each slot has a worktree of its own"
+    moves = git(world.root, "reflog", "show", "--format=%H", "main").split()
+    landed = moves[: moves.index(before)]
+    assert len(landed) <= 3 and landed[0] == world.tip()
+    verified = {world.receipt(merge_id)["tree"] for merge_id in ids.values()}
+    trees = {git(world.root, "rev-parse", f"{tip}^{{tree}}") for tip in landed}
+    assert trees == verified, "the target was only ever at a verified tree"
+    shas = [world.merge(merge_id)["landed_sha"] for merge_id in ids.values()]
+    assert len(set(shas)) == 6, "each knows its own commit"
+    shown = {name: _shown(world, merge_id) for name, merge_id in ids.items()}
+    covered = {name: receipt["covered_by"] for name, receipt in shown.items() if receipt["status"] == "covered"}
+    assert set(covered.values()) <= set(landed) and len(covered) == 6 - len(landed)
+    assert {receipt["status"] for receipt in shown.values()} == {"covered", "passed"}
+    assert len(git(world.root, "rev-list", "--first-parent", f"{before}..main").split()) == 6
+
+
+@pytest.mark.req("I5")
+@pytest.mark.req("I6")
+def test_the_broken_one_of_a_chain_is_out_with_evidence_and_the_others_land(world: World) -> None:
+    world.landing = Landing(verify=["test ! -e broken.txt"], reruns=1)
+    world.slots = 2
+    _grown(world, 5)
+    ids = _submitted(world, "a", "b", "broken", "c", "d", broken={"broken.txt": "x\n"})
+    world.run()
+    assert _states(world, ids) == {"a": "landed", "b": "landed", "broken": "failed", "c": "landed", "d": "landed"}
+    assert "failed with exit code 1" in why(world.merge(ids["broken"]))
+    assert "without it passed" in why(world.merge(ids["broken"]))
+    assert not (world.root / "broken.txt").exists()
+
+
+@pytest.mark.req("I5")
+def test_of_two_that_break_only_together_exactly_the_later_one_is_out(world: World) -> None:
+    world.landing = Landing(verify=["test ! -e left.txt || test ! -e right.txt"], reruns=0)
+    world.slots = 2
+    _grown(world, 4)
+    ids = _submitted(world, "left", "other", "right", "last")
+    world.run()
+    assert _states(world, ids) == {"left": "landed", "other": "landed", "right": "failed", "last": "landed"}
+
+
+@pytest.mark.req("I5")
+def test_a_conflict_with_a_neighbour_that_does_not_land_sends_nobody_back(world: World) -> None:
+    world.landing = Landing(verify=["! grep -q bad shared.txt"], reruns=0)
+    _grown(world, 4)
+    ids = _submitted(world, "bad", "good", bad={"shared.txt": "bad\n"}, good={"shared.txt": "good\n"})
+    world.run()
+    assert _states(world, ids) == {"bad": "failed", "good": "landed"}
+
+
+def test_a_file_of_the_persons_keeps_only_those_waiting_that_touch_it(world: World) -> None:
+    world.landing = Landing(verify=["true"])
+    _grown(world, 4)
+    ids = _submitted(world, "a", "touching", "b", touching={"notes.txt": "theirs\n"})
+    (world.root / "notes.txt").write_text("mine, not committed\n")
+    world.run()
+    world.watch(3)
+    world.run()
+    assert _states(world, ids) == {"a": "landed", "touching": "held", "b": "landed"}
+    assert (world.root / "notes.txt").read_text() == "mine, not committed\n"
+    (world.root / "notes.txt").unlink()
+    world.watch(15)
+    world.run()
+    assert world.merge(ids["touching"])["state"] == "landed"
+
+
+@pytest.mark.req("I7")
+@pytest.mark.parametrize("point", ["landing.intent_stored", "landing.target_moved", "landing.outcome_stored"])
+def test_a_chain_whose_landing_is_killed_has_landed_whole_after_the_next_start(world: World, point: str) -> None:
+    _grown(world, 4)
+    ids = _submitted(world, "a", "b", "c")
+    world.queue.stop(world.now())
+    dead = in_a_process(world.root, "true", CORRAL_CRASH_AT=point)
+    assert dead.wait(60) != 0
+    again = in_a_process(world.root, "true")
+    assert again.wait(60) == 0
+    assert set(_states(world, ids).values()) == {"landed"}
+    assert len({world.merge(merge_id)["landed_sha"] for merge_id in ids.values()}) == 3
+
+
+@pytest.mark.req("I11")
+def test_a_target_that_is_slow_to_verify_does_not_hold_another_one(world: World, tmp_path: Path) -> None:
+    slow = Landing(verify=[f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"])
+    git(world.root, "branch", "release")
+    world.settings_of = lambda target: slow if target.endswith("/main") else Landing(verify=["true"])
+    world.slots = 2
+    world.branch("a", {"a.txt": "x\n"})
+    world.branch("b", {"b.txt": "x\n"})
+    first, second = world.submit("a"), world.submit("b", "release")
+    world.until(first, "verifying")
+    world.until(second, "landed")
+    assert world.merge(first)["state"] == "verifying"
+    (tmp_path / "go").touch()
+    world.until(first, "landed")

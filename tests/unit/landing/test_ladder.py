@@ -1,0 +1,97 @@
+"""The planner of the merge queue, played through whole schedules: the very function that the queue calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from bench.queue_simulation import World, by_ladder, serially
+
+from corral.landing import ladder
+from corral.landing.ladder import Candidate, Judgement, Member, Verdict
+
+SCHEDULES = 1000
+
+
+def _plan(*members: Member, batch: int = 4, slots: int = 2, running: Sequence[str] = ()) -> list[ladder.Action]:
+    return ladder.plan(members, "tip", batch=batch, slots=slots, running=running)
+
+
+@pytest.mark.one_python
+@pytest.mark.req("I1")
+@pytest.mark.req("I5")
+@pytest.mark.req("I9")
+def test_a_thousand_random_schedules_end_with_no_red_target_and_hardly_an_innocent_sent_back() -> None:
+    innocents = requests = 0
+    for seed in range(SCHEDULES):
+        slots = seed % 4 + 1
+        world = World(seed, [0.02, 0.1, 0.25][seed % 3], 0.05, slots, requests=20)
+
+        def check(members: Sequence[Member], actions: list[ladder.Action], slots: int = slots) -> None:
+            verdicts = {member.merge_id: member.verdict for member in members}
+            runs = [action for action in actions if isinstance(action, ladder.Verify)]
+            assert actions and (len(runs) in range(1, slots + 1) if runs else len(actions) == 1)
+            assert len({run.sha for run in runs}) == len(runs)
+            if isinstance(actions[0], ladder.Land):
+                assert verdicts[actions[0].merge_ids[-1]] is Verdict.GREEN
+
+        by_ladder(world, check)
+        assert world.red_targets == 0
+        assert world.landed | world.returned == set(range(world.requests))
+        innocents, requests = innocents + world.innocents, requests + world.requests
+    assert innocents * 1000 <= requests
+
+
+def test_four_slots_are_three_times_as_fast_as_one_after_the_other() -> None:
+    times = []
+    for way in (serially, by_ladder):
+        world = World(1, 0.0, 0.0, 4, requests=10, pairs_share=0.0)
+        way(world)
+        times.append(world.now)
+    assert times[0] >= 3.2 * times[1]
+
+
+def test_a_chain_is_built_request_upon_request_and_one_that_clashes_with_a_neighbour_waits() -> None:
+    first = Member("a", Candidate("a1", "tip"))
+    assert _plan(Member("a"), Member("b")) == [ladder.Build("a", "tip")]
+    assert _plan(first, Member("b")) == [ladder.Build("b", "a1")]
+    assert _plan(first, Member("b", clashes_on="a1")) == [ladder.Verify("a", "a1", is_alone=True)]
+    assert _plan(Member("a", Candidate("a1", "tip"), Verdict.GREEN), Member("b", clashes_on="a1")) == [
+        ladder.Land(("a",), True)
+    ]
+
+
+@pytest.mark.req("I10")
+def test_who_has_to_land_behind_another_is_not_in_a_chain_without_it() -> None:
+    suspect = Member("a", Candidate("a1", "tip"), is_suspect=True)
+    behind = Member("b", behind=frozenset({"a"}))
+    assert _plan(suspect, behind, Member("c")) == [ladder.Build("c", "tip")]
+
+
+def test_red_is_narrowed_and_what_is_left_is_judged_alone() -> None:
+    def chain(**verdicts: Verdict) -> list[Member]:
+        names = "abcd"
+        return [
+            Member(name, Candidate(f"{name}1", f"{names[place - 1]}1" if place else "tip"), verdicts.get(name))
+            for place, name in enumerate(names)
+        ]
+
+    assert {run.sha for run in _plan(*chain(d=Verdict.RED)) if isinstance(run, ladder.Verify)} == {"a1", "b1"}
+    assert _plan(*chain(b=Verdict.GREEN, c=Verdict.RED)) == [ladder.Land(("a", "b"), False)]
+    assert _plan(*chain(a=Verdict.RED)) == [ladder.Suspect("a")]
+    alone = Member("a", Candidate("a1", "tip"), Verdict.RED, is_suspect=True, judgement=Judgement.AT_FAULT)
+    assert _plan(alone) == [ladder.Return("a")]
+    on_an_old_tip = Member("a", Candidate("a1", "old"), Verdict.RED, is_suspect=True, judgement=Judgement.TARGET_RED)
+    assert _plan(on_an_old_tip) == [ladder.Build("a", "tip")]
+
+
+def test_a_run_that_no_longer_matters_is_not_wanted_and_one_that_does_goes_on() -> None:
+    members = [
+        Member("a", Candidate("a1", "tip")),
+        Member("b", Candidate("b1", "a1")),
+        Member("c", Candidate("c1", "b1")),
+    ]
+    runs = _plan(*members, running=["b1"])
+    assert ladder.Verify("b", "b1") in runs and ladder.Verify("c", "c1") in runs
+    red = [*members[:2], Member("c", Candidate("c1", "b1"), Verdict.RED)]
+    assert "c1" not in {run.sha for run in _plan(*red, running=["c1", "a1"]) if isinstance(run, ladder.Verify)}
