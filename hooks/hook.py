@@ -113,11 +113,8 @@ def ask(home: str, event: str, payload: bytes, strict: bool = False, shell: bool
 
 def connect(home: str, starts: bool, allowed_s: float) -> _socket.socket:
     """Connect to this user's daemon; start a missing one if ``starts``."""
-    path, patience, started = (
-        os.path.join(home, "run", "corral.sock"),
-        time.monotonic() + max(START_WAIT_S, allowed_s / 5),
-        None,
-    )
+    path, started = os.path.join(home, "run", "corral.sock"), None
+    patience = time.monotonic() + max(START_WAIT_S, allowed_s / 5)
     while True:
         try:
             if len(os.fsencode(path)) > 100:  # as in corral/config/paths.py
