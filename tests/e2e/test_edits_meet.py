@@ -32,7 +32,9 @@ def test_of_two_that_race_for_a_file_one_edits_and_the_other_is_told_who_holds_i
     assert sorted(held) == sorted(files)
     for runner in runners:
         lost = [path for path in files if held[path] != runner.session_id]
-        denials = re.findall(r"(\S+) is held by (\w+), who is editing it for (.+?), until \d\d:\d\d UTC", runner.told)
+        denials = re.findall(
+            r"([^\s>]+) is held by (\w+), who is editing it for (.+?), until \d\d:\d\d UTC", runner.told
+        )
         assert sorted(denials) == sorted((path, names[held[path]], tasks[held[path]]) for path in lost)
     for path in files:
         assert (team.repo / path).read_text() == held[path]

@@ -16,6 +16,7 @@ from tests.e2e.client import Run, run_client
 from tests.e2e.stage import script, text, tool
 from tests.e2e.team import PLUGIN, Member, Team
 from tests.support.coordinated import Coordinated
+from tests.support.programs import program
 
 pytestmark = [pytest.mark.e2e, pytest.mark.faults]
 
@@ -114,7 +115,7 @@ def test_without_python3_a_client_works(team: Team, claude: Path, tmp_path: Path
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in ("git", "sh", "cat", "echo", "bash", "env", "ls"):
-        (tools / name).symlink_to(shutil.which(name) or name)
+        (tools / name).symlink_to(program(name))
     team.house.run("daemon", "stop")
     env = {**team.env, "PATH": str(tools)}
     steps = (tool("Read", file_path=f"$CWD/{HELD}"), overwrites())

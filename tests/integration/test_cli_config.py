@@ -86,6 +86,8 @@ def test_show_tells_what_is_in_force_and_where_it_came_from(house: Coordinated) 
     assert rows["tasks.max_retries"]["source"] == "default"
     assert rows["landing.verify"]["value"] == ["true"]
     section = house.json("config", "show", "locks")["settings"]
-    assert {row["key"] for row in section} == {"locks.ttl_s", "locks.enforcement", "locks.on_daemon_down"}
+    assert {row["key"] for row in section} == {
+        f"locks.{name}" for name in ("ttl_s", "enforcement", "on_daemon_down", "blind_writes")
+    }
     done = house.run("config", "show", "lock", check=False)
     assert (done.returncode, "There is no setting 'lock'" in done.stderr) == (3, True)

@@ -108,6 +108,23 @@ def test_a_conflict_with_a_neighbour_that_does_not_land_sends_nobody_back(world:
     ids = _submitted(world, "bad", "good", bad={"shared.txt": "bad\n"}, good={"shared.txt": "good\n"})
     world.run()
     assert _states(world, ids) == {"bad": "failed", "good": "landed"}
+    late = _submitted(world, "one", "two", one={"other.txt": "one\n"}, two={"other.txt": "two\n"})
+    world.run()
+    assert _states(world, late) == {"one": "landed", "two": "conflict"}, "and one with what landed does"
+
+
+@pytest.mark.req("X12")
+def test_who_changes_the_rules_lands_before_those_behind_are_judged_by_them(world: World) -> None:
+    strict = Landing(approve_paths=["infra/**"])
+    world.settings_of = lambda _target: strict if (world.root / ".corral/rules").exists() else Landing()
+    (world.project.home / ".gitignore").write_text("")
+    _grown(world, 4)
+    rules = {".corral/config.yaml": "landing: {approve_paths: [infra/**]}\n", ".corral/rules": "x\n"}
+    world.branch("rules", rules)
+    world.branch("infra", {"infra/x": "x\n"})
+    first, second = world.submit("rules"), world.submit("infra", approved=False)
+    world.run()
+    assert (world.merge(first)["state"], world.merge(second)["state"]) == ("landed", "held")
 
 
 def test_a_file_of_the_persons_keeps_only_those_waiting_that_touch_it(world: World) -> None:

@@ -13,6 +13,7 @@ from functools import partial
 from corral.config.inodes import folder_id, repository_has_left
 from corral.config.model import Settings
 from corral.config.paths import Project
+from corral.config.sections.sharing import MOST_SLOTS
 from corral.config.sections.work import MOST_AT_ONCE
 from corral.config.teams import teams_file
 from corral.coordination.services import Services
@@ -190,7 +191,7 @@ def _bring_work(services: Services, nudge: Callable[[str], None]) -> None:
     """Add the supervisor and the queue, which spawn processes and wait for them."""
     settings, worktrees = services.settings, services.of(WorktreeContext)
     # A setup takes minutes: a verification must not wait behind the workers' setups.
-    setups = ThreadPoolExecutor(1, thread_name_prefix="verify")
+    setups = ThreadPoolExecutor(MOST_SLOTS, thread_name_prefix="verify")
     # Starting takes as long as a worktree's setup. Where starts and ends share threads, the ends wait for them.
     attempts = ThreadPoolExecutor(settings().supervisor.ends_at_once, thread_name_prefix="attempt")
     starts = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="start")

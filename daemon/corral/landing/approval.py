@@ -77,7 +77,8 @@ def missing(repo: Git, landing: Landing, merge: MergeRow, tip_sha: str) -> str:
     if merge["candidate_sha"] is None or approved or landing.approve == "never":
         return ""
     paths = needing_approval(repo, landing, required(merge["tip_sha"]), merge["candidate_sha"])
-    if paths and merge["tip_sha"] != tip_sha:
+    # Upon another request's candidate all counts that differs from it; only a tip that the target had is an old one.
+    if paths and merge["tip_sha"] != tip_sha and refs.is_ancestor(repo, required(merge["tip_sha"]), tip_sha):
         still = set(refs.changed_paths(repo, tip_sha, merge["head_sha"]))
         paths = [path for path in paths if path in still]
     return _reason(merge, landing, paths) if paths or landing.approve == "always" else ""

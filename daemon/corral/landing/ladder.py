@@ -56,7 +56,8 @@ class Member:
         verdict: Of that one's tree.
         is_suspect: It is judged alone.
         judgement: Of a suspect whose candidate is red.
-        clashes_on: A candidate upon which it could not be merged. One that clashes with the tip itself is no member.
+        clashes_on: A candidate upon which it could not be merged. One that clashes with the tip itself goes back.
+        ends_chain: It changes the rules by which those behind it are judged, so that they wait until it has landed.
         behind: The requests that have to land before it, or with it.
     """
 
@@ -66,6 +67,7 @@ class Member:
     is_suspect: bool = False
     judgement: Judgement | None = None
     clashes_on: str | None = None
+    ends_chain: bool = False
     behind: frozenset[str] = frozenset()
 
 
@@ -165,8 +167,15 @@ def plan(
             return [action]
     if reds:
         chain = chain[: reds[0]]
-    wanted = [run for run in alone if isinstance(run, Verify)][: max(1, slots - 1)]
-    return [*wanted, *_cuts(chain, slots - len(wanted), narrows=bool(reds), running=running)]
+    by_age = sorted((run for run in alone if isinstance(run, Verify)), key=lambda run: run.sha not in running)
+    wanted = _distinct(by_age)[: max(1, slots - 1)]
+    cuts = _cuts(chain, slots - len(wanted), narrows=bool(reds), running=running)
+    return list[Action](_distinct([*wanted, *cuts]))
+
+
+def _distinct(runs: Sequence[Verify]) -> list[Verify]:
+    """One run for each commit: two requests may have the same one."""
+    return list({run.sha: run for run in reversed(runs)}.values())[::-1]
 
 
 def _chain(members: Sequence[Member], tip_sha: str, batch: int) -> tuple[list[Member], Build | None]:
@@ -177,13 +186,16 @@ def _chain(members: Sequence[Member], tip_sha: str, batch: int) -> tuple[list[Me
     for member in members:
         if len(chain) == batch:
             break
-        if member.is_suspect or not member.behind <= inside or member.clashes_on == on_sha:
+        clashes = member.clashes_on == on_sha != tip_sha  # upon the tip it is built, and goes back
+        if member.is_suspect or not member.behind <= inside or clashes:
             continue
-        if member.candidate is None or member.candidate.on_sha != on_sha:
+        if member.candidate is None or member.candidate.on_sha != on_sha or member.candidate.sha == tip_sha:
             return chain, Build(member.merge_id, on_sha)
         chain.append(member)
         inside.add(member.merge_id)
         on_sha = member.candidate.sha
+        if member.ends_chain:
+            break
     return chain, None
 
 
@@ -192,8 +204,11 @@ def _alone(suspect: Member, tip_sha: str, running: Collection[str]) -> Action:
     candidate = suspect.candidate
     if candidate is not None and suspect.verdict is Verdict.GREEN:
         return Land((suspect.merge_id,), False) if candidate.on_sha == tip_sha else Acquit(suspect.merge_id)
-    is_old = candidate is None or (candidate.on_sha != tip_sha and candidate.sha not in running)
-    if candidate is None or (is_old and suspect.judgement is not Judgement.AT_FAULT):
+    if candidate is None:
+        return Build(suspect.merge_id, tip_sha)
+    # What was found upon a former tip, which was verified as well, still counts; only what is not known yet begins anew.
+    is_unknown = suspect.verdict is None and candidate.sha not in running
+    if candidate.on_sha != tip_sha and (is_unknown or suspect.judgement is Judgement.TARGET_RED):
         return Build(suspect.merge_id, tip_sha)
     if suspect.verdict is None or suspect.judgement is Judgement.UNSURE:
         return Verify(suspect.merge_id, candidate.sha, is_alone=True)

@@ -185,13 +185,21 @@ def _not_in_the_way(db: Store, repo: Git, intent: Intent, paths: Sequence[str]) 
         return set()
     with db.reading() as conn:
         rows = [merges.get(conn, merge_id) for merge_id in intent["merge_ids"]]
-    clear = {
+    try:
+        clear = _clear(repo, rows, paths)
+    except (CorralError, OSError) as error:  # then all of them wait
+        log.warning("in_the_way_unknown", reason=blame.describe(error))
+        return set()
+    return clear if len(clear) < len(rows) else set()
+
+
+def _clear(repo: Git, rows: Sequence[MergeRow], paths: Sequence[str]) -> set[str]:
+    return {
         row["merge_id"]
         for row in rows
         if row["tip_sha"] and row["candidate_sha"]
         and set(paths).isdisjoint(refs.changed_paths(repo, row["tip_sha"], row["candidate_sha"]))
     }  # fmt: skip
-    return clear if len(clear) < len(rows) else set()
 
 
 def resume(db: Store, repo: Git, *, on_settled: OnSettled, now: datetime) -> set[str]:

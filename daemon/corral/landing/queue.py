@@ -29,6 +29,7 @@ from sqlalchemy import Connection
 
 from corral.config.model import Settings
 from corral.config.sections.sharing import Landing
+from corral.coordination.settings import CONFIG_IN_TREE
 from corral.core.crash import crash_point
 from corral.core.errors import ConfigInvalid, CorralError, DatabaseUnavailable, NotAProject, Unsupported
 from corral.core.instants import parse
@@ -54,10 +55,13 @@ from corral.work.merges.store import intents, merges, receipts, runs
 from corral.work.merges.store import pauses as pause_rows
 from corral.work.merges.wire import TARGET_RED, waits_for_red_target
 from corral.work.tasks.store import work_pause
+from corral.work.worktrees.provision import INCLUDE_FILE
 
 TIDY_AGAIN = timedelta(seconds=20)
-_MOST_SLOTS = 4
-"""Where the number of slots is left to Corral."""
+_USUAL_SLOTS = 4
+"""At most, where the number of slots is left to Corral."""
+_RULES = frozenset((CONFIG_IN_TREE, INCLUDE_FILE))
+"""Files of the target that say how those who want to land there are judged."""
 _REMEMBERED = 1000
 """Answers of git about commits, which never change."""
 
@@ -157,6 +161,7 @@ class Queue:
         self._slots = VerificationSlots(context, on_settled, watch_exit)
         self._approvals: dict[tuple[object, ...], str] = {}
         self._trees: dict[str, str] = {}
+        self._rules: dict[tuple[str, str], bool] = {}
         self.rewinds = Rewinds(context.db, on_settled, nudge)
         self.stuck_checkouts: dict[str, str] = {}
         self._stopped = False
@@ -214,14 +219,18 @@ class Queue:
         if self._db.read(work_pause.current) is not None:
             return min(due, default=None)
         paused = self._db.write(pauses.current) if self._db.read(pause_rows.anyone) else {}
-        targets = self._db.read(merges.busy_targets)
-        for target in targets:
+        with self._db.reading() as conn:
+            targets, at_work = merges.busy_targets(conn), merges.targets_at_work(conn)
+        at_work -= stuck | {name for name, pause in paused.items() if now < parse(pause["look_at"])}
+        for target in sorted(
+            targets, key=self._slots.turn
+        ):  # whose last run is the longest ago, then the longest waiting
             if target in stuck:
                 continue
             if target in paused and now < (look_at := parse(paused[target]["look_at"])):
                 due.append(look_at)
                 continue
-            share = self._share(target, len(targets))
+            share = self._share(target, len(at_work | {target}))
             outcome = self._advance_queue(repo, target, now, paused=target in paused, slots=share)
             if outcome is _Next.AGAIN:
                 self._untidy = True
@@ -290,8 +299,13 @@ class Queue:
         except (CorralError, OSError) as error:
             return self._fault(requests[0], error, now)
         self._admit(repo, line, requests, now, most=1 if paused else 2 * ladder.LONGEST_BATCH)
-        while (outcome := self._act(repo, line, now)) is _Next.PASSED:
-            pass
+        try:
+            while (outcome := self._act(repo, line, now)) is _Next.PASSED:
+                pass
+        except DatabaseUnavailable:
+            raise
+        except (CorralError, OSError) as error:  # with which of them, git does not say: one fault stops one target
+            return self._fault(next(iter(line.rows.values())), error, now)
         return _Next.BLOCKED if outcome is None and line.waits else outcome
 
     def _admit(self, repo: Git, line: _Line, requests: Sequence[MergeRow], now: datetime, *, most: int) -> None:
@@ -401,7 +415,17 @@ class Queue:
             verdict,
             merge["suspect_at"] is not None,
             judgement,
+            ends_chain=self._changes_rules(repo, on_sha, merge["candidate_sha"]),
         )
+
+    def _changes_rules(self, repo: Git, before: str, after: str) -> bool:
+        """Whether a candidate changes what decides about those behind it: the committed settings, or what a worktree is given."""
+        if (before, after) not in self._rules:
+            if len(self._rules) > _REMEMBERED:
+                self._rules.clear()
+            changed = refs.changed_paths(repo, before, after)
+            self._rules[before, after] = not _RULES.isdisjoint(changed)
+        return self._rules[before, after]
 
     def _green(self, conn: Connection, line: _Line, merge: MergeRow) -> ReceiptRow | None:
         """The receipt that lets a candidate land."""
@@ -566,13 +590,15 @@ class Queue:
         rows = [line.rows[merge_id] for merge_id in action.merge_ids]
         rest_s = self._settings().landing.rest_s
 
-        def proof(conn: Connection) -> ReceiptRow:
+        def proof(conn: Connection) -> ReceiptRow | None:
+            if line.landing.verify:
+                return self._green(conn, line, rows[-1])
             tree, fingerprint = required(rows[-1]["candidate_tree"]), line.basis.fingerprint
             reason = "No verification command is configured (landing.verify)."
-            green = self._green(conn, line, rows[-1]) if line.landing.verify else None
-            return green or verification_receipts.unverified(conn, tree, fingerprint, reason, now)
+            return verification_receipts.unverified(conn, tree, fingerprint, reason, now)
 
-        receipt = self._db.write(proof)
+        if (receipt := self._db.write(proof)) is None:
+            return _Next.AGAIN
         state = land.land(
             self._db, repo, rows, receipt["receipt_id"], rest_s=rest_s, on_settled=self._on_settled, now=now
         )
@@ -601,7 +627,7 @@ class Queue:
     def _number(self) -> int:
         """How many verifications may run at once."""
         number = self._settings().landing.slots
-        return min(max((os.cpu_count() or 1) // 2, 1), _MOST_SLOTS) if number == "auto" else number
+        return min(max((os.cpu_count() or 1) // 2, 1), _USUAL_SLOTS) if number == "auto" else number
 
     def _share(self, target: str, targets: int) -> int:
         """How many of the slots are for a target: what it has, and of the free ones its part."""
@@ -637,6 +663,7 @@ class Queue:
                     continue
                 if died:
                     pauses.record_death(conn, row, now)
+                    runs.set_batch(conn, row["target"], 1)  # it may have been any of a chain
                 else:
                     merges.requeue(conn, row["merge_id"], now, tries=row["tries"])
 

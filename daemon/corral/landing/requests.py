@@ -91,8 +91,16 @@ def cancel(db: Store, repo: Git, merge_id: str, *, on_settled: OnSettled, now: d
 
     def take_back(conn: Connection) -> MergeRow:
         merge = merges.get(conn, merge_id)
-        if failed_at is not None:
-            intents.drop_failed_intent(conn, merge["target"], failed_at)
+        intent = intents.intent_of(conn, merge_id)
+        if (
+            failed_at is not None
+            and intents.drop_failed_intent(conn, merge["target"], failed_at)
+            and intent is not None
+        ):
+            for other in (merges.get(conn, member) for member in intent["merge_ids"] if member != merge_id):
+                # A newer request of its branch came while it was landing, and goes on in its place.
+                if other["replaced_by"] and (ended := merges.supersede(conn, other, other["replaced_by"], now)):
+                    on_settled(conn, ended, now)
         row = None
         if not intents.is_landing(conn, merge_id):
             row = land.end(conn, on_settled, merge_id, MergeState.CANCELLED, now=now, reason="Cancelled by request.")

@@ -61,6 +61,27 @@ def test_a_chain_is_built_request_upon_request_and_one_that_clashes_with_a_neigh
     ]
 
 
+def test_who_clashes_with_what_has_landed_is_built_upon_it_and_who_changes_the_rules_ends_the_chain() -> None:
+    assert _plan(Member("b", clashes_on="tip")) == [ladder.Build("b", "tip")]
+    rules = Member("a", Candidate("a1", "tip"), ends_chain=True)
+    assert _plan(rules, Member("b")) == [ladder.Verify("a", "a1", is_alone=True)]
+
+
+@pytest.mark.req("I5")
+def test_a_suspect_is_judged_upon_the_tip_where_that_began_however_often_the_target_moves() -> None:
+    timed_out = Member("a", Candidate("a1", "old"), Verdict.RED, is_suspect=True, judgement=Judgement.UNKNOWN)
+    later = Member("b", Candidate("b1", "tip"), is_suspect=True)
+    assert _plan(timed_out, running=["old"]) == [ladder.Verify("a", "old", is_alone=True)]
+    again = Member("a", Candidate("a1", "old"), Verdict.RED, is_suspect=True, judgement=Judgement.UNSURE)
+    assert _plan(again) == [ladder.Verify("a", "a1", is_alone=True)]
+    assert _plan(timed_out, later, running=["b1"]) == [ladder.Verify("b", "b1", is_alone=True)], "it is not cut short"
+
+
+def test_one_commit_of_two_requests_is_verified_once() -> None:
+    members = [Member("a", Candidate("a1", "tip")), Member("b", Candidate("a1", "a1"))]
+    assert len(_plan(*members)) == 1
+
+
 @pytest.mark.req("I10")
 def test_who_has_to_land_behind_another_is_not_in_a_chain_without_it() -> None:
     suspect = Member("a", Candidate("a1", "tip"), is_suspect=True)

@@ -8,6 +8,9 @@ from pydantic import Field
 
 from corral.config.sections.values import Branch, Commands, Globs, Pause, Seconds, Section
 
+MOST_SLOTS = 16
+"""Verifications that may run side by side, at most."""
+
 
 class Landing(Section):
     """How finished work reaches the target branch. The version committed on that branch counts, not a worktree's."""
@@ -36,7 +39,7 @@ class Landing(Section):
     on_conflict: Literal["return"] = Field(
         default="return", description="Handling of a conflict: the branch goes back to its author."
     )
-    slots: Annotated[int, Field(ge=1, le=16)] | Literal["auto"] = Field(
+    slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)] | Literal["auto"] = Field(
         default="auto",
         description="Number of verifications that run side by side, each in a worktree of its own; `auto`: half the "
         "processor's cores, at most 4.",

@@ -41,6 +41,7 @@ class VerificationSlots:
         self._watch_exit = watch_exit
         self._running: dict[int, VerificationRun] = {}
         self._unwanted: set[int] = set()
+        self._turns: dict[str, int] = {}
         self._stopped = False
 
     def end_left(self, now: datetime) -> None:
@@ -62,6 +63,10 @@ class VerificationSlots:
     def of(self, target: str | None = None) -> list[VerificationRun]:
         """What runs for a target, or for any: also what is not wanted any more and has not ended yet."""
         return [run for run in self._running.values() if target in (None, run.subject.target)]
+
+    def turn(self, target: str) -> int:
+        """The number of the last run of a target; 0: it had none yet."""
+        return self._turns.get(target, 0)
 
     def is_wanted(self, run: VerificationRun) -> bool:
         """Whether it was not dropped."""
@@ -96,6 +101,7 @@ class VerificationSlots:
         if run_id is None:
             return False
         crash_point("queue.verifying_stored")
+        self._turns[subject.target] = run_id
         self._running[slot] = run = VerificationRun(repo, self._context, subject, landing, slot, run_id, now)
         if self._stopped:
             run.stop()
@@ -136,7 +142,9 @@ class VerificationSlots:
     ) -> None:
         """A run is over: its request waits again, unless it went on meanwhile."""
         runs.end(conn, run.run_id, now, receipt["receipt_id"] if receipt is not None else None)
-        merges.waits_again(conn, run.subject.merge_id, run.subject.candidate_sha, now)
+        others = (other for other in self.of() if other is not run and self.is_wanted(other))
+        if all(other.subject.merge_id != run.subject.merge_id for other in others):
+            merges.waits_again(conn, run.subject.merge_id, run.subject.candidate_sha, now)
 
     def _moved_on(self, run: VerificationRun, merge: MergeRow, now: datetime) -> bool:
         pid = run.pid
@@ -184,6 +192,8 @@ class VerificationSlots:
             pauses.record_verdict(conn, merge["target"], now)
         elif not verdict.suspect:
             pauses.record_fault(conn, merge, why, now)
+            if len(subject.members) > 1:  # any of them may have met it
+                runs.set_batch(conn, subject.target, max(len(subject.members) // 2, 1))
             return
         elif of_target:
             fault = f"{merge['target']} without any change fails like it: {why}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from corral.config.paths import Project
+from corral.config.sections.sharing import MOST_SLOTS
 from corral.config.worktree_root import WorktreeRoot
 from corral.core.inputs import Prepared
 from corral.core.sealing import put_off
@@ -27,7 +28,7 @@ from corral.work.worktrees.trial import preparation
 FIRST_FREE_PORT = 1024
 DRY_RUN = "dry-run"
 """The folder of a dry run's verification worktree, and the end of its name."""
-_PORT_BLOCKS = ("1", DRY_RUN, *map(str, range(2, 17)))
+_PORT_BLOCKS = ("1", DRY_RUN, *map(str, range(2, MOST_SLOTS + 1)))
 """The slots in the order of their ports, downwards."""
 
 

@@ -216,6 +216,8 @@ class VerificationRun:
 
     def _lay_out(self) -> tuple[LaidOut, Prepared, tuple[str, bool] | None] | None:
         """Checkout and setup; None if nobody wants it any more. Runs in a thread of its own."""
+        if self._unwanted.is_set():
+            return None
         try:
             laid, prepared = self._lay_out_and_prepare()
         except PermissionError:

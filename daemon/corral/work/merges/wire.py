@@ -236,7 +236,7 @@ def waits_for_red_target(merge: Row) -> bool:
 
 def covered_by(merge: Row, receipt: Row | None) -> str | None:
     """The commit whose verification stands for a landed request that was not verified by itself."""
-    is_landed = receipt is not None and merge["state"] == MergeState.LANDED and merge["candidate_tree"] is not None
+    is_landed = merge["state"] == MergeState.LANDED and merge["landed_sha"] == merge["candidate_sha"]
     if receipt is None or not is_landed or receipt["status"] != ReceiptStatus.PASSED:
         return None
     return receipt["commit_sha"] if receipt["tree"] != merge["candidate_tree"] else None

@@ -204,6 +204,12 @@ def busy_targets(conn: Connection) -> list[str]:
     return _BUSY.column(conn, {})
 
 
+def targets_at_work(conn: Connection) -> set[str]:
+    """The targets with requests that wait for nothing but their turn and their verification."""
+    query = select(_m.target).where(_m.state.in_((MergeState.QUEUED, MergeState.VERIFYING))).distinct()
+    return set(conn.execute(query).scalars())
+
+
 def eligible(conn: Connection, target: str, now: datetime) -> list[MergeRow]:
     """The open requests of a target whose time has come, in landing order: priority, then age."""
     return [row for row in open_of(conn, target) if row["not_before_at"] is None or row["not_before_at"] <= iso(now)]
@@ -336,6 +342,7 @@ def requeue(
 ) -> MergeRow | None:
     """An open request starts again from its pinned head."""
     fresh = {**_FRESH, "reason": reason, "tries": tries, "not_before_at": not_before_at}
+    del fresh["suspect_at"]  # it is judged alone wherever its candidate stands
     row = _move(conn, merge_id, OPEN_MERGES, now, state=MergeState.QUEUED.value, **fresh)
     if row is not None:
         event = EventKind.MERGE_REQUEUED({"reason": reason, "tries": tries, "not_before_at": not_before_at})
