@@ -84,7 +84,7 @@ def test_a_profile_that_is_gone_stops_no_daemon_and_the_next_one_has_what_it_was
     profiled.run("daemon", "start")
     assert "there is no profile 'tiny'" in str(profiled.json("status")["config_error"])
     assert agents(profiled) == 2
-    profiled.run("daemon", "start", "--profile", "default")
+    profiled.run("daemon", "restart", "--profile", "default")
     assert agents(profiled) == 10
 
 

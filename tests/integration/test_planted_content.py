@@ -129,6 +129,8 @@ def test_a_planted_key_is_only_where_a_person_put_it_as_content(
     assert not [name for name in ("output", "failure", "environment") if key[name] in shown]
     rows = found_in_database(house.root / ".corral" / "corral.db")
     assert sorted(row for row in rows if row[:2] not in CONTENT) == []
-    files = set(found_in_files(house.root / ".corral"))
+    # The last valid settings are a copy of local.yaml, for its owner alone, and end with what is written there next.
+    assert (house.root / ".corral/run/settings.json").stat().st_mode & 0o077 == 0
+    files = set(found_in_files(house.root / ".corral")) - {("run/settings.json", "config")}
     assert sorted(files) == []
     assert {("tasks", "prompt", "prompt"), ("messages", "body", "body")} <= rows, "the test sees what it looks for"

@@ -37,6 +37,8 @@ MOST_GUESSED = 5
 MOST_BYTES = 50_000_000
 """Larger files (dependencies, data) are left to recipes."""
 _CACHES = frozenset({"__pycache__", ".git", ".corral"})
+_OWN = ".claude/settings.local.json"
+"""A person's own settings of their client, which `corral init` writes: no verification needs them."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,8 @@ def _lacking(main: Path, worktree: Path) -> Iterator[Missing]:
     for ignored, words in ((True, ("--ignored", "--directory")), (False, ())):
         for path in checkout.check("ls-files", "--others", "--exclude-standard", "-z", *words).names:
             parts = PurePosixPath(path).parts
-            if not _CACHES.intersection(parts) and not os.path.lexists(worktree / path) and _is_small(main / path):
+            is_others = path != _OWN and not _CACHES.intersection(parts)
+            if is_others and not os.path.lexists(worktree / path) and _is_small(main / path):
                 yield Missing(path, ignored)
 
 
