@@ -84,6 +84,11 @@ class Waiters:
         numbers, texts = await self._wait(me, gone, _offer)
         return me.session_id, numbers, texts
 
+    def leave(self, client: int) -> None:
+        """End the wait of a client: it holds its exit up."""
+        if (waiter := self._waiters.pop(client, None)) is not None:
+            waiter.stirred.set()
+
     async def _wait(
         self, me: _Waiter, gone: asyncio.Future[Any], take: Callable[..., tuple[list[int], list[str]]]
     ) -> tuple[list[int], list[str]]:

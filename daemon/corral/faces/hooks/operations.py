@@ -64,10 +64,14 @@ async def wait(services: Services, request: Request, payload: StopPayload) -> Wo
 async def wait_for_mail(services: Services, request: Request, payload: StopPayload) -> Offered:
     """Held open by the mod of a session, until mail for it comes: ``{"messages": […], "text": …}``, which it brings to its model.
 
-    The mail stays unread until the mod says that it was told. ``{}``: another one waits in its place; 503: the daemon stops.
+    The mail stays unread until the mod says that it was told. ``{}``: another one waits in its place, or, with ``leaves``, none
+    waits any more; 503: the daemon stops.
     """
     event = hook_events.read("Mail", payload, services.now())
     services.mods.spoke(event.session_id)
+    if payload.get("leaves") is True:
+        services.waiters.leave(event.client_pid or 0)
+        return {}
     services.mods.offer_ended(event.actor)
     gone = asyncio.create_task(_hung_up(request.receive))
     try:
