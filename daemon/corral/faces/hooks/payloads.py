@@ -23,6 +23,7 @@ _ENDS_TURN = frozenset({"Stop", "StopFailure", "SubagentStop", "SessionEnd", "Se
 _PATHS = ("file_path", "notebook_path")
 _PATHS_OF_SERVERS = (*_PATHS, "path", "filepath", "filename", "relative_path", "target_file", "destination")
 """The parameters in which MCP tools name the file that they write."""
+_OURS = ("mcp__plugin_corral_corral__", "mcp__corral__")
 EDIT_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 
 
@@ -88,8 +89,9 @@ class HookEvent:
 
     @property
     def is_edit(self) -> bool:
-        """Whether an edit tool is running, or a tool of an MCP server that writes a file."""
-        return self.tool in EDIT_TOOLS or (self.tool.startswith("mcp__") and bool(self.path))
+        """Whether an edit tool is running, or a tool of another MCP server that writes a file: one of ours names what it locks."""
+        is_others = self.tool.startswith("mcp__") and not self.tool.startswith(_OURS)
+        return self.tool in EDIT_TOOLS or (is_others and bool(self.path))
 
     @property
     def begins_at_rest(self) -> bool:
