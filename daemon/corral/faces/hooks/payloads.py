@@ -89,7 +89,7 @@ class HookEvent:
 
     @property
     def is_edit(self) -> bool:
-        """Whether an edit tool is running, or a tool of another MCP server that writes a file: one of ours names what it locks."""
+        """Whether an edit tool is running, or another MCP server's tool that writes a file; ours name what they lock."""
         is_others = self.tool.startswith("mcp__") and not self.tool.startswith(_OURS)
         return self.tool in EDIT_TOOLS or (is_others and bool(self.path))
 
