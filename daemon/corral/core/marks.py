@@ -19,6 +19,11 @@ def of_a_session(environ: Mapping[str, str]) -> str | None:
     return next((name for name in MARKS if environ.get(name)), None)
 
 
+def sessions_of(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The ids of the sessions that a process runs in, the one first by which its commands act."""
+    return tuple(filter(None, map(environ.get, ("CORRAL_SESSION_ID", "CLAUDE_CODE_SESSION_ID"))))
+
+
 def started_by_work_of(environ: Mapping[str, str], project: str) -> str | None:
     """The task or verification of a project that a process belongs to; None for other processes.
 

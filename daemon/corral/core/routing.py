@@ -15,8 +15,8 @@ from typing import Any, TypeVar, get_type_hints
 PREFIX = "/api/v1"
 """Before nearly every path."""
 
-TRANSPORT = "corral.transport"
-"""In a request's scope: its connection, to find the process at the other end."""
+PEER = "corral.peer"
+"""In a request's scope: the process at the other end of its connection."""
 
 
 class Caller(Enum):

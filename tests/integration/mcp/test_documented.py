@@ -13,8 +13,9 @@ from pathlib import Path
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from corral.coordination.sessions import tokens
 from corral.core.instructions import PROFILES
-from corral.faces.mcp.arguments import IGNORED, TOKENS
+from corral.faces.mcp.arguments import IGNORED
 from corral.faces.mcp.profiles import MAIL, TOOLS
 from corral.faces.mcp.resources import RESOURCES
 from tests.integration.mcp.client import DAEMON, Agent
@@ -53,8 +54,10 @@ def test_what_is_documented_of_it_exists() -> None:
     profiles = re.findall(r"^\| `(\w+)` \|", SAID, re.MULTILINE)
     assert sorted(profiles) == sorted(PROFILES)
     named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", SAID))
-    parameters = {"agent_name", "sender_name", "wait_seconds", "idempotency_key", "thread_id", *IGNORED, *TOKENS}
-    fields = {"session_id", "agent_id", "claimed_by", "handoff_id", "memory_id", "project_id", "relevance_score",
+    parameters = {
+        "agent_name", "sender_name", "wait_seconds", "idempotency_key", "thread_id", *IGNORED, *tokens.ARGUMENTS
+    }  # fmt: skip
+    fields = {"session_id", "agent_id", "claimed_by", "client_pid", "handoff_id", "memory_id", "project_id", "relevance_score",
               "retired_agents", "sender_id"}  # fmt: skip
     assert named - set(TOOLS) - parameters - fields == set()
     documented = {uri.split("{")[0] for uri in re.findall(r"`(\w+://[^`]*)`", SAID) if not uri.startswith("http")}

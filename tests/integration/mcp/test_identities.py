@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from corral.coordination.sessions.actor import person
 from tests.integration.mcp.client import Agent, at, over_http
 from tests.support.coordinated import Coordinated, eventually
 
@@ -244,34 +245,108 @@ def test_a_request_over_tcp_acts_for_whom_its_token_proves(house: Coordinated) -
     _leaves_no_trace(house, ann["registration_token"], ben["registration_token"])
 
 
+@pytest.mark.req("X4")
+def test_over_tcp_nobody_speaks_for_a_session_that_they_do_not_prove(house: Coordinated) -> None:
+    house.hook("SessionStart", "claude-1")
+    house.ask("POST", "/sessions", {"session_id": "claude-1", "agent_name": "Cid", "client_pid": os.getpid()})
+    nobody = Plain(house)
+    ann = nobody.send("POST", "/api/v1/sessions", {"agent_name": "Ann", "client_pid": os.getpid()})[1]
+    assert ann["pid"] is None, "nothing shows whose process it is"
+    as_ann = Plain(house, X_Corral_Session_Token=ann["registration_token"])
+    house.ask("POST", "/messages", {"to": ["Cid"], "subject": "s", "body": "for Cid alone"})
+
+    def status(client: Plain, path: str, **body: Any) -> int:
+        return client.send("POST", f"/api/v1{path}", body)[0]
+
+    for event in ("UserPromptSubmit", "SessionEnd", "PreToolUse", "Mail/wait"):
+        code, answer, _ = as_ann.send(
+            "POST", f"/api/v1/hooks/{event}", {"session_id": "claude-1", "cwd": str(house.root), "_hook": {"bridge": 1}}
+        )
+        assert code == 403 and "Unix socket" in answer["error"]["remedy"], answer
+    assert nobody.send("GET", "/api/v1/bridge?pid=1&session=claude-1&client=1")[0] == 403
+    assert house.ask("GET", "/messages?session_id=claude-1&unread_only=true"), "its mail waits for it"
+    for client, session_id in ((nobody, "claude-1"), (as_ann, "claude-1"), (nobody, ann["session_id"])):
+        assert status(client, "/sessions", session_id=session_id, agent_name="Eve") == 403
+        assert status(client, f"/sessions/{session_id}/names", name="Eve") == 403
+        for verb in ("heartbeat", "end"):
+            assert client.send("POST", f"/api/v1/sessions/{session_id}/{verb}")[0] == 403
+    assert status(nobody, "/locks/force-release", paths=["src"], certain=True) == 403, "that needs a person"
+    assert {row["agent_name"] for row in house.json("session", "list", "--status", "active")} >= {"Ann", "Cid"}
+
+    own = f"/sessions/{ann['session_id']}"
+    assert status(as_ann, f"{own}/names", name="Anne") == 201
+    assert [as_ann.send("POST", f"/api/v1{own}/{verb}")[0] for verb in ("heartbeat", "end")] == [200, 200]
+    for path, body in ((f"{own}/heartbeat", {}), ("/sessions", {"session_id": ann["session_id"]})):
+        assert status(as_ann, path, **body) == 403, "a token is void after the end of its session"
+
+
 ASK = """
-import sys
+import json, sys, time
 from pathlib import Path
-from corral.client.connection import Client
-from corral.config.paths import find_project
-from corral.core.errors import CorralError
-client = Client(find_project(Path(sys.argv[1])))
-try:
-    print(client.request("POST", "/locks/acquire", {"paths": ["src/a.py"], "agent_id": sys.argv[2]})["success"])
-except CorralError as error:
-    print(error.name)
+from corral.client import wire
+from corral.config.paths import find_project, find_socket
+root, header, asked = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+with wire.dial(str(find_socket(find_project(Path(root)))), 30) as link:
+    for path, body in asked:
+        sent = wire.request("POST", path, json.dumps(body).encode(), json.loads(header))
+        answer = wire.exchange(link, sent, time.monotonic() + 30)
+        print(answer.status, answer.body.decode())
 """
 
 
 @pytest.mark.req("X4")
 def test_over_the_socket_a_session_acts_for_itself_and_a_person_for_everybody(house: Coordinated) -> None:
-    for session_id, name in (("s-ann", "Ann"), ("s-ben", "Ben")):
-        house.ask("POST", "/sessions", {"session_id": session_id, "agent_name": name})
+    for session_id, name, pid in (("s-ann", "Ann", os.getpid()), ("s-ben", "Ben", None)):
+        house.ask("POST", "/sessions", {"session_id": session_id, "agent_name": name, "client_pid": pid})
 
-    def ask(**env: str) -> str:
+    def ask(*asked: tuple[str, dict[str, Any]], header: str = "{}", **env: str) -> list[Any]:
+        """The holder of the lock, or the status, that each request gets of one process, all over one connection."""
+        requests = json.dumps([(path if path == "/mcp" else f"/api/v1{path}", body) for path, body in asked])
         done = subprocess.run(
-            [sys.executable, "-c", ASK, str(house.root), "Ann"],
+            [sys.executable, "-c", ASK, str(house.root), header, requests],
             env={**os.environ, **env}, capture_output=True, text=True, timeout=60, check=True,
         )  # fmt: skip
-        return done.stdout.strip()
+        answers = [line.split(" ", 1) for line in done.stdout.splitlines()]
+        shown = [(int(status), json.loads(body)) for status, body in answers]
+        return [body["locks"][0]["locked_by"] if "locks" in body else status for status, body in shown]
 
-    assert ask() == "True", "a person"
-    assert ask(CORRAL_SESSION_ID="s-ann", CLAUDECODE="1") == "True"
-    assert ask(CORRAL_SESSION_ID="s-ben", CLAUDECODE="1") == "operation_not_permitted"
-    assert ask(CLAUDECODE="1") == "operation_not_permitted"
+    def acquire(**who: str) -> tuple[str, dict[str, Any]]:
+        return "/locks/acquire", {"paths": ["src/a.py"], **who}
+
+    ben = {"CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "s-ben"}
+    assert ask(acquire(agent_id="Ann")) == ["Ann"], "a person"
+    assert ask(acquire(), acquire(session_id="s-ann"), CORRAL_SESSION_ID="s-ann") == ["Ann", "Ann"]
+    as_ann = [
+        acquire(agent_id="Ann"),
+        acquire(session_id="s-ann"),
+        ("/locks/release", {"paths": ["src/a.py"], "session_id": "s-ann"}),
+        ("/locks/release", {"paths": ["src/a.py"], "session_id": person()}),
+        ("/locks/force-release", {"paths": ["src/a.py"], "certain": True}),
+        ("/sessions", {"session_id": "s-ann", "agent_name": "Eve"}),
+        ("/sessions", {"session_id": "s-eve", "client_pid": os.getpid()}),
+        ("/sessions/s-ann/names", {"name": "Eve"}),
+        ("/sessions/s-ann/heartbeat", {}),
+        ("/sessions/s-ann/end", {}),
+        ("/sessions/s-ann/end", {"caller": person()}),
+    ]
+    for header in ("{}", '{"X-Corral-Session": "s-ann"}'):
+        assert ask(*as_ann, header=header, **ben) == [403] * len(as_ann)
+    assert ask(*as_ann[:-2], CLAUDECODE="1") == [403] * (len(as_ann) - 2), "nor one that does not say which it is"
+    assert ask(acquire(), CLAUDECODE="1") == [403], "it is not the person"
+    release = {"name": "release_lock", "arguments": {"file_path": "src/a.py"}}
+    call = ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": release})
+    for said in ("Session", "Connection"):
+        header = json.dumps({f"X-Corral-{said}": "s-ann", "Accept": "application/json, text/event-stream"})
+        assert ask(call, header=header, **ben) == [200], "a tool's refusal is an answer"
     assert [row["locked_by"] for row in house.json("lock", "list")] == ["Ann"]
+
+    own = {"paths": ["src/b.py"]}
+    asked = [
+        ("/sessions", {"session_id": "s-ben"}),
+        ("/sessions/s-ben/heartbeat", {}),
+        ("/sessions/s-ben/names", {"name": "B"}),
+    ]
+    assert ask(*asked, ("/locks/acquire", own), ("/locks/release", {"paths": []}), **ben) == [201, 200, 201, "Ben", 200]
+    assert [row["locked_by"] for row in house.json("lock", "list")] == ["Ann"]
+    assert ask(as_ann[4]) == [200], "a person may"
+    assert house.json("lock", "list") == []

@@ -11,8 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from corral.coordination.caller_process import caller_of
-from corral.core.routing import TRANSPORT, Caller
+from corral.coordination.caller_process import Peer, caller_of
+from corral.core.routing import PEER, Caller
 
 PROJECT: Any = SimpleNamespace(root=Path("/repo"))
 
@@ -30,7 +30,7 @@ def asked_by(environ: dict[str, str] | Exception, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(psutil.Process, "environ", read)
     one, other = socket.socketpair()
     with one, other:
-        return caller_of(PROJECT, {TRANSPORT: SimpleNamespace(get_extra_info=lambda _name: one)})[0]
+        return caller_of(PROJECT, {PEER: Peer(SimpleNamespace(get_extra_info=lambda _name: one))}).kind
 
 
 @pytest.mark.parametrize(

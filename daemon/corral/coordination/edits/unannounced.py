@@ -18,7 +18,7 @@ from corral.coordination.edits.verdicts import Policy, Target
 from corral.coordination.locks import table as lock_table
 from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
-from corral.coordination.sessions.registry import IDLE_LOCKS_S
+from corral.coordination.sessions.registry import IDLE_LOCKS_S, kin_of
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.events import EventKind
 from corral.core.instants import after, iso
@@ -111,8 +111,7 @@ def settle(conn: Connection, to_settle: Iterable[Claim], policy: Policy, now: da
         row = session_rows.get(conn, claim.session_id)
         if row is None or row["status"] == SessionStatus.DISCONNECTED:
             continue
-        kin = (row["parent_session_id"],) if row["parent_session_id"] else ()
-        holder = Holder(session_id=claim.session_id, task_id=row["task_id"], kin=kin)
+        holder = Holder(session_id=claim.session_id, task_id=row["task_id"], kin=kin_of(row))
         key, checkout = claim.target.key, claim.target.checkout
         other = verdicts.holder_of(conn, key, holder, checkout, now)
         data: ChangeAttributed = {"paths": [key.file_path], "checkout": checkout, "evidence": claim.evidence}

@@ -85,6 +85,11 @@ class Force(Named):
     notify: bool = True
     certain: bool = False
 
+    @property
+    def is_for_a_person(self) -> bool:
+        """Whether only a person may ask for it."""
+        return self.certain
+
 
 class Lock(TypedDict):
     """A live lock; ``automatic``: the daemon took it for an edit; ``checkout``: it counts there alone."""

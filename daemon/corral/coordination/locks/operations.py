@@ -37,7 +37,7 @@ from corral.coordination.mail import addresses
 from corral.coordination.services import Services
 from corral.coordination.sessions.actor import Actor, Speaker, person, speaker
 from corral.coordination.sessions.impersonation import refusals
-from corral.core.errors import InvalidInput, NotPermitted
+from corral.core.errors import InvalidInput
 from corral.core.pages import MOST, page
 from corral.core.paging import answer
 from corral.core.payload import Payload
@@ -114,10 +114,6 @@ async def force_release(services: Services, body: Force) -> Payload:
     if not body.paths and not body.lock_ids:
         raise InvalidInput("Say what to release.", remedy="Name paths or ids of locks.")
     now, keys = services.now(), parse(services, body.paths)
-    if body.certain and body.session_id not in (None, person()):
-        raise NotPermitted(
-            "Only a person may take a lock from an active session.", remedy="Ask the holder, or a person."
-        )
     activities = await lock_activity.signs(services, keys, body.lock_ids)
     released = await Actor(services, body.session_id).write(
         lambda conn, me: stale_holders.force_release(

@@ -17,6 +17,7 @@ from corral.coordination.locks.keys import LockKey, reach, stored_key
 from corral.coordination.locks.queue import find_deadlock
 from corral.coordination.locks.store import waits as lock_wait_rows
 from corral.coordination.locks.table import Holder
+from corral.coordination.sessions.registry import kin_of
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import Conflict, InvalidInput, LockHeld
 from corral.core.events import EventKind
@@ -184,8 +185,7 @@ def _refuse_deadlock(conn: Connection, wait: Wait, now: datetime) -> None:
 
 
 def _stored(row: WaitingSession) -> Wait:
-    kin = (row["parent_session_id"],) if row["parent_session_id"] else ()
     lock_request = LockRequest(
         tuple(stored_key(key) for key in row["keys"]), row["ttl_s"], row["exclusive"], row["reason"]
     )
-    return Wait(row["wait_id"], row["seq"], Holder(row["session_id"], kin=kin), lock_request)
+    return Wait(row["wait_id"], row["seq"], Holder(row["session_id"], kin=kin_of(row)), lock_request)

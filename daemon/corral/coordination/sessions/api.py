@@ -30,6 +30,11 @@ class Acting(BaseModel):
         description="The session that acts, by a name or its id; the caller must be allowed to act for it.",
     )
 
+    @property
+    def is_for_a_person(self) -> bool:
+        """Whether only a person may ask for it."""
+        return False
+
     def fields(self) -> dict[str, Any]:
         """What it asks for, without who does."""
         return self.model_dump(exclude={"agent_id", self.ACTS_AS})

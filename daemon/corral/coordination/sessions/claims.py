@@ -6,9 +6,11 @@ and for those below it. Over TCP nothing shows it, so that a session is proven b
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlalchemy import Connection
 
-from corral.coordination.caller_process import caller_of, is_tcp
+from corral.coordination.caller_process import CallerProcess, Peer, caller_of, is_tcp
 from corral.coordination.mail import addresses
 from corral.coordination.services import Services
 from corral.coordination.sessions import tokens
@@ -17,8 +19,9 @@ from corral.coordination.sessions.api import Acting
 from corral.coordination.sessions.impersonation import refusals
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.asgi import Scope
-from corral.core.errors import InvalidInput, NotPermitted
-from corral.core.routing import Caller
+from corral.core.errors import InvalidInput, NotPermitted, Unidentified
+from corral.core.routing import PEER, Caller
+from corral.store.rows.sessions import SessionRow
 
 TOKEN_HEADER = "x-corral-session-token"
 SESSION_HEADER = "x-corral-session"
@@ -28,25 +31,129 @@ _REGISTER = (
 )
 
 
+@dataclass(frozen=True)
+class Claimant:
+    """Who makes a request, as far as that is shown.
+
+    Attributes:
+        sessions: The sessions that it has shown to be, the one first for which it acts where it names none.
+        by_token: Whether a token shows it.
+        is_person: Whether it is a person, who may act for everybody.
+    """
+
+    sessions: tuple[str, ...]
+    over_tcp: bool
+    by_token: bool
+    is_person: bool
+
+    @property
+    def session_id(self) -> str | None:
+        """The session for which it acts where it names none."""
+        return self.sessions[0] if self.sessions else None
+
+    def check(self, conn: Connection, target: str, *, is_chosen: bool = True) -> None:
+        """Refuse to let it speak for a session.
+
+        Args:
+            is_chosen: The session is named by its id. One that chose its own id, and has no process, is nobody's in particular:
+                over TCP whoever names its id acts for it. One that does not exist is whose names it first.
+
+        Raises:
+            NotPermitted: It may not.
+        """
+        if self.is_person:
+            return
+        row = session_rows.get(conn, target)
+        is_its_own = target in self.sessions or (row is not None and row["parent_session_id"] in self.sessions)
+        if is_its_own and not (self.by_token and (row is None or self._is_void(conn))):
+            return
+        if is_chosen and not tokens.is_proven_by_token(target) and self._is_free(target, row):
+            return
+        raise NotPermitted(
+            "You cannot act for this session.",
+            cause="Over TCP a session is proven by its token."
+            if self.over_tcp
+            else "A session speaks for itself only.",
+            remedy=_REGISTER if self.over_tcp else "Name your own session, or none.",
+            details={"session_id": target, "agent_name": row["agent_name"] if row is not None else target},
+        )
+
+    def _is_void(self, conn: Connection) -> bool:
+        """Whether its token proves nothing: its session never registered, or somebody ended it."""
+        proof = session_rows.get(conn, self.sessions[0])
+        return proof is None or tokens.was_closed(proof)
+
+    def _is_free(self, target: str, row: SessionRow | None) -> bool:
+        if not self.over_tcp:
+            return row is None and target != person()
+        return target == person() or row is None or not (row["client_pid"] or row["parent_session_id"])
+
+
+async def claimant(services: Services, scope: Scope) -> Claimant:
+    """Who makes a request: shown by its token, else by the process at the other end.
+
+    A command of no agent's that names a session in its header acts as that one alone.
+    """
+    headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+    over_tcp, proven = is_tcp(scope), tokens.session_of(headers.get(TOKEN_HEADER, ""))
+    if proven is not None or over_tcp:
+        return Claimant((proven,) if proven else (), over_tcp, proven is not None, is_person=False)
+    caller = await _process(services, scope)
+    named = (headers.get(SESSION_HEADER, ""),) if caller.kind is Caller.PERSON else caller.sessions
+    own = tuple(name for name in named if name and name != person() and not tokens.is_proven_by_token(name))
+    return Claimant(own, over_tcp, False, is_person=caller.kind is Caller.PERSON and not own)
+
+
+async def _process(services: Services, scope: Scope) -> CallerProcess:
+    peer: Peer | None = scope.get(PEER)
+    if peer is not None and peer.seen is not None:  # looked at by an earlier request of this connection
+        return peer.seen
+    return await services.work(lambda: caller_of(services.project, scope))
+
+
+async def require_speaker(services: Services, scope: Scope, session_id: str | None) -> Claimant:
+    """Refuse a caller who may not speak for the session that a path, or a registration, names; returns who it is.
+
+    Args:
+        session_id: None: it names none, but makes a new one.
+
+    Raises:
+        NotPermitted: The caller may not act for it; that is put on record.
+    """
+    who = await claimant(services, scope)
+    if session_id is not None and not who.is_person:
+        async with refusals(services, who.session_id):
+            await services.store.read(lambda conn: who.check(conn, session_id))
+    return who
+
+
 async def settle(services: Services, body: Acting, scope: Scope) -> None:
     """Check for whom a request acts, and put the id of that session where its operation reads it.
-
-    A session that chose its own id, and has no process, is nobody's in particular: whoever names its id acts for it.
 
     Raises:
         AgentNotFound: Nobody goes by ``agent_id``.
         InvalidInput: The request names two sessions.
         NotPermitted: The caller may not act for it; that is put on record.
     """
-    named = getattr(body, body.ACTS_AS)
-    over_tcp = is_tcp(scope)
-    if body.agent_id is None and not tokens.is_proven_by_token(named) and not (named and over_tcp):
-        return
-    headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
-    own = tokens.session_of(headers.get(TOKEN_HEADER, ""))
-    if own is None and not over_tcp and not tokens.is_proven_by_token(headers.get(SESSION_HEADER)):
-        own = headers.get(SESSION_HEADER)
-    is_person = own is None and not over_tcp and await services.work(lambda: _is_person(services, scope))
+    named, who = getattr(body, body.ACTS_AS), await claimant(services, scope)
+    if body.is_for_a_person and not (who.is_person and named in (None, person())):
+        raise NotPermitted(
+            "Only a person may take a lock from an active session.",
+            cause="Without `certain` it is taken only from a holder who is gone.",
+            remedy="Ask the holder, or a person, who does it in a terminal of their own.",
+        )
+    if body.agent_id is None:
+        if named is None and not who.over_tcp and not who.is_person:
+            named = who.session_id
+            if named is None:
+                raise Unidentified(
+                    "This request does not show for which session it acts.",
+                    cause="An agent's process makes it, which acts for its own session and never for the person.",
+                    remedy="Set CORRAL_SESSION_ID to that session's id; `corral session register` makes one.",
+                )
+            setattr(body, body.ACTS_AS, named)
+        if named is None or who.is_person or (named in who.sessions and not who.by_token):
+            return
 
     def check(conn: Connection) -> str:
         if body.agent_id is None:
@@ -58,39 +165,12 @@ async def settle(services: Services, body: Acting, scope: Scope) -> None:
                     f"agent_id names the session {target}, and {body.ACTS_AS} the session {str(named)[:128]}.",
                     remedy="Name one of them.",
                 )
-        row = session_rows.get(conn, target)
-        proof = session_rows.get(conn, own) if own else None
-        is_its_own = (
-            proof is not None
-            and not tokens.was_closed(proof)
-            and row is not None
-            and (own in (target, row["parent_session_id"]))
-        )
-        is_free = (
-            body.agent_id is None
-            and not tokens.is_proven_by_token(target)
-            and (target == person() or row is None or row["client_pid"] is None)
-        )
-        if not (is_its_own or is_person or is_free):
-            raise _refusal(target, row["agent_name"] if row is not None else target, over_tcp)
+        who.check(conn, target, is_chosen=body.agent_id is None)
         return target
 
-    async with refusals(services, own):
+    async with refusals(services, who.session_id):
         try:
             setattr(body, body.ACTS_AS, await services.store.read(check))
         except NotPermitted:
-            setattr(body, body.ACTS_AS, own or person())  # the audit tells who asked
+            setattr(body, body.ACTS_AS, who.session_id or person())  # the audit tells who asked
             raise
-
-
-def _refusal(session_id: str, name: str, over_tcp: bool) -> NotPermitted:
-    return NotPermitted(
-        "You cannot act for this session.",
-        cause="Over TCP a session is proven by its token." if over_tcp else "A session speaks for itself only.",
-        remedy=_REGISTER if over_tcp else "Name your own session, or none.",
-        details={"session_id": session_id, "agent_name": name},
-    )
-
-
-def _is_person(services: Services, scope: Scope) -> bool:
-    return caller_of(services.project, scope)[0] is Caller.PERSON

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from corral.coordination import caller_process
 from corral.coordination.mail import addresses
 from corral.coordination.services import Services
-from corral.coordination.sessions import discovery, session_end, tokens
+from corral.coordination.sessions import claims, discovery, session_end, tokens
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import sweep as session_sweep
 from corral.coordination.sessions.actor import person
@@ -96,15 +96,17 @@ async def cleanup(services: Services, body: Cleanup | None = None) -> Payload:
 @router.post("", status=201, answer=RegisteredSession)
 async def register(services: Services, request: Request, body: Registration) -> Payload:
     """Register a session, or update the one with that id. Over TCP a new one gets a ``registration_token``."""
-    now = services.now()
-    token = tokens.make_token() if body.session_id is None and caller_process.is_tcp(request.scope) else ""
+    now, over_tcp = services.now(), caller_process.is_tcp(request.scope)
+    token = tokens.make_token() if body.session_id is None and over_tcp else ""
+    client_pid = None if over_tcp else body.client_pid  # nothing shows there whose process it is
+    who = await claims.require_speaker(services, request.scope, body.session_id)
     newcomer = Arrival(
         session_id=body.session_id or tokens.session_of(token) or new_id(),
         agent_name=body.agent_name,
         capabilities=discovery.check_capabilities(body.capabilities),
         current_task=body.current_task and redact(body.current_task),
-        client_pid=body.client_pid,
-        client_started=started_at(body.client_pid) if body.client_pid else None,
+        client_pid=client_pid,
+        client_started=started_at(client_pid) if client_pid else None,
         cwd=body.cwd,
     )
 
@@ -112,9 +114,12 @@ async def register(services: Services, request: Request, body: Registration) -> 
         session = session_rows.get(conn, newcomer.session_id) if body.agent_type is None else None
         kind = body.agent_type or (session["agent_type"] if session else newcomer.agent_type)
         kind = session_registry.BY_HTTP if token else kind
+        for predecessor in session_registry.predecessors(conn, newcomer):  # they are ended by it
+            who.check(conn, predecessor)
         return session_end.arrive(conn, replace(newcomer, agent_type=kind), now, services.offer_again)
 
-    row = await services.store.write(enter)
+    async with refusals(services, who.session_id):
+        row = await services.store.write(enter)
     services.nudge("sessions")
     if newcomer.client_pid is not None:  # another session of the same client is over: what it held has come free
         services.nudge("supervisor")
@@ -122,9 +127,10 @@ async def register(services: Services, request: Request, body: Registration) -> 
 
 
 @router.post("/{session_id}/names", status=201)
-async def go_by(services: Services, session_id: SessionId, body: Naming) -> GoesBy:
+async def go_by(services: Services, request: Request, session_id: SessionId, body: Naming) -> GoesBy:
     """Register a session under a further name, or with what it is under one; unread mail to the name comes with it."""
     now = services.now()
+    await claims.require_speaker(services, request.scope, session_id)
 
     def bind(conn: Connection) -> NameRow:
         row = session_rows.beat(conn, session_id, iso(now))
@@ -159,9 +165,10 @@ def _registration(row: NameRow) -> RegisteredName:
 
 
 @router.post("/{session_id}/heartbeat", audited=False)
-async def heartbeat(services: Services, session_id: SessionId) -> Alive:
+async def heartbeat(services: Services, request: Request, session_id: SessionId) -> Alive:
     """Record a heartbeat; a session that is unknown, or was given up, is registered again."""
     now = services.now()
+    await claims.require_speaker(services, request.scope, session_id)
 
     def beat(conn: Connection) -> None:
         if session_rows.touch(conn, session_id, iso(now)) is None:
@@ -172,10 +179,11 @@ async def heartbeat(services: Services, session_id: SessionId) -> Alive:
 
 
 @router.post("/{session_id}/end")
-async def end(services: Services, session_id: SessionId, body: End | None = None) -> Ended:
+async def end(services: Services, request: Request, session_id: SessionId, body: End | None = None) -> Ended:
     """End a session: what it holds comes free. Another session is refused, a person put on record."""
     now = services.now()
-    caller = (body.caller if body else None) or person()
+    who = await claims.require_speaker(services, request.scope, session_id)
+    caller = (body.caller if body else None) or who.session_id or person()
 
     def over(conn: Connection) -> EndedSession | None:
         by = addresses.acting_for(conn, session_id, caller, person())

@@ -18,6 +18,11 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 _DIGITS = 32
 PREFIX = f"{BY_HTTP}-"
 """Begins the ids of these sessions."""
+ARGUMENTS = ("registration_token", "sender_token", "agent_token", "requester_registration_token")
+"""The arguments of any tool, and of addresses of resources, that prove who calls over HTTP, as Agent Mail names them.
+
+Over a bridge they have no effect.
+"""
 
 
 def make_token() -> str:

@@ -13,9 +13,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from corral.client.wire import peer_uid
 from corral.config.ownership import is_own
+from corral.coordination.caller_process import Peer
 from corral.core.asgi import App, Receive, Scope, Send, replayed, whole
 from corral.core.errors import InvalidInput
-from corral.core.routing import TRANSPORT
+from corral.core.routing import PEER
 from corral.faces.http.access import refuse
 
 HEADERS_S = 10.0
@@ -44,6 +45,7 @@ class LimitedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, or drop it at once: where there are too many, and over the Unix socket of another user."""
         super().connection_made(transport)
+        self._peer = Peer(transport)
         if not self._is_tcp:
             if not _is_welcome(transport):
                 transport.abort()
@@ -72,7 +74,7 @@ class LimitedConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         super().on_message_begin()
-        self.scope[TRANSPORT] = self.transport  # type: ignore[literal-required]
+        self.scope[PEER] = self._peer  # type: ignore[literal-required]
         if self._is_tcp:
             self._expect_headers()
 

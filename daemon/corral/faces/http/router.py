@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import compile_path
 
-from corral.coordination.caller_process import require
+from corral.coordination.caller_process import is_tcp, require
 from corral.coordination.services import Services
 from corral.coordination.sessions import claims
 from corral.coordination.sessions.api import Acting
@@ -264,6 +264,12 @@ class Router:
             NotPermitted: The caller may not.
         """
         route, project = operation.route, self._services.project
+        if operation.tag == "hooks" and is_tcp(scope):
+            raise NotPermitted(
+                "Hook events are not taken over TCP.",
+                cause="Nothing shows there which client sends one, and an event acts as the session that it names.",
+                remedy="Send it over the Unix socket of the daemon, as the bridge, the hooks and the mod do.",
+            )
         if route.callers == EVERYONE:
             return
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from corral.coordination.sessions import tokens
 from corral.core.errors import InvalidInput
 
 IGNORED = frozenset({
@@ -14,8 +15,6 @@ IGNORED = frozenset({
     "registration_proof", "target_registration_token", "topic", "window_id",
 })  # fmt: skip
 """Arguments of Agent Mail's and the coordinator's clients that have no effect here: formats, handshakes, panes."""
-TOKENS = ("registration_token", "sender_token", "agent_token", "requester_registration_token")
-"""Arguments of any tool that prove who calls over HTTP, as Agent Mail names them; over a bridge they have no effect."""
 MOST_BYTES = 4 * 1024 * 1024
 """Maximum size of a request, the limit of the MCP library."""
 MOST_LOOKED_AT = 16 * 1024 * 1024
@@ -29,13 +28,13 @@ def without_ignored(arguments: Mapping[str, Any], parameters: Iterable[str]) -> 
     return {
         name: value
         for name, value in arguments.items()
-        if name in known or (name not in IGNORED and name not in TOKENS)
+        if name in known or (name not in IGNORED and name not in tokens.ARGUMENTS)
     }
 
 
 def token_in(arguments: Mapping[str, Any]) -> str:
     """The token among the arguments of a call; empty: there is none."""
-    return next((str(arguments[name]) for name in TOKENS if arguments.get(name)), "")
+    return next((str(arguments[name]) for name in tokens.ARGUMENTS if arguments.get(name)), "")
 
 
 def invalid(problems: Iterable[Mapping[str, Any]], parameters: Iterable[str]) -> InvalidInput:

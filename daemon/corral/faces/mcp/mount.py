@@ -15,12 +15,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from corral.coordination.caller_process import is_tcp
+from corral.coordination.caller_process import Peer, is_tcp
 from corral.coordination.services import Services
 from corral.coordination.sessions import session_end, tokens
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.asgi import App, Receive, Scope, Send, replayed, respond, whole
 from corral.core.instructions import PROFILES
+from corral.core.routing import PEER, Caller
 from corral.faces.mcp import arguments
 from corral.faces.mcp.calls import FAMILIES, Call, current
 from corral.faces.mcp.replays import Replays
@@ -54,7 +55,7 @@ class Mcp:
         if usual is None:
             await self._app(scope, receive, send)
             return
-        call = self._call(scope)
+        call = self._call(await self._shown(scope))
         body = await whole(receive)
         if call.is_over_http and _is_initialization(body):
             token = tokens.make_token()
@@ -87,10 +88,23 @@ class Mcp:
         )
         services.nudge("supervisor")
 
-    def _call(self, scope: Scope) -> Call:
+    async def _shown(self, scope: Scope) -> dict[str, str]:
+        """The headers of a request. Those that say who calls are a bridge's, over the socket, from its own process.
+
+        A person's process may send them, too; another process of an agent calls for its own session.
+        """
         headers = {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in scope["headers"]}
-        if is_tcp(scope):  # a bridge comes over the socket
-            headers = {name: value for name, value in headers.items() if not name.startswith("x-corral-")}
+        peer: Peer | None = scope.get(PEER)
+        if not is_tcp(scope):
+            if peer is None or headers.get("x-corral-bridge") == str(peer.pid):
+                return headers
+            caller = await self._services.work(lambda: peer.look(self._services.project))
+            if caller.kind is Caller.PERSON:
+                return headers
+        headers = {name: value for name, value in headers.items() if not name.startswith("x-corral-")}
+        return headers if is_tcp(scope) else {**headers, "x-corral-session": next(iter(caller.sessions), "")}
+
+    def _call(self, headers: dict[str, str]) -> Call:
         session, connection = (
             "" if tokens.is_proven_by_token(name) else name
             for name in (headers.get("x-corral-session", ""), headers.get("x-corral-connection", ""))

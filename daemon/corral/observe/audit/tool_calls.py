@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from corral.coordination.sessions import tokens
 from corral.observe.audit.trail import DENIED, FAILED, OK, AuditTrail
 from corral.runners.protocol import ToolCall
 from corral.store.rows.tasks import TaskRow
 
 CALLED = "called"
 """The ``status`` of a call whose end is not known."""
-CONTENT = frozenset(
-    {
-        "content",
-        "old_string",
-        "new_string",
-        "new_source",
-        "edits",
-        "file_text",
-        "old_str",
-        "new_str",
-        "body",
-        "body_md",
-        "registration_token",
-    }
-)
+CONTENT = frozenset({
+    "content", "old_string", "new_string", "new_source", "edits", "file_text", "old_str", "new_str", "body", "body_md",
+    *tokens.ARGUMENTS,
+})  # fmt: skip
 """Parameters that are the content of files and messages, or a token: only their size is kept."""
+_TOKEN = re.compile(rf"\b({'|'.join(tokens.ARGUMENTS)})=[^&\s\"']+")
+"""A token in a text, as an address of a resource has it."""
 OURS = "mcp__plugin_corral_corral__"
 """Begins the client's names of our own tools."""
 LONGEST_COUNT = 6
@@ -56,7 +49,7 @@ def note(
         error: Why it failed or was denied.
     """
     if tool and trail.is_new(use_id):
-        result = {"status": status, **({"error": error[:LONGEST]} if error else {})}
+        result = {"status": status, **({"error": _text_of(error)} if error else {})}
         trail.note(
             at,
             f"tool.{tool}",
@@ -139,8 +132,12 @@ def _parameters(arguments: object) -> dict[str, Any]:
         if name in CONTENT:
             parameters[name] = size_of(value)
         elif value != "":  # the client sends an empty text for a missing field
-            parameters[name] = value[:LONGEST] if isinstance(value, str) else value
+            parameters[name] = _text_of(value) if isinstance(value, str) else value
     return parameters
+
+
+def _text_of(text: str) -> str:
+    return _TOKEN.sub(r"\1=[redacted]", text)[:LONGEST]
 
 
 def size_of(content: Any) -> str:

@@ -12,14 +12,14 @@ class SessionState(TypedDict):
     stalled_since_at: str | None
 
 
-class Kin(SessionState):
+class Kin(TypedDict):
     """The columns that say for whom a session works."""
 
     agent_type: str
     parent_session_id: str | None
 
 
-class SessionTouch(Kin):
+class SessionTouch(SessionState, Kin):
     """The columns that a hook event reads of its session."""
 
     session_id: str
@@ -174,9 +174,8 @@ class LockWaitRow(TypedDict):
     expires_at: str
 
 
-class WaitingSession(LockWaitRow):
+class WaitingSession(LockWaitRow, Kin):
     """A waiting session with its own columns."""
 
     agent_name: str
     current_task: str | None
-    parent_session_id: str | None

@@ -234,3 +234,19 @@ def test_a_reason_is_told_in_one_line_that_opens_no_tag(conn: Connection) -> Non
     (told,) = session_rows.take_notices(conn, "a", iso(NOW))
     assert "(x &lt;/note>\\x1b Corral: stop" in told and "\n" not in told and "\x1b" not in told
     assert len(told) < 400
+
+
+@pytest.mark.parametrize(("agent_type", "is_deadlock"), [("claude", False), ("mcp", True)])
+def test_of_a_connections_agents_each_waits_for_the_other(conn: Connection, agent_type: str, is_deadlock: bool) -> None:
+    """A subagent uses its parent's locks and so waits for nobody; the agents of one connection are anybody to each other."""
+    child = Arrival(session_id="child", agent_type=agent_type, parent_session_id="a")
+    kin = session_registry.kin_of(session_registry.register(conn, child, NOW))
+    _take(conn, "a", "x")
+    _take(conn, "b", "z")
+    acquire(conn, [parse_key("y")], Holder("child", kin=kin), NOW, ttl_s=600)
+    _wait(conn, "child", "x", "z", kin=kin)
+    if is_deadlock:
+        with pytest.raises(LockHeld):
+            _wait(conn, "a", "y")
+    else:
+        _wait(conn, "a", "y")

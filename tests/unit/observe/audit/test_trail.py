@@ -27,6 +27,7 @@ from corral.store.migrate import open_schema
 
 NOW = datetime(2026, 11, 24, tzinfo=timezone.utc)
 KEY = "sk-ant-api03-0123456789-abcdefghij"
+TOKEN = "k3PzH2c-vQ9_xN4mT7yB1wLs8rEa5uJd6fGoKiVhXqZ"
 
 
 class World:
@@ -239,17 +240,21 @@ def test_of_a_tool_call_neither_secrets_nor_the_content_of_files_are_kept_and_no
     given = {
         "file_path": "/r/a.py", "content": "print('this is in the file')", "api_key": "short",
         "command": f"TOKEN={KEY} curl https://user:{KEY}@example.org", "edits": [{"old_string": "x"}],
+        "sender_token": TOKEN, "agent_token": TOKEN, "uri": f"resource://inbox/Ann?agent_token={TOKEN}&limit=1",
         **{f"more{number}": "y" * 5000 for number in range(10)},
     }  # fmt: skip
     for use in ("u1", "u1", "", ""):
-        tool_calls.note(world.trail, NOW, "Write", given, session_id="s", use_id=use, error=f"no {KEY}")
+        error = f"no {KEY}: registration_token={TOKEN}"
+        tool_calls.note(world.trail, NOW, "Write", given, session_id="s", use_id=use, error=error)
     world.step()
     found = world.db.read(lambda conn: audit_rows.following(conn, 0, 10))
     assert len(found) == 3, "a call is noted once, and one without an id always"
     kept = json.loads(found[0]["parameters"])
     assert kept["content"] == "(28 characters)" and kept["file_path"] == "/r/a.py" and kept["api_key"] == "[redacted]"
     assert all(len(row["parameters"]) <= lines.MOST_TEXT and len(row["result"]) <= lines.MOST_TEXT for row in found)
-    assert KEY not in world.path.read_bytes().decode("latin-1") + world.export.read_text()
+    assert kept["uri"] == "resource://inbox/Ann?agent_token=[redacted]&limit=1"
+    written = world.path.read_bytes().decode("latin-1") + world.export.read_text()
+    assert KEY not in written and TOKEN not in written
 
 
 def test_the_calls_of_a_turn_are_told_once_and_those_that_were_not_named_are_counted(world: World) -> None:

@@ -14,7 +14,10 @@ from corral.store.schema import agent_sessions
 from corral.store.schema_coordination import lock_waits
 
 _WAITING = Prepared[WaitingSession](
-    select(lock_waits, agent_sessions.c.agent_name, agent_sessions.c.current_task, agent_sessions.c.parent_session_id)
+    select(
+        lock_waits,
+        *(agent_sessions.c[name] for name in ("agent_name", "agent_type", "current_task", "parent_session_id")),
+    )
     .join(agent_sessions, agent_sessions.c.session_id == lock_waits.c.session_id)
     .where(lock_waits.c.expires_at > bindparam("now"), agent_sessions.c.status != SessionStatus.DISCONNECTED)
     .order_by(lock_waits.c.seq)
@@ -24,7 +27,7 @@ _ENTER = Prepared[LockWaitRow](insert(lock_waits).returning(lock_waits), *_SET)
 
 
 def waiting(conn: Connection, now: str) -> list[WaitingSession]:
-    """Sessions that wait, first come first, with name, task and parent; a session that is gone waits no more."""
+    """Sessions that wait, first come first, with name, type, task and parent; a session that is gone waits no more."""
     return _WAITING.all(conn, {"now": now})
 
 
