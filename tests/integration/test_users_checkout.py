@@ -7,6 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,10 @@ def test_a_dirty_checkout_that_is_not_in_the_way_stays_as_it_is(house: Coordinat
     )
 
 
+def _lists(house: Coordinated, pattern: str) -> bool:
+    return re.search(pattern, str(house.json("merge", "list"))) is not None
+
+
 def test_a_landing_that_would_hit_the_users_work_is_held_and_goes_on_by_itself(house: Coordinated) -> None:
     for kind in ("modified", "untracked", "staged"):
         name = "new.txt" if kind == "untracked" else "README.md"
@@ -76,7 +81,7 @@ def test_a_landing_that_would_hit_the_users_work_is_held_and_goes_on_by_itself(h
             git(house.root, "add", name)
         task = house.submit("clash", f"echo theirs, {kind} > {name}")
         held = f"overlap.*{name}"
-        eventually(lambda held=held: re.search(held, str(house.json("merge", "list"))))
+        eventually(partial(_lists, house, held))
         assert (house.root / name).read_text() == "mine\n", kind
         over = house.run("wait", task, "--timeout", "1", "--json", check=False)
         assert over.returncode == 1, kind
