@@ -73,15 +73,16 @@ def forget(project: Project) -> None:
     with suppress(OSError):  # a folder that cannot be written: the start itself says so
         _file(project).unlink()
     with suppress(OSError):
-        os.truncate(project.run_dir / START, 0)
+        descriptor = _open(project, os.O_WRONLY)
+        os.ftruncate(descriptor, 0)
+        os.close(descriptor)
 
 
 def take_turn(project: Project) -> int | None:
     """The right of a session to start a daemon, as a descriptor to close; None while another one does, or after a failure."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         project.run_dir.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(project.run_dir / START, flags, 0o600)
+        descriptor = _open(project, os.O_RDWR | os.O_CREAT)
     except OSError:  # the start itself says what is wrong with the folder
         return os.open(os.devnull, os.O_RDONLY)
     try:
@@ -104,7 +105,7 @@ def failed_lately(project: Project) -> CorralError | None:
 def is_starting(project: Project) -> bool:
     """Whether a session starts a daemon now."""
     with suppress(OSError):
-        descriptor = os.open(project.run_dir / START, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = _open(project, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
@@ -120,13 +121,28 @@ def note_start(project: Project, error: CorralError | None) -> None:
     wait_s = AGAIN_S if error is None else min(FAILED_S * 2.0 ** min(failures - 1, 10), MOST_FAILED_S)
     now, wire = time.time(), error.to_wire()["error"] if error is not None else None
     content = json.dumps({"failures": failures, "next_at": now + wait_s, "at": now, "error": wire})
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with suppress(OSError):  # a full disk, or a folder that cannot be written: then it is tried again too early
-        descriptor = os.open(project.run_dir / START, flags, 0o600)
+        descriptor = _open(project, os.O_WRONLY | os.O_CREAT)
         try:
             os.ftruncate(descriptor, os.pwrite(descriptor, content.encode(), 0))
         finally:
             os.close(descriptor)
+
+
+def _open(project: Project, flags: int) -> int:
+    """Open the record of the last start, in a folder that is this user's alone: another one may have been planted.
+
+    Raises:
+        OSError: It cannot be opened, or stands in another folder.
+    """
+    folder = os.open(project.run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(folder)
+        if status.st_uid != os.getuid() or status.st_mode & 0o077:
+            raise PermissionError(f"{project.run_dir} is not a private folder.")
+        return os.open(START, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 def _must_wait(last: dict[str, Any]) -> bool:
