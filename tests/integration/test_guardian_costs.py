@@ -155,7 +155,7 @@ def test_a_worktree_made_again_under_a_name_takes_nothing_from_the_former(world:
     def work(text: str) -> None:
         (world.top / "a.txt").write_text(text)
         (world.top / "my.db").write_text(text)
-        world.turn()
+        world.guardian.before_release(world.top, "its session leaves it")
 
     work("former")
     former = world.saved()
@@ -200,11 +200,13 @@ def test_a_notice_that_cannot_be_told_stops_no_save_and_is_told_later(
     world.turn()
     git(world.top, "reset", "-q", "--hard", git(world.top, "commit-tree", "-m", "x", "HEAD^{tree}"))
     (world.top / "a.txt").write_text("2\n")
-    with monkeypatch.context() as patched:
-        patched.setattr(sessions, "notify", Mock(side_effect=DatabaseUnavailable("locked")))
-        with pytest.raises(DatabaseUnavailable):
-            world.turn()
-    assert world.saved()
+    world.guardian.changed("n1", "HEAD")
+    for function in ("live", "notify"):
+        with monkeypatch.context() as patched:
+            patched.setattr(sessions, function, Mock(side_effect=DatabaseUnavailable("locked")))
+            with pytest.raises(DatabaseUnavailable):
+                world.turn() if function == "live" else world.guardian.step(world.now)
+        assert world.saved()
     world.guardian.step(world.now)
     (notice,) = world.db.write(lambda conn: sessions.take_notices(conn, "s-1", iso(THEN)))
     assert "HEAD of your worktree" in notice and "is saved" in notice

@@ -67,6 +67,7 @@ def test_it_is_stored_as_it_is_and_given_back_beside_what_stands_in_its_way(top:
     git(tmp_path, "init", "-q", "into")
     (into / ".git/info/exclude").write_text("*.db\n")
     (into / ".corral-recovered").symlink_to(tmp_path)
+    (tmp_path / ".gitignore").write_text("*\n")
     (into / "my.db").write_text("mine")
     (into / ".env").symlink_to("/nowhere")
     (into / "out").symlink_to(tmp_path)
