@@ -127,8 +127,9 @@ def test_each_field_bears_the_name_that_the_client_gives_it(event: str, hook: di
 def test_a_tool_call_carries_what_it_touches_and_none_of_its_content(event: str) -> None:
     (hook,) = (hook for name, hook in THROUGH_THE_BRIDGE if name == event)
     assert hook["input"].keys() >= {"tool_name", "tool_use_id", "permission_mode"}
-    letter = {"to", "summary"} if event == "PostToolUse" else set()  # of the client's own SendMessage
-    assert hook["input"]["tool_input"].keys() == {"file_path", "notebook_path", "command"} | letter
+    # Of the client's own SendMessage, and of ExitWorktree.
+    more = {"PostToolUse": {"to", "summary"}, "PreToolUse": {"action"}}.get(event, set())
+    assert hook["input"]["tool_input"].keys() == {"file_path", "notebook_path", "command"} | more
 
 
 @pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse"])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from corral.faces.hooks.payloads import reason_of_denial
 from corral.git.checkouts import private
 from corral.git.process.command import open_repository
 from tests.conftest import commit, git
@@ -111,6 +112,16 @@ def test_the_end_of_a_session_and_of_a_subagent_and_leaving_save_at_once(guarded
         eventually(partial(is_saved, guarded, name))  # its answer waits 3 s at most
         git(guarded.root, "worktree", "remove", "--force", str(place))
         check_recovered(guarded, name)
+    place = plain(guarded, "n4")
+    begin(guarded, place, "s-n4")
+    write(place)
+    store = guarded.root / ".git" / private.FOLDER
+    store.rename(store.with_name("away"))
+    store.write_text("in the way")
+    leave: dict[str, Any] = {"tool_name": "ExitWorktree", "tool_use_id": "u-4"}
+    refused = guarded.hook("PreToolUse", "s-n4", place, **leave, tool_input={"action": "remove"})
+    assert "could not be saved" in reason_of_denial(refused)
+    assert not reason_of_denial(guarded.hook("PreToolUse", "s-n4", place, **leave, tool_input={"action": "keep"}))
 
 
 def test_what_only_ignored_files_hold_outlives_a_worktree_of_corrals_own(guarded: Coordinated) -> None:

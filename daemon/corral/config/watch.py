@@ -28,7 +28,8 @@ ENDED_CHANGES: list[type[events.FileSystemEvent]] = [
     events.FileClosedEvent if sys.platform == "linux" else events.FileModifiedEvent,
 ]  # fmt: skip
 """Events that end a change; not every write to an open file."""
-_LOSSES = ("deleted", "moved")
+LOSSES = ("deleted", "moved")
+"""The types of events after which a folder is not watched any more."""
 
 
 class ConfigWatcher(events.FileSystemEventHandler):
@@ -101,7 +102,7 @@ class ConfigWatcher(events.FileSystemEventHandler):
         if observer is None:
             return
         self._follow(observer, event)
-        if event.event_type in _LOSSES and self._is_own(Path(os.fsdecode(event.src_path))):
+        if event.event_type in LOSSES and self._is_own(Path(os.fsdecode(event.src_path))):
             self._on_loss()
         contents = self._read_contents()
         if contents != self._contents:
@@ -110,7 +111,7 @@ class ConfigWatcher(events.FileSystemEventHandler):
 
     def _follow(self, observer: BaseObserver, event: events.FileSystemEvent) -> None:
         """Stop watching a removed folder, and watch a new one."""
-        if event.event_type in _LOSSES:
+        if event.event_type in LOSSES:
             for folder, watch in list(self._watches.items()):
                 if os.fsdecode(event.src_path) in (str(folder), watch.path):
                     observer.unschedule(self._watches.pop(folder))

@@ -33,6 +33,8 @@ NAMES = {
     "unapproved_roadmap": "roadmap",
     "roadmap_problem": "roadmap",
     "unannounced_changes": "changes",
+    "unwatched_worktrees": "no watch",
+    "snapshot": "not saved",
     "outdated_daemon": "old daemon",
     "crashing_daemon": "crashes",
     "broken_settings": "settings",

@@ -27,7 +27,7 @@ from corral.config.watch import ConfigWatcher
 from corral.core import logs
 from corral.core.clock import now
 from corral.core.errors import CorralError, Unsupported
-from corral.core.needs import Need
+from corral.core.needs import Fault, Need
 from corral.core.steps import Step
 from corral.daemon import nouns
 from corral.daemon.instance import Instance
@@ -38,7 +38,7 @@ from corral.daemon.self_heal import SelfHeal
 from corral.daemon.termination import is_restart
 from corral.daemon.upgrade import Upgrade, is_idle
 from corral.daemon.wiring import Assembly, assemble
-from corral.daemon.worktree_watch import WorktreeWatch
+from corral.daemon.worktree_watch import REMEDY, WorktreeWatch
 from corral.faces.http.access import Access
 from corral.faces.http.connections import BoundedBodies, LimitedConnection
 from corral.faces.http.router import Router
@@ -219,10 +219,12 @@ def _watch_config(parts: Assembly) -> ConfigWatcher | None:
 
 def _watch_worktrees(parts: Assembly) -> WorktreeWatch | None:
     """Let the guardian see what git writes about worktrees; without watches it sees that when a turn ends."""
-    guardian = parts.services.of(Guardian)
+    services, guardian = parts.services, parts.services.of(Guardian)
+    fault = Fault(services.faults, "worktree watch", "unwatched_worktrees")
     try:
-        watch = WorktreeWatch(parts.services.project, guardian.changed)
+        watch = WorktreeWatch(services.project, guardian.changed, fault, services.now)
     except OSError as error:
+        fault.show(f"Worktrees are not watched: {error}", REMEDY, services.now())
         log.warning("worktrees_not_watched", error=str(error))
         return None
     guardian.watch = watch.follow

@@ -64,17 +64,23 @@ def test_it_is_stored_as_it_is_and_given_back_beside_what_stands_in_its_way(top:
     assert saved.ref == "refs/corral/private/w1/20260102T030405678901Z"
     assert sorted(saved.files) == sorted([".env", "my.db", "out/run", odd]) and saved.left_out == {}
     into = tmp_path / "into"
-    into.mkdir()
+    git(tmp_path, "init", "-q", "into")
+    (into / ".git/info/exclude").write_text("*.db\n")
+    (into / ".corral-recovered").symlink_to(tmp_path)
+    (tmp_path / ".gitignore").write_text("*\n")
     (into / "my.db").write_text("mine")
     (into / ".env").symlink_to("/nowhere")
     (into / "out").symlink_to(tmp_path)
     restored = private.restore(repo, copy.ref, into)
     assert (into / "my.db").read_text() == "mine"
-    assert (into / "my.db.recovered").read_bytes() == BINARY
+    aside = into / ".corral-recovered-2"
+    assert (aside / "my.db").read_bytes() == BINARY
     assert restored.present == [".env"]
-    assert restored.aside["my.db"] == "my.db.recovered" and restored.aside["out/run"] == "out+run.recovered"
-    assert os.access(into / "out+run.recovered", os.X_OK)
-    assert not (tmp_path / "run").exists(), "nothing is written through a link"
+    assert restored.aside["my.db"] == f"{aside.name}/my.db" and restored.aside["out/run"] == f"{aside.name}/out+run"
+    assert os.access(aside / "out+run", os.X_OK) and aside.stat().st_mode & 0o77 == 0
+    assert not [name for name in ("run", "out+run", "my.db") if (tmp_path / name).exists()], (
+        "nothing is written through a link"
+    )
     with pytest.raises(NotFound):
         private.restore(repo, "refs/heads/main", into)
 
@@ -174,3 +180,56 @@ def test_where_it_cannot_be_stored_nothing_is_said_to_be(top: Path, monkeypatch:
     (top / ".git" / private.FOLDER / "objects").write_text("in the way")
     with pytest.raises(GitFailed):
         save(top, after_s=1)
+
+
+@pytest.mark.req("NFR-SEC-001")
+def test_no_file_that_git_would_see_is_given_back_to_its_place(top: Path) -> None:
+    (top / ".env").write_text("KEY=1")
+    (top / "my.db").write_text("1")
+    copy = save(top)
+    (top / ".env").unlink()
+    commit(top, {".gitignore": "*.db\n"})
+    (top / "my.db").write_text("2")
+    repo = open_repository(top / ".git")
+    for number in ("", "-2"):
+        restored = private.restore(repo, copy.ref, top)
+        assert restored.aside == {path: f"{private.RECOVERED}/{path}{number}" for path in (".env", "my.db")}
+    assert git(top, "status", "--porcelain", "--untracked-files=all") == ""
+    assert (top / private.RECOVERED / ".env").read_text() == "KEY=1"
+
+
+def test_a_torn_file_takes_the_place_of_no_whole_one(top: Path) -> None:
+    repo = open_repository(top / ".git")
+    (top / "a.db").write_text("whole")
+    (top / "b.db").write_text("1")
+    older = save(top)
+    (top / "a.db").write_text("it grows")
+    (top / "b.db").write_text("2")
+    what = found(top)
+    (top / "a.db").write_text("it grows and grows")
+    torn = save(top, what, after_s=1)
+    assert not private.drop_replaced(repo, older, torn)
+    merged = private.merge(repo, older, torn)
+    assert merged is not None and merged.left_out == {}
+    (saved,) = private.listing(repo)
+    assert (saved.ref, saved.sha, saved.reason) == (torn.ref, merged.sha, "a turn")
+    store = Git(top / ".git" / private.FOLDER)
+    assert refs.contents(store, [merged.known[path][2] for path in ("a.db", "b.db")]) == [b"whole", b"2"]
+
+
+def test_a_large_cache_hides_no_file_beside_it_and_what_was_not_reached_is_named(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ignored, "MOST_LOOKED_AT", 4)
+    for name in (
+        *(f"out/a-cache/{number}" for number in range(9)),
+        "out/a-cache/inner/x",
+        "out/data/my",
+        ".env",
+        "z.db",
+    ):
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text("x")
+    what = found(top)
+    assert {".env", "z.db", "out/data/my"} <= what.files.keys() and len(what.files) == 4
+    assert what.left_out.keys() == {"out/a-cache/", "out/a-cache/inner/"}

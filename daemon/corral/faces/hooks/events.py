@@ -34,6 +34,7 @@ from corral.core.crash import crash_point
 from corral.core.errors import CorralError, DatabaseUnavailable
 from corral.core.events import EventKind
 from corral.core.instants import after, iso
+from corral.core.logs import logger
 from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.core.states import SessionStatus, WorktreeState
@@ -67,6 +68,8 @@ AT_THE_END_S = 0.5
 """Seconds for which the end of a session waits until its worktree is saved: the client waits for a second."""
 BEFORE_RELEASE_S = 3.0
 """The same before a worktree may go."""
+
+log = logger("hook_events")
 
 T = TypeVar("T")
 Handler = Callable[[Services, HookEvent], Awaitable[Payload]]
@@ -127,7 +130,9 @@ async def _present(
 async def _before_tool(services: Services, event: HookEvent) -> Payload:
     services.runtime.announced(event.actor, event.use_id)
     if event.tool == LEAVES_WORKTREE:
-        await _keep(services, event, "its session leaves it", BEFORE_RELEASE_S)
+        unsaved = await _keep(services, event, "its session leaves it", BEFORE_RELEASE_S)
+        if unsaved and event.action != "keep":
+            return hook_events.denial(unsaved)
     if event.is_shell:
         refused = await shell_watch.before(services, event, presence(services, event, services.now()))
         return hook_events.denial(refused, event.name) if refused else {}
@@ -287,12 +292,24 @@ async def _session_start(services: Services, event: HookEvent) -> Payload:
     return response
 
 
-async def _keep(services: Services, event: HookEvent, why: str, patience_s: float) -> None:
-    """Save the worktree of an event; after that time the answer goes out, and the saving on."""
-    saving = asyncio.ensure_future(
-        services.work(lambda: services.of(Guardian).before_release(Path(event.cwd), why) if event.cwd else None)
-    )
+async def _keep(services: Services, event: HookEvent, why: str, patience_s: float) -> str:
+    """Save the worktree of an event; after that time the answer goes out, and the saving on.
+
+    Returns:
+        Why it is not saved; empty: it is.
+    """
+    if not event.cwd:
+        return ""
+    saving = asyncio.ensure_future(services.work(lambda: services.of(Guardian).before_release(Path(event.cwd), why)))
     await asyncio.wait({saving}, timeout=patience_s)
+    if not saving.done():
+        return f"What is in {event.cwd} is still being saved; try again in a moment."
+    try:
+        problem = saving.result().problem
+    except Exception as error:  # the edge: whatever it is, nothing was saved
+        log.exception("not_saved", worktree=event.cwd)
+        problem = str(error) or type(error).__name__
+    return f"What is in {event.cwd} could not be saved: {problem}" if problem else ""
 
 
 async def _session_end(services: Services, event: HookEvent) -> Payload:

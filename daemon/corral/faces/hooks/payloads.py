@@ -41,6 +41,7 @@ class HookEvent:
         bridge: The process id of the MCP bridge that carried the event, or empty for a command hook.
         transcript_path: Where the client writes down what the session says; empty inside a subagent.
         unheard: The span in which answers to the actor got lost; None if all arrived.
+        action: What a tool is to do with the worktree that it leaves: ``keep`` or ``remove``, or empty.
         recipient: To whom the client's own SendMessage tool writes, or empty; ``summary``: about what.
         owner: The agent that a working copy is asked for, or empty: the session itself.
         since: The commit at which a working copy began, or empty; ``folder``: where it is.
@@ -73,6 +74,7 @@ class HookEvent:
     client_pid: int | None
     entrypoint: str
     transcript_path: str
+    action: str
     recipient: str
     summary: str
     owner: str
@@ -151,6 +153,7 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
         client_pid=pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 else None,
         entrypoint=_text(origin, "entrypoint"),
         transcript_path="" if agent else _text(payload, "transcript_path"),
+        action=_text(tool_input, "action"),
         recipient=_text(tool_input, "to") if _text(payload, "tool_name") == "SendMessage" else "",
         summary=_text(tool_input, "summary"),
         owner=_text(payload, "owner"),

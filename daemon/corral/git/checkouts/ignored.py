@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from corral.git.checkouts.status import Signature
 
 MOST_LOOKED_AT = 20_000
-"""Maximum number of ignored files in one checkout that are looked at."""
+"""Maximum number of ignored files in one checkout that are looked at: a large cache costs no more."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,6 @@ def survey(top: Path, listed: Sequence[str], rebuilt: Collection[str], brought: 
     left_out: dict[str, str] = {}
     sizes: list[tuple[int, str, Signature]] = []
     for path in _walk(top, listed, rebuilt, brought, left_out):
-        if len(sizes) == MOST_LOOKED_AT:
-            left_out[path] = f"more than {MOST_LOOKED_AT} files are ignored; it and those after it were not looked at"
-            break
         try:
             info = os.lstat(top / path)
         except OSError as error:
@@ -66,25 +64,35 @@ def survey(top: Path, listed: Sequence[str], rebuilt: Collection[str], brought: 
 def _walk(
     top: Path, listed: Sequence[str], rebuilt: Collection[str], brought: Collection[str], left_out: dict[str, str]
 ) -> Iterator[str]:
-    for path in listed:
+    """The files of what is listed, those nearest to the top first, then those in small folders; what is not reached is named."""
+    waiting = [(0, path.endswith("/"), len(listed), path) for path in listed]
+    heapq.heapify(waiting)
+    files = 0
+    while waiting:
+        depth, is_folder, _, path = heapq.heappop(waiting)
         parts = PurePosixPath(path).parts
         if any(fnmatchcase(part, pattern) for part in parts for pattern in rebuilt) or any(
             path.rstrip("/") == folder or path.startswith(f"{folder}/") for folder in brought
         ):
             continue
-        if not path.endswith("/") or (top / path.rstrip("/")).is_symlink():
+        if files == MOST_LOOKED_AT:
+            rest = path if is_folder or depth == 0 else f"{PurePosixPath(path).parent}/"
+            left_out.setdefault(rest, f"more than {MOST_LOOKED_AT} files are ignored; not all of it was looked at")
+            continue
+        if not is_folder or (top / path.rstrip("/")).is_symlink():
+            files += 1
             yield path.rstrip("/")
             continue
         try:
-            entries = sorted(os.scandir(top / path), key=lambda entry: entry.name)
+            entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in os.scandir(top / path)]
         except OSError as error:
             left_out[path] = error.strerror or "it cannot be read"
             continue
-        if any(entry.name == ".git" for entry in entries):
+        if any(name == ".git" for name, _ in entries):
             left_out[path] = "it is another repository"
             continue
-        names = [f"{path}{entry.name}{'/' if entry.is_dir(follow_symlinks=False) else ''}" for entry in entries]
-        yield from _walk(top, names, rebuilt, brought, left_out)
+        for name, is_inner in entries:
+            heapq.heappush(waiting, (depth + 1, is_inner, len(entries), f"{path}{name}{'/' if is_inner else ''}"))
 
 
 def read(top: Path, path: str, seen: Signature) -> tuple[str, bytes, bool]:

@@ -15,22 +15,24 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from corral.core.errors import GitFailed, NotFound
 from corral.core.identifiers import check_name
 from corral.core.instants import UTC
-from corral.git import commits, refs
+from corral.git import commits, ignoring, refs
 from corral.git.checkouts.ignored import Ignored, read
 from corral.git.checkouts.salvage import changed_files
 from corral.git.checkouts.status import Signature
 from corral.git.identity import CORRAL
 from corral.git.process import scratch
-from corral.git.process.command import Git
+from corral.git.process.command import Git, open_checkout
 from corral.git.refs import Ref
 
 PREFIX = "refs/corral/private/"
 FOLDER = "corral-private"
+RECOVERED = ".corral-recovered"
+"""The folder in a checkout for the files that git would see where they were, or whose place is taken; git ignores all of it."""
 _AT_ONCE = 8 * 1024 * 1024
 """Bytes of files that are in memory at a time; one file may be larger."""
 _MOST_NAMED = 200
@@ -125,22 +127,31 @@ def save(
     for batch in _batches(top, fresh, left_out):
         shas = _store_blobs(store, [content for _, _, _, content in batch])
         entries.update({path: (seen, mode, sha) for (path, seen, mode, _), sha in zip(batch, shas, strict=True)})
+    tree = _tree(repo, store, entries)
+    newest = newest_of(store, name)
+    if newest is not None and store.must("rev-parse", f"{newest.sha}^{{tree}}") == tree:
+        return Copy(newest.name, newest.sha, entries, left_out)
+    sha = _commit(store, name, tree, " ".join(reason.split()) or "saved", head, left_out, at)
+    return Copy(_publish(store, name, sha, at), sha, entries, left_out)
+
+
+def _tree(repo: Git, store: Git, entries: Known) -> str:
     lines = "".join(f"{mode} {sha} 0\t{path}\0" for path, (_, mode, sha) in entries.items())
     with scratch.folder(repo) as folder:
         index = folder / "index"
         store.check("update-index", "-z", "--index-info", input=os.fsencode(lines), index_file=index)
-        tree = store.must("write-tree", index_file=index)
-    newest = newest_of(store, name)
-    if newest is not None and store.must("rev-parse", f"{newest.sha}^{{tree}}") == tree:
-        return Copy(newest.name, newest.sha, entries, left_out)
+        return store.must("write-tree", index_file=index)
+
+
+def _commit(
+    store: Git, name: str, tree: str, reason: str, head: str | None, left_out: Mapping[str, str], at: datetime
+) -> str:
     named = dict(itertools.islice(left_out.items(), _MOST_NAMED))
     if len(left_out) > len(named):
         named["…"] = f"and {len(left_out) - len(named)} more"
     about = json.dumps({"head": head, "left_out": named})
-    subject = " ".join(reason.split()) or "saved"
-    text = f"{subject}\n\nFiles that git ignores in the worktree {name}, saved by Corral.\n\n{about}\n"
-    sha = commits.create(store, tree, [], text, CORRAL, at)
-    return Copy(_publish(store, name, sha, at), sha, entries, left_out)
+    text = f"{reason}\n\nFiles that git ignores in the worktree {name}, saved by Corral.\n\n{about}\n"
+    return commits.create(store, tree, [], text, CORRAL, at)
 
 
 def _batches(
@@ -188,9 +199,40 @@ def newest_of(store: Git, name: str) -> Ref | None:
 
 
 def drop_replaced(repo: Git, older: Copy, newer: Copy) -> bool:
-    """Delete a copy every file of which the newer one has, be it with another content; returns whether it was so."""
-    is_replaced = older.ref != newer.ref and older.known.keys() <= newer.known.keys()
+    """Delete a copy every file of which the newer one has, be it with another content; returns whether it was so.
+
+    What was changing while it was stored may be torn: it takes the place only of what was torn as well.
+    """
+    torn = newer.left_out.keys() - older.left_out.keys()
+    is_replaced = older.ref != newer.ref and older.known.keys() <= newer.known.keys() - torn
     return is_replaced and forget(repo, older.ref, older.sha)
+
+
+def merge(repo: Git, older: Copy, newer: Copy) -> Copy | None:
+    """Put the files of a copy that a newer one lacks, or has torn, into the newer one, under its ref; then delete the older one.
+
+    Returns:
+        The copy of both; None if they stay two: a file of one is a folder of the other, or somebody else changed a ref.
+
+    Raises:
+        GitFailed: The copies are as they were.
+    """
+    store = store_of(repo)
+    whole = [copy.known.keys() - copy.left_out.keys() for copy in (older, newer)]
+    entries = {**newer.known, **{path: older.known[path] for path in older.known.keys() - newer.known.keys()}}
+    entries.update({path: older.known[path] for path in whole[0] - whole[1]})
+    if store is None or any(str(above) in entries for path in entries for above in PurePosixPath(path).parents):
+        return None
+    left_out = {
+        path: why for path, why in {**older.left_out, **newer.left_out}.items() if path not in whole[0] | whole[1]
+    }
+    made, *lines = store.must("show", "-s", "--format=%ct%n%B", newer.sha).strip().splitlines()
+    at, name = datetime.fromtimestamp(int(made), UTC), _owner(newer.ref)
+    sha = _commit(store, name, _tree(repo, store, entries), lines[0], json.loads(lines[-1])["head"], left_out, at)
+    if not refs.compare_and_swap(store, newer.ref, sha, newer.sha):
+        return None
+    forget(repo, older.ref, older.sha)
+    return Copy(newer.ref, sha, entries, left_out)
 
 
 def forget(repo: Git, ref: str, sha: str) -> bool:
@@ -223,14 +265,16 @@ def old(repo: Git, before: datetime) -> tuple[list[Ref], list[Ref]]:
     for ref in copies:
         if ref.created_at >= before:
             continue
-        others = [other for other in copies if _owner(other) == _owner(ref) and other not in held and other != ref]
+        others = [
+            other for other in copies if _owner(other.name) == _owner(ref.name) and other not in held and other != ref
+        ]
         is_held = any(not _missing(store, ref.sha, other.sha) for other in reversed(others))
         (held if is_held else alone).append(ref)
     return held, alone
 
 
-def _owner(ref: Ref) -> str:
-    return ref.name.removeprefix(PREFIX).partition("/")[0]
+def _owner(ref: str) -> str:
+    return ref.removeprefix(PREFIX).partition("/")[0]
 
 
 def _missing(store: Git, of: str, there: str) -> list[str]:
@@ -253,19 +297,23 @@ def listing(repo: Git, name: str | None = None) -> list[Saved]:
     for ref, sha, when, text in rows:
         lines = text.strip().splitlines()
         about = json.loads(lines[-1])
-        at, owner = datetime.fromtimestamp(int(when), UTC), ref.removeprefix(PREFIX).partition("/")[0]
-        saved.append(Saved(owner, ref, sha, at, lines[0], files[sha], about["left_out"], about["head"]))
+        at = datetime.fromtimestamp(int(when), UTC)
+        saved.append(Saved(_owner(ref), ref, sha, at, lines[0], files[sha], about["left_out"], about["head"]))
     return saved
 
 
 def restore(repo: Git, ref: str, into: Path) -> Restored:
-    """Write the files of a copy below a folder. Nothing that stands there is replaced: a file goes beside it, and is named.
+    """Write the files of a copy into a checkout, each where it was.
+
+    Nothing that stands there is replaced, nothing is written through a link, and no file becomes one that git sees: such a file
+    goes into :data:`RECOVERED`, and is named.
 
     Args:
         into: The top of a checkout.
 
     Raises:
         NotFound: No such copy.
+        GitFailed: The copy could not be read.
         OSError: A file could not be written.
     """
     store = store_of(repo)
@@ -275,10 +323,16 @@ def restore(repo: Git, ref: str, into: Path) -> Restored:
     done, top = Restored(), Path(os.path.realpath(into))
     lines = store.check("ls-tree", "-r", "-z", "-l", sha).names
     entries = [(*line.partition("\t")[0].split(), line.partition("\t")[2]) for line in lines]
+    hidden = _hidden(top, [entry[-1] for entry in entries])
     for batch in _by_size(entries):
         contents = refs.contents(store, [blob for _, _, blob, _, _ in batch])
         for (mode, _, _, _, path), content in zip(batch, contents, strict=True):
-            _put(top, path, mode, content, done)
+            if _is_open(top, path) and _is_same(top / path, mode, content):
+                done.present.append(path)
+                continue
+            done.files.append(path)
+            if path not in hidden or not _written(top / path, mode, content):
+                done.aside[path] = _put_aside(top, path, mode, content)
     return done
 
 
@@ -293,46 +347,60 @@ def _by_size(entries: list[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
     yield batch
 
 
-def _put(top: Path, path: str, mode: str, content: bytes, done: Restored) -> None:
-    """Write a file, or beside what stands in its place; where a link or a file is in place of its folder, to the top."""
-    is_open = os.path.realpath((top / path).parent) == str((top / path).parent) and _made_folder((top / path).parent)
-    stem = path if is_open else path.replace("/", "+")
-    beside = (f"{stem}.recovered{'' if number == 1 else f'-{number}'}" for number in itertools.count(1))
-    for place in itertools.chain((path,) if is_open else (), beside):
-        if _written(top / place, mode, content):
-            done.files.append(path)
-            if place != path:
-                done.aside[path] = place
-            return
-        if place == path and _is_same(top / place, mode, content):
-            done.present.append(path)
-            return
-
-
-def _made_folder(folder: Path) -> bool:
+def _hidden(top: Path, paths: list[str]) -> set[str]:
+    """The paths at which git sees no file, as this checkout's commit may lack an ignore rule; none where git cannot tell."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        return False
-    return True
+        return ignoring.ignored(open_checkout(top), [path for path in paths if _is_open(top, path)])
+    except GitFailed:
+        return set()
+
+
+def _is_open(top: Path, path: str) -> bool:
+    """Whether no link leads from a checkout to the folder of a path."""
+    return os.path.realpath((top / path).parent) == str((top / path).parent)
+
+
+def _put_aside(top: Path, path: str, mode: str, content: bytes) -> str:
+    """Write a file into the folder that git ignores; returns its path."""
+    folder = _recovered(top)
+    stem = os.fsdecode(os.fsencode(path.replace("/", "+"))[-200:])
+    numbered = itertools.chain((stem,), (f"{stem}-{number}" for number in itertools.count(2)))
+    return f"{folder.name}/{next(name for name in numbered if _written(folder / name, mode, content))}"
+
+
+def _recovered(top: Path) -> Path:
+    """The folder for what has no place of its own, made if it is not there; numbered where something else bears its name."""
+    for number in itertools.count(1):
+        folder = top / (RECOVERED if number == 1 else f"{RECOVERED}-{number}")
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+            (folder / ".gitignore").write_text("*\n")
+        rule = folder / ".gitignore"
+        if not folder.is_symlink() and not rule.is_symlink() and rule.is_file() and rule.read_bytes() == b"*\n":
+            return folder
+    raise AssertionError
 
 
 def _written(target: Path, mode: str, content: bytes) -> bool:
-    """Write a new file, which only the user may read; False if something stands there."""
+    """Write a new file, which only the user may read; False if something stands there, or in place of its folder."""
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         if mode == "120000":
             target.symlink_to(os.fsdecode(content))
             return True
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         with os.fdopen(os.open(target, flags, 0o700 if mode == "100755" else 0o600), "wb") as file:
             file.write(content)
-    except FileExistsError:
+    except (FileExistsError, NotADirectoryError):
         return False
     return True
 
 
 def _is_same(target: Path, mode: str, content: bytes) -> bool:
-    info = target.lstat()
+    try:
+        info = target.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     if mode == "120000":
         return stat.S_ISLNK(info.st_mode) and os.fsencode(os.readlink(target)) == content  # noqa: PTH115 - as it is written
     return stat.S_ISREG(info.st_mode) and info.st_size == len(content) and target.read_bytes() == content

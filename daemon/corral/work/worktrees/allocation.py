@@ -26,11 +26,12 @@ from corral.config.trust import SETUP, Claim, refuse
 from corral.config.worktree_root import WorktreeRoot
 from corral.coordination.teams.teams import Teams
 from corral.core.crash import crash_point
-from corral.core.errors import Conflict, CorralError, GitFailed, InvalidInput, NotFound, PathReplaced
+from corral.core.errors import Conflict, CorralError, InvalidInput, NotFound, PathReplaced
 from corral.core.identifiers import check_name, new_id
 from corral.core.instants import iso
 from corral.core.states import WorktreePurpose, WorktreeState
 from corral.git.checkouts import whole, worktrees
+from corral.git.ignoring import ignored
 from corral.git.process.command import Git
 from corral.runners.environment import verification_environment
 from corral.runners.tags import PROJECT_MARK, TASK_MARK, WORKTREE_MARK
@@ -348,19 +349,6 @@ def make_usable(
         prove()
         run_setup(path, provided.setup, env, log, SETUP_TIMEOUT_S, lambda: context.stopping.is_set() or is_unwanted())
     return provided
-
-
-def ignored(checkout: Git, paths: list[str]) -> set[str]:
-    """Those of some paths that git ignores in a worktree.
-
-    Raises:
-        GitFailed: Git could not tell.
-    """
-    text = "\0".join(paths).encode("utf-8", "surrogateescape")
-    checked = checkout.run("check-ignore", "-z", "--stdin", input=text)
-    if checked.rc > 1:
-        raise GitFailed("git check-ignore failed.", cause=checked.stderr, details={"argv": list(checked.argv)})
-    return set(checked.names)
 
 
 def environment(context: WorktreeContext, worktree: Path, provided: Provisioned) -> dict[str, str]:

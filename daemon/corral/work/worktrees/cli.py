@@ -132,6 +132,6 @@ def _tell_of_ignored(answer: Mapping[str, Any]) -> None:
     if answer["ignored_files"]:
         echo(f"with {len(answer['ignored_files'])} file(s) that git ignores")
     for path, place in answer["aside"].items():
-        echo(one_line(f"{path} stands there already: the saved one is {place}"))
+        echo(one_line(f"{path} has no place of its own there: the saved one is {place}"))
     for path, why in answer["left_out"].items():
         echo(one_line(f"not saved: {path} ({why})"))

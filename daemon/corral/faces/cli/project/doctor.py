@@ -26,7 +26,9 @@ from corral.faces.cli.terminal.progress import progress
 if TYPE_CHECKING:
     from corral.faces.cli.api import DoctorCheck
 
-_OF_THE_MACHINE = ("not_recovered", "failing_job", "paused_target", "outdated_daemon", "crashing_daemon")
+_OF_THE_MACHINE = (
+    "not_recovered", "failing_job", "paused_target", "outdated_daemon", "crashing_daemon", "unwatched_worktrees", "snapshot",
+)  # fmt: skip
 """Kinds of problems that need a person and belong to no task or merge."""
 
 _STYLE = {"ok": "green", "warning": "yellow", "error": "red"}

@@ -2,8 +2,8 @@
 
 No event tells of a branch that somebody resets, or of a worktree that another program removes: there the files of git are the
 only witness. Of each worktree the guardian remembers the last state that it saved; what a daemon that ends forgets is saved once
-more. A saved state goes when the next one has all of it, or when its session committed those files, unless somebody else moved
-HEAD meanwhile.
+more. A saved state goes when the next one has all of it, or when commits on top of it have, unless HEAD moved in another way
+meanwhile, or by somebody else. A worktree that is made again under a name is another one: it takes nothing from the former.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple, TypeVar
+
+from sqlalchemy import Connection
 
 from corral.config.paths import find_checkout
 from corral.coordination.edits.runtime_state import RuntimeState
@@ -44,7 +47,12 @@ from corral.work.worktrees.guardian.saving import GUARDED, Look
 
 NAME = "guardian"
 MOST_REPLACED = 5
-"""Copies of the ignored files of one worktree that are kept because the next one lacks a file of theirs; the oldest go."""
+"""Copies of the ignored files of one worktree that are kept because the next one lacks a file of theirs; of more the oldest
+two become one."""
+GOES_ON = frozenset({"commit", "cherry-pick", "revert"})
+"""Git's words for a move of HEAD after which the new commit has what was there."""
+OWN = "corral"
+"""The word for a move that Corral made itself."""
 _REMEMBERED = 4096
 
 T = TypeVar("T")
@@ -73,14 +81,35 @@ class Saved:
 
 
 @dataclass
-class _Memory:
-    """The last state of a worktree that was saved, and the refs that hold it."""
+class _Heard:
+    """Moves of a worktree's HEAD of which nobody was told yet; ``actor`` is the session whose command made them, or None."""
 
+    top: Path
+    moves: list[Move]
+    actor: str | None
+    is_saved: bool = False
+
+
+@dataclass
+class _Memory:
+    """The last state of a worktree that was saved, and the refs that hold it.
+
+    Attributes:
+        identity: Which worktree it is, whatever its path.
+        told_log: How much of the log of its HEAD was told.
+        saved_log: How long that log was before the state was saved.
+        lock: Held while it is saved.
+    """
+
+    identity: tuple[int, int] | None
+    told_log: int
+    saved_log: int
     look: Look | None = None
     snapshot: Snapshot | None = None
     copy: Copy | None = None
     replaced: list[Copy] = field(default_factory=list)
     saved: Saved = Saved()
+    lock: Lock = field(default_factory=Lock)
 
 
 class Guardian:
@@ -100,12 +129,11 @@ class Guardian:
         self._faults = faults
         self._nudge = nudge
         self._memory: dict[str, _Memory] = {}
-        self._logs: dict[str, int] = {}
         self._met: dict[str, None] = {}
         # Appended by any thread, taken by the step.
         self._ended: deque[tuple[str, str]] = deque()
         self._changed: deque[str] = deque()
-        self._moves: deque[tuple[Path, list[Move], str]] = deque()
+        self._moves: deque[_Heard] = deque()
         self._left: set[str] = set()
         self.watch: Callable[[], None] = lambda: None
         """Watches what appeared since; the daemon brings it."""
@@ -120,7 +148,7 @@ class Guardian:
             self._met.clear()
         self._met[folder] = None
         if (checkout := self._linked(Path(folder))) is not None:
-            self._logs.setdefault(str(checkout.git_dir), _log_size(checkout.git_dir))
+            self._remembered(checkout)
             self._nudge()
 
     def ended(self, folder: str, reason: str) -> None:
@@ -132,9 +160,7 @@ class Guardian:
     def announce(self, folder: str, session_id: str) -> None:
         """A command of a session ended in a folder: what happened to its worktree's HEAD until now, it did."""
         checkout = self._linked(Path(folder)) if folder else None
-        if checkout is not None and (moves := self._take_moves(checkout.git_dir)):
-            assert checkout.work_tree is not None
-            self._moves.append((checkout.work_tree, moves, session_id))
+        if checkout is not None and self._take_moves(checkout, session_id):
             self._nudge()
 
     def changed(self, entry: str, what: str) -> None:
@@ -177,8 +203,13 @@ class Guardian:
         checkout, row = self._linked(top), self._row(top)
         if checkout is None or (row is not None and not _is_guarded(row)):
             return Saved()
+        memory = self._remembered(checkout)
+        with memory.lock:
+            return self._save_changed(top, checkout, row, reason, memory)
+
+    def _save_changed(self, top: Path, checkout: Git, row: WorktreeRow | None, reason: str, memory: _Memory) -> Saved:
+        log_size = _log_size(checkout.git_dir)
         now, name = saving.look(self._context, checkout, row), saving.name_of(top, row)
-        memory = self._memory.setdefault(str(top), _Memory())
         problems = list[CorralError | OSError]()
         # Ignored files first: for the client a worktree with nothing else is empty, and goes without a question.
         if memory.look is None or memory.look.ignored != now.ignored:
@@ -197,7 +228,7 @@ class Guardian:
         if problems:
             memory.look = None
             return self._failed(top, problems[0], memory.saved)
-        memory.look = now
+        memory.look, memory.saved_log = now, log_size
         Fault(self._faults, f"snapshot {top}", "snapshot").end()
         return memory.saved
 
@@ -212,12 +243,21 @@ class Guardian:
         if now.seen.files or not is_held:
             at = self._context.clock()
             snapshot = salvage.snapshot(checkout, name, at, reason=reason, exclude=exclude, always=True)
+        # What does not stand there has no content in this snapshot: the next one need not have it.
+        standing = {path for path, seen in now.seen.files.items() if seen is not None}
+        if snapshot is not None:
+            snapshot = replace(snapshot, files=[path for path in snapshot.files if path in standing])
         before, memory.snapshot = memory.snapshot, snapshot
-        if before is not None and (snapshot is None or snapshot.ref != before.ref):
-            if _went_on(checkout, before, head, now.seen.files):
-                refs.delete(repo, before.ref, before.sha)
-            elif snapshot is None:
-                memory.snapshot = before  # a later commit may have all of it
+        if (
+            before is None
+            or (snapshot is not None and snapshot.ref == before.ref)
+            or _is_left(checkout, before, head, memory)
+        ):
+            return
+        if _went_on(checkout, before, head, standing):
+            refs.delete(repo, before.ref, before.sha)
+        elif snapshot is None:
+            memory.snapshot = before  # a later commit may have all of it
 
     def _save_ignored(self, checkout: Git, name: str, now: Look, reason: str, memory: _Memory) -> None:
         before = memory.copy
@@ -231,8 +271,10 @@ class Guardian:
             return
         memory.replaced.append(before)
         while len(memory.replaced) > MOST_REPLACED:
-            oldest = memory.replaced.pop(0)
-            private.forget(self._context.repo, oldest.ref, oldest.sha)
+            oldest, older, *rest = memory.replaced
+            if (merged := private.merge(self._context.repo, oldest, older)) is None:
+                return
+            memory.replaced = [merged, *rest]
 
     def _failed(self, top: Path, error: CorralError | OSError, saved: Saved = Saved()) -> Saved:
         why = f"{error.message} {error.cause}".strip() if isinstance(error, CorralError) else str(error)
@@ -245,17 +287,33 @@ class Guardian:
     # -- noticing
 
     def step(self, now: datetime) -> None:
-        """Do what is due; costs nothing where nothing was heard."""
+        """Do what is due; costs nothing where nothing was heard. What fails is heard again; what ended is saved in any case."""
         self.watch()
-        ended, changed, moves = dict(_taken(self._ended)), set(_taken(self._changed)), _taken(self._moves)
-        if ended or changed or moves:
-            places = self._places()
-            for top, sessions in places.items():
-                self._notice(Path(top), sessions, changed, now)
-            for folder, lines, actor in moves:
-                self._moved(folder, lines, places.get(str(folder), []), actor, now)
-        for top, reason in ended.items():
-            self.save(Path(top), reason)
+        ended, changed = dict(_taken(self._ended)), set(_taken(self._changed))
+        try:
+            if ended or changed or self._moves:
+                self._notice_all(changed, now)
+        except BaseException:
+            self._changed.extend(changed)
+            raise
+        finally:
+            for top, reason in ended.items():
+                self.save(Path(top), reason)
+
+    def _notice_all(self, changed: set[str], now: datetime) -> None:
+        places = self._places()
+        for top, sessions in places.items():
+            self._notice(Path(top), sessions, changed, now)
+        for _ in range(len(self._moves)):
+            heard = self._moves.popleft()
+            try:
+                self._moved(heard, places.get(str(heard.top), []), now)
+            except BaseException:
+                self._moves.append(heard)
+                raise
+        for top, memory in list(self._memory.items()):
+            if (top not in places or top in self._left) and _identity(self._linked(Path(top))) != memory.identity:
+                del self._memory[top]
 
     def _notice(self, top: Path, sessions: list[SessionRow], changed: set[str], now: datetime) -> None:
         checkout = self._linked(top)
@@ -264,10 +322,8 @@ class Guardian:
                 self._gone(top, sessions, now)
             return
         self._left.discard(str(top))
-        if str(checkout.git_dir) not in self._logs:
-            self._logs[str(checkout.git_dir)] = _log_size(checkout.git_dir)
-        elif not self._runs_command(top, sessions) and (moves := self._take_moves(checkout.git_dir)):
-            self._moved(top, moves, sessions, None, now)
+        if not self._runs_command(top, sessions):
+            self._take_moves(checkout, None)
 
     def _runs_command(self, top: Path, sessions: list[SessionRow]) -> bool:
         """Whether a command runs that one of these sessions has to answer for: its end says what it did."""
@@ -275,27 +331,30 @@ class Guardian:
         calls = self._runtime.shell_calls()
         return any(call.ended is None and call.actor in own and str(top) in call.before for call in calls)
 
-    def _moved(
-        self, top: Path, moves: list[Move], sessions: list[SessionRow], actor: str | None, now: datetime
-    ) -> None:
+    def _moved(self, heard: _Heard, sessions: list[SessionRow], now: datetime) -> None:
         """HEAD moved: what it left is saved, and those who work there and did not do it are told."""
+        top, moves, actor = heard.top, heard.moves, heard.actor
         kin = {actor, *(row["parent_session_id"] for row in sessions if row["session_id"] == actor)} - {None}
         told = [row for row in sessions if kin.isdisjoint((row["session_id"], row["parent_session_id"]))]
         if not told:
             return
-        name, memory = saving.name_of(top, self._row(top)), self._memory.setdefault(str(top), _Memory())
-        before, memory.snapshot = memory.snapshot, None  # what it holds may be nowhere else now
-        kept = [ref for move in moves if (ref := self._keep_commit(name, move.old)) is not None]
-        memory.look = None
+        name, checkout = saving.name_of(top, self._row(top)), self._linked(top)
+        if checkout is not None:
+            memory = self._remembered(checkout)
+            before, memory.snapshot = memory.snapshot, None  # what it holds may be nowhere else now
+            memory.look = None
+            heard.is_saved |= before is not None
+        for move in moves:
+            heard.is_saved |= self._keep_commit(name, move.old) is not None
         saved = self.save(top, f"HEAD moved ({moves[-1].verb})")
-        is_saved = before is not None or kept or saved.ref is not None
+        heard.is_saved |= saved.ref is not None
         who = next((row["agent_name"] for row in sessions if row["session_id"] == actor), None)
         text = (
             f"HEAD of your worktree {top} moved from {moves[0].old[:12]} to {moves[-1].new[:12]} "
             f"({', '.join(dict.fromkeys(move.verb for move in moves))}), and "
             + (f"{who}, who works there too, did it. " if who else "no command of yours did it. ")
             + "Read a file again before you edit it."
-            + (f" What was there is saved: `corral worktree recover {name}`." if is_saved else "")
+            + (f" What was there is saved: `corral worktree recover {name}`." if heard.is_saved else "")
         )
         log.warning("head_moved", worktree=str(top), old=moves[0].old, new=moves[-1].new, saved=saved.ref)
         self._tell(told, text, now)
@@ -304,11 +363,12 @@ class Guardian:
         row = self._row(top)
         if str(top) in self._left or (row is not None and row["state"] != WorktreeState.READY):
             return
-        self._left.add(str(top))
-        memory, name = self._memory.pop(str(top), _Memory()), saving.name_of(top, row)
-        saved = f" What it held is saved: `corral worktree recover {name}`." if memory.snapshot is not None else ""
+        memory, name = self._memory.get(str(top)), saving.name_of(top, row)
+        is_saved = memory is not None and memory.snapshot is not None
+        saved = f" What it held is saved: `corral worktree recover {name}`." if is_saved else ""
         log.warning("worktree_gone", worktree=str(top))
         self._tell(sessions, f"Your worktree {top} was removed, and not by a command of yours.{saved}", now)
+        self._left.add(str(top))
 
     def _keep_commit(self, name: str, sha: str) -> str | None:
         """Put a commit that no ref holds any more on a salvage ref; None where a ref holds it."""
@@ -319,28 +379,29 @@ class Guardian:
         return ref if refs.compare_and_swap(repo, ref, sha, "", why="corral: salvage") else None
 
     def _tell(self, sessions: Iterable[SessionRow], text: str, now: datetime) -> None:
-        for row in sessions:
-            self._context.db.write(
-                lambda conn, row=row: session_rows.notify(conn, row["session_id"], text, iso(now))  # type: ignore[misc]
-            )
+        def tell(conn: Connection) -> None:
+            for row in sessions:
+                session_rows.notify(conn, row["session_id"], text, iso(now))
 
-    def _take_moves(self, git_dir: Path) -> list[Move]:
-        """The lines that the log of HEAD got since the last look, without Corral's own."""
-        size, seen = _log_size(git_dir), self._logs.get(str(git_dir))
-        self._logs[str(git_dir)] = size
-        if seen is None or size <= seen:
-            return []
-        with (git_dir / "logs" / "HEAD").open("rb") as file:
-            file.seek(seen)
-            lines = file.read(size - seen).decode("utf-8", "replace").splitlines()
-        moves = []
-        for line in lines:
-            about, _, message = line.partition("\t")
-            shas = about.split(" ")
-            verb = re.match(r"[a-z][a-z -]{0,30}", message)
-            if len(shas) > 1 and not message.startswith("corral: ") and (message or shas[0] != shas[1]):
-                moves.append(Move(shas[0], shas[1], verb[0].strip() if verb else "moved"))
-        return moves
+        self._context.db.write(tell)
+
+    def _take_moves(self, checkout: Git, actor: str | None) -> bool:
+        """Hear of the moves of a worktree's HEAD since the last look, without Corral's own; returns whether there are any."""
+        assert checkout.work_tree is not None
+        memory = self._remembered(checkout)
+        lines, memory.told_log = _moves(checkout.git_dir, memory.told_log)
+        if moves := [move for move in lines if move.verb != OWN]:
+            self._moves.append(_Heard(checkout.work_tree, moves, actor))
+        return bool(moves)
+
+    def _remembered(self, checkout: Git) -> _Memory:
+        """What is remembered of a worktree; nothing of another one that had its path."""
+        top, identity = str(checkout.work_tree), _identity(checkout)
+        memory = self._memory.get(top)
+        if memory is None or memory.identity != identity:
+            size = _log_size(checkout.git_dir)
+            memory = self._memory[top] = _Memory(identity, size, size)
+        return memory
 
     # -- reading
 
@@ -376,12 +437,46 @@ def _is_guarded(row: WorktreeRow) -> bool:
     return row["purpose"] in GUARDED and row["state"] == WorktreeState.READY
 
 
+def _identity(checkout: Git | None) -> tuple[int, int] | None:
+    """Which worktree stands at a path: by a file of git's folder for it that is written once, when it is made."""
+    with suppress(OSError):
+        if checkout is not None:
+            info = (checkout.git_dir / "commondir").stat()
+            return info.st_ino, info.st_mtime_ns
+    return None
+
+
+def _is_left(checkout: Git, before: Snapshot, head: str | None, memory: _Memory) -> bool:
+    """Whether HEAD moved away from a snapshot: in another way than by commits, or by what its log does not tell."""
+    moves, _ = _moves(checkout.git_dir, memory.saved_log)
+    is_known = bool(moves) or (head or "") == before.base_sha
+    return not is_known or any(move.verb not in GOES_ON for move in moves)
+
+
 def _went_on(checkout: Git, before: Snapshot, head: str | None, changed: Iterable[str]) -> bool:
-    """Whether every file of a snapshot is changed still, or was committed since on top of where HEAD was."""
+    """Whether every file of a snapshot stands there changed, or was committed since on top of where HEAD was."""
     if not before.base_sha or head is None or not refs.is_ancestor(checkout, before.base_sha, head):
         return False
     rest = set(before.files).difference(changed)
     return not rest or rest <= set(refs.changed_paths(checkout, before.base_sha, head))
+
+
+def _moves(git_dir: Path, since: int) -> tuple[list[Move], int]:
+    """What the log of a worktree's HEAD got since it had some size, and its size now."""
+    size = _log_size(git_dir)
+    if size <= since:
+        return [], size
+    with (git_dir / "logs" / "HEAD").open("rb") as file:
+        file.seek(since)
+        lines = file.read(size - since).decode("utf-8", "replace").splitlines()
+    moves = []
+    for line in lines:
+        about, _, message = line.partition("\t")
+        shas = about.split(" ")
+        verb = re.match(r"[a-z][a-z -]{0,30}", message)
+        if len(shas) > 1 and (message or shas[0] != shas[1]):
+            moves.append(Move(shas[0], shas[1], verb[0].strip() if verb else "moved"))
+    return moves, size
 
 
 def _log_size(git_dir: Path) -> int:

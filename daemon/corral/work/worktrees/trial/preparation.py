@@ -15,11 +15,12 @@ from corral.config.links import make_own_folder
 from corral.config.trust import SETUP, refuse
 from corral.core.errors import CorralError, SetupFailed
 from corral.core.inputs import CACHED, COPIED, INSTALLED, Prepared
+from corral.git.ignoring import ignored
 from corral.git.process.command import Git
 from corral.runners.environment import verification_environment
 from corral.runners.tags import PROJECT_MARK, WORKTREE_MARK
 from corral.work.worktrees import folders, residue
-from corral.work.worktrees.allocation import SETUP_TIMEOUT_S, WorktreeContext, ignored
+from corral.work.worktrees.allocation import SETUP_TIMEOUT_S, WorktreeContext
 from corral.work.worktrees.provision import (
     INCLUDE_FILE,
     MARKER,
