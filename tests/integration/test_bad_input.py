@@ -12,7 +12,7 @@ import pytest
 from corral.client.wire import dial, exchange, request
 from corral.config.paths import find_project, socket_path
 from corral.core.errors import InvalidInput, NotFound
-from tests.integration.hooking import fire, logged, silent
+from tests.integration.hooking import fire, logged
 from tests.integration.mcp.client import Agent, play
 from tests.support.coordinated import Coordinated, told
 
