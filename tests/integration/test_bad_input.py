@@ -92,7 +92,7 @@ def test_what_cannot_be_a_session_is_refused_by_every_way_in_and_its_hooks_stay_
         "tool_name": "Edit", "tool_input": {"file_path": str(house.root / "src/a.py")}, "tool_use_id": "u"
     }  # fmt: skip
     done = fire(house.root, "PreToolUse", session_id="a\nb", **edit)
-    assert done.returncode == 0 and "permissionDecision" not in done.stdout, "the last look finds the file free"
+    assert done.returncode == 0 and b"permissionDecision" not in done.stdout, "the last look finds the file free"
     assert "PreToolUse" in logged(house.root)[-1] and "invalid_" in logged(house.root)[-1]
 
 
