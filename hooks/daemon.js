@@ -3,12 +3,19 @@
 
 const DEADLINE_MS = 4000 // as the bridge's
 const JSON_TYPE = { 'content-type': 'application/json' }
+const HANGS_MS = 30000
+const HUNG_MS = 1000
 let place // the promise of { socket, root }, or of null where nothing is coordinated
+let began // where this session began, or was last known to be coordinated: it may work in a folder outside
+let hungUntil = 0 // a daemon that let a time limit pass is not waited for with every call
 let client // what every event says of its client
 
 /** Where the daemon listens; null where this repository is not coordinated. Looked for once, and again after `forget`. */
 export function find($) {
-  return (place ??= locate($))
+  return (place ??= locate($).catch(fault => {
+    place = undefined
+    throw fault
+  }))
 }
 
 /** Look for the daemon again at the next question: it may listen elsewhere, or Corral was taken away. */
@@ -16,15 +23,27 @@ export function forget() {
   place = undefined
 }
 
+/** Whether the daemon let a time limit pass just now: what nothing is guarded by then need not be asked. */
+export function isHung() {
+  return Date.now() < hungUntil
+}
+
+const fromHere = () => (began ? { CORRAL_ROOT: began } : {})
+
 async function locate($) {
-  const done = await $.process.run(['python3', '-I', '-S', `${$.plugin.root}/hooks/where.py`], { timeoutMs: 5000 })
-  const [socket, root] = done.exitCode === 0 ? done.stdout.split('\n') : []
-  return socket ? { socket, root } : null
+  const argv = ['python3', '-I', '-S', `${$.plugin.root}/hooks/where.py`]
+  const done = await $.process.run(argv, { env: fromHere(), timeoutMs: 5000 })
+  if (done.exitCode !== 0) throw new Error(`where.py ended with ${done.exitCode}: ${done.stderr.slice(0, 200)}`)
+  const [socket, root] = done.stdout.split('\n')
+  if (!socket) return null
+  began = root
+  return { socket, root }
 }
 
 /** Which client this is: its process, its version, and that a mod speaks. */
 export async function introduce($) {
-  const { CLAUDE_PID } = await $.process.hookEnv().catch(() => ({}))
+  const { CLAUDE_PID, CLAUDE_PROJECT_DIR } = await $.process.hookEnv().catch(() => ({}))
+  began ??= CLAUDE_PROJECT_DIR
   const { version } = await $.session.version().catch(() => ({}))
   client = { source: 'mod', pid: Number(CLAUDE_PID) || 0, client_version: version ?? '' }
 }
@@ -47,8 +66,14 @@ export async function post($, path, fields, ms = DEADLINE_MS) {
   const sent = $.http.fetch(`http://localhost/api/v1/${path}`, {
     method: 'POST', headers: JSON_TYPE, socketPath: here.socket, body: JSON.stringify(fields),
   })
-  const late = ms && $.clock.sleep(ms).then(() => { throw new Error(`no answer within ${ms} ms`) })
-  const reply = await (late ? Promise.race([sent, late]) : sent)
+  const limit = ms === DEADLINE_MS && isHung() ? HUNG_MS : ms
+  let isOver = false
+  const late = limit && $.clock.sleep(limit).then(() => {
+    if (!isOver) hungUntil = Date.now() + HANGS_MS
+    throw new Error(`no answer within ${limit} ms`)
+  })
+  const reply = await (late ? Promise.race([sent, late]) : sent).finally(() => { isOver = true })
+  hungUntil = 0
   if (!reply.ok) throw new Error(`the daemon answered ${reply.status}: ${reply.text.slice(0, 200)}`)
   return JSON.parse(reply.text)
 }
@@ -57,6 +82,6 @@ export async function post($, path, fields, ms = DEADLINE_MS) {
 export async function lastLook($, event, fields) {
   const [session_id, cwd] = await Promise.all([$.session.id(), $.session.cwd()])
   const stdin = JSON.stringify({ session_id, cwd, ...fields, hook_event_name: event })
-  const done = await $.process.run(['python3', '-I', '-S', `${$.plugin.root}/hooks/hook.py`, event], { stdin, timeoutMs: 30000 })
+  const done = await $.process.run(['python3', '-I', '-S', `${$.plugin.root}/hooks/hook.py`, event], { env: fromHere(), stdin, timeoutMs: 30000 })
   return JSON.parse(done.stdout || '{}')
 }

@@ -17,8 +17,24 @@ REFUSED = 3
 """The exit code where Corral refuses a worktree; with any other, the project's hook makes a plain one."""
 
 
-def answer(home: str, event: str, payload: bytes, error: Exception, ask) -> bytes:  # type: ignore[no-untyped-def]
-    """Before an edit the answer of the daemon that this starts, else the last look's; to a new session that nothing guards it."""
+def from_outside(locate) -> tuple[str, str]:  # type: ignore[no-untyped-def]
+    """Home and foreign, as ``locate`` says, of where the session began: a call may be made in a folder outside of the project."""
+    for folder in filter(os.path.isabs, (os.environ.get(name, "") for name in ("CORRAL_ROOT", "CLAUDE_PROJECT_DIR"))):
+        _top, home, foreign = locate(folder)
+        if home or foreign:
+            return home, foreign
+    return "", ""
+
+
+def answer(home: str, event: str, payload: bytes, error: Exception, ask, denial: bytes) -> bytes:  # type: ignore[no-untyped-def]
+    """Before an edit the answer of the daemon that this starts, else the last look's; to a new session that nothing guards it.
+
+    Args:
+        denial: What a call is answered with instead; empty: the last look decides.
+    """
+    log(home, f"{event}: {error!r}")
+    if denial and event == "PreToolUse":
+        return denial
     import last_look
 
     if event == "SessionStart":
@@ -30,7 +46,8 @@ def answer(home: str, event: str, payload: bytes, error: Exception, ask) -> byte
     while starter and time.monotonic() < deadline and starter.poll() in (None, 0):
         try:
             return ask(home, event, payload)
-        except AWAY:
+        except (OSError, ValueError) as again:  # one that has just started may be slow, or serve nothing yet
+            error = again
             time.sleep(0.05)
     decided = last_look.decide(home, fields)
     if isinstance(error, AWAY) and not last_look.denies(decided):

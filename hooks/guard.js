@@ -1,12 +1,15 @@
 // The guard: before a tool writes, the daemon is asked, and obeyed. Where no daemon answers, hook.py takes the last look.
 
-import { ask, forget, lastLook } from './daemon.js'
+import { ask, forget, isHung, lastLook } from './daemon.js'
 import { note } from './screen.js'
 
 const WRITES =
   /^(Write|Edit|MultiEdit|NotebookEdit|Bash|SendMessage|mcp__(?!plugin_corral_corral__).*(write|edit|create|replace|insert|delete|remove|move|rename|patch|update|append|save).*)$/i
 const OF_SKILL = ':inner:' // in the ids of the commands in a skill's text
 const LONGEST = 131072
+const EDITS = /^(Write|Edit|MultiEdit|NotebookEdit)$/
+const RECENT_MS = 3000
+const passed = new Map() // what was let pass, and when, by the ids of the calls
 const told = new Set() // calls whose end the daemon has been told
 
 // The daemon needs the names of files and the text of commands, never what is written.
@@ -63,7 +66,27 @@ async function look($, fields) {
   }
 }
 
+const target = e => e.file_path ?? e.notebook_path
+
+const letPass = e => passed.set(e.tool_use_id, { target: target(e), at: Date.now() })
+
+/** Whether this very call was let pass just now. */
+function isSettled(e) {
+  const before = passed.get(e.tool_use_id)
+  return before !== undefined && before.target === target(e) && Date.now() - before.at < RECENT_MS
+}
+
+/** Without a daemon: what the last look says. */
+async function without($, e, next) {
+  if (next.called) return next(e)
+  const reason = refusal(await look($, ofCall(e)))
+  if (reason !== undefined) return denied(e, reason)
+  letPass(e)
+  return next(e)
+}
+
 async function after($, event, fields) {
+  if (isHung()) return []
   const answer = await ask($, event, fields)
   told.add(fields.tool_use_id)
   return notes(tell($, answer))
@@ -75,17 +98,21 @@ export function guard(on) {
     const answer = await before($, 'PreToolUse', fields)
     const reason = refusal(answer)
     if (reason !== undefined) return denied(e, reason)
+    letPass(e)
     const ran = await next(e)
+    passed.delete(e.tool_use_id)
     const isTold = told.delete(e.tool_use_id) || ran.deny !== undefined
     const event = ran.isError ? 'PostToolUseFailure' : 'PostToolUse'
     const more = isTold ? [] : await after($, event, fields).catch(() => [])
     told.delete(e.tool_use_id)
     return withNotes(ran, [...notes(answer), ...more])
-  }).catch(async ($, e, next) => {
-    if (next.called) return next(e)
-    const reason = refusal(await look($, ofCall(e)))
+  }).catch(without)
+
+  // Since it was let pass, a person may have been asked for longer than a lock lasts, and another mod may have changed its path.
+  on('tool.run', { tool: EDITS }, async ($, e, next) => {
+    const reason = isSettled(e) ? undefined : refusal(await before($, 'PreToolUse', ofCall(e)))
     return reason === undefined ? next(e) : denied(e, reason)
-  })
+  }).catch(without)
 
   on('classic.PostToolUse', { tool_name: WRITES }, async ($, e, next) => {
     const more = await after($, 'PostToolUse', ofHook(e))

@@ -16,6 +16,7 @@ import time
 
 DEADLINE_S = {"SessionEnd": 1.0, "PreToolUse": 3.0, "WorktreeCreate": 280.0, "WorktreeRemove": 50.0}
 USUAL_DEADLINE_S, START_WAIT_S = 4.0, 5.0
+EDITS = (b'"Write"', b'"Edit"', b'"MultiEdit"', b'"NotebookEdit"')
 DENIAL = b"""{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny",
 "permissionDecisionReason": "Corral's daemon does not answer, so nothing is edited. Run `corral daemon start`."}}"""
 
@@ -23,18 +24,19 @@ DENIAL = b"""{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionD
 def main(event: str, *options: str) -> int:
     payload, answer, strict = sys.stdin.buffer.read().strip(), b"{}", "--deny-when-down" in options
     top, home, foreign = locate(os.getcwd())
+    if not (home or foreign) and event in ("PreToolUse", "PostToolUse"):
+        home, foreign = beside("fallbacks").from_outside(locate)
     if foreign and event == "SessionStart":
         answer = beside("ownership").notice(payload, foreign)
     elif home:
         try:
             answer = ask(home, event, payload, strict, "--from-shell" in options)
         except Exception as error:
-            beside("fallbacks").log(home, f"{event}: {error!r}")
-            answer = (
-                DENIAL
-                if event == "PreToolUse" and strict
-                else beside("fallbacks").answer(home, event, payload, error, ask)
-            )
+            try:
+                answer = beside("fallbacks").answer(home, event, payload, error, ask, DENIAL if strict else b"")
+            except Exception as failure:  # where even that fails, no edit passes
+                print(repr(failure), file=sys.stderr)
+                answer = DENIAL if event == "PreToolUse" and any(name in payload for name in EDITS) else b"{}"
     if event.startswith("Worktree"):
         return beside("fallbacks").worktree(top, event, payload, answer, coordinated=bool(home))
     sys.stdout.buffer.write(b"" if answer == b"{}" else answer)
@@ -90,9 +92,8 @@ def ask(home: str, event: str, payload: bytes, strict: bool = False, shell: bool
         raise ValueError("the event is not a JSON object")
     entrypoint = "".join(c for c in os.environ.get("CLAUDE_CODE_ENTRYPOINT", "") if c.isalnum() or c in "-_")
     # The parent of a hook in the settings is a shell, not a session.
-    pid = 0 if strict or shell or event.startswith("Worktree") else os.getppid()
-    if shell and (client := os.environ.get("CLAUDE_PID", "")).isdecimal():
-        pid = int(client)
+    client = os.environ.get("CLAUDE_PID", "") if shell else str(os.getppid())
+    pid = int(client) if client.isdecimal() and not (strict or event.startswith("Worktree")) else 0
     note = f',"_hook":{{"pid":{pid},"entrypoint":"{entrypoint}","source":"command"}}}}'
     head = (
         f"POST /api/v1/hooks/{event} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"

@@ -8,6 +8,22 @@ let isRunning = false
 let canWake = false
 let wakes = () => undefined // ends the pause of a session that cannot be woken
 let taken = null // mail that was put into the running turn, and not carried by a request yet
+let owed = [] // what the model was told, and the daemon has not heard of yet
+let paying // the promise that it has
+
+const owe = ({ session_id, messages }, way) => owed.push({ session_id, messages, way })
+
+/** Tell the daemon what the model was told; what is owed after a fault is paid before the next mail is taken. */
+function pay($) {
+  return (paying ??= payAll($).finally(() => { paying = undefined }))
+}
+
+async function payAll($) {
+  while (owed.length) {
+    await ask($, 'Mail/told', owed[0])
+    owed.shift()
+  }
+}
 
 /** Whether an answer of the model came after the mail: then a request has carried it. */
 async function wasCarried($, text) {
@@ -19,34 +35,40 @@ async function wasCarried($, text) {
 async function bring($, mail) {
   if (isRunning) {
     const { deny } = await $.session.append({ message: { type: 'user', content: [{ type: 'text', text: mail.text }] } })
-    if (deny !== undefined) return
-    await new Promise(done => { taken = { ...mail, done } })
+    if (deny !== undefined) throw new Error(deny) // tried again, but not at once
+    await new Promise(done => {
+      taken = { ...mail, done }
+      if (!isRunning) void settle($, true) // the turn ended meanwhile
+    })
     return
   }
   if (!canWake) return
   await $.prompt.submit({ text: mail.text })
-  await confirm($, mail, 'prompt')
-}
-
-async function confirm($, { session_id, messages }, way) {
-  await ask($, 'Mail/told', { session_id, messages, way })
+  owe(mail, 'prompt')
 }
 
 /** Look whether the mail in the running turn was carried; at the end of the turn what was not starts one of its own. */
 async function settle($, isOver) {
   if (!taken) return
   const mail = taken
-  if (await wasCarried($, mail.text)) await confirm($, mail, 'turn')
-  else if (!isOver) return
-  else if (canWake) void $.prompt.submit({ text: 'Corral brought mail.' }).then(() => confirm($, mail, 'turn'))
+  const isCarried = await wasCarried($, mail.text).catch(() => false)
+  if (taken !== mail || !(isCarried || isOver)) return
   taken = null
+  if (isCarried) {
+    owe(mail, 'turn')
+    await pay($).catch(() => undefined) // the session may end with this turn
+  } else if (canWake) {
+    void $.prompt.submit({ text: 'Corral brought mail.' }).then(() => owe(mail, 'turn')).catch(() => undefined).finally(mail.done)
+    return
+  }
   mail.done()
 }
 
 async function serve($) {
   for (;;) {
-    if (!isRunning && !canWake) await new Promise(done => { wakes = done })
+    if (!isRunning && !canWake && !owed.length) await new Promise(done => { wakes = done })
     try {
+      await pay($)
       const session_id = await $.session.id()
       const mail = await ask($, 'Mail/wait', { session_id, wakes: canWake }, 0)
       if (mail.text) await bring($, mail)
@@ -73,14 +95,14 @@ export function mail(on) {
   })
 
   on('classic.PostToolBatch', async ($, e, next) => {
-    if (e.agent_id === undefined) await settle($, false).catch(() => undefined)
+    if (e.agent_id === undefined) await settle($, false)
     return next(e)
   })
 
   on('turn.complete', async ($, e, next) => {
     if (e.agentId === undefined) {
       isRunning = false
-      await settle($, true).catch(() => undefined)
+      await settle($, true)
     }
     return next(e)
   })

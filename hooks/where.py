@@ -1,6 +1,7 @@
 """Prints where the daemon of this folder's checkout listens, then the main checkout; nothing where nothing is coordinated.
 
-The mod runs it once in a session. A repository of another user counts as not coordinated, as for every hook.
+The mod runs it once in a session. A folder outside of the project says nothing: then it is where the session began. A
+repository of another user counts as not coordinated, as for every hook.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import sys
 
 
 def main() -> int:
+    from fallbacks import from_outside
     from hook import locate
     from ownership import short_socket
 
-    home = locate(os.getcwd())[1]
+    _top, home, foreign = locate(os.getcwd())
+    home = home if home or foreign else from_outside(locate)[0]
     if home:
         path = os.path.join(home, "run", "corral.sock")
         if len(os.fsencode(path)) > 100:  # as in hook.py

@@ -3,23 +3,28 @@ import { expect, mock, test } from 'claude-code/testing'
 const HELD = { hookSpecificOutput: { permissionDecision: 'deny', permissionDecisionReason: 'held by Ann' } }
 const WRITE = { tool: 'Write', file_path: '/repo/a.txt', content: 'x', tool_use_id: 'toolu_1' } as const
 
-const engine = (on, { daemon, look = '{}', where = '/repo/.corral/run/corral.sock\n/repo\n' }) => {
+const PLACE = '/repo/.corral/run/corral.sock\n/repo\n'
+const never = () => new Promise(() => undefined)
+const count = (asked, what) => asked.filter(one => one === what).length
+
+const engine = (on, { daemon, look = '{}', where = () => PLACE, sleep = never, run = _ => ({ result: {} }) }) => {
   const asked = []
   on('process.run', (_, e) => {
-    asked.push(e.argv.at(-1))
-    const stdout = String(e.argv.at(-1)).endsWith('where.py') ? where : look
-    return { value: { exitCode: 0, stdout, stderr: '', isStdoutTruncated: false, isStderrTruncated: false } }
+    asked.push(e.argv.at(-1), ...Object.values(e.init?.env ?? {}))
+    const stdout = String(e.argv.at(-1)).endsWith('where.py') ? where() : look
+    const exitCode = stdout === null ? 1 : 0
+    return { value: { exitCode, stdout: stdout ?? '', stderr: '', isStdoutTruncated: false, isStderrTruncated: false } }
   })
   on('session.id', () => ({ value: 's-1' }))
   on('session.cwd', () => ({ value: '/repo' }))
   on('ui.log', () => ({ value: undefined }))
-  on('clock.sleep', () => new Promise(() => undefined))
-  on('http.fetch', (_, e) => {
+  on('clock.sleep', async (_, e) => ({ value: await sleep(e.ms) }))
+  on('http.fetch', async (_, e) => {
     asked.push(e.url.split('/').at(-1))
-    const answer = daemon(e)
+    const answer = await daemon(e)
     return { value: { status: 200, ok: true, headers: {}, text: JSON.stringify(answer) } }
   })
-  on('tool.call', () => ({ result: {} }))
+  on('tool.call', (_, e) => run(e))
   return asked
 }
 
@@ -35,7 +40,39 @@ test('without a daemon the last look decides', async ($, on) => {
 })
 
 test('where nothing is coordinated nothing is asked', async ($, on) => {
-  const asked = engine(on, { daemon: () => HELD, where: '' })
+  const asked = engine(on, { daemon: () => HELD, where: () => '' })
   expect((await $.tool.call(WRITE)).deny).toBeUndefined()
   expect(asked.length).toBe(1)
+})
+
+test('a look for the daemon that fails does not mean that nothing is coordinated', async ($, on) => {
+  engine(on, { daemon: () => ({}), look: JSON.stringify(HELD), where: () => null })
+  expect((await $.tool.call(WRITE)).deny).toBe('held by Ann')
+})
+
+test('the last look knows where the daemon was last', async ($, on) => {
+  const asked = engine(on, { daemon: () => { throw new Error('refused') } })
+  await $.tool.call(WRITE)
+  expect(count(asked, '/repo')).toBe(1)
+})
+
+test('what runs is asked about once more', async ($, on) => {
+  engine(on, { daemon: () => HELD })
+  on('tool.run', () => ({ result: {} }))
+  expect((await $.tool.run(WRITE)).deny).toBe('held by Ann')
+})
+
+test('where no daemon answers, the last look decides once more what runs later', async ($, on) => {
+  engine(on, { daemon: () => { throw new Error('refused') }, look: JSON.stringify(HELD) })
+  on('tool.run', () => ({ result: {} }))
+  expect((await $.tool.run(WRITE)).deny).toBe('held by Ann')
+})
+
+test('a daemon that hangs is not waited for with every call', async ($, on) => {
+  const limits = []
+  const asked = engine(on, { daemon: never, sleep: ms => { limits.push(ms) } })
+  await $.tool.call(WRITE)
+  await $.tool.call({ ...WRITE, tool_use_id: 'toolu_2' })
+  expect(limits).toEqual([4000, 1000])
+  expect(count(asked, 'PostToolUse')).toBe(0)
 })

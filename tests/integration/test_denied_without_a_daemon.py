@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from corral.faces.cli.project.claude_settings import STRICT
+from corral.faces.cli.project.claude_settings import _HOOKS, STRICT
 from tests.integration.claude_settings import OWN_HOOK, SETTINGS, settings_of, write_settings
 from tests.support.coordinated import Coordinated, eventually
+
+LAST_LOOK = _HOOKS["LastLook"]["command"]
 
 
 def denying(house: Coordinated) -> None:
@@ -105,3 +107,13 @@ def test_the_doctor_tells_of_a_denial_that_nothing_puts_in_force(house: Coordina
     assert "denial" in checks()
     house.run("init", "--yes")
     assert "denial" not in checks()
+
+
+@pytest.mark.parametrize(("hook", "version", "code"), [(0, 0, 0), (2, 0, 2), (1, 0, 1), (1, 1, 0), (127, 127, 0)])
+def test_a_command_that_starts_and_dies_locks_nobody_out(tmp_path: Path, hook: int, version: int, code: int) -> None:
+    """The hook of `settings.local.json`, which blocks unless it ends with 0: what cannot even say its version is gone."""
+    command = tmp_path / "corral"
+    command.write_text(f'#!/bin/sh\n[ "$1" = hook ] && exit {hook}\nexit {version}\n')
+    command.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "CLAUDE_PROJECT_DIR": str(tmp_path)}
+    assert subprocess.run(["sh", "-c", LAST_LOOK], env=env, check=False).returncode == code

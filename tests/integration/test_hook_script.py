@@ -235,15 +235,17 @@ listener.settimeout(20)
 link, _ = listener.accept()
 link.recv(65536)
 said = b'{{"sid": %d, "stdin": "%s"}}' % (os.getsid(0), os.readlink("/proc/self/fd/0").encode())
-link.sendall(b"HTTP/1.1 200 OK\\r\\ncontent-length: %d\\r\\n\\r\\n" % len(said) + said)
+link.sendall(b"HTTP/1.1 {status} OK\\r\\ncontent-length: %d\\r\\n\\r\\n" % len(said) + said)
+sys.exit({status} != 200)
 """
 
 
-def starter(file: Path, sock: Path, *, answers: bool = True) -> Path:
+def starter(file: Path, sock: Path, *, answers: bool = True, status: int = 200) -> Path:
     """A ``corral`` that notes how it was called, and answers one event."""
     note = file.parent / "called"
     file.parent.mkdir(exist_ok=True)
-    file.write_text(STARTER.format(python=sys.executable, note=os.fspath(note), path=os.fspath(sock), answers=answers))
+    values = {"note": os.fspath(note), "path": os.fspath(sock), "answers": answers, "status": status}
+    file.write_text(STARTER.format(python=sys.executable, **values))
     file.chmod(0o755)
     return note
 
@@ -284,6 +286,32 @@ def test_only_the_start_of_a_session_starts_a_daemon(repo: Path, tmp_path: Path)
     for event in ("PreToolUse", "Stop", "SessionEnd"):
         assert silent(fire(repo, event, path=os.fspath(tmp_path / "bin")))
     assert not note.exists()
+
+
+def test_a_daemon_that_comes_up_and_cannot_answer_leaves_an_edit_to_the_last_look(repo: Path, tmp_path: Path) -> None:
+    note = starter(tmp_path / "bin" / "corral", coordinate(repo), status=503)
+    edit = {"tool_name": "Write", "tool_input": {"file_path": os.fspath(repo / "a.py")}, "tool_use_id": "u"}
+    done = fire(repo, "PreToolUse", path=os.fspath(tmp_path / "bin"), **edit)
+    assert note.exists() and "a.py is held by nobody" in json.loads(done.stdout)["systemMessage"], done.stderr
+
+
+@pytest.mark.parametrize(("tool", "passes"), [("Write", False), ("Bash", True)])
+def test_where_even_the_last_look_fails_no_edit_passes(repo: Path, tool: str, passes: bool) -> None:
+    coordinate(repo)
+    done = fire(repo, "PreToolUse", stdin=b'{"tool_name": "%s", "tool_input": }' % tool.encode())
+    assert done.returncode == 0 and (done.stdout == b"") is passes
+    assert passes or json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+@pytest.mark.parametrize("name", ["CORRAL_ROOT", "CLAUDE_PROJECT_DIR"])
+def test_a_call_from_outside_is_asked_about_where_its_session_began(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, os.fspath(repo))
+    with listening(coordinate(repo)) as heard:
+        for event in ("PreToolUse", "PostToolUse", "Stop"):
+            fire(tmp_path, event)
+    assert heard.named() == ["PreToolUse", "PostToolUse"]
 
 
 # -- what it costs --------------------------------------------------------------------------------------------------

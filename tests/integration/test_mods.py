@@ -47,13 +47,30 @@ def test_what_a_mod_was_told_to_let_pass_the_hook_of_the_same_call_does_not_ask_
     house.run("lock", "acquire", "held.txt")
     eventually(lambda: house.ask("POST", "/hooks/ModStart", {"session_id": "ann", "_hook": MOD}) == {})
     bridge.hook("UserPromptSubmit", session_id="ann", cwd=str(house.root))
-    assert not denies(house.hook("PreToolUse", "ann", **edit(house.root / "free.txt", "u-1"), _hook=MOD))
+    asked = house.root / "asked.txt"
+    assert not denies(house.hook("PreToolUse", "ann", **edit(asked, "u-1"), _hook=MOD))
     assert denies(house.hook("PreToolUse", "ann", **edit(held, "u-2"), _hook=MOD))
-    # The path proves who answers: asked, the daemon would refuse the one that is held.
-    assert eventually(lambda: not denies(bridge.hook("PreToolUse", session_id="ann", **edit(held, "u-1"))))
-    # A refusal that got lost, and a call that a dead mod never asked about, are judged again.
+    house.run("lock", "release", "asked.txt", CORRAL_SESSION_ID="ann")
+    house.run("lock", "acquire", "asked.txt")  # proves who answers: asked, the daemon would refuse it now
+    assert eventually(lambda: not denies(bridge.hook("PreToolUse", session_id="ann", **edit(asked, "u-1"))))
+    # A refusal that got lost, and a call that a dead mod never asked about, are judged again;
     assert denies(bridge.hook("PreToolUse", session_id="ann", **edit(held, "u-2")))
     assert denies(bridge.hook("PreToolUse", session_id="ann", **edit(held, "u-3")))
+    # so is one whose path another mod rewrote, and that of another session with the same id.
+    for ask in (bridge.hook, lambda event, **fields: house.hook(event, fields.pop("session_id"), **fields)):
+        assert denies(ask("PreToolUse", session_id="ann", **edit(held, "u-1")))
+        assert denies(ask("PreToolUse", session_id="ben", **edit(asked, "u-1")))
+        assert not denies(ask("PreToolUse", session_id="ann", **edit(asked, "u-1")))
+
+
+def test_a_path_is_checked_as_the_client_writes_it_and_one_without_an_end_is_refused(house: Coordinated) -> None:
+    house.run("lock", "acquire", "held.txt")
+    home = os.path.relpath(house.root, Path.home())
+    held = (f"{house.root}/{'./' * 3000}held.txt", f"~/{home}/held.txt")
+    for path in (*held, f"{house.root}/{'x/' * 3000}free.txt"):
+        call: dict[str, Any] = {"tool_name": "Write", "tool_use_id": "u-1", "tool_input": {"file_path": path}}
+        answer = house.hook("PreToolUse", "ann", **call, _hook=MOD)
+        assert denies(answer) and ("is held by" in str(answer)) is (path in held)
 
 
 def silent(house: Coordinated) -> list[str]:
@@ -154,6 +171,26 @@ def test_what_another_session_changed_is_not_written_over_unseen(house: Coordina
     assert not denies(write("ann", "mine\n", "a-2"))  # told once, it knows
     assert not denies(write("ann", "mine again\n", "a-3"))
     assert file.read_text() == "mine again\n"
+
+
+def test_an_attempt_changes_nothing_about_who_wrote_a_file_last(house: Coordinated) -> None:
+    file = house.root / "both.txt"
+
+    def tell(event: str, session: str, use: str, tool: str = "Write") -> dict[str, Any]:
+        call: dict[str, Any] = {"tool_name": tool, "tool_use_id": use, "tool_input": {"file_path": str(file)}}
+        return house.hook(event, session, **call, _hook=MOD)
+
+    file.write_text("one\n")
+    read = {"tool_name": "Read", "tool_use_id": "r-1", "tool_input": {"file_path": str(file)}}
+    house.hook("PostToolBatch", "ann", tool_calls=[read], _hook=MOD)
+    tell("PreToolUse", "ben", "b-1")
+    file.write_text("two\n")
+    tell("PostToolUse", "ben", "b-1")
+    house.hook("SessionEnd", "ben", reason="other", _hook=MOD)
+    tell("PreToolUse", "ann", "a-1", "Edit")
+    tell("PostToolUseFailure", "ann", "a-1", "Edit")
+    refused = tell("PreToolUse", "ann", "a-2")
+    assert denies(refused) and "+two" in str(refused)
 
 
 @pytest.mark.parametrize(("setting", "told"), [("warn", True), ("off", False)])

@@ -141,6 +141,30 @@ def test_an_ended_subagents_worktree_goes_and_another_sessions_stays(house: Open
     assert "was not made by Corral" in str(one.worktrees.give_back(Path("/nowhere"), utc_now()))
 
 
+def test_a_worktree_in_which_another_session_works_is_not_given_back(house: Open) -> None:
+    one = house()
+    path = create(one, "both", session_id="s1")["path"]
+    for session_id in ("s1", "s2"):
+        arrival = session_registry.Arrival(session_id=session_id, worktree=path)
+        row = one.db.write(lambda conn, arrival=arrival: session_registry.register(conn, arrival, utc_now()))
+    assert f"{row['agent_name']} works in both" in str(one.worktrees.give_back(Path(path), utc_now(), {"s1"}))
+    assert Path(path).exists()
+    one.db.write(lambda conn: session_registry.end(conn, "s2", "over", utc_now()))
+    assert one.worktrees.give_back(Path(path), utc_now(), {"s1"}) is None
+
+
+def test_an_ended_sessions_worktree_goes_to_one_of_those_that_ask_at_once(house: Open) -> None:
+    one = house()
+    create(one, "same", session_id="s1")
+    before = one.db.read(lambda conn: worktree_rows.live_by_name(conn, "same"))
+    assert before is not None
+    heir = one.worktrees._inherit(before, "s2")
+    assert heir is not None and heir["session_id"] == "s2"
+    with pytest.raises(Conflict, match="another session") as refused:
+        one.worktrees._inherit(before, "s3")
+    assert "same-2 is free" in refused.value.remedy
+
+
 def test_a_setup_that_fails_leaves_nothing_and_says_which_command(house: Open, repo: Path) -> None:
     one = house(worktrees={"setup": ["echo begin", "exit 7"]})
     with pytest.raises(CorralError, match="exit 7") as failed:

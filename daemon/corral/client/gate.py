@@ -46,6 +46,12 @@ REDIAL_S = 5.0
 """Interval between attempts to reach a lost daemon, seconds."""
 MOST_SETTLED = 4096
 """Calls that are remembered as asked about by the client's mod."""
+HANGS_S = 30.0
+"""Seconds for which a daemon that let a time limit pass counts as hung: nobody is to wait for it with every call."""
+HUNG_S = 1.0
+"""Time limit for a hook event meanwhile, seconds."""
+LEFT_ALONE = ("PostToolUse", "PostToolUseFailure", "PostToolBatch")
+"""Events that it is not asked about meanwhile: nothing is guarded by them."""
 LONG_TEXT = ("prompt", "last_assistant_message")
 TEXT_LIMIT = 4000
 """Maximum length of a text that the daemon only displays, characters."""
@@ -131,7 +137,9 @@ class Gate:
         self.client_version = ""
         """The version of the client, once it has said so."""
         self._settled: OrderedDict[str, None] = OrderedDict()
-        """``EVENT USE_ID`` of the calls that the client's mod has asked about: they need no second answer."""
+        """``EVENT CALL`` of the calls that the client's mod has asked about: they need no second answer."""
+        self._hung_until = 0.0
+        """Until when, on the monotonic clock, the daemon counts as hung."""
         self._unheard: dict[str, tuple[float, float]] = {}
         """Unix times between which answers to a session or a subagent were lost."""
         self._starter: threading.Thread | None = None
@@ -170,9 +178,13 @@ class Gate:
         try:
             if not event.isalpha():
                 raise ValueError("no event named")
-            if f"{event} {arguments.get('tool_use_id')}" in self._settled:
+            if f"{event} {last_look.call_of(fields)}" in self._settled:
                 return "{}"
-            deadline = time.monotonic() + (GUARD_S if is_guarded else DEADLINE_S)
+            is_hung = time.monotonic() < self._hung_until
+            if is_hung and event in LEFT_ALONE:
+                return "{}"
+            limit_s = HUNG_S if is_hung else GUARD_S if is_guarded else DEADLINE_S
+            deadline = time.monotonic() + limit_s
             try:
                 answer = self._send_event(event, fields, deadline)
             except (ConnectionResetError, BrokenPipeError):  # the daemon ended; another one may run
@@ -183,8 +195,11 @@ class Gate:
             waited = self._await_daemon(event, fields, deadline) if is_guarded else ""
             return waited or self._last_look(event, fields, was_away=True)
         except Exception as error:  # noqa: BLE001 - the edge: whatever it is, the session goes on
+            if isinstance(error, TimeoutError):
+                self._hung_until = time.monotonic() + HANGS_S
             self._log(f"{event}: {error!r}")
             return self._last_look(event, fields, was_away=False)
+        self._hung_until = 0.0
         self._seen.set()
         return answer
 
@@ -336,7 +351,7 @@ class Gate:
                 self._seen.wait(REDIAL_S)
 
     def _hear(self, data: bytes) -> bytes:
-        """Note what the daemon says on the held connection: ``settled EVENT USE_ID``; returns the unfinished line."""
+        """Note what the daemon says on the held connection: ``settled EVENT CALL``; returns the unfinished line."""
         *lines, rest = data.split(b"\n")
         for line in lines:
             word, _, call = line.decode("utf-8", "replace").strip().partition(" ")

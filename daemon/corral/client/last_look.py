@@ -29,6 +29,8 @@ MARK_S = 3600.0
 """Seconds after which the mark of a session that edited nothing since stands in nobody's way."""
 SAME_START_S = 60.0
 """A process that started so much later is another one with its id. Smaller differences come from a clock that was set."""
+LONGEST_BACKOFF_S = 60.0
+"""Seconds between two starts of a daemon that fails, at most; see ``corral/config/crashes.py``."""
 CAUSE_S = 600.0
 """Seconds for which the cause of a failed start counts."""
 CLIENTS, HOLDS, ALLOWED, SETTINGS, START = "clients", "holds", "edits-allowed", "settings.json", "start.json"
@@ -54,6 +56,20 @@ class Target(NamedTuple):
 def is_edit(event: Mapping[str, Any]) -> bool:
     """Whether an event comes before an edit tool."""
     return event.get("hook_event_name") == "PreToolUse" and event.get("tool_name") in EDIT_TOOLS
+
+
+def call_of(event: Mapping[str, Any]) -> str:
+    """Which call an event is about, and of what: the same only while nobody rewrote its path or command. Empty without an id.
+
+    The daemon and the bridge compare it: what was asked about by the client's mod needs no second answer.
+    """
+    from hashlib import sha256
+
+    given = event.get("tool_input")
+    about = given if isinstance(given, dict) else {}
+    text = str(about.get("file_path") or about.get("notebook_path") or about.get("command") or "")
+    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{event.get('session_id')}:{event['tool_use_id']}:{digest}" if event.get("tool_use_id") else ""
 
 
 def decide(home: str, event: Mapping[str, Any], database: str = "") -> Json:
@@ -104,7 +120,9 @@ def unguarded(home: str) -> Json:
 def may_start(home: str) -> bool:
     """Whether a daemon may be started: no start has just failed."""
     last = _read_file(home, START, "next_at")
-    return last is None or not isinstance(last["next_at"], float) or last["next_at"] < time.time()
+    if last is None or not isinstance(last["next_at"], float):
+        return True
+    return not 0 < last["next_at"] - time.time() <= LONGEST_BACKOFF_S  # more, and a clock was set back
 
 
 def cause(home: str) -> str:
@@ -186,6 +204,7 @@ def _target(home: str, event: Mapping[str, Any]) -> Target | None:
     path = (given.get("file_path") or given.get("notebook_path")) if isinstance(given, dict) else None
     if not isinstance(path, str) or "\0" in path:
         return None
+    path = os.path.expanduser(path) if path.startswith("~/") else path
     real = os.path.realpath(os.path.join(str(event.get("cwd") or ""), path))
     top = os.path.dirname(real)
     while not os.path.isfile(os.path.join(git_dir := _git_dir(top), "HEAD")):
@@ -208,7 +227,9 @@ def _target(home: str, event: Mapping[str, Any]) -> Target | None:
 
 def _git_dir(folder: str) -> str:
     marker = os.path.join(folder, ".git")
-    return marker if os.path.isdir(marker) else os.path.join(folder, _pointer(marker).removeprefix("gitdir: "))
+    return (
+        marker if os.path.isdir(marker) else os.path.join(folder, _pointer(marker).removeprefix("gitdir: ") or ".git")
+    )
 
 
 def _pointer(file: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from datetime import datetime
+from typing import TypeVar
 
 from corral.coordination.edits.attribution import ShellCall
 from corral.git.checkouts.salvage import Kept
@@ -19,6 +20,8 @@ REMEMBERED = 4096
 """Tool calls, snapshots and edits that are remembered; the oldest are forgotten first."""
 
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 OF_SKILL = ":inner:"
 """In the ids that the client gives to the shell commands in a skill's text."""
 
@@ -39,7 +42,8 @@ class RuntimeState:
         self._shell_ended: list[ShellCall] = []
         self._needed: OrderedDict[str, None] = OrderedDict()
         self._kept: dict[str, tuple[Kept, dict[str, Signature]]] = {}
-        self._edits: OrderedDict[tuple[str, str], tuple[str, datetime | None]] = OrderedDict()
+        self._edits: OrderedDict[tuple[str, str], tuple[str, datetime]] = OrderedDict()
+        self._attempts: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._looked_at: datetime | None = None
         self._woke_at: datetime | None = None
 
@@ -186,8 +190,8 @@ class RuntimeState:
         with self._lock:
             for call in [call for call in self._shell if call[0] == session_id]:
                 del self._shell[call]
-            for key in [key for key, (owner, at) in self._edits.items() if owner == session_id and at is None]:
-                del self._edits[key]
+            for key in [key for key, owner in self._attempts.items() if owner == session_id]:
+                del self._attempts[key]
 
     def shell_calls(self) -> list[ShellCall]:
         """Commands that run, and those that ended while one of these ran."""
@@ -224,25 +228,36 @@ class RuntimeState:
         with self._lock:
             return ref in self._needed
 
-    def edited(self, checkout: str, match_key: str, session_id: str, at: datetime | None) -> None:
-        """An edit tool of a session wrote a file; ``at`` is None while it is only about to."""
+    def edits(self, checkout: str, match_key: str, session_id: str) -> None:
+        """An edit tool of a session is about to write a file."""
         with self._lock:
-            self._edits[(checkout, match_key)] = (session_id, at)
-            self._edits.move_to_end((checkout, match_key))
-            while len(self._edits) > REMEMBERED:
-                self._edits.popitem(last=False)
+            _remember(self._attempts, (checkout, match_key), session_id)
+
+    def edited(self, checkout: str, match_key: str, session_id: str, at: datetime | None) -> None:
+        """An edit tool of a session wrote a file; ``at`` is None if it failed to."""
+        with self._lock:
+            if self._attempts.get((checkout, match_key)) == session_id:
+                del self._attempts[(checkout, match_key)]
+            if at is not None:
+                _remember(self._edits, (checkout, match_key), (session_id, at))
 
     def last_editor(self, checkout: str, match_key: str) -> str | None:
         """The session whose edit tool wrote a file last, as far as this daemon saw."""
         with self._lock:
-            session, at = self._edits.get((checkout, match_key), ("", None))
-            return session if at is not None else None
+            edit = self._edits.get((checkout, match_key))
+            return edit[0] if edit is not None else None
 
     def edited_since(self, checkout: str, began: datetime) -> dict[str, str]:
         """match_key to session of the files that edit tools wrote in a checkout since an instant, or are about to."""
         with self._lock:
-            return {
-                key: session
-                for (where, key), (session, at) in self._edits.items()
-                if where == checkout and (at is None or at >= began)
+            wrote = {
+                key: session for (where, key), (session, at) in self._edits.items() if where == checkout and at >= began
             }
+            return {**wrote, **{key: session for (where, key), session in self._attempts.items() if where == checkout}}
+
+
+def _remember(memory: OrderedDict[Key, Value], key: Key, value: Value) -> None:
+    memory[key] = value
+    memory.move_to_end(key)
+    while len(memory) > REMEMBERED:
+        memory.popitem(last=False)

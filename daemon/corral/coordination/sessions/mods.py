@@ -74,18 +74,22 @@ class Mods:
         until = self._offers.get(session_id)
         return until is not None and now < until
 
-    def settle(self, event: str, use_id: str, client: int) -> None:
-        """A mod was told to let a call pass: tell the client's bridges, which then ask no more about it."""
-        self._settled[(event, use_id)] = None
+    def settle(self, event: str, call: str, client: int) -> None:
+        """A mod was told to let a call pass: tell the client's bridges, which then ask no more about it.
+
+        Args:
+            call: As :func:`corral.client.last_look.call_of` names it: the session, the call, and what it writes.
+        """
+        self._settled[(event, call)] = None
         while len(self._settled) > REMEMBERED:
             self._settled.popitem(last=False)
         for owner, tell in self._listeners.values():
             if owner == client:
-                tell(f"settled {event} {use_id}")
+                tell(f"settled {event} {call}")
 
-    def is_settled(self, event: str, use_id: str) -> bool:
+    def is_settled(self, event: str, call: str) -> bool:
         """Whether a mod was told to let this call pass."""
-        return (event, use_id) in self._settled
+        return (event, call) in self._settled
 
     def listen(self, bridge: str, client: int, tell: Callable[[str], None]) -> None:
         """A client's bridge listens for what its mod settles."""

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
+from corral.client import last_look
 from corral.coordination.edits import verdicts
 from corral.coordination.edits.verdicts import Policy, Target
 from corral.coordination.handoffs.handoffs import for_newcomer
@@ -81,7 +82,7 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
     Raises:
         InvalidInput: It names no session that could be.
     """
-    event = hook_events.read(name, payload, services.now())
+    event, call = hook_events.read(name, payload, services.now()), last_look.call_of(payload)
     if event.unheard is not None:
         begin, end = map(iso, event.unheard)
         await services.store.write(lambda conn: message_rows.put_back(conn, event.actor, begin, end))
@@ -90,7 +91,7 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
     unannounced.note_heard(services, event)
     if event.carrier == "mod":
         services.mods.spoke(event.session_id)
-    elif event.use_id and services.mods.is_settled(name, event.use_id):
+    elif call and services.mods.is_settled(name, call):
         return {}
     elif event.carrier == "bridge" and name == "PreToolUse":
         services.mods.missed(event.session_id, event.client_version)
@@ -100,8 +101,8 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
         services.runtime.turn_ended(event.actor)
     response = await _HANDLERS.get(name, _sign_of_life)(services, event)
     denial = hook_events.reason_of_denial(response)
-    if event.carrier == "mod" and event.use_id and not denial:
-        services.mods.settle(name, event.use_id, event.client_pid or 0)
+    if event.carrier == "mod" and call and not denial:
+        services.mods.settle(name, call, event.client_pid or 0)
     tool_calls.note_event(
         services.of(AuditTrail), event.came_at, event.actor, {**payload, "hook_event_name": name}, denial
     )
@@ -136,6 +137,10 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
     if event.is_shell:
         refused = await shell_watch.before(services, event, presence(services, event, services.now()))
         return hook_events.denial(refused, event.name) if refused else {}
+    if event.has_endless_path:
+        return hook_events.denial(
+            "The path is longer than any system takes, so nobody can say whose file it is.", event.name
+        )
     if not event.is_edit or not event.path:
         return await _sign_of_life(services, event)
     target = target_of(services, event)
@@ -150,7 +155,7 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         verdict = verdicts.before_edit(conn, holder, target, policy, now)
         if verdict.denial is not None:
             return hook_events.denial(verdict.denial)
-        services.runtime.edited(target.checkout, target.key.match_key, event.actor, None)
+        services.runtime.edits(target.checkout, target.key.match_key, event.actor)
         # No one-time texts here: the model never sees the answer about a call that its person then refuses.
         return hook_events.context("PreToolUse", [*verdict.remarks, *unannounced.remarks(services, target)])
 
@@ -201,8 +206,10 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
         remarks = await shell_watch.after(services, event, _policy(services))
     now = services.now()
     if event.is_edit and event.path and (target := target_of(services, event)) is not None:
-        services.runtime.edited(target.checkout, target.key.match_key, event.actor, now)
-        await services.work(lambda: services.last_seen.saw(event.actor, Path(event.cwd, event.path)))
+        has_written = event.name == "PostToolUse"  # an attempt that failed has neither written nor seen anything
+        services.runtime.edited(target.checkout, target.key.match_key, event.actor, now if has_written else None)
+        if has_written:
+            await services.work(lambda: services.last_seen.saw(event.actor, Path(event.cwd, event.path)))
 
     def finish(conn: Connection, _me: Holder) -> Payload:
         _guarded(conn, event, unguarded, now)
@@ -487,7 +494,11 @@ async def _give_worktree(services: Services, event: HookEvent) -> Payload:
 
 async def _worktree_remove(services: Services, event: HookEvent) -> Payload:
     """Take a worktree back: salvaged first. The session is told of one that stays; the client shows no answer to this hook."""
-    stays = await services.work(lambda: services.of(Worktrees).give_back(Path(event.worktree_path), services.now()))
+    stays = await services.work(
+        lambda: services.of(Worktrees).give_back(
+            Path(event.worktree_path), services.now(), {event.actor, event.session_id}
+        )
+    )
     if stays is not None:
         text = f"The worktree {event.worktree_path} was not removed. {' '.join(stays.splitlines())}"
         at = iso(services.now())

@@ -26,6 +26,7 @@ from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import InvalidInput, LimitReached
 from corral.core.logs import logger
+from corral.core.states import SessionStatus
 from corral.faces.hooks.tool_targets import target_at
 
 LAST_LOOK = "last look"
@@ -51,7 +52,8 @@ def settle(conn: Connection, found: Marks, services: Services, now: datetime) ->
         parent = session if actor != session else None
         newcomer = Arrival(actor, parent_session_id=parent, worktree=target.checkout, client_pid=client)
         try:
-            if session_rows.get(conn, actor) is None:
+            row = session_rows.get(conn, actor)
+            if row is None or row["status"] == SessionStatus.DISCONNECTED:  # one that was resumed meanwhile
                 session_registry.register(conn, newcomer, now)
         except (InvalidInput, LimitReached) as error:
             log.warning("mark_of_nobody", reason=error.message)

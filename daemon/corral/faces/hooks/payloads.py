@@ -6,9 +6,11 @@ still an event, so that a newer client never breaks.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from corral.coordination.locks.keys import MAX_PATH_BYTES
@@ -34,7 +36,7 @@ class HookEvent:
     Attributes:
         actor: The session that acts: the subagent's id inside a subagent, else the session's.
         parent: The session's id inside a subagent, else None.
-        path: The absolute path an edit tool writes to, or empty; also where it is too long to be one.
+        path: The absolute path an edit tool writes to, or empty; also where it is too long to be one (``has_endless_path``).
         prompt: The session's prompt, or empty; a client cuts it.
         held_before: Whether a Stop hook holds the session already: it stops for the second time.
         came_at: When its bridge sent it; for a command hook, when it was read.
@@ -56,6 +58,7 @@ class HookEvent:
     cwd: str
     tool: str
     path: str
+    has_endless_path: bool
     command: str
     use_id: str
     agent_type: str
@@ -128,6 +131,10 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
         else _PATHS
     )
     path = next(filter(None, (_text(tool_input, name) for name in named)), "")
+    if path.startswith("~/"):  # the hooks of a call have it as the client expanded it, its mod as it was given
+        path = str(Path(path).expanduser())
+    if len(path) > MAX_PATH_BYTES:
+        path = os.path.normpath(Path(_text(payload, "cwd"), path))
     return HookEvent(
         name=name,
         actor=agent or session,
@@ -135,6 +142,7 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
         cwd=_text(payload, "cwd"),
         tool=_text(payload, "tool_name"),
         path=path if len(path) <= MAX_PATH_BYTES else "",
+        has_endless_path=len(path) > MAX_PATH_BYTES,
         command=_text(tool_input, "command")[:_LONGEST_COMMAND],
         use_id=_text(payload, "tool_use_id"),
         agent_type=_text(payload, "agent_type"),

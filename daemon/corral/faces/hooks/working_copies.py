@@ -73,7 +73,9 @@ async def release(services: Services, event: HookEvent) -> Payload:
     kept = await services.work(lambda: services.of(Guardian).before_release(place, "its session gives it back"))
     if kept.problem is not None:  # nothing that could not be saved is removed
         return {"vcs": {"kept": f"What is in {place} could not be saved: {kept.problem}"}}
-    stays = await services.work(lambda: services.of(Worktrees).give_back(place, services.now()))
+    stays = await services.work(
+        lambda: services.of(Worktrees).give_back(place, services.now(), {event.actor, event.session_id})
+    )
     services.nudge("landing")
     if stays is not None:
         text = f"The worktree {place} was not removed. {' '.join(stays.splitlines())}"

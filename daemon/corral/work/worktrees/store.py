@@ -122,6 +122,23 @@ def _transition(from_states: tuple[str, ...], columns: tuple[str, ...]) -> Prepa
     return Prepared(update(worktrees).where(mine, is_there).returning(worktrees), *columns)
 
 
+def hand_over(conn: Connection, worktree_id: str, before: str | None, after: str) -> WorktreeRow | None:
+    """Give a ready worktree of one session to another; None if it is not that session's any more."""
+    return _HAND_OVER.first(conn, {"which": worktree_id, "before": before, "session_id": after})
+
+
+_HAND_OVER = Prepared[WorktreeRow](
+    update(worktrees)
+    .where(
+        worktrees.c.worktree_id == bindparam("which"),
+        worktrees.c.session_id == bindparam("before"),
+        worktrees.c.state == WorktreeState.READY,
+    )
+    .returning(worktrees),
+    "session_id",
+)
+
+
 def is_submitted(conn: Connection, row: WorktreeRow) -> bool:
     """Whether a worktree's branch was given to the merge queue for its task, or is open there for whomever."""
     if row["task_id"] is None:

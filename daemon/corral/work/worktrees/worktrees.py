@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import partial
 from itertools import chain, count
@@ -134,10 +134,16 @@ class Worktrees:
                 cause="No worktree is given to two at once." if holder is not None else f"It is {row['state']}.",
                 remedy=f"Choose another name: {self._free_name(row['name'])} is free.",
             )
-        values = {"session_id": session_id}
-        return self._context.db.write(
-            lambda conn: worktree_rows.transition(conn, row["worktree_id"], (WorktreeState.READY,), values)
+        heir = self._context.db.write(
+            lambda conn: worktree_rows.hand_over(conn, row["worktree_id"], row["session_id"], session_id)
         )
+        if heir is None:
+            raise Conflict(
+                f"The worktree {row['name']} was just given to another session.",
+                cause="No worktree is given to two at once.",
+                remedy=f"Choose another name: {self._free_name(row['name'])} is free.",
+            )
+        return heir
 
     def _check_room(self, session_id: str | None) -> None:
         most = MOST_OF_PEOPLE if session_id is None else MOST_OF_A_SESSION
@@ -170,14 +176,21 @@ class Worktrees:
             after = worktree_rows.get(conn, row["worktree_id"])
         return {**wire(after or row), "removed": gone}
 
-    def give_back(self, path: Path, now: datetime) -> str | None:
+    def give_back(self, path: Path, now: datetime, leaving: Collection[str] = ()) -> str | None:
         """The client is done with the worktree at ``path``.
+
+        Args:
+            leaving: The session that leaves it, with its subagents; any other that works in it keeps it.
 
         Returns:
             None if it is gone; else why it stays, in one line, and what to type in a second.
         """
         for row in self._context.db.read(worktree_rows.listing):
             if real_place(Path(row["path"])) == real_place(path) and row["purpose"] != WorktreePurpose.VERIFY:
+                try:
+                    self._check_unused(row, leaving)
+                except WorkAtRisk as risk:
+                    return f"{risk.message} {risk.cause}"
                 if give_up(self._context, row, reason="its session gave it back"):
                     return None
                 after = self._context.db.read(lambda conn: worktree_rows.get(conn, row["worktree_id"])) or row  # noqa: B023 - run here
@@ -282,8 +295,10 @@ class Worktrees:
         counted = self._context.repo.run("rev-list", "--count", f"{head}..{tip}")
         return int(counted.text) if counted.ok else None
 
-    def _check_unused(self, row: WorktreeRow) -> None:
+    def _check_unused(self, row: WorktreeRow, leaving: Collection[str] = ()) -> None:
         for session in self._context.db.read(sessions.live):
+            if session["session_id"] in leaving or session["parent_session_id"] in leaving:
+                continue
             if session["worktree"] and Path(session["worktree"]).resolve() == Path(row["path"]).resolve():
                 raise WorkAtRisk(
                     f"{session['agent_name']} works in {row['name']}.",
