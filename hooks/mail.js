@@ -72,7 +72,7 @@ async function serve($) {
       const session_id = await $.session.id()
       const mail = await ask($, 'Mail/wait', { session_id, wakes: canWake }, 0)
       if (mail.text) await bring($, mail)
-      else await $.clock.sleep(AGAIN_MS)
+      else if (isRunning || canWake) await $.clock.sleep(AGAIN_MS)
     } catch {
       await $.clock.sleep(AGAIN_MS).catch(() => undefined)
     }
@@ -103,6 +103,8 @@ export function mail(on) {
     if (e.agentId === undefined) {
       isRunning = false
       await settle($, true)
+      // An open question would keep the client from ending when its input does.
+      if (!canWake) void ask($, 'Mail/wait', { leaves: true }).catch(() => undefined)
     }
     return next(e)
   })

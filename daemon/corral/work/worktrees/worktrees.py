@@ -124,14 +124,17 @@ class Worktrees:
         """
         with self._context.db.reading() as conn:
             live = sessions.live(conn)
+            owner = sessions.get(conn, str(row["session_id"]))
         place = Path(row["path"])
         users = [other for other in live if other["worktree"] and Path(other["worktree"]) == place]
         holder = next((other for other in live if other["session_id"] == row["session_id"]), next(iter(users), None))
-        if holder is not None or row["purpose"] != WorktreePurpose.SESSION or row["state"] != WorktreeState.READY:
+        is_ready = row["purpose"] == WorktreePurpose.SESSION and row["state"] == WorktreeState.READY
+        # Of a session that is only just starting nothing is known yet: that it has ended is not certain.
+        if holder is not None or owner is None or not is_ready:
             whose = f"{holder['agent_name']}'s" if holder is not None else "taken"
             raise Conflict(
                 f"The worktree {row['name']} is {whose}.",
-                cause="No worktree is given to two at once." if holder is not None else f"It is {row['state']}.",
+                cause="No worktree is given to two at once." if is_ready else f"It is {row['state']}.",
                 remedy=f"Choose another name: {self._free_name(row['name'])} is free.",
             )
         heir = self._context.db.write(
