@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -290,7 +291,11 @@ def test_only_the_start_of_a_session_starts_a_daemon(repo: Path, tmp_path: Path)
 
 def test_a_daemon_that_comes_up_and_cannot_answer_leaves_an_edit_to_the_last_look(repo: Path, tmp_path: Path) -> None:
     note = starter(tmp_path / "bin" / "corral", coordinate(repo), status=503)
-    edit = {"tool_name": "Write", "tool_input": {"file_path": os.fspath(repo / "a.py")}, "tool_use_id": "u"}
+    edit: dict[str, Any] = {
+        "tool_name": "Write",
+        "tool_input": {"file_path": os.fspath(repo / "a.py")},
+        "tool_use_id": "u",
+    }
     done = fire(repo, "PreToolUse", path=os.fspath(tmp_path / "bin"), **edit)
     assert note.exists() and "a.py is held by nobody" in json.loads(done.stdout)["systemMessage"], done.stderr
 

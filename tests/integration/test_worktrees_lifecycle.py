@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,7 @@ def test_a_worktree_in_which_another_session_works_is_not_given_back(house: Open
     path = create(one, "both", session_id="s1")["path"]
     for session_id in ("s1", "s2"):
         arrival = session_registry.Arrival(session_id=session_id, worktree=path)
-        row = one.db.write(lambda conn, arrival=arrival: session_registry.register(conn, arrival, utc_now()))
+        row = one.db.write(partial(session_registry.register, arrival=arrival, now=utc_now()))
     assert f"{row['agent_name']} works in both" in str(one.worktrees.give_back(Path(path), utc_now(), {"s1"}))
     assert Path(path).exists()
     one.db.write(lambda conn: session_registry.end(conn, "s2", "over", utc_now()))
@@ -156,6 +157,10 @@ def test_a_worktree_in_which_another_session_works_is_not_given_back(house: Open
 def test_an_ended_sessions_worktree_goes_to_one_of_those_that_ask_at_once(house: Open) -> None:
     one = house()
     create(one, "same", session_id="s1")
+    with pytest.raises(Conflict, match="taken"):  # of a session that is only just starting nothing is known yet
+        create(one, "same", session_id="s2")
+    one.db.write(lambda conn: session_registry.register(conn, session_registry.Arrival(session_id="s1"), utc_now()))
+    one.db.write(lambda conn: session_registry.end(conn, "s1", "over", utc_now()))
     before = one.db.read(lambda conn: worktree_rows.live_by_name(conn, "same"))
     assert before is not None
     heir = one.worktrees._inherit(before, "s2")

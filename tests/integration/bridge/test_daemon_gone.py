@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from corral.config.crashes import AGAIN_S
 from tests.bundle.listener import Body, listening
 from tests.integration.bridging import DENIAL, Start, logged, said, until
 
@@ -66,7 +67,8 @@ def test_without_a_daemon_the_session_goes_on_and_a_daemon_is_asked_for_once(
     assert len(logged(repo)) == 3
     assert all("PreToolUse: no daemon" in line for line in logged(repo))
     until((repo / ".corral" / "summoned").exists)
-    assert (repo / ".corral" / "summoned").read_text() == "x"
+    times = len((repo / ".corral" / "summoned").read_text())
+    assert 1 <= times <= 1 + (time.monotonic() - began) // AGAIN_S, "once, and again after its time at the earliest"
 
 
 def test_a_log_that_cannot_be_written_changes_nothing(repo: Path, sock: Path, start: Start) -> None:
