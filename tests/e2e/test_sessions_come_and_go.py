@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import git
 from tests.e2e.client import Run, Terminal, trust
 from tests.e2e.stage import bash, bash_until, script, text, tool
-from tests.e2e.team import PLUGIN, ROOT, Member, Team
+from tests.e2e.team import PLUGIN, ROOT, Member, Team, plugin
 
 pytestmark = pytest.mark.e2e
 
@@ -45,9 +45,13 @@ def test_a_session_whose_start_no_daemon_heard_is_known_and_briefed_with_its_fir
     assert team.locks() == {}
 
 
-def test_clear_begins_a_session_each_end_frees_what_it_held_and_without_a_bridge_it_is_unguarded(team: Team) -> None:
+def test_clear_begins_a_session_each_end_frees_what_it_held_and_without_a_bridge_it_is_unguarded(
+    team: Team, tmp_path: Path
+) -> None:
     member = team.member()
-    lonely = team.member("--strict-mcp-config")  # as by a person, or a policy, that allows no MCP server
+    with_mod, team.plugin = team.plugin, plugin(tmp_path / "plugin", mod=False)
+    lonely = team.member("--strict-mcp-config")  # as by a person, or a policy, that allows no MCP server, and no mod
+    team.plugin = with_mod
     member.do(write("a.txt"))
     assert not unguarded(team, member)
     old = member.name

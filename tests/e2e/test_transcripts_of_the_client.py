@@ -11,7 +11,7 @@ import pytest
 
 from corral.coordination.sessions.transcripts import HELD, is_at_rest, last_words, written_at
 from tests.e2e.stage import bash, bash_until, script, text
-from tests.e2e.team import Member, Team
+from tests.e2e.team import Member, Team, plugin
 
 pytestmark = pytest.mark.e2e
 
@@ -68,6 +68,7 @@ def test_a_turn_that_an_error_of_the_api_ends_is_over(team: Team, sealed: Path) 
 
 
 def test_a_turn_that_a_hook_holds_goes_on(team: Team, sealed: Path, tmp_path: Path) -> None:
+    team.plugin = plugin(tmp_path / "plugin", mod=False)  # a mod brings the mail into the turn: nothing is held then
     member = team.member()
     go = team.repo.parent / "go"
     member.begin(bash_until(f"[ -e {go} ]"), text("Done."))

@@ -70,7 +70,8 @@ def test_four_workers_land_four_branches_on_a_verified_target(crew: Callable[...
     for number, task_id in enumerate(ids):
         shown = detail(team, task_id)
         merge = shown["merge"]
-        assert (shown["status"], merge["state"], merge["receipt"]["status"]) == ("completed", "landed", "passed")
+        assert (shown["status"], merge["state"]) == ("completed", "landed")
+        assert merge["receipt"]["status"] in ("passed", "covered")
         assert shown["usage"]["turns"] == 4 if number % 2 else 3
         assert shown["usage"]["input_tokens"] == 100 * shown["usage"]["turns"]
         assert shown["usage"]["output_tokens"] > 0

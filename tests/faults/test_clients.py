@@ -179,7 +179,7 @@ def test_a_request_whose_answer_was_lost_is_repeated_and_has_one_effect(
     house.run("daemon", "start")
     house.hook("SessionStart", "s1", source="startup")
     asked: dict[str, Callable[[], object]] = {
-        "tasks": lambda: house.submit("once", "echo once >> once.txt"),
+        "tasks": lambda: house.run("task", "submit", "--title", "once", "--command", "echo once >> once.txt"),
         "merges": lambda: house.run("merge", "submit", "side"),
         "locks/acquire": lambda: house.run("lock", "acquire", "src/a.py"),
         "hooks/PreToolUse": lambda: house.edit("s1", "src/b.py"),

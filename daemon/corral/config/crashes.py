@@ -130,7 +130,7 @@ def note_start(project: Project, error: CorralError | None) -> None:
 
 
 def _open(project: Project, flags: int) -> int:
-    """Open the record of the last start, in a folder that is this user's alone: another one may have been planted.
+    """Open the record of the last start, in a folder that nobody else can write to: another one may have been planted.
 
     Raises:
         OSError: It cannot be opened, or stands in another folder.
@@ -138,8 +138,8 @@ def _open(project: Project, flags: int) -> int:
     folder = os.open(project.run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(folder)
-        if status.st_uid != os.getuid() or status.st_mode & 0o077:
-            raise PermissionError(f"{project.run_dir} is not a private folder.")
+        if status.st_uid != os.getuid() or status.st_mode & 0o022:
+            raise PermissionError(f"{project.run_dir} can be written by others.")
         return os.open(START, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     finally:
         os.close(folder)

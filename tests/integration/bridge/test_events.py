@@ -38,7 +38,13 @@ def test_an_event_reaches_the_daemon_as_the_client_would_have_sent_it(repo: Path
                 "cwd": "/a/b",
                 "tool_name": "Write",
                 "tool_input": {"file_path": '/a/b/ü "c"\n'},
-                "_hook": {"bridge": str(bridge.process.pid), "pid": os.getpid(), "source": "bridge", "sent": sent},
+                "_hook": {
+                    "bridge": str(bridge.process.pid),
+                    "pid": os.getpid(),
+                    "source": "bridge",
+                    "sent": sent,
+                    "client_version": "",
+                },  # fmt: skip
             },
         )
     ]

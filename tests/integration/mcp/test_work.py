@@ -73,7 +73,7 @@ def test_work_goes_from_hand_to_hand(house: Coordinated) -> None:
         assert (await one.call("get_work"))["task_id"] == second
         before = house.ask("GET", f"/tasks/{task_id}/detail")
         read = await one.call("get_task", task_id=task_id)
-        assert set(read) == READ | {"success"}
+        assert set(read) == READ | {"success", "task"}
         assert (read["status"], read["result"]) == ("completed", {"verdict": {"ok": True}})
         said = {name: read[name] for name in ("task_id", "task_type", "input_data", "error_message", "priority")}
         assert said == {
