@@ -50,6 +50,7 @@ def test_clear_begins_a_session_each_end_frees_what_it_held_and_without_a_bridge
 ) -> None:
     member = team.member()
     with_mod, team.plugin = team.plugin, plugin(tmp_path / "plugin", mod=False)
+    (team.repo / ".claude/settings.local.json").unlink()  # nor the hook of `init` that looks by itself
     lonely = team.member("--strict-mcp-config")  # as by a person, or a policy, that allows no MCP server, and no mod
     team.plugin = with_mod
     member.do(write("a.txt"))

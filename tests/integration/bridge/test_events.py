@@ -44,7 +44,7 @@ def test_an_event_reaches_the_daemon_as_the_client_would_have_sent_it(repo: Path
                     "source": "bridge",
                     "sent": sent,
                     "client_version": "",
-                },  # fmt: skip
+                },
             },
         )
     ]
