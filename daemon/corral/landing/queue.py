@@ -11,7 +11,7 @@ Invariants:
     * A target that is itself red sends nobody back: its queue is blocked. Only a request made after that was found bypasses
       those who wait, since it may be the repair.
 
-Everything is decided from rows and refs, except for the one verification that runs (:mod:`corral.landing.verify.slot`).
+Everything is decided from rows and refs, except for the verifications that run (:mod:`corral.landing.verify.slots`).
 Safe to call at any time, any number of times.
 """
 
