@@ -82,7 +82,7 @@ async function serve($) {
 /** Wait for mail for as long as this session lives; a session that no person sits before is not woken. */
 export async function startMail($, isInteractive) {
   canWake = isInteractive
-  if (await find($).catch(() => null)) void serve($)
+  if (await find($).catch(() => undefined) !== null) void serve($) // a search that failed is made again
 }
 
 export function mail(on) {

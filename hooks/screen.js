@@ -32,7 +32,7 @@ async function follow($) {
 }
 
 export async function startScreen($) {
-  if (!(await find($).catch(() => null))) return
+  if (await find($).catch(() => undefined) === null) return // a search that failed is made again
   await $.command.register({
     name: 'corral',
     description: 'Show what Corral knows: the queue, locks, mail, and what waits for you',

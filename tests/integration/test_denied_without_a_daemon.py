@@ -13,6 +13,7 @@ import pytest
 from corral.faces.cli.project.claude_settings import _HOOKS, STRICT
 from tests.integration.claude_settings import OWN_HOOK, SETTINGS, settings_of, write_settings
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.programs import COMMON
 
 LAST_LOOK = _HOOKS["LastLook"]["command"]
 
@@ -115,5 +116,5 @@ def test_a_command_that_starts_and_dies_locks_nobody_out(tmp_path: Path, hook: i
     command = tmp_path / "corral"
     command.write_text(f'#!/bin/sh\n[ "$1" = hook ] && exit {hook}\nexit {version}\n')
     command.chmod(0o755)
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "CLAUDE_PROJECT_DIR": str(tmp_path)}
+    env = {"PATH": f"{tmp_path}:{COMMON}", "CLAUDE_PROJECT_DIR": str(tmp_path)}
     assert subprocess.run(["sh", "-c", LAST_LOOK], env=env, check=False).returncode == code

@@ -45,7 +45,10 @@ def test_a_leader_has_followers_that_end_with_it(coordinate: Callable[..., Coord
 @pytest.mark.req("FR-SWARM-006")
 def test_leaders_that_wait_lend_their_places_to_their_followers_alone(coordinate: Callable[..., Coordinated]) -> None:
     house = coordinate(config="supervisor: {stop_grace_s: 0.5, max_agents: 2}\n")
-    leaders = [house.submit(f"leader {name}", WAIT.replace("$0", name)) for name in "ab"]
+    both = WAIT.replace("$0", "").replace(
+        "2", "4"
+    )  # none ends, and gives its place back, before all followers have begun
+    leaders = [house.submit(f"leader {name}", both) for name in "ab"]
     for leader in leaders:
         eventually(partial(lambda task: house.ask("GET", f"/tasks/{task}/detail")["started_at"], leader))
     other = house.submit("another", "touch $CORRAL_PROJECT/other", "--priority", "10")

@@ -163,10 +163,10 @@ def test_an_ended_sessions_worktree_goes_to_one_of_those_that_ask_at_once(house:
     one.db.write(lambda conn: session_registry.end(conn, "s1", "over", utc_now()))
     before = one.db.read(lambda conn: worktree_rows.live_by_name(conn, "same"))
     assert before is not None
-    heir = one.worktrees._inherit(before, "s2")
+    heir = one.worktrees.inherit(before, "s2")
     assert heir is not None and heir["session_id"] == "s2"
     with pytest.raises(Conflict, match="another session") as refused:
-        one.worktrees._inherit(before, "s3")
+        one.worktrees.inherit(before, "s3")
     assert "same-2 is free" in refused.value.remedy
 
 

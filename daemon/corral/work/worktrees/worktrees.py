@@ -104,7 +104,7 @@ class Worktrees:
                     remedy="Choose another name, or remove that one first.",
                 )
             return wire(known)
-        if known is not None and session_id is not None and (heir := self._inherit(known, session_id)) is not None:
+        if known is not None and session_id is not None and (heir := self.inherit(known, session_id)) is not None:
             return wire(heir)
         self._check_room(session_id)
         base_sha = landing_target(context, None)[1] if base is None else refs.resolve(context.repo, base)
@@ -113,7 +113,7 @@ class Worktrees:
         row, provided = allocate(context, plan)
         return wire(context.db.write(lambda conn: mark_ready(conn, row["worktree_id"], provided)))
 
-    def _inherit(self, row: WorktreeRow, session_id: str) -> WorktreeRow | None:
+    def inherit(self, row: WorktreeRow, session_id: str) -> WorktreeRow | None:
         """Hand a worktree over to a session that asks for it by its name: its own session has ended.
 
         Returns:
