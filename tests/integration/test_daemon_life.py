@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -87,6 +88,25 @@ def test_status_tells_without_starting_and_stop_waits_for_death_and_a_second_sto
     assert not socket_path(find_project(house.root)).exists()
     assert "not running" in house.run("daemon", "stop").stdout
     assert house.run("daemon", "status", check=False).returncode == 5
+
+
+def test_a_stop_ends_a_daemon_that_is_only_starting(house: Coordinated) -> None:
+    project = find_project(house.root)
+
+    def is_claimed() -> bool:
+        with project.lock_file.open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    argv = [sys.executable, "-m", "corral.daemon", "--project", str(house.root)]
+    with subprocess.Popen(argv, cwd=house.root) as starter:
+        eventually(is_claimed)
+        assert "stopped" in house.run("daemon", "stop").stdout
+        starter.wait()
+    assert not is_claimed() and house.daemon_pid() is None
 
 
 def test_after_kill_9_the_next_command_starts_it_again_over_the_stale_socket(house: Coordinated) -> None:

@@ -40,7 +40,7 @@ from corral.core.errors import OutOfResources, RunnerUnavailable
 from corral.core.logs import logger
 from corral.runners import keeper
 from corral.runners.keeper import FOLLOWED, INPUT, RECORD
-from corral.runners.process import end_leftovers, kernel_kills, open_private, start_time
+from corral.runners.process import LogTail, end_leftovers, kernel_kills, open_private, start_time
 from corral.runners.protocol import Assignment, Limits, PastConversation, Usage
 from corral.runners.tags import PROJECT_MARK, tagging
 
@@ -88,7 +88,13 @@ def is_killed(ended: Exit) -> bool:
 
 
 class Kept:
-    """A worker, through its keeper's folder. One thread uses it, but for :meth:`await_exit`."""
+    """A worker, through its keeper's folder. One thread uses it, but for :meth:`await_exit`.
+
+    Attributes:
+        output: What it writes, from :meth:`follow_output` on; closed with the rest.
+    """
+
+    output: LogTail
 
     def __init__(self, folder: Path) -> None:
         with ExitStack() as unless_opened:
@@ -109,6 +115,15 @@ class Kept:
         self.pid_started = 0.0
         self.is_revoked = False
         self._take_record()
+
+    def follow_output(self, log: Path, start: int | None = None) -> None:
+        """Open the log of the worker, which may remove it at any time: before it starts, or when it is adopted.
+
+        Args:
+            start: As :class:`~corral.runners.process.LogTail` has it.
+        """
+        self.output = LogTail(log, start)
+        self._files.callback(self.output.close)
 
     @property
     def age_s(self) -> float:
@@ -318,6 +333,7 @@ def _begin(assignment: Assignment, order: bytes) -> tuple[Kept, str]:
         lay_out(assignment, os.fstat(output).st_size)
         kept = Kept(assignment.keeper)
         try:
+            kept.follow_output(assignment.log)
             return kept, _start(assignment, order, output)
         except OSError:
             kept.close()
@@ -439,6 +455,7 @@ def find(folder: Path, marks: Mapping[str, str], attempt: int) -> tuple[Kept, As
         is_ours = kept.has_mark(assignment.task_id, attempt) if ended is None else ended.code is not None
         if not is_ours or kept.count_adoption() > MOST_ADOPTIONS:
             return None
+        kept.follow_output(assignment.log, kept.plan["log_start"])
         unless_ours.pop_all()
     return kept, assignment
 

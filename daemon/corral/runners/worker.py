@@ -20,7 +20,7 @@ import psutil
 
 from corral.runners.blame import OUT_OF_MEMORY
 from corral.runners.keeping import Exit, Kept
-from corral.runners.process import Load, LogTail, kernel_kills, lives, load_of, signal_each, survivors
+from corral.runners.process import Load, kernel_kills, lives, load_of, signal_each, survivors
 from corral.runners.protocol import Assignment, Finished, Observation, ToolCall, Usage, failure
 from corral.runners.stream import one_line
 
@@ -96,7 +96,7 @@ class Worker:
         self._kept = kept
         self.pid, self.pid_started = kept.pid, kept.pid_started
         self._kernel_kills: int | None = kept.plan["kernel_kills"]
-        self._tail = LogTail(assignment.log, kept.plan["log_start"])
+        self._tail = kept.output
         self._marks = assignment.marks
         self._limits = assignment.limits
         self._output = output
@@ -242,10 +242,9 @@ class Worker:
             self._undying = ", ".join(f"pid {process.pid}" for process in alive[:_MOST_LEFT]) if is_late else None
             return None
         self._undying = None
-        self._kept.acknowledge()  # only now: while it is a zombie, its pid and its group's are not reused
         if self._limits.output_mb is not None:
             self._tail.cut(self._limits.output_mb << 20)
-        self._tail.close()
+        self._kept.acknowledge()  # only now: while it is a zombie, its pid and its group's are not reused
         error = ending.error or (_KEEPER_LOST if ended.code is None else None)
         if error is None and ended.code is not None:
             return self._with_leftovers(self._judge(ended.code), ending.left_behind)

@@ -69,7 +69,7 @@ def stop_and_wait(
     """
     refuse_own_work(where)
     speaker = Client(where, autostart=False)
-    health = speaker.health()
+    health = speaker.health() or _starting(where, speaker)
     if health is None and not leave_workers and _has_workers(where):
         health = speaker.ensure_daemon()  # its workers outlived it, and only a daemon may judge which are its own
     if health is None:
@@ -82,14 +82,33 @@ def stop_and_wait(
         began = time.monotonic()
         while _holds_lock(where, int(health["pid"])) or _runs(int(health["pid"])):
             if not drain and time.monotonic() - began > STOP_S:
-                raise DaemonUnreachable(
-                    "The daemon did not stop in time.",
-                    cause=f"Process {health['pid']} still holds {where.lock_file}.",
-                    remedy="Read `corral daemon logs`.",
-                )
+                raise _stuck(where, "The daemon did not stop in time.", health["pid"])
             update("stopping the daemon" + (", waiting for running tasks" if drain else ""))
             time.sleep(0.05)
     return True
+
+
+def _starting(where: Project, speaker: Client) -> dict[str, Any] | None:
+    """The health of a daemon that was just being started, once it answers; None: none is there, or it has ended.
+
+    Raises:
+        DaemonUnreachable: One has the lock, and neither answers nor ends.
+    """
+    began = time.monotonic()
+    while _is_locked(where):
+        if (health := speaker.health()) is not None:
+            return health
+        if time.monotonic() - began > STOP_S:
+            raise _stuck(where, "A daemon is there that does not answer.", _announced(where).get("pid"))
+        time.sleep(0.05)
+    return None
+
+
+def _stuck(where: Project, what: str, pid: int | None) -> DaemonUnreachable:
+    holder = "A process" if pid is None else f"Process {pid}"
+    return DaemonUnreachable(
+        what, cause=f"{holder} still holds {where.lock_file}.", remedy="Read `corral daemon logs`."
+    )
 
 
 def _has_workers(where: Project) -> bool:
@@ -110,6 +129,11 @@ def refuse_own_work(where: Project) -> None:
 
 def _holds_lock(where: Project, pid: int) -> bool:
     """Whether that daemon still holds its lock; it releases the lock last."""
+    return _is_locked(where) and _announced(where).get("pid") in (pid, None)
+
+
+def _is_locked(where: Project) -> bool:
+    """Whether a daemon is there, answering or not."""
     import portalocker  # of all commands only those that stop a daemon need it
 
     try:
@@ -118,7 +142,7 @@ def _holds_lock(where: Project, pid: int) -> bool:
     except FileNotFoundError:
         return False
     except portalocker.AlreadyLocked:
-        return _announced(where).get("pid") in (pid, None)
+        return True
     return False
 
 
