@@ -229,7 +229,7 @@ def test_a_session_that_waits_for_its_person_is_shown_so(team: Team, sealed: Pat
         terminal.wait(lambda: team.sessions()[0]["waiting_for"], timeout_s=60)
         (row,) = team.house.json("session", "list")
         assert row["waiting_for"] == "permission for Write"
-        assert row["current_task"] == "Do this."
+        terminal.wait(lambda: team.sessions()[0]["current_task"] == "Do this.")
         assert "waiting for permission for Write" in team.house.run("status").stdout
         terminal.type("\r")
         terminal.wait((team.repo / "a.txt").exists)

@@ -248,8 +248,14 @@ def test_sessions_share_the_backoff_of_starts_that_fail(house: Coordinated, join
             assert denied(client.edits(f"{client.session_id}.py")) is None
     log = (house.root / ".corral" / "logs" / "daemon-start.log").read_text()
     assert log.count("private folder") < 4, "twelve edits of four sessions start no daemon each"
-    start = json.loads((house.root / ".corral" / "run" / "start.json").read_text())
-    assert start["failures"] >= 1 and start["error"]["message"] and start["next_at"] > time.time() - 60
+
+    def last_start() -> dict[str, Any]:
+        return dict(json.loads((house.root / ".corral" / "run" / "start.json").read_text()))
+
+    eventually(
+        lambda: last_start()["failures"] >= 1
+    )  # a start that failed may be noted after the edit that asked for it
+    assert last_start()["error"]["message"] and last_start()["next_at"] > time.time() - 60
     (house.root / ".corral" / "run").chmod(0o700)
 
 
