@@ -35,7 +35,11 @@ def listing(
     rows = client().listing("/merges", {"state": status or [], "branch": branch})
     is_any_open = any(row["standing"] for row in rows)
     columns: list[Column] = [
-        *([("PLACE", lambda row: (row["standing"] or {}).get("position"), 5)] if is_any_open else []),
+        *(
+            [("PLACE", lambda row: str(row["standing"]["position"]) if row["standing"] else "", 5)]
+            if is_any_open
+            else []
+        ),
         ("TASK", "number", 7),
         ("OUTCOME", "outcome", 10),
         ("AGE", lambda row: age(row["created_at"]), 4),
@@ -52,8 +56,8 @@ def listing(
     table(rows, columns, empty=empty, as_json=as_json)
 
 
-def _why(row: dict[str, Any]) -> str | None:
-    return row["reason"] or (row["standing"]["waits_for"] if row["standing"] else None)
+def _why(row: dict[str, Any]) -> str:
+    return row["reason"] or (row["standing"]["waits_for"] if row["standing"] else "")
 
 
 def _lands_in(row: dict[str, Any]) -> str:
