@@ -186,8 +186,9 @@ def by_chain(world: World, retries: int = 0) -> None:
 
 
 def by_train(world: World) -> None:
-    """merge-steward's train: as the chain, but each candidate by itself is run again once, and is then out wherever it stands; what
-    was built upon it begins anew, and a green candidate waits for those before it.
+    """merge-steward's train: as the chain, but what is red is run again once, and is then out wherever it stands.
+
+    What was built upon it begins anew; a green candidate waits for those before it.
     """
     waiting, green = list(range(world.requests)), set[int]()
     tries = dict.fromkeys(waiting, 0)
