@@ -69,7 +69,7 @@ def _process() -> ProcessUse:
 
 def present(services: Services, conn: Connection) -> Payload:
     """What there is now: what needs a person by kind, requests by state, connected sessions by status, and the landing queue."""
-    needs = every_need(services, conn)
+    needs = list(every_need(services, conn))
     red = {need.ids.get("target", "") for need in needs if need.kind == "red_target"}
     return {
         "needs_you": Counter(need.kind for need in needs),
