@@ -17,7 +17,8 @@ def test_the_queue_tells_each_requests_place_slot_and_time_on_every_face(
     coordinate: Callable[..., Coordinated], tmp_path: Path
 ) -> None:
     gate = tmp_path / "closed"
-    house = coordinate(verify=(f"while test -e {gate}; do sleep 0.05; done",), config="landing: {slots: 2}\n")
+    house = coordinate(verify=(f"while test -e {gate}; do sleep 0.05; done",))
+    house.configure("landing: {slots: 2}\n")
     git(house.root, "add", "-A")
     git(house.root, "commit", "-q", "-m", "corral")
     for name in ("first", "second", "third", "fourth"):
