@@ -372,6 +372,7 @@ def _land(story: Story) -> None:
     story("merge detail", landed["merge_id"])
     story("merge log", landed["merge_id"])
     story("merge runs", landed["merge_id"])
+    story("merge graph")
     story("merge diff", landed["merge_id"])
     story("task diff", task)
     story("task diff", task, "--stat")

@@ -13,15 +13,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Connection, insert
 
 from corral.config.paths import find_project, socket_path
+from corral.core.events import EventKind
 from corral.core.instants import UTC, iso
 from corral.observe.metrics import exposition, figures
 from corral.observe.metrics import store as metrics
 from corral.observe.metrics.api import By, ProcessUse, WorkMetrics
 from corral.observe.metrics.latencies import Latencies
-from corral.store import totals
+from corral.store import events, totals
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.schema import attempts, tasks
+from corral.work.merges.store import merges
+from corral.work.merges.wire import TARGET_RED
 from corral.work.tasks.store import tasks as tasks_rows
 from corral.work.tasks.wire import IMPROVEMENT
 from tests.support.coordinated import Coordinated
@@ -159,14 +162,16 @@ def test_durations_tokens_and_cost_are_those_of_the_attempts(database: Database)
 def test_a_hostile_name_does_not_break_the_scrape(database: Database) -> None:
     rows = [finished(1, "completed", agent='a"\n} 1 \u202e')]
     process: ProcessUse = {"memory_mb": 1, "cpu_s": 1.0}
-    present: dict[str, dict[str, int]] = {"needs_you": {}, "merges": {}, "sessions": {}}
+    nothing: dict[str, int] = {}
+    names = ("needs_you", "merges", "sessions", "target_red", "verification_slots_busy")
+    present = {**dict.fromkeys(names, nothing), "verification_runs": 0}
     collected(database, rows, "agent")
     database.write(lambda conn: totals.count_use(conn, "t-1", 1))
     counted, found = database.read(lambda conn: (totals.every(conn), figures.recent(conn)))
     text = exposition.text(counted, found, present, process, Latencies()).decode()
-    names = [sample.labels["agent"] for family in text_string_to_metric_families(text) for sample in family.samples
+    agents = [sample.labels["agent"] for family in text_string_to_metric_families(text) for sample in family.samples
              if sample.name == "corral_tokens_total"]  # fmt: skip
-    assert names == ['a"\n} 1 \u202e']
+    assert agents == ['a"\n} 1 \u202e']
 
 
 @pytest.mark.req("FR-MONITOR-003")
@@ -205,3 +210,24 @@ def test_a_scrape_reads_of_a_finished_task_only_its_entry_in_an_index(database: 
     found = database.read(figures.recent)
     assert found["states"] == {"completed": 5000, "failed": 5000} and found["duration_s"]["max"] == 9998
     assert many - few < 9_700 * 25
+
+
+@pytest.mark.req("FR-MONITOR-003")
+def test_a_target_is_red_from_the_first_request_that_waits_for_it_to_the_next_landing(database: Database) -> None:
+    def play(conn: Connection) -> None:
+        merge_id = merges.submit(
+            conn, task_id=None, session_id=None, title="t", priority=5, branch="b", target="main", base_sha=None,
+            head_sha="a" * 40, now=NOW,
+        )  # fmt: skip
+        red, held = EventKind.MERGE_HELD({"reason": f"{TARGET_RED}: x"}), EventKind.MERGE_HELD({"reason": "approval"})
+        landed = EventKind.MERGE_LANDED({"reason": None, "landed_sha": "a" * 40})
+        for minute, event in enumerate((landed, held, red, red, landed, landed)):
+            events.record(conn, NOW + timedelta(minutes=minute), event, merge_id=merge_id)
+
+    database.write(play)
+    colours = database.read(lambda conn: figures.collect(conn, NOW - timedelta(hours=1), None))["colours"]
+    assert [(change["colour"], change["at"][14:16]) for change in colours] == [
+        ("green", "00"),
+        ("red", "02"),
+        ("green", "04"),
+    ]

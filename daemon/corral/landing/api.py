@@ -8,9 +8,10 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from corral.coordination.sessions.api import Acting, SessionId
-from corral.core.answers import Instant, checked
+from corral.core.answers import Instant, checked, one_of
 from corral.core.outcomes import MERGE_WORDS
-from corral.work.merges.wire import MergeRun
+from corral.core.states import ReceiptStatus
+from corral.work.merges.wire import MergeRun, Standing, StateOfMerge
 
 MergeWord = Annotated[str, checked(*MERGE_WORDS)]
 _SESSION = Field(None, max_length=128, description="The agent session that asks, if one does.")
@@ -131,6 +132,34 @@ class Opened(TypedDict):
     target: str
     merging: bool
     conflicts: list[str]
+
+
+VerdictOfCandidate = Annotated[str, one_of("not built", "not verified", "running", *ReceiptStatus.values())]
+
+
+class CandidateInGraph(TypedDict):
+    """A request in the queue, and the commit that was built for it.
+
+    ``candidate_sha`` null: none is built; ``on_sha``: the commit it is built upon, the target's tip or another candidate.
+    ``verdict``: what is known of it; ``is_alone``: it is judged by itself, since what was verified with it was red.
+    """
+
+    merge_id: str
+    title: str
+    state: StateOfMerge
+    standing: Standing
+    candidate_sha: str | None
+    on_sha: str | None
+    verdict: VerdictOfCandidate
+    is_alone: bool
+
+
+class GraphOfTarget(TypedDict):
+    """The candidates for a target in landing order; ``tip``: what the first ones are built upon, null while none is."""
+
+    target: str
+    tip: str | None
+    candidates: list[CandidateInGraph]
 
 
 class Risk(TypedDict):

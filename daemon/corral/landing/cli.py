@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.config.paths import find_checkout
 from corral.core.errors import InvalidInput
+from corral.core.instants import in_words
 from corral.core.outcomes import MERGE_WORDS, Outcome
 from corral.core.states import MergeState
 from corral.core.visible import one_line
@@ -32,12 +33,19 @@ def listing(
 ) -> None:
     """List merge requests in order of submission."""
     rows = client().listing("/merges", {"state": status or [], "branch": branch})
+    is_any_open = any(row["standing"] for row in rows)
     columns: list[Column] = [
+        *(
+            [("PLACE", lambda row: str(row["standing"]["position"]) if row["standing"] else "", 5)]
+            if is_any_open
+            else []
+        ),
         ("TASK", "number", 7),
         ("OUTCOME", "outcome", 10),
         ("AGE", lambda row: age(row["created_at"]), 4),
         ("TITLE", "title", 70),
-        *([("REASON", "reason", 70)] if any(row["reason"] for row in rows) else []),
+        *([("REASON", _why, 70)] if is_any_open or any(row["reason"] for row in rows) else []),
+        *([("LANDS IN", _lands_in, 9)] if any(_lands_in(row) for row in rows) else []),
         ("BRANCH", "branch", 40),
         *([("TARGET", "target", 20)] if len({row["target"] for row in rows}) > 1 else []),
         ("ID", lambda row: row["merge_id"][:8], 8),
@@ -46,6 +54,42 @@ def listing(
         "No such merge request." if status or branch else "No merge requests. `corral merge submit` queues this branch."
     )
     table(rows, columns, empty=empty, as_json=as_json)
+
+
+def _why(row: dict[str, Any]) -> str:
+    return row["reason"] or (row["standing"]["waits_for"] if row["standing"] else "")
+
+
+def _lands_in(row: dict[str, Any]) -> str:
+    expected_s = row["standing"]["expected_s"] if row["standing"] else None
+    return "" if expected_s is None else f"~{in_words(expected_s)}"
+
+
+@app.command()
+def graph(as_json: Annotated[bool, json_of("landing.api.GraphOfTarget[]")] = False) -> None:
+    """Draw the candidates of the queue: what each is built upon, and what is known of it.
+
+    Each line is built upon the one above it (`*`), or is judged by itself upon the target's tip (`!`), or is not built yet (`.`).
+    """
+    graphs = client().request("GET", "/merges/graph")
+    if as_json:
+        emit(graphs)
+        return
+    for drawn in graphs:
+        echo(f"{paint(one_line(drawn['target']), 'bold')}  {(drawn['tip'] or '')[:12]}")
+        for candidate in drawn["candidates"]:
+            echo(_drawn(candidate))
+    if not graphs:
+        echo("Nothing waits to land.")
+
+
+def _drawn(candidate: dict[str, Any]) -> str:
+    how, sha = candidate["standing"], candidate["candidate_sha"]
+    mark = "." if sha is None else "!" if candidate["is_alone"] else "*"
+    where = f" in slot {how['slot']}" if how["slot"] is not None else ""
+    lands = f", lands in about {in_words(how['expected_s'])}" if how["expected_s"] is not None else ""
+    verdict = state(candidate["verdict"]) + where
+    return f"{mark} {how['position']:>3}  {(sha or '')[:8]:<8}  {one_line(candidate['title'])}: {verdict}{lands}"
 
 
 @app.command()

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
@@ -23,9 +24,20 @@ from corral.core.pages import MOST, Page, page
 from corral.core.paging import answer
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, PERSON, Routes
+from corral.core.states import OPEN_MERGES
 from corral.git import refs
-from corral.landing import approval, opening, pauses, requests, runs
-from corral.landing.api import Again, Approval, Dismissed, MergeLogPart, MergeWord, Opened, Review, Submission
+from corral.landing import approval, candidate_graph, opening, pauses, requests, runs, standing
+from corral.landing.api import (
+    Again,
+    Approval,
+    Dismissed,
+    GraphOfTarget,
+    MergeLogPart,
+    MergeWord,
+    Opened,
+    Review,
+    Submission,
+)
 from corral.store.rows.merges import MergeRow
 from corral.work.logtail import FURTHEST, POLL_S, Tail, offset_of_tail, read_part
 from corral.work.merges import diffs
@@ -34,7 +46,7 @@ from corral.work.merges import wire as merge_shapes
 from corral.work.merges.api import Changes
 from corral.work.merges.settling import merge_settled
 from corral.work.merges.store import merges, of_tasks
-from corral.work.merges.wire import MergeDetail, MergeListed, MergeRun, MergeSummary, Submitted
+from corral.work.merges.wire import MergeDetail, MergeListed, MergeRun, MergeSummary, Standing, Submitted
 from corral.work.tasks.dismissal import dismiss as settle
 from corral.work.tasks.store import outcomes
 from corral.work.worktrees.worktrees import Worktrees
@@ -59,9 +71,20 @@ async def listing(
         called = [outcomes.requests_called(state)] if state else []
         rows = merges.listing(conn, branch=branch, after=after, limit=limit, only=called)
         numbers = of_tasks.numbers(conn, {row["task_id"] for row in rows if row["task_id"] is not None})
-        return page((merge_shapes.listed(row, numbers) for row in pauses.explained(conn, rows)), limit)
+        standings = _standings(conn, services.now()) if any(row["state"] in OPEN_MERGES for row in rows) else {}
+        return page((merge_shapes.listed(row, numbers, standings) for row in pauses.explained(conn, rows)), limit)
 
     return answer(request, await services.store.read(look), lambda row: {"after": row["merge_id"]})
+
+
+@router.get("/graph")
+async def graph(services: Services) -> list[GraphOfTarget]:
+    """The candidates of the queue, target by target: what each is built upon, and what is known of it."""
+    return await services.store.read(lambda conn: candidate_graph.of_targets(conn, MOST, services.now()))
+
+
+def _standings(conn: Connection, now: datetime) -> dict[str, Standing]:
+    return {row["merge_id"]: how for row, how in standing.of_open(conn, MOST, now)}
 
 
 @router.post("", status=201, answer=Submitted)

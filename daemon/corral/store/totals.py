@@ -16,6 +16,7 @@ from corral.store.schema import attempts, tasks
 from corral.store.schema_project import totals
 
 EVENTS = {
+    "landings": EventKind.MERGE_LANDED,
     "evictions": EventKind.MERGE_FAILED,
     "conflicts": EventKind.MERGE_CONFLICT,
     "flakes": EventKind.MERGE_FLAKY,

@@ -14,7 +14,7 @@ from corral.core.instants import in_words, parse
 from corral.core.visible import visible
 
 FOLDER = Path(__file__).parent
-GOOD = frozenset({"landed", "passed", "completed", "active", "done"})
+GOOD = frozenset({"landed", "passed", "completed", "active", "done", "green"})
 BAD = frozenset({"failed", "dead", "conflict", "red", "error", "stalled", "unguarded", "faulted"})
 BUSY = frozenset({"running", "verifying", "spawning", "terminating"})
 ASKS = frozenset({"held", "interrupted", "unverified", "waits for approval"})

@@ -56,6 +56,7 @@ class FiguresOfGroup(Figures):
 class EventCounts(TypedDict):
     """How often something happened: see the totals of the same names under ``GET /metrics``."""
 
+    landings: int
     evictions: int
     conflicts: int
     flakes: int
@@ -64,11 +65,27 @@ class EventCounts(TypedDict):
     lock_waits: int
 
 
+class LandingsOfHour(TypedDict):
+    """What landed in an hour (UTC, ``2026-01-31T14``)."""
+
+    hour: str
+    landed: int
+
+
+class ColourOfTarget(TypedDict):
+    """From when on a target was known to be green, or red without any change."""
+
+    target: str
+    at: Instant
+    colour: Literal["green", "red"]
+
+
 class WorkMetrics(Figures, EventCounts):
     """Figures of the work between two instants; ``left_out``: there were more tasks than are counted.
 
     ``states``: all tasks by their status now. ``queue_wait_s``: from submission to the first claim; ``landing_s``: from request
-    to landing.
+    to landing. ``runs_per_landing``: verifications that began, for each request that landed; null: none did. ``colours`` of the
+    targets by each change.
     """
 
     since_at: Instant
@@ -79,6 +96,9 @@ class WorkMetrics(Figures, EventCounts):
     landing_s: Spread
     verification_s: Spread
     verifications_failed: int
+    runs_per_landing: float | None
+    landing_hours: list[LandingsOfHour]
+    colours: list[ColourOfTarget]
     days: list[FiguresOfDay]
     groups: list[FiguresOfGroup]
     left_out: bool

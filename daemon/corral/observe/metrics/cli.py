@@ -10,7 +10,7 @@ from corral.core.errors import InvalidInput
 from corral.core.instants import span_s
 from corral.core.visible import one_line
 from corral.faces.cli.terminal.options import client, json_of, option
-from corral.faces.cli.terminal.output import echo, emit, paint
+from corral.faces.cli.terminal.output import echo, emit, moment, paint, state
 from corral.faces.cli.terminal.tables import Column, table
 
 
@@ -99,6 +99,10 @@ def _print_details(figures: Mapping[str, Any]) -> None:
     if figures["failures_by_code"]:
         failures = ", ".join(f"{number} × {one_line(code)}" for code, number in figures["failures_by_code"].items())
         echo(f"failures: {failures}")
+    if figures["runs_per_landing"] is not None:
+        echo(f"{figures['landings']} landed, {figures['runs_per_landing']:.2f} verifications for each")
+    for change in figures["colours"]:
+        echo(f"{one_line(change['target'])} is {state(change['colour'])} since {moment(change['at'])}")
     counts = ", ".join(f"{figures[name]} {name.replace('_', ' ')}" for name in _COUNTS if figures[name])
     if counts:
         echo(counts)

@@ -22,6 +22,7 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "tokens": ("Tokens of ended attempts", ("agent",)),
     "cost_usd": ("Cost of ended attempts, USD", ("agent",)),
     "task_failures": ("Failed tasks by error code", ("error_code",)),
+    "landings": ("Merge requests that landed", ()),
     "evictions": ("Merge requests whose verification failed", ()),
     "conflicts": ("Merge requests that came back with a conflict", ()),
     "flakes": ("Verifications that failed and then passed unchanged", ()),
@@ -41,6 +42,8 @@ _PRESENT = {
     "needs_you": ("kind", "Conditions that need a person"),
     "merges": ("state", "Merge requests by state"),
     "sessions": ("status", "Connected sessions by status"),
+    "target_red": ("target", "1: the target fails without any change; 0: it is not known to"),
+    "verification_slots_busy": ("target", "Verifications that run now"),
 }
 
 
@@ -83,8 +86,11 @@ class _Collector:
 
 
 def _now(present: Payload) -> Iterator[Metric]:
-    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+    yield CounterMetricFamily(
+        "corral_verification_runs", "Verifications that began", value=present["verification_runs"]
+    )
     for name, (label, about) in _PRESENT.items():
         family = GaugeMetricFamily(f"corral_{name}", about, labels=[label])
         for value, number in present[name].items():

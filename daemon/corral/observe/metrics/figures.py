@@ -6,15 +6,27 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from statistics import fmean
+from typing import Literal
 
 from sqlalchemy import Connection
 
+from corral.core.events import EventKind
 from corral.core.instants import iso, parse
 from corral.core.states import ReceiptStatus, TaskStatus
 from corral.observe.metrics import store as metrics
-from corral.observe.metrics.api import By, EventCounts, Figures, RecentWork, Spread, WorkMetrics
+from corral.observe.metrics.api import (
+    By,
+    ColourOfTarget,
+    EventCounts,
+    Figures,
+    LandingsOfHour,
+    RecentWork,
+    Spread,
+    WorkMetrics,
+)
 from corral.store import totals
-from corral.store.rows.metrics import FinishedTask
+from corral.store.rows.metrics import FinishedTask, LandedMerge, TargetSeen
+from corral.work.merges.wire import TARGET_RED
 from corral.work.swarm import performance
 from corral.work.tasks.store import tasks
 
@@ -49,6 +61,9 @@ def collect(conn: Connection, since: datetime, by: By | None, until: datetime | 
         "verification_s": _spread(row["duration_s"] for row in verdicts),
         "verifications_failed": sum(row["status"] == ReceiptStatus.FAILED for row in verdicts),
         **_events(metrics.count_events(conn, at, [str(kind) for kind in totals.EVENTS.values()], end)),
+        "runs_per_landing": _ratio(metrics.verification_runs_between(conn, at, end), len(landings)),
+        "landing_hours": _by_hour(landings),
+        "colours": _colours(metrics.targets_seen(conn, at, end)),
         "days": [{"day": name, **figures} for name, figures in _grouped(shown, lambda row: row["completed_at"][:10])],
         "groups": [{"name": name, **figures} for name, figures in _grouped(shown, GROUPS[by])] if by else [],
         "left_out": len(rows) > len(shown),
@@ -69,6 +84,30 @@ def recent(conn: Connection) -> RecentWork:
     }
 
 
+def _ratio(number: int, of: int) -> float | None:
+    return round(number / of, 2) if of else None
+
+
+def _by_hour(landings: Iterable[LandedMerge]) -> list[LandingsOfHour]:
+    hours = Counter(row["finished_at"][:13] for row in landings)
+    return [{"hour": hour, "landed": number} for hour, number in sorted(hours.items())]
+
+
+def _colours(seen: Iterable[TargetSeen]) -> list[ColourOfTarget]:
+    """The changes of colour: green with each landing, red where a request is held because its target fails without it."""
+    now: dict[str, Literal["green", "red"]] = {}
+    changes: list[ColourOfTarget] = []
+    for row in seen:
+        is_red = str(row["reason"]).startswith(TARGET_RED)
+        if row["kind"] == EventKind.MERGE_HELD and not is_red:
+            continue
+        colour: Literal["green", "red"] = "red" if is_red else "green"
+        if now.get(row["target"]) != colour:
+            now[row["target"]] = colour
+            changes.append({"target": row["target"], "at": row["at"], "colour": colour})
+    return changes
+
+
 def _grouped(rows: Iterable[FinishedTask], of: Callable[[FinishedTask], str]) -> Iterator[tuple[str, Figures]]:
     groups: dict[str, list[FinishedTask]] = {}
     for row in rows:
@@ -79,6 +118,7 @@ def _grouped(rows: Iterable[FinishedTask], of: Callable[[FinishedTask], str]) ->
 def _events(counted: Mapping[str, int]) -> EventCounts:
     of = {name: counted.get(str(kind), 0) for name, kind in totals.EVENTS.items()}
     return {
+        "landings": of["landings"],
         "evictions": of["evictions"],
         "conflicts": of["conflicts"],
         "flakes": of["flakes"],

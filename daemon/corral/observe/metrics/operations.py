@@ -24,7 +24,7 @@ from corral.observe.metrics.latencies import Latencies
 from corral.observe.view.needs_you import every_need
 from corral.store import totals
 from corral.store.rows.metrics import TotalRow
-from corral.work.merges.store import merges
+from corral.work.merges.store import merges, runs
 
 router = Routes("metrics", "/metrics", callers=EVERYONE)
 prometheus = Routes("metrics", prefix="", callers=EVERYONE)
@@ -68,9 +68,14 @@ def _process() -> ProcessUse:
 
 
 def present(services: Services, conn: Connection) -> Payload:
-    """``{needs_you, merges, sessions}``: what needs a person by kind, all requests by state, connected sessions by status."""
+    """What there is now: what needs a person by kind, requests by state, connected sessions by status, and the landing queue."""
+    needs = list(every_need(services, conn))
+    red = {need.ids.get("target", "") for need in needs if need.kind == "red_target"}
     return {
-        "needs_you": Counter(need.kind for need in every_need(services, conn)),
+        "needs_you": Counter(need.kind for need in needs),
+        "target_red": {target: int(target in red) for target in {*merges.busy_targets(conn), *red}},
+        "verification_slots_busy": Counter(run["target"] for run in runs.running(conn)),
+        "verification_runs": runs.number(conn),
         "merges": merges.counts(conn),
         "sessions": Counter(str(sessions.shown_status(row)) for row in sessions.live(conn)),
     }

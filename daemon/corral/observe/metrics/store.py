@@ -7,10 +7,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, select
 
+from corral.core.events import EventKind
 from corral.core.states import TERMINAL_TASKS, MergeState, ReceiptStatus
 from corral.store.engine.fetch import fetch_all
-from corral.store.rows.metrics import FinishedTask, LandedMerge, RecentTask, Verification
-from corral.store.schema import attempts, events, merge_requests, receipts, tasks
+from corral.store.rows.metrics import FinishedTask, LandedMerge, RecentTask, TargetSeen, Verification
+from corral.store.schema import attempts, events, merge_requests, receipts, tasks, verification_runs
 from corral.work.tasks.wire import IMPROVEMENT
 
 LATEST = "9999"
@@ -90,6 +91,29 @@ def verifications(conn: Connection, since: str, most: int | None = None, until: 
     judged = its.status.in_((ReceiptStatus.PASSED, ReceiptStatus.FAILED))
     query = select(its.status, its.duration_s).where(its.created_at > since, its.created_at <= until, judged)
     return fetch_all(conn, query.order_by(its.created_at.desc()).limit(most), Verification)
+
+
+def targets_seen(conn: Connection, since: str, until: str = LATEST) -> list[TargetSeen]:
+    """When targets were seen green or red after one instant, and not after another, in that order."""
+    first = select(func.min(events.c.event_id)).where(events.c.at > since).scalar_subquery()
+    query = (
+        select(merge_requests.c.target, events.c.at, events.c.kind, events.c.data["reason"].as_string().label("reason"))
+        .join_from(events, merge_requests, events.c.merge_id == merge_requests.c.merge_id)
+        .where(
+            events.c.event_id >= first,
+            events.c.at <= until,
+            events.c.kind.in_([str(EventKind.MERGE_LANDED), str(EventKind.MERGE_HELD)]),
+        )
+        .order_by(events.c.event_id)
+    )
+    return fetch_all(conn, query, TargetSeen)
+
+
+def verification_runs_between(conn: Connection, since: str, until: str = LATEST) -> int:
+    """How many verifications began after one instant, and not after another."""
+    its = verification_runs.c
+    query = select(func.count()).where(its.started_at > since, its.started_at <= until)
+    return int(conn.execute(query).scalar_one())
 
 
 def count_events(conn: Connection, since: str, kinds: Sequence[str], until: str = LATEST) -> dict[str, int]:

@@ -71,7 +71,7 @@ class WorkView(_Shape):
 
 
 class LandingView(_Shape):
-    """A merge request that is to land; ``position`` counts from 1 in its target's queue, ``waits_for`` says why it has not."""
+    """A merge request that is to land, and how it stands (:class:`~corral.work.merges.wire.Standing`)."""
 
     merge_id: str
     task_id: str | None
@@ -81,6 +81,9 @@ class LandingView(_Shape):
     position: int
     state: Annotated[str, one_of("queued", "verifying", "held")]
     waits_for: str
+    waits_since: Instant
+    slot: int | None
+    expected_s: float | None
     needs_approval: bool
     priority: int
     created_at: Instant

@@ -92,6 +92,19 @@ class VerificationRunRow(TypedDict):
     receipt_id: str | None
 
 
+class RanVerification(TypedDict):
+    """A verification that runs, or ran: in which slot, when, for which request; ``status`` null: no receipt came of it."""
+
+    run_id: int
+    merge_id: str
+    title: str
+    slot: int
+    members: list[str]
+    started_at: str
+    ended_at: str | None
+    status: str | None
+
+
 class TargetPauseRow(TypedDict):
     """A target whose verifications or landings fail, and when it is looked at again."""
 

@@ -33,6 +33,15 @@ class LandedMerge(TypedDict):
     finished_at: str
 
 
+class TargetSeen(TypedDict):
+    """That a target was seen green, by a landing, or red, by a request that was held for it."""
+
+    target: str
+    at: str
+    kind: str
+    reason: str | None
+
+
 class Verification(TypedDict):
     """A verification's verdict, and how long it took, seconds."""
 

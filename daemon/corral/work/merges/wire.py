@@ -148,12 +148,28 @@ class NothingToMerge(TypedDict):
 Submitted = MergeSummary | NothingToMerge
 
 
+class Standing(TypedDict):
+    """How an open request stands.
+
+    ``position`` counts from 1 in its target's queue; ``waits_for`` says why it has not landed, ``waits_since`` from when on;
+    ``slot``: in which its work is being verified, by itself or with others'. ``expected_s``: seconds until it has landed, if
+    verifications take as long as the last green ones and are green; null: none was, or the request is held.
+    """
+
+    position: int
+    waits_for: str
+    waits_since: Instant
+    slot: int | None
+    expected_s: float | None
+
+
 class MergeListed(MergeSummary):
-    """One row of a list for people: ``number`` is that of its task."""
+    """One row of a list for people: ``number`` is that of its task; ``standing``: of an open request, else null."""
 
     number: int | None
     title: str
     created_at: Instant
+    standing: Standing | None
 
 
 class MergeDetail(MergeSummary):
@@ -191,14 +207,16 @@ def summary(merge: Row) -> dict[str, Any]:
     return MergeSummary.model_validate({**merge, "outcome": outcome_of(merge)}).model_dump()
 
 
-def listed(merge: Row, numbers: Mapping[str, int]) -> dict[str, Any]:
+def listed(merge: Row, numbers: Mapping[str, int], standings: Mapping[str, Standing]) -> dict[str, Any]:
     """One row of a list.
 
     Args:
         numbers: The numbers of tasks by their ids.
+        standings: How the open requests stand, by their ids.
     """
-    number = numbers.get(merge["task_id"] or "")
-    return MergeListed.model_validate({**merge, "outcome": outcome_of(merge), "number": number}).model_dump()
+    number, how = numbers.get(merge["task_id"] or ""), standings.get(merge["merge_id"])
+    row = {**merge, "outcome": outcome_of(merge), "number": number, "standing": how}
+    return MergeListed.model_validate(row).model_dump()
 
 
 def detail(merge: Row, receipt: Row | None, number: int | None = None) -> dict[str, Any]:

@@ -119,6 +119,8 @@ def _queue(answer: dict[str, Any]) -> None:
         echo(f"{paint('queue', 'bold')}     {len(rows) + more}")
     for row in rows[:MOST_LINES]:
         why = shortened(one_line(row["waits_for"]), 100)
+        if row["expected_s"] is not None:
+            why += f"; lands in about {in_words(row['expected_s'])}"
         echo(
             f"  {row['position']}. {shortened(one_line(row['title']), 40)} -> {row['target']}  {state(row['state'])}: {why}"
         )

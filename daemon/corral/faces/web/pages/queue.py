@@ -1,7 +1,8 @@
-"""The page of the landing queue: its order with reasons, and its candidates as a graph."""
+"""The page of the landing queue: its lanes, its candidates as a graph, and what landed in the last day."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Connection
@@ -13,15 +14,18 @@ from corral.core.states import OPEN_MERGES, MergeState
 from corral.faces.web.live import following
 from corral.faces.web.pages import graph
 from corral.faces.web.visit import Visit
+from corral.observe.metrics import figures
 from corral.observe.view import landing_order
 from corral.store import events
 from corral.work.merges.store import merges, pauses
 from corral.work.merges.wire import outcome_of
+from corral.work.swarm import swarm
 
 MOST_OPEN = 200
 MOST_DRAWN = 40
-"""Requests in the graph; the table has the others."""
+"""Requests in the graph; the lanes have the others."""
 MOST_ENDED = 30
+HISTORY = timedelta(days=1)
 ENDED = tuple(state for state in MergeState if state not in OPEN_MERGES)
 
 
@@ -32,15 +36,20 @@ async def page(services: Services, _visit: Visit, _item: str) -> dict[str, Any]:
     def look(conn: Connection) -> dict[str, Any]:
         return {
             **landing_order.queue(conn, now, MOST_OPEN),
+            "working": swarm.members(conn)[:MOST_OPEN],
             "rows": merges.in_order(conn, MOST_DRAWN),
             "paused": pauses.paused(conn),
             "ended": _ended(conn),
+            "history": figures.collect(conn, now - HISTORY, None),
             "seq": events.newest(conn),
         }
 
     shown = await services.store.read(look)
     drawings = graph.of_targets(shown.pop("rows"))
-    return {**shown, "title": "Queue", "drawings": drawings, "live": following(shown["seq"])}
+    verifying = [row for row in shown["queue"] if row["slot"] is not None]
+    waiting = [row for row in shown.pop("queue") if row["slot"] is None]
+    lanes = {"verifying": sorted(verifying, key=lambda row: (row["slot"], row["position"])), "waiting": waiting}
+    return {**shown, **lanes, "title": "Queue", "drawings": drawings, "live": following(shown["seq"])}
 
 
 def _ended(conn: Connection) -> list[Payload]:

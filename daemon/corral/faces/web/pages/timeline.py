@@ -1,4 +1,4 @@
-"""The timeline: which session worked on which task, and when. Drawn as SVG from rows alone."""
+"""The timeline: what each agent's place and each verification slot was used for, and when. Drawn as SVG from rows alone."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from corral.faces.web.live import following
 from corral.faces.web.rendering import tone
 from corral.faces.web.visit import Visit
 from corral.store import events
-from corral.store.rows import required
+from corral.store.rows.merges import RanVerification
 from corral.store.rows.tasks import WorkedAttempt
+from corral.work.merges.store import runs
 from corral.work.swarm import swarm
 
 SPANS = {"auto": 24.0, "1h": 1.0, "6h": 6.0, "24h": 24.0, "7d": 168.0}
@@ -26,7 +27,9 @@ SHORTEST = timedelta(minutes=1)
 LEFT, RIGHT, WIDTH, ROW, TOP = 150, 12, 1000, 26, 24
 MARKS = 6
 MOST_ROWS = 60
-"""Sessions that are drawn: those who worked last."""
+"""Places and slots that are drawn."""
+MOST_RUNS = 2000
+"""Verifications that are drawn: the newest."""
 TONES = {
     "completed": "good",
     "failed": "bad",
@@ -34,12 +37,15 @@ TONES = {
     "cancelled": "plain",
     "interrupted": "asks",
     "returned": "plain",
+    "passed": "good",
+    "error": "asks",
+    "dropped": "plain",
 }
 
 
 @dataclass(frozen=True)
 class Bar:
-    """An attempt; ``tip`` says all of it."""
+    """An attempt or a verification; ``tip`` says all of it."""
 
     x: float
     width: float
@@ -51,11 +57,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class Lane:
-    """A session, and its attempts."""
+    """A place, and what it was used for."""
 
     y: int
     name: str
-    link: str
     bars: list[Bar]
 
 
@@ -65,14 +70,15 @@ async def page(services: Services, visit: Visit, _item: str) -> dict[str, Any]:
     span = chosen if chosen in SPANS else USUAL
     since = now - timedelta(hours=SPANS[span])
 
-    def look(conn: Connection) -> tuple[list[WorkedAttempt], int]:
-        return swarm.worked_since(conn, iso(since)), events.newest(conn)
+    def look(conn: Connection) -> tuple[list[WorkedAttempt], list[RanVerification], int]:
+        ran = runs.ran_since(conn, iso(since), MOST_RUNS)
+        return swarm.worked_since(conn, iso(since)), ran, events.newest(conn)
 
-    rows, seq = await services.store.read(look)
+    rows, ran, seq = await services.store.read(look)
     if span == USUAL:
         since = max(since, min((parse(row["claimed_at"]) for row in rows), default=since))
         since = min(since, now - SHORTEST)
-    lanes = _lanes(rows, since, now)
+    lanes = _lanes(rows, ran, since, now)
     return {
         "title": "Timeline", "lanes": lanes[:MOST_ROWS], "left_out": max(0, len(lanes) - MOST_ROWS), "span": span,
         "spans": [*SPANS], "rows": rows[::-1][:200], "marks": _marks(since, now), "live": following(seq),
@@ -80,32 +86,43 @@ async def page(services: Services, visit: Visit, _item: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _lanes(rows: Sequence[WorkedAttempt], since: datetime, now: datetime) -> list[Lane]:
-    """A lane for each session, the one that worked last first."""
-    by_session: dict[str, list[WorkedAttempt]] = {}
-    for row in sorted(rows, key=lambda row: row["ended_at"] or "9", reverse=True):
-        by_session.setdefault(row["session_id"], []).append(row)
-    return [
-        Lane(
-            TOP + number * ROW, required(own[0]["agent_name"]), f"/sessions/{session_id}",
-            [_bar(row, since, now) for row in own],
-        )
-        for number, (session_id, own) in enumerate(by_session.items())
-    ]  # fmt: skip
+def _lanes(rows: Sequence[WorkedAttempt], ran: Sequence[RanVerification], since: datetime, now: datetime) -> list[Lane]:
+    """A lane for each place of an agent, an attempt in the first one that was free, and for each slot."""
+    places: list[list[WorkedAttempt]] = []
+    for row in rows:
+        free = next((place for place in places if (place[-1]["ended_at"] or "9") <= row["claimed_at"]), None)
+        if free is None:
+            places.append(free := [])
+        free.append(row)
+    bars = {f"agent {number}": [_work(row, since, now) for row in place] for number, place in enumerate(places, 1)}
+    for run in sorted(ran, key=lambda run: run["slot"]):
+        bars.setdefault(f"slot {run['slot']}", []).append(_run(run, since, now))
+    return [Lane(TOP + number * ROW, name, of_lane) for number, (name, of_lane) in enumerate(bars.items())]
 
 
-def _bar(row: WorkedAttempt, since: datetime, now: datetime) -> Bar:
-    begin = max(since, parse(row["claimed_at"]))
-    end = parse(row["ended_at"]) if row["ended_at"] else now
-    x = _x(begin, since, now)
-    width = max(3.0, _x(end, since, now) - x)
-    what = row["outcome"] or "running"
-    named = f"{row['seq']} {row['title']}"
-    return Bar(
-        round(x, 1), round(width, 1), TONES.get(what, tone(what)),
-        f"{named}: attempt {row['number']}, {what}, from {row['claimed_at']} to {row['ended_at'] or 'now'}",
-        named[: int(width // 7)] if width > 40 else "", f"/tasks/{row['task_id']}",
-    )  # fmt: skip
+def _work(row: WorkedAttempt, since: datetime, now: datetime) -> Bar:
+    what, named = row["outcome"] or "running", f"{row['seq']} {row['title']}"
+    tip = f"{named}: attempt {row['number']} by {row['agent_name']}, {what}"
+    return _bar((row["claimed_at"], row["ended_at"]), (since, now), what, tip, named, f"/tasks/{row['task_id']}")
+
+
+def _run(run: RanVerification, since: datetime, now: datetime) -> Bar:
+    what = run["status"] or ("dropped" if run["ended_at"] else "running")
+    others = f" and {len(run['members']) - 1} more" if len(run["members"]) > 1 else ""
+    named = f"{run['title']}{others}"
+    tip = f"Verification of {named}: {what}"
+    return _bar((run["started_at"], run["ended_at"]), (since, now), what, tip, named, f"/merges/{run['merge_id']}")
+
+
+def _bar(
+    lasted: tuple[str, str | None], drawn: tuple[datetime, datetime], what: str, tip: str, named: str, link: str
+) -> Bar:
+    (began, ended), (since, now) = lasted, drawn
+    x = _x(max(since, parse(began)), since, now)
+    width = max(3.0, _x(parse(ended) if ended else now, since, now) - x)
+    label = named[: int(width // 7)] if width > 40 else ""
+    tip = f"{tip}, from {began} to {ended or 'now'}"
+    return Bar(round(x, 1), round(width, 1), TONES.get(what, tone(what)), tip, label, link)
 
 
 def _x(at: datetime, since: datetime, now: datetime) -> float:

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from corral.core.instants import iso
+from corral.core.states import ReceiptStatus
 from corral.store.engine.fetch import fetch_all, has_any
-from corral.store.rows.merges import VerificationRunRow
-from corral.store.schema import landing_targets, verification_runs
+from corral.store.rows.merges import RanVerification, VerificationRunRow
+from corral.store.schema import landing_targets, merge_requests, receipts, verification_runs
 
 MOST_KEPT = 10_000
 """Runs that are remembered: the newest."""
 
-_r = verification_runs.c
+MOST_LOOKED_AT = 500
+"""Runs among which those of one target are looked for."""
+
+_m, _r = merge_requests.c, verification_runs.c
 
 
 def begin(
@@ -62,6 +66,32 @@ def running(conn: Connection) -> list[VerificationRunRow]:
     """What runs now, by slot."""
     query = select(verification_runs).where(_r.ended_at.is_(None)).order_by(_r.slot)
     return fetch_all(conn, query, VerificationRunRow)
+
+
+def green_durations(conn: Connection, target: str, most: int) -> list[float]:
+    """How long the newest green verifications of a target took, seconds; at most so many."""
+    query = select(receipts.c.duration_s).join_from(verification_runs, receipts, _r.receipt_id == receipts.c.receipt_id)
+    newest = select(func.max(_r.run_id)).scalar_subquery()
+    query = query.where(
+        _r.run_id > newest - MOST_LOOKED_AT, _r.target == target, receipts.c.status == ReceiptStatus.PASSED
+    )
+    return list(conn.execute(query.order_by(_r.run_id.desc()).limit(most)).scalars())
+
+
+def number(conn: Connection) -> int:
+    """How many verifications have ever begun."""
+    return conn.execute(select(func.max(_r.run_id))).scalar() or 0
+
+
+def ran_since(conn: Connection, at: str, most: int) -> list[RanVerification]:
+    """What runs, or has ended since an instant, in the order in which it began; at most so many, the newest."""
+    ran = (
+        select(_r.run_id, _r.merge_id, _r.slot, _r.members, _r.started_at, _r.ended_at, receipts.c.status, _m.title)
+        .join_from(verification_runs, merge_requests, _m.merge_id == _r.merge_id)
+        .outerjoin(receipts, receipts.c.receipt_id == _r.receipt_id)
+        .where(or_(_r.ended_at.is_(None), _r.ended_at > at))
+    )
+    return fetch_all(conn, ran.order_by(_r.run_id.desc()).limit(most), RanVerification)[::-1]
 
 
 def was_alone(conn: Connection, receipt_id: str | None) -> bool:

@@ -1,0 +1,86 @@
+"""How the open requests of the queue stand: each one's place, what it waits for, since when, where it is verified, and how long
+that will take, by what verifications of its target took before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from statistics import median
+
+from sqlalchemy import Connection
+
+from corral.core.instants import iso, parse
+from corral.core.states import MergeState
+from corral.landing import pauses
+from corral.store.rows.merges import MergeRow, VerificationRunRow
+from corral.work.merges.store import merges, runs
+from corral.work.merges.wire import Standing
+
+MOST_PAST = 20
+"""Past verifications of a target by which the next one's time is told."""
+
+
+def of_open(conn: Connection, most: int, now: datetime) -> list[tuple[MergeRow, Standing]]:
+    """The first open requests, target by target in landing order, and how each stands."""
+    rows = pauses.explained(conn, merges.in_order(conn, most))
+    running = runs.running(conn)
+    lines = {target: _Line(conn, target, running, now) for target in {row["target"] for row in rows}}
+    return [(row, lines[row["target"]].next(row)) for row in rows]
+
+
+class _Line:
+    """The queue of one target, gone through in its order."""
+
+    def __init__(self, conn: Connection, target: str, running: Sequence[VerificationRunRow], now: datetime) -> None:
+        self._now = now
+        self._running = [run for run in running if run["target"] == target]
+        durations = runs.green_durations(conn, target, MOST_PAST)
+        self._usual_s = median(durations) if durations else None
+        self._batch = runs.batch(conn, target) or 1
+        self._counted: Counter[bool] = Counter()
+
+    def next(self, row: MergeRow) -> Standing:
+        """How the next request stands."""
+        is_held = row["state"] == MergeState.HELD
+        ahead = self._counted[False]
+        self._counted[is_held] += 1
+        position = self._counted.total()
+        run = next((run for run in self._running if row["merge_id"] in run["members"]), None)
+        return {
+            "position": position,
+            "waits_for": _reason(row, position, run, self._now),
+            "waits_since": run["started_at"]
+            if run is not None
+            else row["updated_at"]
+            if is_held
+            else row["created_at"],
+            "slot": run["slot"] if run is not None else None,
+            "expected_s": None if is_held else self._expected_s(ahead),
+        }
+
+    def _expected_s(self, ahead: int) -> float | None:
+        """Seconds until a request has landed that so many others stand before, if each verification is green."""
+        if self._usual_s is None:
+            return None
+        began = min((parse(run["started_at"]) for run in self._running), default=None)
+        spent_s = (self._now - began).total_seconds() if began is not None else 0.0
+        return round(ahead // self._batch * self._usual_s + max(0.0, self._usual_s - spent_s), 1)
+
+
+def _reason(row: MergeRow, position: int, run: VerificationRunRow | None, now: datetime) -> str:
+    """Why a request has not landed, in one line; never empty."""
+    if row["reason"]:
+        return row["reason"].splitlines()[0]
+    if run is not None and len(run["members"]) > 1:
+        return f"it is verified as one of {len(run['members'])} together, in slot {run['slot']}"
+    if run is not None:
+        return f"its verification runs, in slot {run['slot']}"
+    if row["state"] == MergeState.VERIFYING:
+        return "its verification runs" if row["receipt_id"] is None else "it was verified, and lands next"
+    if row["not_before_at"] is not None and row["not_before_at"] > iso(now):
+        return f"it is tried again at {row['not_before_at']}"
+    if row["suspect_at"] is not None:
+        return "it is judged by itself, since those that were verified with it were red"
+    return "it is next" if position == 1 else f"{position - 1} before it"

@@ -1,0 +1,69 @@
+"""What is told of the landing queue while it works: each request's place, slot and expected time; lanes, graph and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import commit, git
+from tests.support.browsing import visitor
+from tests.support.coordinated import Coordinated, eventually
+
+
+@pytest.mark.req("FR-MONITOR-002", "FR-MONITOR-003")
+def test_the_queue_tells_each_requests_place_slot_and_time_on_every_face(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    gate = tmp_path / "closed"
+    house = coordinate(verify=(f"while test -e {gate}; do sleep 0.05; done",))
+    house.configure("landing: {slots: 2}\n")
+    git(house.root, "add", "-A")
+    git(house.root, "commit", "-q", "-m", "corral")
+    for name in ("first", "second", "third", "fourth"):
+        git(house.root, "switch", "-q", "-c", name, "main")
+        commit(house.root, {f"{name}.txt": "x\n"})
+    git(house.root, "switch", "-q", "main")
+    house.run("merge", "submit", "first", "--title", "The first")
+    house.run("wait", "--all", "--timeout", "60")
+    (first,) = house.json("merge", "list")
+    assert first["outcome"] == "landed" and first["standing"] is None
+    gate.touch()
+    for name in ("second", "third", "fourth"):
+        house.run("merge", "submit", name, "--title", f"The {name}")
+
+    def standings() -> list[dict[str, object]]:
+        rows = house.ask("GET", "/merges", query={"state": ["queued", "verifying", "held"]})
+        return [row["standing"] for row in rows] if {row["standing"]["slot"] for row in rows} >= {1, 2} else []
+
+    shown = eventually(standings)
+    assert [one["position"] for one in shown] == [1, 2, 3]
+    assert all("in slot" in str(one["waits_for"]) for one in shown if one["slot"] is not None)
+    assert all(isinstance(one["expected_s"], float) and one["waits_since"] for one in shown)
+    listed = house.run("merge", "list", "--status", "queued", "--status", "verifying").stdout
+    assert "PLACE" in listed and "LANDS IN" in listed
+    assert "lands in about" in house.run("status").stdout
+
+    (graph,) = house.json("merge", "graph")
+    second, third = graph["candidates"][:2]
+    assert (graph["tip"], second["on_sha"], third["on_sha"]) == (
+        git(house.root, "rev-parse", "main"), git(house.root, "rev-parse", "main"), second["candidate_sha"],
+    )  # fmt: skip
+    drawn = house.run("merge", "graph").stdout.splitlines()
+    assert drawn[0].startswith("main  ") and drawn[1].startswith(
+        f"*   1  {second['candidate_sha'][:8]}  The second: running"
+    )
+
+    browser = visitor(house)
+    queue = browser.get("/queue").text
+    assert "Slot 1" in queue and "Slot 2" in queue and queue.index("The second") < queue.index("The third")
+    gate.unlink()
+    house.run("wait", "--all", "--timeout", "60")
+    queue, timeline = browser.get("/queue").text, browser.get("/timeline").text
+    assert "Nothing is being verified." in queue and "Verifications for each landing" in queue
+    assert "slot 1" in timeline and "slot 2" in timeline and "Verification of The second" in timeline
+    counted = house.json("metrics")
+    assert counted["landings"] == 4 == sum(hour["landed"] for hour in counted["landing_hours"])
+    assert 0.5 <= counted["runs_per_landing"] <= 2
+    assert [(change["target"], change["colour"]) for change in counted["colours"]] == [("main", "green")]
