@@ -38,6 +38,13 @@ class MergeRow(TypedDict):
     dismissed_at: str | None
 
 
+class StackedMerge(TypedDict):
+    """An open request whose branch was begun on the work of these tasks, each by its id with the head that it had."""
+
+    merge_id: str
+    stacked_on: dict[str, str] | None
+
+
 class ReceiptRow(TypedDict):
     """The result of a verification of exactly one tree."""
 
