@@ -16,6 +16,7 @@ from corral.core.states import MergeState, ReceiptStatus
 from corral.landing import requests
 from corral.work.merges.store import merges, receipts
 from corral.work.tasks import tasks
+from corral.work.tasks.store import dependencies
 from corral.work.tasks.wire import read_submissions
 from corral.work.worktrees import store as worktrees
 from tests.conftest import commit, git
@@ -171,3 +172,21 @@ def test_what_was_begun_on_work_that_nobody_wants_any_more_lands_without_it(worl
     world.run()
     assert world.merge(child)["state"] == "landed"
     assert (world.root / "child.txt").exists() and not (world.root / "parent.txt").exists()
+
+
+@pytest.mark.req("I10")
+def test_the_work_of_a_task_lands_behind_that_of_one_that_it_waited_for_although_it_was_not_begun_on_it(
+    world: World,
+) -> None:
+    for name in ("parent", "child"):
+        begun(world, name, {f"{name}.txt": "x\n"})
+    ids = [task(world, name) for name in ("child", "parent")]
+    world.db.write(lambda conn: dependencies.create(conn, ids[0], ids[1:]))
+    world.landing = Landing(approve="always")
+    child = world.submit("child", task_id=task(world, "child"))
+    parent = world.submit("parent", task_id=task(world, "parent"), approved=False)
+    world.run()
+    assert world.merge(child)["state"] == "queued"
+    world.db.write(lambda conn: merges.approve(conn, parent, world.merge(parent)["head_sha"], world.now()))
+    world.run()
+    assert (world.merge(parent)["state"], world.merge(child)["state"]) == ("landed", "landed")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy import Connection
 
@@ -33,7 +34,7 @@ class Stack:
     """What a request stands on.
 
     Attributes:
-        behind: The open requests that have to land before it, or with it.
+        behind: The open requests of the tasks that its own waited for: they have to land before it, or with it.
         begun_on: The commits that its branch was made on, which are no part of it.
         gone: The request that came back, or that its target lost, on whose work it was made, perhaps by way of others.
     """
@@ -45,7 +46,11 @@ class Stack:
 
 def of_target(conn: Connection, target: str) -> dict[str, Stack]:
     """By the id of an open request of a target what it stands on; most requests stand on nothing and are not among them."""
-    standing = {merge_id: _stack(conn, begun_on) for merge_id, begun_on in stacks.open_of(conn, target).items()}
+    begun_on, waited_for = stacks.open_of(conn, target), stacks.waited_for(conn, target)
+    standing = {
+        merge_id: _stack(conn, begun_on.get(merge_id, {}), waited_for.get(merge_id, ()))
+        for merge_id in (*waited_for, *begun_on)
+    }
     order_of = order.in_order(list(standing), {merge_id: stack.behind for merge_id, stack in standing.items()})
     for merge_id in order_of:  # those below come first
         stack = standing[merge_id]
@@ -54,11 +59,12 @@ def of_target(conn: Connection, target: str) -> dict[str, Stack]:
     return standing
 
 
-def _stack(conn: Connection, stacked_on: Mapping[str, str]) -> Stack:
-    below = [row for task_id in stacked_on if (row := of_tasks.decisive(conn, task_id)) is not None]
+def _stack(conn: Connection, begun_on: Mapping[str, str], waited_for: Sequence[str]) -> Stack:
+    decisive = {task_id: of_tasks.decisive(conn, task_id) for task_id in {*begun_on, *waited_for}}
+    below = [row for task_id in begun_on if (row := decisive[task_id]) is not None]
     return Stack(
-        frozenset(row["merge_id"] for row in below if row["state"] in OPEN_MERGES),
-        tuple(stacked_on.values()),
+        frozenset(row["merge_id"] for row in decisive.values() if row is not None and row["state"] in OPEN_MERGES),
+        tuple(begun_on.values()),
         next((row for row in below if standing_of(row) in _GONE), None),
     )
 
@@ -85,24 +91,21 @@ def settle(
         The requests that do not wait for such a base, as they are stored now.
     """
 
-    def move(conn: Connection, merge: MergeRow, gone: MergeRow | None) -> MergeRow | None:
-        reason = None if gone is None else _reason(merge, gone)
-        if reason is not None and (merge["state"], merge["reason"]) == (MergeState.HELD, reason):
-            return None
-        if reason is None:
-            row = merges.requeue(conn, merge["merge_id"], now)
-        else:
-            row = merges.hold(conn, merge["merge_id"], reason, now)
+    def move(conn: Connection, merge: MergeRow, reason: str | None) -> MergeRow | None:
+        which = merge["merge_id"]
+        row = merges.requeue(conn, which, now) if reason is None else merges.hold(conn, which, reason, now)
         if row is not None:
             on_settled(conn, row, now)
-        return row if reason is None else None
+        return row
 
     ready = []
     for merge in requests:
         gone = standing.get(merge["merge_id"], Stack()).gone
-        if gone is None and not is_parked(merge["state"], merge["reason"]):
-            ready.append(merge)
-        elif (row := db.write(lambda conn, merge=merge, gone=gone: move(conn, merge, gone))) is not None:  # type: ignore[misc]
+        reason = None if gone is None else _reason(merge, gone)
+        row: MergeRow | None = merge
+        if (merge["reason"] if is_parked(merge["state"], merge["reason"]) else None) != reason:
+            row = db.write(partial(move, merge=merge, reason=reason))
+        if reason is None and row is not None:
             ready.append(row)
     return ready
 
@@ -114,11 +117,11 @@ def _reason(merge: MergeRow, gone: MergeRow) -> str:
         f"{CAME_BACK}: {title!r} ({branch}, merge request {which}) ended as {standing_of(gone)}. Its own work is kept in "
         f"{one_line(merge['branch'])}, and lands once that goes on."
     )
-    return with_remedy(
-        text,
-        f"fix {branch}, then `corral merge retry {which} --follow-branch` (or have its task run again: `corral task retry "
-        f"{(gone['task_id'] or '')[:8]}`); or give this one up: `corral merge cancel {merge['merge_id'][:8]}`.",
+    remedy = (
+        f"`corral merge cancel {merge['merge_id'][:8]}` gives it up; else fix {branch}, then `corral merge retry {which} "
+        f"--follow-branch`, or have that task run again: `corral task retry {(gone['task_id'] or '')[:8]}`."
     )
+    return with_remedy(text, remedy)
 
 
 def explained(conn: Connection, requests: list[MergeRow]) -> list[MergeRow]:

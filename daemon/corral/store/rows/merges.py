@@ -45,6 +45,13 @@ class StackedMerge(TypedDict):
     stacked_on: dict[str, str] | None
 
 
+class WaitedFor(TypedDict):
+    """An open request, and a task that its own one waits for."""
+
+    merge_id: str
+    depends_on: str
+
+
 class ReceiptRow(TypedDict):
     """The result of a verification of exactly one tree."""
 
