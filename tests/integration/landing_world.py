@@ -66,7 +66,8 @@ class World:
         self.recipes: Callable[[str], Sequence[Mapping[str, Any]]] = lambda _commit: ()
         self.environ: dict[str, str] = dict(os.environ)
         self.spawn: Callable[[Callable[[], None]], None] = lambda function: function()
-        self.places = WorktreeRoot(self.project, "world", lambda: None, root.parent / "home")
+        self.project_id = "world"
+        self.places = WorktreeRoot(self.project, self.project_id, lambda: None, root.parent / "home")
         self.places.home.mkdir(exist_ok=True)
         self.queue = self.new_queue()
 
@@ -76,7 +77,7 @@ class World:
             VerificationContext(
                 self.db,
                 self.project,
-                "world",
+                self.project_id,
                 self.places,
                 lambda own, tip: self.supply(own.path, tip),
                 self.environ,

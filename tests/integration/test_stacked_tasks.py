@@ -15,6 +15,7 @@ from corral.store.rows.tasks import WorktreeRow
 from corral.work.merges.requests import submit
 from corral.work.merges.settling import merge_settled
 from corral.work.merges.store import merges, of_tasks
+from corral.work.merges.store import runs as run_rows
 from corral.work.tasks import delays
 from corral.work.tasks.store import tasks as task_rows
 from corral.work.worktrees import store as worktrees
@@ -31,7 +32,11 @@ class Site:
         self.root = house.project.root
         self.world = World(self.root, landing=Landing(approve="never"))
         self.world.db.close()
-        self.world.db = house.db
+        self.world.db, self.world.project_id, self.world.places = (
+            house.db,
+            house.grounds.project_id,
+            house.grounds.places,
+        )
         self.world.on_settled = merge_settled(lambda: house.settings)  # type: ignore[arg-type]
         self.world.queue = self.world.new_queue()
 
@@ -104,7 +109,7 @@ def test_a_chain_of_five_is_done_before_anything_has_landed_and_lands_by_one_run
     assert "landed" not in {site.state(task_id) for task_id in chain}, "the work of all took no verification"
     assert runs.exists(), "although the first is being verified"
     done = len(runs.read_text().split())
-    site.world.queue.step(site.world.now())
+    site.until(lambda: any(len(run["members"]) == 5 for run in site.house.db.read(run_rows.running)))
     gate.touch()
     site.until(lambda: all(site.state(task_id) == "landed" for task_id in chain))
     assert len(runs.read_text().split()) - done <= 1, "one run after the work, instead of five"

@@ -54,6 +54,7 @@ from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.work.merges.settling import OnSettled
 from corral.work.merges.store import intents, merges, receipts, runs
 from corral.work.merges.store import pauses as pause_rows
+from corral.work.merges.store import stacks as stack_rows
 from corral.work.merges.wire import TARGET_RED, waits_for_red_target
 from corral.work.tasks.store import work_pause
 from corral.work.worktrees.provision import INCLUDE_FILE
@@ -259,9 +260,12 @@ class Queue:
         return min(due, default=None)
 
     def _all_run(self) -> bool:
-        """Whether every target with open requests has a verification running, so that nothing can be done for any."""
+        """Whether every target with open requests has a verification running, so that nothing can be done for any.
+
+        One that was begun on the work of others is an exception: its run may take the place of one of theirs.
+        """
         running = {run.subject.target for run in self._slots.of()}
-        return running.issuperset(self._db.read(merges.busy_targets))
+        return running.issuperset(self._db.read(merges.busy_targets)) and not self._db.read(stack_rows.is_any_unbuilt)
 
     def _settle_returned(self, repo: Git, now: datetime) -> list[datetime]:
         """Mark returned requests as landed once their target has their commits; returns when to look again, if any remain."""

@@ -35,3 +35,16 @@ def waited_for(conn: Connection, target: str) -> dict[str, list[str]]:
 def open_of(conn: Connection, target: str) -> dict[str, dict[str, str]]:
     """By the id of an open request of a target the tasks that its branch was begun on, each with the head of its work then."""
     return {row["merge_id"]: row["stacked_on"] or {} for row in _OPEN.each(conn, {"target": target})}
+
+
+_UNBUILT = Prepared[object](
+    select(_m.merge_id)
+    .join(worktrees, worktrees.c.branch == _m.branch)
+    .where(worktrees.c.stacked_on.is_not(None), _m.candidate_sha.is_(None), one_of(_m.state, OPEN_MERGES))
+    .limit(1)
+)
+
+
+def is_any_unbuilt(conn: Connection) -> bool:
+    """Whether a request that was begun on the work of others waits to be built."""
+    return _UNBUILT.any(conn, {})
