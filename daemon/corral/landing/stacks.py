@@ -140,6 +140,7 @@ def explained(conn: Connection, requests: list[MergeRow]) -> list[MergeRow]:
 
 def _explained(conn: Connection, row: MergeRow, behind: frozenset[str]) -> MergeRow:
     below = [merges.get(conn, merge_id) for merge_id in sorted(behind)]
+    below = [other for other in below if other["state"] == MergeState.HELD or other["not_before_at"] is not None]
     if row["state"] != MergeState.QUEUED or row["reason"] or not below:
         return row
     named = " and ".join(f"{one_line(other['branch'])} ({other['merge_id'][:8]}, {other['state']})" for other in below)
