@@ -15,7 +15,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from corral.landing import ladder
+from corral.landing import ladder, order
 from corral.landing.ladder import Judgement, Verdict
 
 REQUESTS = 40
@@ -32,6 +32,11 @@ class World:
         pairs: Requests of which each is good, and both together are not.
         flake: How often a run of good work fails.
         slots: Runs at once.
+        arrives: When each request is submitted; those without one are there from the beginning.
+        priority: Of each request; those without one have 5.
+        ageing: Units of waiting that are worth a step of priority; 0: none.
+        behind: The requests on whose work one was begun.
+        ended_at: When each that has landed or is out did.
     """
 
     seed: int
@@ -40,11 +45,16 @@ class World:
     slots: int
     requests: int = REQUESTS
     pairs_share: float = PAIRS
+    arrives: dict[int, float] = field(default_factory=dict)
+    priority: dict[int, int] = field(default_factory=dict)
+    ageing: float = 0.0
+    behind: dict[int, list[int]] = field(default_factory=dict)
     now: float = 0.0
     runs: int = 0
     innocents: int = 0
     red_targets: int = 0
     landed: frozenset[int] = frozenset()
+    ended_at: dict[int, float] = field(default_factory=dict)
     returned: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -65,12 +75,25 @@ class World:
 
     def land(self, work: frozenset[int]) -> None:
         """The target moves to this work."""
+        self.ended_at |= dict.fromkeys(work - self.landed, self.now)
         self.landed = work
         self.red_targets += not self.is_good(work)
+
+    def submitted(self, waiting: Sequence[int]) -> list[int]:
+        """The requests that are there by now, in landing order."""
+
+        def rank(number: int) -> tuple[int, int]:
+            waited = self.now - self.arrives.get(number, 0.0)
+            return -order.lifted(self.priority.get(number, 5), waited, self.ageing), number
+
+        there = sorted((number for number in waiting if self.arrives.get(number, 0.0) <= self.now), key=rank)
+        behind = {str(number): list(map(str, others)) for number, others in self.behind.items()}
+        return [int(name) for name in order.in_order(list(map(str, there)), behind)]
 
     def send_back(self, number: int) -> None:
         """A request is out."""
         self.returned.add(number)
+        self.ended_at[number] = self.now
         self.innocents += self.is_good(self.landed | {number})
 
 
@@ -87,14 +110,16 @@ def by_ladder(
     batch = world.slots
     while waiting:
         members = []
-        for number in waiting:
+        for number in world.submitted(waiting):
             verdict = verdicts.get(built[number].sha) if number in built else None
             judged = Judgement.AT_FAULT if number in suspects and verdict is Verdict.RED else None
-            members.append(ladder.Member(str(number), built.get(number), verdict, number in suspects, judged))
-        actions = ladder.plan(members, tip, batch=batch, slots=world.slots, running=set(running))
+            below = frozenset(str(other) for other in world.behind.get(number, ()) if other in waiting)
+            candidate = built.get(number)
+            members.append(ladder.Member(str(number), candidate, verdict, number in suspects, judged, behind=below))
+        actions = ladder.plan(members, tip, batch=batch, slots=world.slots, running=set(running)) if members else []
         if check is not None:
             check(members, actions)
-        action = actions[0]
+        action = actions[0] if actions else None
         if isinstance(action, ladder.Build):
             number, sha = int(action.merge_id), f"c{next(names)}"
             work[sha] = work[action.on_sha] | {number}
@@ -128,7 +153,11 @@ def by_ladder(
                     is_green, took = world.shot(work[sha]), 2
                     proofs.add(sha)
                 running[sha] = (world.now + took, is_green)
-            sha = min(running, key=lambda sha: running[sha][0])
+            sha = min(running, key=lambda sha: running[sha][0], default="")
+            coming = min((at for at in world.arrives.values() if at > world.now), default=None)
+            if coming is not None and (not running or coming < running[sha][0]):
+                world.now = coming
+                continue
             world.now, is_green = running.pop(sha)
             verdicts[sha] = Verdict.GREEN if is_green else Verdict.RED
 

@@ -12,6 +12,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection
+
 from corral.config.model import Settings
 from corral.config.paths import Project
 from corral.config.sections.sharing import Landing
@@ -31,6 +33,7 @@ from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.rows.merges import MergeRow, ReceiptRow, TargetPauseRow
 from corral.work.merges.requests import submit
+from corral.work.merges.settling import OnSettled
 from corral.work.merges.store import merges, pauses, receipts
 from corral.work.merges.wire import summary
 from corral.work.worktrees import store as worktrees
@@ -58,11 +61,13 @@ class World:
         self.rest_s = 0.0
         self.slots = 1
         self.settled: list[tuple[str, str]] = []
+        self.on_settled: OnSettled = lambda *_: None
         self.prepare: Callable[[Path], Mapping[str, str]] = lambda _path: {}
         self.recipes: Callable[[str], Sequence[Mapping[str, Any]]] = lambda _commit: ()
         self.environ: dict[str, str] = dict(os.environ)
         self.spawn: Callable[[Callable[[], None]], None] = lambda function: function()
-        self.places = WorktreeRoot(self.project, "world", lambda: None, root.parent / "home")
+        self.project_id = "world"
+        self.places = WorktreeRoot(self.project, self.project_id, lambda: None, root.parent / "home")
         self.places.home.mkdir(exist_ok=True)
         self.queue = self.new_queue()
 
@@ -72,7 +77,7 @@ class World:
             VerificationContext(
                 self.db,
                 self.project,
-                "world",
+                self.project_id,
                 self.places,
                 lambda own, tip: self.supply(own.path, tip),
                 self.environ,
@@ -82,10 +87,14 @@ class World:
             self.repo,
             lambda: Settings(landing=Landing(rest_s=self.rest_s, slots=self.slots)),
             lambda target: self.settings_of(target),
-            lambda _conn, row, _now: self.settled.append((row["merge_id"], row["state"])),
+            self._settle,
             lambda: None,
             lambda _pid: None,
         )
+
+    def _settle(self, conn: Connection, row: MergeRow, now: datetime) -> None:
+        self.settled.append((row["merge_id"], row["state"]))
+        self.on_settled(conn, row, now)
 
     @property
     def bench(self) -> VerificationWorktree:

@@ -57,6 +57,7 @@ class EventKind:
     TASK_UNBLOCKED: Kind[payloads.Nothing] = Kind("task.unblocked")
     TASK_BLOCKED: Kind[payloads.Nothing] = Kind("task.blocked")
     TASK_REVIVED: Kind[payloads.Nothing] = Kind("task.revived")
+    TASK_BASE_CHANGED: Kind[payloads.Reason] = Kind("task.base_changed")
     MERGE_QUEUED: Kind[payloads.Nothing] = Kind("merge.queued")
     MERGE_LANDED: Kind[payloads.MergeEnd] = Kind("merge.landed")
     MERGE_CONFLICT: Kind[payloads.MergeEnd] = Kind("merge.conflict")

@@ -142,7 +142,7 @@ def plan(
     Args:
         members: In landing order, every one behind those that it is behind.
         tip_sha: Where the target is.
-        batch: Requests in the chain, at most; at least 1.
+        batch: Requests in the chain, at most, without those that are begun on one of them; at least 1.
         slots: Verifications that may run side by side; at least 1.
         running: The commits that are being verified now.
 
@@ -161,7 +161,7 @@ def plan(
         return [Suspect(chain[0].merge_id)]
     if build is not None and not reds:
         return [build]
-    alone = [_alone(member, tip_sha, running) for member in members if member.is_suspect]
+    alone = [_alone(member, tip_sha, running) for member in members if member.is_suspect and not member.behind]
     for action in alone:
         if not isinstance(action, Verify):
             return [action]
@@ -169,7 +169,7 @@ def plan(
         chain = chain[: reds[0]]
     by_age = sorted((run for run in alone if isinstance(run, Verify)), key=lambda run: run.sha not in running)
     wanted = _distinct(by_age)[: max(1, slots - 1)]
-    cuts = _cuts(chain, slots - len(wanted), narrows=bool(reds), running=running)
+    cuts = _cuts(chain, max(0, slots - len(wanted)), narrows=bool(reds), running=running)
     return list[Action](_distinct([*wanted, *cuts]))
 
 
@@ -184,7 +184,10 @@ def _chain(members: Sequence[Member], tip_sha: str, batch: int) -> tuple[list[Me
     inside: set[str] = set()
     on_sha = tip_sha
     for member in members:
-        if len(chain) == batch:
+        stacks = sum(
+            not other.behind for other in chain
+        )  # what is begun on another one lands with it, and counts with it
+        if len(chain) == max(batch, LONGEST_BATCH) or (stacks == batch and not member.behind):
             break
         clashes = member.clashes_on == on_sha != tip_sha  # upon the tip it is built, and goes back
         if member.is_suspect or not member.behind <= inside or clashes:
@@ -231,8 +234,15 @@ def _cuts(chain: Sequence[Member], number: int, *, narrows: bool, running: Colle
     if number > 0 and len(even) < min(number, length):
         even |= set(range(min(number, length)))
     shas = [(place, member.candidate.sha) for place, member in enumerate(chain) if member.candidate is not None]
-    ordered = sorted(shas, key=lambda cut: (cut[1] not in running, cut[0] not in even, -cut[0]))
-    return [
-        Verify(chain[place].merge_id, sha, len(chain) == 1 and not narrows)
-        for place, sha in ordered[: max(0, min(number, len(even)))]
-    ]
+    cuts = sorted(shas, key=lambda cut: (cut[1] not in running, cut[0] not in even, -cut[0]))[: min(number, len(even))]
+    if len(cuts) > 1 and not narrows and _is_stacked(chain, shas[-1][0], on=max(cuts)[0]):
+        cuts[cuts.index(max(cuts))] = shas[-1]
+    return [Verify(chain[place].merge_id, sha, len(chain) == 1 and not narrows) for place, sha in cuts]
+
+
+def _is_stacked(chain: Sequence[Member], place: int, *, on: int) -> bool:
+    """Whether the work at a place was begun on that at another one: its run is the proof of both."""
+    below = set(chain[place].behind)
+    for member in reversed(chain[:place]):
+        below |= member.behind if member.merge_id in below else frozenset()
+    return chain[on].merge_id in below

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from corral.core.events import EventKind
 from corral.core.instants import after
 from corral.core.states import MergeState
+from corral.landing import stacks
 from corral.landing.verify.blame import LONGEST_WAIT_S, set_back, wait_s
 from corral.store import events
 from corral.store.rows.merges import MergeRow, TargetPauseRow
@@ -98,6 +99,7 @@ def explained(conn: Connection, requests: list[MergeRow]) -> list[MergeRow]:
     if ordered is not None:
         reason = work_pause.described(ordered)
         return [{**row, "reason": reason} if row["state"] == MergeState.QUEUED else row for row in requests]
+    requests = stacks.explained(conn, requests)
     rows = merges.in_state(conn, MergeState.HELD)
     why = {row["target"]: str(row["reason"]) for row in reversed(rows) if waits_for_red_target(row)}
     why |= {target: _reason(row) for target, row in pause_rows.paused(conn).items()}

@@ -18,7 +18,7 @@ Safe to call at any time, any number of times.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -39,11 +39,12 @@ from corral.git import refs
 from corral.git.identity import effective
 from corral.git.land import candidates
 from corral.git.process.command import Git, Identity
-from corral.landing import approval, blockers, ladder, land, pauses
+from corral.landing import approval, blockers, ladder, land, pauses, stacks
 from corral.landing.ladder import Judgement, Verdict
 from corral.landing.land import Tidy
 from corral.landing.rewinds import Rewinds
 from corral.landing.settled_elsewhere import LOOK_AGAIN, ReturnedRequests
+from corral.landing.stacks import Stack
 from corral.landing.verify import blame, evidence, verification_receipts
 from corral.landing.verify.slots import VerificationSlots
 from corral.landing.verify.verification_context import VerificationContext
@@ -53,6 +54,7 @@ from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.work.merges.settling import OnSettled
 from corral.work.merges.store import intents, merges, receipts, runs
 from corral.work.merges.store import pauses as pause_rows
+from corral.work.merges.store import stacks as stack_rows
 from corral.work.merges.wire import TARGET_RED, waits_for_red_target
 from corral.work.tasks.store import work_pause
 from corral.work.worktrees.provision import INCLUDE_FILE
@@ -94,6 +96,7 @@ class _Line:
     Attributes:
         batch: Requests in its chain, at most.
         slots: Verifications that it may have running.
+        stacks: What requests stand on that were begun on the work of others.
         rows: The requests that nothing keeps from landing but their verification, by id, in landing order.
         blocked_by: The request that the others have to wait for.
         waits: Something waits for what nobody announces.
@@ -105,6 +108,7 @@ class _Line:
     basis: Basis
     batch: int
     slots: int
+    stacks: Mapping[str, Stack]
     rows: dict[str, MergeRow] = field(default_factory=dict)
     blocked_by: MergeRow | None = None
     waits: bool = False
@@ -112,6 +116,15 @@ class _Line:
     def block(self, merge: MergeRow) -> None:
         """Let only repairs pass from now on."""
         self.blocked_by, self.waits = self.blocked_by or merge, True
+
+    def stack(self, merge_id: str) -> Stack:
+        """What a request stands on; most on nothing."""
+        return self.stacks.get(merge_id, Stack())
+
+    def lacks_base(self, merge_id: str) -> bool:
+        """Whether what a request was begun on is not to land now, so that itself cannot."""
+        base = [self.rows.get(other) for other in self.stack(merge_id).behind]
+        return any(row is None or row["suspect_at"] is not None for row in base)
 
     def before(self, merge_id: str) -> tuple[str, ...]:
         """The requests whose work the candidate of a request brings, with its own."""
@@ -247,9 +260,12 @@ class Queue:
         return min(due, default=None)
 
     def _all_run(self) -> bool:
-        """Whether every target with open requests has a verification running, so that nothing can be done for any."""
+        """Whether every target with open requests has a verification running, so that nothing can be done for any.
+
+        One that was begun on the work of others is an exception: its run may take the place of one of theirs.
+        """
         running = {run.subject.target for run in self._slots.of()}
-        return running.issuperset(self._db.read(merges.busy_targets))
+        return running.issuperset(self._db.read(merges.busy_targets)) and not self._db.read(stack_rows.is_any_unbuilt)
 
     def _settle_returned(self, repo: Git, now: datetime) -> list[datetime]:
         """Mark returned requests as landed once their target has their commits; returns when to look again, if any remain."""
@@ -280,6 +296,9 @@ class Queue:
         with self._db.reading() as conn:
             requests = merges.open_of(conn, target) if paused else merges.eligible(conn, target, now)
             batch = runs.batch(conn, target) or max(slots, 1)
+            standing = stacks.of_target(conn, target)
+        requests = stacks.settle(self._db, requests, standing, self._on_settled, now)
+        requests = stacks.in_order(requests, standing, self._settings().landing.ageing_s, now)
         if paused:  # fewest tries first: a request that always meets a fault must not block the others
             requests = sorted(requests, key=lambda row: row["tries"])
         if not requests:
@@ -291,7 +310,7 @@ class Queue:
                 remedy = f"Make it again: git branch {quote(target)} COMMIT"
                 return self._hold(requests[0], with_remedy(f"There is no branch {target} any more.", remedy), now)
             landing = self._verify_settings(refs.branch_ref(target))
-            line = _Line(target, tip, landing, self._basis(landing, tip, now), batch, slots)
+            line = _Line(target, tip, landing, self._basis(landing, tip, now), batch, slots, standing)
         except ConfigInvalid as error:
             return self._hold(requests[0], f"{error.message} {error.cause}", now)
         except DatabaseUnavailable:
@@ -314,7 +333,7 @@ class Queue:
         for merge in requests:
             if len(line.rows) == most:
                 return
-            if merge["branch"] in passed:
+            if merge["branch"] in passed or line.lacks_base(merge["merge_id"]):
                 continue
             if line.blocked_by is not None and not self._may_repair(merge, line.blocked_by):
                 continue
@@ -398,8 +417,9 @@ class Queue:
         """What the plan has to know of a request."""
         if merge["candidate_sha"] is None:
             return ladder.Member(
-                merge["merge_id"], is_suspect=merge["suspect_at"] is not None, clashes_on=merge["clashes_on_sha"]
-            )
+                merge["merge_id"], is_suspect=merge["suspect_at"] is not None, clashes_on=merge["clashes_on_sha"],
+                behind=line.stack(merge["merge_id"]).behind,
+            )  # fmt: skip
         verdict, judgement, on_sha = None, None, required(merge["tip_sha"])
         with self._db.reading() as conn:
             receipt = receipts.get(conn, merge["receipt_id"])
@@ -416,6 +436,7 @@ class Queue:
             merge["suspect_at"] is not None,
             judgement,
             ends_chain=self._changes_rules(repo, on_sha, merge["candidate_sha"]),
+            behind=line.stack(merge["merge_id"]).behind,
         )
 
     def _changes_rules(self, repo: Git, before: str, after: str) -> bool:
@@ -470,7 +491,10 @@ class Queue:
             submitter = merges.submitter(conn, merge["task_id"])
         identity = effective(repo, Identity(*submitter) if submitter else None)
         try:
-            built = candidates.build(repo, on_sha, merge["head_sha"], land.message(merge), identity, now)
+            begun_on = line.stack(merge_id).begun_on
+            built = candidates.build(
+                repo, on_sha, merge["head_sha"], land.message(merge), identity, now, begun_on=begun_on
+            )
         except Unsupported as error:
             return self._end(merge, MergeState.FAILED, now, reason=f"{error.message} {error.remedy}")
         if built is None and on_sha == line.tip:

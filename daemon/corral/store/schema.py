@@ -279,8 +279,10 @@ task_dependencies = Table(
     metadata,
     Column("task_id", String(36), ForeignKey("tasks.task_id"), primary_key=True),
     Column("depends_on", String(36), ForeignKey("tasks.task_id"), primary_key=True),
+    Column("clashes_sha", String(64), nullable=True),
     CheckConstraint("task_id <> depends_on", name="not_self"),
 )
+"""``clashes_sha``: the head of the parent's work on which, together with that of the others, the dependent could not begin."""
 Index("ix_task_dependencies_depends_on", task_dependencies.c.depends_on)
 
 task_state = Table(
@@ -318,6 +320,7 @@ worktrees = Table(
     Column("note", Text, nullable=True),
     Column("salvage_ref", Text, nullable=True),
     Column("folder_id", String(48), nullable=True),
+    Column("stacked_on", JSON, nullable=True),
     Column("created_at", String(24), nullable=False),
     Column("removed_at", String(24), nullable=True),
     CheckConstraint(one_of("state", WorktreeState.values()), name="state"),
@@ -325,6 +328,8 @@ worktrees = Table(
     CheckConstraint("(state = 'removed') = (removed_at IS NOT NULL)", name="removed"),
     CheckConstraint("state IN ('removed', 'pooled') OR purpose = 'verify' OR branch IS NOT NULL", name="branch"),
 )
+"""``stacked_on``: the tasks on whose finished work, not landed then, ``base_sha`` was made, each with the head of that."""
+Index("ix_worktrees_stacked", worktrees.c.branch, **only(worktrees.c.stacked_on.is_not(None)))
 # PostgreSQL's condition is in the migration that creates them: naming it here would import that whole dialect.
 _LIVE = worktrees.c.state != "removed"
 Index("uq_worktrees_live_name", worktrees.c.name, unique=True, **only(_LIVE))

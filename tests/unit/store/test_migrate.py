@@ -78,6 +78,10 @@ def test_a_stored_database_opens_with_all_its_rows_and_has_what_a_new_one_has(tm
         **before,
         "alembic_version": [(("version_num", HEAD),)],
         "merge_requests": [tuple(sorted((*row, *fresh), key=str)) for row in before["merge_requests"]],
+        "worktrees": [tuple(sorted((*row, ("stacked_on", None)), key=str)) for row in before["worktrees"]],
+        "task_dependencies": [
+            tuple(sorted((*row, ("clashes_sha", None)), key=str)) for row in before["task_dependencies"]
+        ],
         "verification_runs": [],
         "landing_targets": [],
     }

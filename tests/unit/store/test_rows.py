@@ -224,6 +224,7 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
         versions.of_agent: ("x",), runs.of_agents: ("x", now), runs.merges_of: ("x", now), runs.feedback_on: ("x", now),
         runs.keep: (some,), family.steps: ("x",),
         family.ready_among: (some, now), dependencies.results_of_parents: ("x",), dependencies.last_of: ("x",),
+        dependencies.stacked: ("x",),
         choices.running: (), choices.pinned_by_tasks: (), choices.tasks_of: ("x",), choices.newest: ("x", True),
         choices.unseen: (), improvements.undecided: (now,),
     }  # fmt: skip

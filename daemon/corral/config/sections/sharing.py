@@ -35,6 +35,9 @@ class Landing(Section):
         default=1,
         description="Idle time of git in the target's checkout before it is moved; waits at most 30 s.",
     )
+    ageing_s: Pause = Field(
+        default=600, description="Interval after which a waiting merge request gains one step of priority; 0: never."
+    )
     timeout_s: Seconds = Field(default=600, description="Time limit for one verification.")
     on_conflict: Literal["return"] = Field(
         default="return", description="Handling of a conflict: the branch goes back to its author."

@@ -111,7 +111,9 @@ class Tasks(Section):
         default=0, description="Interval after which a waiting task gains one step of priority; 0: never."
     )
     unblock_on: Literal["landed", "completed"] = Field(
-        default="landed", description="State that a dependency must reach before its dependents start."
+        default="landed",
+        description="State that a dependency must reach before its dependents start; `completed`: they begin on its branch, "
+        "and land behind it.",
     )
     on_interrupted: Literal["resume", "fail"] = Field(
         default="resume",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -54,7 +54,14 @@ class Conflicted:
 
 
 def build(
-    repo: Git, tip_sha: str, head_sha: str, message: str, identity: Identity, at: datetime
+    repo: Git,
+    tip_sha: str,
+    head_sha: str,
+    message: str,
+    identity: Identity,
+    at: datetime,
+    *,
+    begun_on: Iterable[str] = (),
 ) -> Candidate | Conflicted | None:
     """Merge ``head_sha`` into ``tip_sha`` as a commit that no ref names yet; hold it before relying on it.
 
@@ -63,6 +70,8 @@ def build(
     Args:
         tip_sha: The target's tip, first parent of the merge.
         head_sha: The commit to land.
+        begun_on: Commits that the head was made on and the tip lacks, although it has what became of their work (squashed,
+            or done in another way): the changes since them are merged alone.
         identity: Author and committer.
         at: Both dates (aware).
 
@@ -73,14 +82,18 @@ def build(
     base = refs.merge_base(repo, tip_sha, head_sha)
     if base == head_sha:
         return None
-    if base == tip_sha:
+    below = [
+        sha for sha in begun_on if refs.is_ancestor(repo, sha, head_sha) and not refs.is_ancestor(repo, sha, tip_sha)
+    ]
+    if base == tip_sha and not below:
         tree = repo.must("rev-parse", "--verify", f"{head_sha}^{{tree}}")
         return Candidate(head_sha, tree)
     if base is None:
         raise _no_common_history(repo)
+    ours = _as_if_merged(repo, tip_sha, below, identity, at) if below else tip_sha
     with _attributes_of(repo, tip_sha) as scratch:
         for attempt in range(_ATTEMPTS):
-            result = scratch.run("merge-tree", "--write-tree", "-z", "--messages", tip_sha, head_sha, timeout_s=300)
+            result = scratch.run("merge-tree", "--write-tree", "-z", "--messages", ours, head_sha, timeout_s=300)
             merged = _parse(result)
             if isinstance(merged, Conflicted):
                 return merged
@@ -92,6 +105,13 @@ def build(
                 continue
             return Candidate(sha, merged)
     raise AssertionError("unreachable")
+
+
+def _as_if_merged(repo: Git, tip_sha: str, below: list[str], identity: Identity, at: datetime) -> str:
+    """A commit with the tip's tree that has these commits among its parents: what git before 2.40, which has no
+    ``merge-tree --merge-base``, takes them for merge bases by. No ref ever names it."""
+    tree = repo.must("rev-parse", "--verify", f"{tip_sha}^{{tree}}")
+    return commits.create(repo, tree, (tip_sha, *below), "What became of the work below", identity, at)
 
 
 def hold(repo: Git, merge_id: str, sha: str) -> None:

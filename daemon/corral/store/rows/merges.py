@@ -38,6 +38,20 @@ class MergeRow(TypedDict):
     dismissed_at: str | None
 
 
+class StackedMerge(TypedDict):
+    """An open request whose branch was begun on the work of these tasks, each by its id with the head that it had."""
+
+    merge_id: str
+    stacked_on: dict[str, str] | None
+
+
+class WaitedFor(TypedDict):
+    """An open request, and a task that its own one waits for."""
+
+    merge_id: str
+    depends_on: str
+
+
 class ReceiptRow(TypedDict):
     """The result of a verification of exactly one tree."""
 

@@ -305,6 +305,20 @@ class ParentTask(_TaskOutcome):
     step: str | None
     error_code: str | None
     error_message: str | None
+    merge_head: str | None
+    merge_reason: str | None
+    clashes_sha: str | None
+
+
+class StackedTask(TypedDict):
+    """A task in whose worktree the work of others is, each by its id with the head that it had.
+
+    ``session_id`` is the worker's, None where it has ended and its merge request is open.
+    """
+
+    task_id: str
+    session_id: str | None
+    stacked_on: dict[str, str]
 
 
 class ParentResult(TypedDict):
@@ -359,5 +373,6 @@ class WorktreeRow(WorktreePlace):
     note: str | None
     salvage_ref: str | None
     folder_id: str | None
+    stacked_on: dict[str, str] | None
     created_at: str
     removed_at: str | None

@@ -16,6 +16,7 @@ from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
 from corral.work.merges.store import landed, merges
 from corral.work.merges.store import of_tasks as merge_tasks
+from corral.work.tasks import stacking
 
 DEFAULT_PRIORITY = 5
 
@@ -69,10 +70,12 @@ def submit(
 
     def store(conn: Connection) -> str:
         owner = _owner(conn, branch, session_id, task_id)
-        return merges.submit(
+        merge_id = merges.submit(
             conn, merge_id=reserved, task_id=owner, session_id=session_id, title=title, priority=priority,
             branch=branch, target=target, base_sha=base, head_sha=head, now=now,
         )  # fmt: skip
+        stacking.tell(conn, merges.get(conn, merge_id), now)
+        return merge_id
 
     merge_id = db.write(store)
     if merge_id != reserved:

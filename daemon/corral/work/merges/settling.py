@@ -14,7 +14,7 @@ from corral.core.outcomes import Outcome
 from corral.store.rows.merges import MergeRow
 from corral.work.merges import requests
 from corral.work.merges import wire as merge_shapes
-from corral.work.tasks import dependencies, tasks
+from corral.work.tasks import dependencies, stacking, tasks
 
 OnSettled = Callable[[Connection, MergeRow, datetime], None]
 """Told, in the transaction in which a request ends, so that those who depend on it move with it."""
@@ -68,6 +68,7 @@ def merge_settled(settings: SettingsHolder) -> OnSettled:
     def settled(conn: Connection, merge: MergeRow, at: datetime) -> None:
         if (task_id := merge["task_id"]) is None:
             return
+        stacking.tell(conn, merge, at)
         if merge_shapes.standing_of(merge) == Outcome.MISSING:
             dependencies.hold_back(conn, [task_id], at, unblock_on=settings().tasks.unblock_on)
         else:

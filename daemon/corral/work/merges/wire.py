@@ -16,6 +16,8 @@ from corral.core.states import MergeState, ReceiptRole, ReceiptStatus
 TARGET_RED = "The target itself is red"
 """Prefix of the reason of a request whose target fails without it too."""
 
+CAME_BACK = "It was begun on work that came back"
+"""Prefix of the reason of a request that waits for what it was begun on."""
 
 MISSING = "Missing from "
 """Prefix of the reason of a landed request that its target, which was rewound, has no more: a person is to decide."""
@@ -250,6 +252,11 @@ def outcome_of(merge: Row) -> str:
 def waits_for_red_target(merge: Row) -> bool:
     """Whether a stored merge request is held because its target fails without it too."""
     return merge["state"] == MergeState.HELD and str(merge["reason"]).startswith(TARGET_RED)
+
+
+def is_parked(state: str | None, reason: str | None) -> bool:
+    """Whether a request in this state, with this reason, is held because what it was begun on came back."""
+    return state == MergeState.HELD and str(reason).startswith(CAME_BACK)
 
 
 def covered_by(merge: Row, receipt: Row | None) -> str | None:

@@ -22,8 +22,8 @@ from corral.store.rows.tasks import TaskRow
 from corral.work.merges.store import merges
 from corral.work.merges.store import of_tasks as merge_tasks
 from corral.work.swarm import performance
-from corral.work.tasks import combining
-from corral.work.tasks.dependencies import reconsider
+from corral.work.tasks import combining, stacking
+from corral.work.tasks.dependencies import reconsider, settle
 from corral.work.tasks.retry import Backoff, judge, judge_crash, judge_fault
 from corral.work.tasks.store import attempts as attempt_rows
 from corral.work.tasks.store import tasks
@@ -87,6 +87,9 @@ _NO_ERROR: Columns = {"error_code": None, "error_message": None, "not_before_at"
 
 INTERRUPTED = "interrupted"
 """The ``error_code`` of an attempt that ended with the daemon: it is not counted."""
+
+HAS_TO_WAIT = "has_to_wait"
+"""The ``error_code`` of an attempt that could not begin on what its task waited for: it is not counted, and the task waits."""
 
 CUT_SHORT = (INTERRUPTED, LIMIT_REACHED)
 """The error codes of attempts that Corral itself cut short: they are not counted, and run again when they can."""
@@ -159,6 +162,8 @@ def end(conn: Connection, task_id: str, token: int, ending: Ending, now: datetim
         _queue(conn, row, ending.to_land, now)
     elif status == TaskStatus.COMPLETED and row["runner"] is not None and token > 1:
         _give_up_earlier(conn, row, now)
+    if status == TaskStatus.WAITING:
+        reconsider(conn, settle(conn, [row], now, unblock_on=rules.unblock_on), now, unblock_on=rules.unblock_on)
     if status in TERMINAL_TASKS:
         reconsider(conn, [task_id], now, unblock_on=rules.unblock_on)
     if attempt["outcome"] == AttemptOutcome.FAILED:
@@ -288,7 +293,7 @@ def _outcome_of(before: TaskRow, ending: Ending) -> AttemptOutcome:
         return AttemptOutcome.CANCELLED
     if ending.success or ending.goes_on:
         return AttemptOutcome.COMPLETED
-    if ending.error_code in CUT_SHORT:
+    if ending.error_code in (*CUT_SHORT, HAS_TO_WAIT):
         return AttemptOutcome.INTERRUPTED
     return AttemptOutcome.FAULTED if ending.is_fault else AttemptOutcome.FAILED
 
@@ -323,6 +328,8 @@ def _outcome(before: TaskRow, ending: Ending, now: datetime, rules: TaskRules) -
         waits: Columns = {"status": TaskStatus.PENDING, "attempts": 0, "result": ending.result, **_NO_ERROR, **_CLEARED}
         newest = ending.iteration
         return waits, EventKind.TASK_ITERATED({"iteration": newest["iteration"], "verdict": newest["verdict"]})
+    if ending.error_code == HAS_TO_WAIT:
+        return {"status": TaskStatus.WAITING, "attempts": max(0, number - 1), **_NO_ERROR}, EventKind.TASK_BLOCKED({})
     if ending.error_code in CUT_SHORT:
         values = {"status": TaskStatus.INTERRUPTED, "attempts": max(0, number - 1), **why}
         return values, EventKind.TASK_INTERRUPTED(setback)
@@ -372,7 +379,7 @@ def _fault(
 
 
 def _queue(conn: Connection, row: TaskRow, collected: CollectedWork, now: datetime) -> None:
-    merges.submit(
+    merge_id = merges.submit(
         conn,
         merge_id=collected.merge_id,
         task_id=row["task_id"],
@@ -385,6 +392,7 @@ def _queue(conn: Connection, row: TaskRow, collected: CollectedWork, now: dateti
         head_sha=collected.head_sha,
         now=now,
     )
+    stacking.tell(conn, merges.get(conn, merge_id), now)
 
 
 def _give_up_earlier(conn: Connection, row: TaskRow, now: datetime) -> None:

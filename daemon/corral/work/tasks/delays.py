@@ -18,6 +18,7 @@ from corral.store.rows.tasks import TaskRow
 from corral.work.loops import store as loops
 from corral.work.loops.history import is_judged
 from corral.work.tasks import leases, scheduling
+from corral.work.tasks.dependencies import clash
 from corral.work.tasks.leases import Claimant
 from corral.work.tasks.outlook import Outlook, outlook
 from corral.work.tasks.scheduling import Ready
@@ -117,7 +118,13 @@ def _awaited_tasks(conn: Connection, task_id: str) -> str | None:
         for row in still[:MOST_NAMED]
     )
     more = f" and {len(still) - MOST_NAMED} more" if len(still) > MOST_NAMED else ""
-    return f"It waits for {named}{more} to land."
+    clashing = " and ".join(repr(one_line(row["title"])[:40]) for row in clash(parents))
+    why = (
+        f" It cannot begin before one of {clashing} has landed or changed: their work does not merge."
+        if clashing
+        else ""
+    )
+    return f"It waits for {named}{more} to land.{why}"
 
 
 def _blocked_by_claims(

@@ -16,10 +16,11 @@ from sqlalchemy import Connection
 from corral.core.events import EventKind
 from corral.core.instants import iso
 from corral.core.outcomes import of_task
-from corral.core.states import TaskStatus
+from corral.core.states import OPEN_MERGES, TaskStatus
 from corral.store import events
 from corral.store.rows import Columns
 from corral.store.rows.tasks import ChildTask, ParentTask
+from corral.work.merges.wire import is_parked
 from corral.work.tasks.outlook import Outlook, outlook
 from corral.work.tasks.store import dependencies, tasks
 from corral.work.workflows import standing as workflows
@@ -47,8 +48,18 @@ def standing(
         worth = outlook(parent["status"], parent["merge_state"], unblock_on)
         if worth is Outlook.LOST and not ignore_failure:
             return TaskStatus.FAILED, parent
-        waits = waits or worth is Outlook.OPEN
+        waits = waits or worth is Outlook.OPEN or is_parked(parent["merge_state"], parent["merge_reason"])
+    waits = waits or clash(parents) != []
     return (TaskStatus.WAITING if waits else TaskStatus.PENDING), None
+
+
+def clash(parents: Sequence[ParentTask]) -> list[ParentTask]:
+    """The parents on whose finished work a task cannot begin, since that does not merge, until one of them lands or changes."""
+    clashing = [parent for parent in parents if parent["clashes_sha"] is not None]
+    as_it_was = (
+        parent["merge_state"] in OPEN_MERGES and parent["merge_head"] == parent["clashes_sha"] for parent in clashing
+    )
+    return clashing if all(as_it_was) else []
 
 
 def settle(
@@ -85,7 +96,8 @@ def settle(
             reason = _reason(culprit, cause)
         if status == TaskStatus.PENDING and child["combine"] is not None:
             status = TaskStatus.WAITING  # for the agents that do it, which wait for the same tasks themselves
-        if (status, reason) == (child["status"], child["error_message"]):
+        is_ready = status == child["status"] == TaskStatus.PENDING  # and keeps what its last attempt failed of
+        if is_ready or (status, reason) == (child["status"], child["error_message"]):
             continue
         moved = _move_child(conn, child, status, reason, now)
         if moved and {TaskStatus.FAILED, TaskStatus.COMPLETED} & {status, child["status"]}:
@@ -102,8 +114,9 @@ def reconsider(conn: Connection, changed: Sequence[str], now: datetime, *, unblo
 
 
 def hold_back(conn: Connection, lost: Sequence[str], now: datetime, *, unblock_on: str) -> None:
-    """Let dependents that have not started wait again, after the landed work of these tasks was lost."""
-    settle(conn, dependencies.ready_children(conn, lost), now, unblock_on=unblock_on)
+    """Let dependents that have not started wait again, or fail, after the work of these tasks was lost or came back."""
+    changed = settle(conn, dependencies.ready_children(conn, lost), now, unblock_on=unblock_on)
+    reconsider(conn, changed, now, unblock_on=unblock_on)
 
 
 def _move_child(conn: Connection, child: ChildTask, status: TaskStatus, reason: str | None, now: datetime) -> bool:

@@ -29,7 +29,7 @@ from corral.work.loops import store as loops
 from corral.work.merges.store import of_tasks as merge_tasks
 from corral.work.tasks import attempts, combining
 from corral.work.tasks.api import TITLE_LIMIT
-from corral.work.tasks.dependencies import reconsider, settle
+from corral.work.tasks.dependencies import hold_back, reconsider, settle
 from corral.work.tasks.store import dependencies, family, tasks
 from corral.work.tasks.wire import TaskSubmission, refuse
 
@@ -296,6 +296,8 @@ def merge_settled(conn: Connection, task_id: str | None, now: datetime, *, unblo
     """A merge request of this task has ended or is queued again: its dependents start, fail or wait, as their parents imply."""
     if task_id is not None:
         reconsider(conn, [task_id], now, unblock_on=unblock_on)
+        if unblock_on == "completed":
+            hold_back(conn, [task_id], now, unblock_on=unblock_on)
 
 
 def _known(conn: Connection, task_id: str) -> TaskRow:

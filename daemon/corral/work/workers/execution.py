@@ -53,6 +53,7 @@ from corral.work.trust.trust import TrustGate
 from corral.work.workers.assigning import assignment, keeper_folder, model_of
 from corral.work.workers.collect import collect
 from corral.work.workers.disk import is_full, met_the_end
+from corral.work.workers.foundation import Foundation, lay
 from corral.work.workers.resuming import resumption
 from corral.work.worktrees import ownership
 from corral.work.worktrees import store as worktree_rows
@@ -120,7 +121,11 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
         resolved, runner = _resolved_agent(context, task)
         target, tip = landing_target(context.worktrees, task["target"])
         past = checkpoints.past_of(context.worktrees, task["task_id"])
-        base_sha = checkpoints.begin_at(context.worktrees, {**task, "target": target}, past, tip)
+        resumed = resumption(context.worktrees, task, holder_of(resolved), past)
+        laid = Foundation(tip) if resumed.tree else lay(context.worktrees, task, target, tip)
+        if isinstance(laid, Ending):
+            return _closed(context, task, None, laid)
+        base_sha = checkpoints.begin_at(context.worktrees, {**task, "target": target}, past, laid.base_sha)
         name = f"task-{task['task_id'][:13]}-{token}"
         plan = Plan(
             name=name,
@@ -129,9 +134,9 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
             base_sha=base_sha,
             task_id=task["task_id"],
             session_id=task["session_id"],
+            stacked_on=laid.stacked_on,
         )
         origin = _origin(context, resolved)
-        resumed = resumption(context.worktrees, task, holder_of(resolved), past)
         allocated, provided = resumed.tree or allocate(
             context.worktrees, plan, is_unwanted=lambda: _is_cancelled(context, task)
         )

@@ -105,6 +105,7 @@ class Plan:
     Attributes:
         branch: Short name; None: on no branch, for commands alone: nothing in it is anybody's work.
         base_sha: The commit that it starts at.
+        stacked_on: The tasks whose work is in that and has not landed, each with its head.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Plan:
     purpose: WorktreePurpose
     task_id: str | None = None
     session_id: str | None = None
+    stacked_on: Mapping[str, str] = field(default_factory=dict)
 
 
 def allocate(
@@ -299,6 +301,7 @@ def _intend(conn: Connection, context: WorktreeContext, plan: Plan) -> WorktreeR
             "port_base": port,
             "provision": {},
             "created_at": iso(context.clock()),
+            **({"stacked_on": dict(plan.stacked_on)} if plan.stacked_on else {}),
         },
     )
 

@@ -237,6 +237,10 @@ class QueueModel:
     def merge_ended(self, merge_id: str, state: str) -> None:
         for task in self.tasks.values():
             task.merges = [(one, state if one == merge_id else was) for one, was in task.merges]
+        owners = {task.task_id for task in self.tasks.values() if merge_id in dict(task.merges)}
+        for task in self.tasks.values():  # one that could begin on it does not any more
+            if self.rules.unblock_on == "completed" and task.state == "pending" and owners & set(task.parents):
+                task.state = "waiting"
         self.settle()
 
     # -- what follows from it
@@ -268,7 +272,7 @@ class QueueModel:
         if task.state != "completed":
             return "open"
         merge = self.merge_of(task)
-        if merge in (None, "landed") or self.rules.unblock_on == "completed":
+        if merge in (None, "landed") or (merge == OPEN_MERGE and self.rules.unblock_on == "completed"):
             return "met"
         return "open" if merge == OPEN_MERGE else "lost"
 

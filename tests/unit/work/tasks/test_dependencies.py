@@ -13,8 +13,10 @@ from corral.core.outcomes import of_merge
 from corral.core.states import MergeState, ReceiptStatus
 from corral.store.rows.tasks import TaskRow
 from corral.work.merges.store import merges, receipts
+from corral.work.merges.wire import CAME_BACK
 from corral.work.tasks import tasks, views
 from corral.work.tasks.outlook import Outlook, outlook
+from corral.work.tasks.store import dependencies
 from tests.support.examples import examples
 from tests.unit.work.conftest import Board, at
 
@@ -65,6 +67,48 @@ def test_completed_is_enough_where_that_is_configured(board: Board) -> None:
     child = board.one(wait_for=[parent])
     board.finish_with_work(claim(board, parent))
     assert board.status(child) == "pending"
+
+
+def test_one_that_could_begin_on_work_that_came_back_fails_and_begins_once_that_is_queued_again(board: Board) -> None:
+    board.rules = board.rules.model_copy(update={"unblock_on": "completed"})
+    parent = board.one()
+    child = board.one(wait_for=[parent])
+    grandchild = board.one(wait_for=[child])
+    board.finish_with_work(claim(board, parent))
+    board.fail(claim(board, child), at(10**6))
+    assert board.detail(child)["error_message"] == "It broke."
+    board.do(lambda conn: merges.hold(conn, "m1", "because", at(0)))
+    board.do(lambda conn: tasks.merge_settled(conn, parent, at(0), unblock_on="completed"))
+    assert (board.status(child), board.detail(child)["error_message"]) == ("pending", "It broke.")
+    settle(board, "m1", MergeState.CONFLICT)
+    assert [board.status(one) for one in (child, grandchild)] == ["failed", "failed"]
+    board.do(lambda conn: merges.reopen(conn, "m1", "d" * 40, at(0)))
+    board.do(lambda conn: tasks.merge_settled(conn, parent, at(0), unblock_on="completed"))
+    assert [board.status(one) for one in (child, grandchild)] == ["pending", "waiting"]
+
+
+def test_nothing_begins_on_work_that_waits_for_its_own_base_or_clashes_with_another_parents(board: Board) -> None:
+    board.rules = board.rules.model_copy(update={"unblock_on": "completed"})
+    one, two = board.one(), board.one()
+    child = board.one(wait_for=[one, two])
+    for number in ("m1", "m2"):
+        row = board.claim(at(10**6))
+        assert row is not None
+        board.finish_with_work(row, number)
+    assert board.status(child) == "pending"
+
+    def consider() -> str:
+        board.do(lambda conn: tasks.merge_settled(conn, one, at(0), unblock_on="completed"))
+        return board.status(child)
+
+    board.do(lambda conn: dependencies.clash(conn, child, {one: "b" * 40, two: "b" * 40}))
+    assert consider() == "waiting"
+    board.do(lambda conn: dependencies.clash(conn, child, {one: "b" * 40, two: "old"}))
+    assert consider() == "pending", "one of them has changed"
+    board.do(lambda conn: merges.hold(conn, "m1", f"{CAME_BACK}: because", at(0)))
+    assert consider() == "waiting"
+    board.do(lambda conn: merges.requeue(conn, "m1", at(0)))
+    assert consider() == "pending"
 
 
 @pytest.mark.req("FR-QUEUE-008")
@@ -234,7 +278,9 @@ def test_a_long_chain_is_no_deep_recursion() -> None:
         ("completed", "landed", "landed", Outlook.MET),
         ("completed", "held", "landed", Outlook.OPEN),
         ("completed", "conflict", "landed", Outlook.LOST),
-        ("completed", "conflict", "completed", Outlook.MET),
+        ("completed", "held", "completed", Outlook.MET),
+        ("completed", "conflict", "completed", Outlook.LOST),
+        ("completed", "missing", "completed", Outlook.OPEN),
         ("dead", None, "completed", Outlook.LOST),
         ("pending", "conflict", "landed", Outlook.OPEN),
     ],

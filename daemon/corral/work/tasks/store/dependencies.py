@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import Connection, and_, bindparam, insert, or_, select
+from sqlalchemy import Connection, and_, bindparam, insert, null, or_, select, update
 
-from corral.core.states import TaskStatus
+from corral.core.states import OPEN_MERGES, TaskStatus
+from corral.store.engine.fetch import fetch_all
 from corral.store.engine.prepared import Prepared
 from corral.store.rows import columns_of
-from corral.store.rows.tasks import ChildTask, ParentResult, ParentTask
-from corral.store.schema import task_dependencies, tasks
+from corral.store.rows.tasks import ChildTask, ParentResult, ParentTask, StackedTask
+from corral.store.schema import attempts, merge_requests, task_dependencies, tasks, worktrees
 from corral.work.merges.store.of_tasks import of_decisive, standing
 
 DEPENDENCY_FAILED = "dependency_failed"
@@ -34,6 +35,7 @@ _NOT_STARTED = Prepared[ChildTask](
     .where(task_dependencies.c.depends_on == bindparam("parent"), tasks.c.status == TaskStatus.PENDING)
     .order_by(tasks.c.seq)
 )
+_decisive = merge_requests.alias("decisive")
 _PARENTS = Prepared[ParentTask](
     select(
         task_dependencies.c.task_id.label("child_id"),
@@ -43,9 +45,13 @@ _PARENTS = Prepared[ParentTask](
         tasks.c.status,
         tasks.c.error_code,
         tasks.c.error_message,
-        of_decisive(standing()).scalar_subquery().label("merge_state"),
+        standing(_decisive.c).label("merge_state"),
+        _decisive.c.head_sha.label("merge_head"),
+        _decisive.c.reason.label("merge_reason"),
+        task_dependencies.c.clashes_sha,
     )
     .join(tasks, tasks.c.task_id == task_dependencies.c.depends_on)
+    .outerjoin(_decisive, _decisive.c.seq == of_decisive(merge_requests.c.seq).correlate(tasks).scalar_subquery())
     .where(task_dependencies.c.task_id == bindparam("child"))
     .order_by(tasks.c.seq)
 )
@@ -74,6 +80,32 @@ def create(conn: Connection, task_id: str, depends_on: Sequence[str]) -> None:
     """Record that a task waits for others."""
     if depends_on:
         conn.execute(insert(task_dependencies), [{"task_id": task_id, "depends_on": parent} for parent in depends_on])
+
+
+def clash(conn: Connection, task_id: str, heads: Mapping[str, str]) -> None:
+    """Record that a task could not begin on the work of these parents together, each with the head that it had."""
+    known = (task_dependencies.c.task_id == task_id, task_dependencies.c.clashes_sha.is_not(None))
+    conn.execute(update(task_dependencies).where(*known).values(clashes_sha=None))
+    for parent, head_sha in heads.items():
+        edge = (task_dependencies.c.task_id == task_id, task_dependencies.c.depends_on == parent)
+        conn.execute(update(task_dependencies).where(*edge).values(clashes_sha=head_sha))
+
+
+def stacked(conn: Connection, parent: str) -> list[StackedTask]:
+    """The tasks that were begun on the finished work of another one and have not landed, those at work first."""
+    has_any = worktrees.c.stacked_on.is_not(None)
+    at_work = (
+        select(attempts.c.task_id, attempts.c.session_id, worktrees.c.stacked_on)
+        .join(worktrees, worktrees.c.worktree_id == attempts.c.worktree_id)
+        .where(has_any, attempts.c.ended_at.is_(None))
+    )
+    submitted = (
+        select(merge_requests.c.task_id, null().label("session_id"), worktrees.c.stacked_on)
+        .join(worktrees, worktrees.c.branch == merge_requests.c.branch)
+        .where(has_any, merge_requests.c.state.in_(OPEN_MERGES), merge_requests.c.task_id.is_not(None))
+    )
+    rows = [row for query in (at_work, submitted) for row in fetch_all(conn, query, StackedTask)]
+    return [row for row in rows if parent in row["stacked_on"]]
 
 
 def parents_of(conn: Connection, task_id: str) -> list[str]:

@@ -1,0 +1,50 @@
+"""SQL for merge requests whose branches were begun on the work of other tasks before that had landed."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, bindparam, select
+
+from corral.core.states import OPEN_MERGES
+from corral.store.engine.prepared import Prepared, one_of
+from corral.store.rows.merges import StackedMerge, WaitedFor
+from corral.store.schema import merge_requests, task_dependencies, worktrees
+
+_m = merge_requests.c
+_OPEN = Prepared[StackedMerge](
+    select(_m.merge_id, worktrees.c.stacked_on)
+    .join(worktrees, worktrees.c.branch == _m.branch)
+    .where(worktrees.c.stacked_on.is_not(None), _m.target == bindparam("target"), one_of(_m.state, OPEN_MERGES))
+    .order_by(worktrees.c.created_at)
+)
+
+_WAITED_FOR = Prepared[WaitedFor](
+    select(_m.merge_id, task_dependencies.c.depends_on)
+    .join(task_dependencies, task_dependencies.c.task_id == _m.task_id)
+    .where(_m.target == bindparam("target"), one_of(_m.state, OPEN_MERGES))
+)
+
+
+def waited_for(conn: Connection, target: str) -> dict[str, list[str]]:
+    """By the id of an open request of a target the tasks that its own one waits for, or waited."""
+    tasks: dict[str, list[str]] = {}
+    for row in _WAITED_FOR.each(conn, {"target": target}):
+        tasks.setdefault(row["merge_id"], []).append(row["depends_on"])
+    return tasks
+
+
+def open_of(conn: Connection, target: str) -> dict[str, dict[str, str]]:
+    """By the id of an open request of a target the tasks that its branch was begun on, each with the head of its work then."""
+    return {row["merge_id"]: row["stacked_on"] or {} for row in _OPEN.each(conn, {"target": target})}
+
+
+_UNBUILT = Prepared[object](
+    select(_m.merge_id)
+    .join(worktrees, worktrees.c.branch == _m.branch)
+    .where(worktrees.c.stacked_on.is_not(None), _m.candidate_sha.is_(None), one_of(_m.state, OPEN_MERGES))
+    .limit(1)
+)
+
+
+def is_any_unbuilt(conn: Connection) -> bool:
+    """Whether a request that was begun on the work of others waits to be built."""
+    return _UNBUILT.any(conn, {})
