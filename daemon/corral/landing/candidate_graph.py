@@ -13,9 +13,9 @@ from corral.work.merges.store import receipts
 from corral.work.merges.wire import Standing
 
 
-def of_targets(conn: Connection, most: int, now: datetime) -> list[GraphOfTarget]:
+def of_targets(conn: Connection, most: int, ageing_s: float, now: datetime) -> list[GraphOfTarget]:
     """The first open requests of the queue, by target, each in landing order."""
-    rows = standing.of_open(conn, most, now)
+    rows = standing.of_open(conn, most, ageing_s, now)
     candidates = {row["candidate_sha"] for row, _how in rows}
     graphs: dict[str, GraphOfTarget] = {}
     for row, how in rows:

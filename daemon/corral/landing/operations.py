@@ -6,7 +6,6 @@ import asyncio
 import functools
 import time
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
@@ -71,7 +70,7 @@ async def listing(
         called = [outcomes.requests_called(state)] if state else []
         rows = merges.listing(conn, branch=branch, after=after, limit=limit, only=called)
         numbers = of_tasks.numbers(conn, {row["task_id"] for row in rows if row["task_id"] is not None})
-        standings = _standings(conn, services.now()) if any(row["state"] in OPEN_MERGES for row in rows) else {}
+        standings = _standings(services, conn) if any(row["state"] in OPEN_MERGES for row in rows) else {}
         return page((merge_shapes.listed(row, numbers, standings) for row in pauses.explained(conn, rows)), limit)
 
     return answer(request, await services.store.read(look), lambda row: {"after": row["merge_id"]})
@@ -80,11 +79,14 @@ async def listing(
 @router.get("/graph")
 async def graph(services: Services) -> list[GraphOfTarget]:
     """The candidates of the queue, target by target: what each is built upon, and what is known of it."""
-    return await services.store.read(lambda conn: candidate_graph.of_targets(conn, MOST, services.now()))
+    return await services.store.read(
+        lambda conn: candidate_graph.of_targets(conn, MOST, services.settings().landing.ageing_s, services.now())
+    )
 
 
-def _standings(conn: Connection, now: datetime) -> dict[str, Standing]:
-    return {row["merge_id"]: how for row, how in standing.of_open(conn, MOST, now)}
+def _standings(services: Services, conn: Connection) -> dict[str, Standing]:
+    rows = standing.of_open(conn, MOST, services.settings().landing.ageing_s, services.now())
+    return {row["merge_id"]: how for row, how in rows}
 
 
 @router.post("", status=201, answer=Submitted)

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from corral.core.instants import iso, parse
 from corral.core.states import MergeState
-from corral.landing import pauses
+from corral.landing import pauses, stacks
 from corral.store.rows.merges import MergeRow, VerificationRunRow
 from corral.work.merges.store import merges, runs
 from corral.work.merges.wire import Standing
@@ -22,12 +22,21 @@ MOST_PAST = 20
 """Past verifications of a target by which the next one's time is told."""
 
 
-def of_open(conn: Connection, most: int, now: datetime) -> list[tuple[MergeRow, Standing]]:
-    """The first open requests, target by target in landing order, and how each stands."""
-    rows = pauses.explained(conn, merges.in_order(conn, most))
-    running = runs.running(conn)
-    lines = {target: _Line(conn, target, running, now) for target in {row["target"] for row in rows}}
-    return [(row, lines[row["target"]].next(row)) for row in rows]
+def of_open(conn: Connection, most: int, ageing_s: float, now: datetime) -> list[tuple[MergeRow, Standing]]:
+    """The first open requests, target by target in landing order, and how each stands.
+
+    Args:
+        ageing_s: ``landing.ageing_s``.
+    """
+    running, shown = runs.running(conn), []
+    by_target: dict[str, list[MergeRow]] = {}
+    for row in pauses.explained(conn, merges.in_order(conn, most)):
+        by_target.setdefault(row["target"], []).append(row)
+    for target, rows in by_target.items():
+        line = _Line(conn, target, running, now)
+        ordered = stacks.in_order(rows, stacks.of_target(conn, target), ageing_s, now)
+        shown += [(row, line.next(row)) for row in ordered]
+    return shown
 
 
 class _Line:

@@ -49,7 +49,7 @@ def _of_rows(services: Services, conn: Connection) -> dict[str, Any]:
         "needs_you": needs_you(services, conn),
         "seq": events.newest(conn),
         **running.at_work(services, conn, now, MOST_SHOWN),
-        **landing_order.queue(conn, now, MOST_SHOWN),
+        **landing_order.queue(services, conn, MOST_SHOWN),
         "resources": running.resources(services, running.use_of_day(conn, now)),
         "open": outcomes.counts(conn),
         "tasks": tasks.counts(conn),

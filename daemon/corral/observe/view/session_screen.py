@@ -47,7 +47,7 @@ def compose(services: Services, conn: Connection, session_id: str) -> SessionScr
         "band": " | ".join(filter(None, parts)),
         "queue": [
             _line(f"{row['position']}. {row['title']} ({row['branch']}): {row['waits_for']}")
-            for row in queue(conn, now, MOST)["queue"]
+            for row in queue(services, conn, MOST)["queue"]
         ],
         "locks": [_line(f"{row['file_path']}  {row['agent_name']}") for row in held[:MOST]],
         "mail": [

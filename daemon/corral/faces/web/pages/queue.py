@@ -35,7 +35,7 @@ async def page(services: Services, _visit: Visit, _item: str) -> dict[str, Any]:
 
     def look(conn: Connection) -> dict[str, Any]:
         return {
-            **landing_order.queue(conn, now, MOST_OPEN),
+            **landing_order.queue(services, conn, MOST_OPEN),
             "working": swarm.members(conn)[:MOST_OPEN],
             "rows": merges.in_order(conn, MOST_DRAWN),
             "paused": pauses.paused(conn),
