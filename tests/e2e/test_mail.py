@@ -20,8 +20,7 @@ def test_mail_reaches_a_session_at_its_next_step_and_urgent_mail_before_it_stops
     assert "May I have" not in holding.do(bash("true"))
     (mail,) = team.house.ask("GET", "/messages", query={"session_id": holding.session_id})
     assert mail["state"] == "injected"
-    words = ("message", "send", holding.name, "Stop", "The branch is broken.", "--importance", "urgent")
-    team.house.run(*words, CLAUDE_CODE_SESSION_ID=asking.session_id)
+    asking.do(bash(f"corral message send {holding.name} Stop 'The branch is broken.' --importance urgent"))
     before = len(holding.requests)
     told = holding.do()
     assert "| The branch is broken." in told

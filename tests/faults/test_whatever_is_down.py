@@ -155,7 +155,7 @@ def test_a_holder_whose_bridge_is_dead_lives_on(house: Coordinated, join: Join) 
 
 def test_reservations_folders_and_globs_hold_what_they_cover(house: Coordinated, join: Join) -> None:
     ada, ben = join("ada"), join("ben")
-    house.run("lock", "acquire", "src", "docs/*.md", CLAUDE_CODE_SESSION_ID="ada")
+    house.ask("POST", "/locks/acquire", {"paths": ["src/", "docs/*.md"], "session_id": "ada"})
     assert ada.edits("src/x.py") is not None
     house.kill_daemon()
     unstartable(house)

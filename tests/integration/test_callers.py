@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -13,10 +14,11 @@ from corral.coordination.sessions.actor import person
 from corral.core.routing import EVERYONE, Caller
 from corral.daemon import nouns
 from corral.faces.http.router import operations
+from tests.integration.mcp.test_identities import Plain, listening
 from tests.support.coordinated import Coordinated, eventually
 
 PERSON = {Caller.PERSON}
-NO_WORK = {Caller.PERSON, Caller.SESSION}
+NO_WORK = {Caller.PERSON, Caller.SESSION, Caller.PROGRAM}
 LEFT_TO_SOME = {
     "POST /api/v1/daemon/stop": NO_WORK,
     "POST /api/v1/worktrees/retire": NO_WORK,
@@ -58,6 +60,11 @@ print(json.dumps(refused))
 """
 
 
+@pytest.fixture
+def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
+    return listening(coordinate)
+
+
 def test_each_operation_says_who_may_ask_for_it() -> None:
     left = {f"{one.route.method} {one.path}": one.route.callers for one in operations(nouns.every())}
     assert {name: callers for name, callers in left.items() if callers != EVERYONE} == LEFT_TO_SOME
@@ -65,7 +72,6 @@ def test_each_operation_says_who_may_ask_for_it() -> None:
 
 @pytest.mark.parametrize("caller", Caller)
 def test_those_who_may_not_are_refused_and_the_others_are_heard(house: Coordinated, caller: Caller) -> None:
-    house.run("daemon", "start")
     changing = [
         f"{one.route.method} {one.path}".replace("{", "no-").replace("}", "")
         for one in operations(nouns.every())
@@ -75,15 +81,29 @@ def test_those_who_may_not_are_refused_and_the_others_are_heard(house: Coordinat
         name.replace("{", "no-").replace("}", "") for name, callers in LEFT_TO_SOME.items() if caller not in callers
     }
     asked = sorted({*changing, *only})
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, str(house.root), json.dumps(asked)],
-        env={**os.environ, "CORRAL_PROJECT": str(house.root), **MARKS[caller]},
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    assert {*json.loads(done.stdout)} == only
+    if caller is Caller.PROGRAM:
+        of_hooks = {name for name in asked if "/hooks/" in name}
+        assert _refused_over_tcp(house, asked) == only | of_hooks
+    else:
+        done = subprocess.run(
+            [sys.executable, "-c", ASK, str(house.root), json.dumps(asked)],
+            env={**os.environ, "CORRAL_PROJECT": str(house.root), **MARKS[caller]},
+            capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        assert {*json.loads(done.stdout)} == only
     assert house.json("daemon", "status")
     if only:
         eventually(lambda: {"merge.approve", "agent.pin"} <= _refused_on_record(house))
+
+
+def _refused_over_tcp(house: Coordinated, names: list[str]) -> set[str]:
+    program, refused = Plain(house), set()
+    for name in names:
+        method, _, path = name.partition(" ")
+        status, answer, _ = program.send(method, path, ["no such body"])
+        if status == 403 and answer["error"]["code"] == "CORRAL-ERR-011":
+            refused.add(name)
+    return refused
 
 
 def _refused_on_record(house: Coordinated) -> set[str]:

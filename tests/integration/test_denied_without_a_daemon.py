@@ -1,9 +1,10 @@
-"""`locks.on_daemon_down: deny`: no edit while no daemon can be had."""
+"""Hooks of the settings: `locks.on_daemon_down: deny`, no edit while no daemon can be had; the guard of edits in worktrees."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from corral.faces.cli.project.claude_settings import _HOOKS, STRICT
+from tests.conftest import git
 from tests.integration.claude_settings import OWN_HOOK, SETTINGS, settings_of, write_settings
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.programs import COMMON
@@ -118,3 +120,39 @@ def test_a_command_that_starts_and_dies_locks_nobody_out(tmp_path: Path, hook: i
     command.chmod(0o755)
     env = {"PATH": f"{tmp_path}:{COMMON}", "CLAUDE_PROJECT_DIR": str(tmp_path)}
     assert subprocess.run(["sh", "-c", LAST_LOOK], env=env, check=False).returncode == code
+
+
+@pytest.mark.req("FR-CLI-003")
+def test_a_worktree_has_the_guard_of_the_main_checkout_until_corral_goes(house: Coordinated, corral: Path) -> None:
+    made = house.json("worktree", "create", "made")
+    place, path = Path(made["path"]), ".claude/settings.local.json"
+    (group,) = json.loads((place / path).read_text())["hooks"]["PreToolUse"]
+    assert git(place, "status", "--porcelain", "--untracked-files=all") == "" and git(place, "check-ignore", path)
+    house.hook("SessionStart", "ada")
+    house.ask("POST", "/locks/acquire", {"paths": ["README.md"], "session_id": "ada"})
+
+    def look(file: str, **env: str) -> str:
+        call = {"tool_name": "Edit", "tool_use_id": f"use-{file}", "tool_input": {"file_path": str(place / file)}}
+        done = subprocess.run(
+            ["sh", "-c", group["hooks"][0]["command"]],
+            cwd=place, env={**os.environ, "PATH": f"{corral}:{os.environ['PATH']}", "CLAUDE_PROJECT_DIR": str(place), **env},
+            input=json.dumps({"session_id": "ben", "cwd": str(place), "hook_event_name": "PreToolUse", **call}),
+            capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        return done.stdout
+
+    assert '"deny"' in look("README.md") and '"deny"' not in look("src/a.py"), "no bridge lives: it looks by itself"
+    clients = house.root / ".corral" / "run" / "clients"
+    clients.mkdir(exist_ok=True)
+    (clients / f"4711.{os.getpid()}").touch()
+    assert look("README.md", CLAUDE_PID="4711") == "", "its bridge lives, and asks"
+
+    for name in ("copied", "edited"):  # as the client copies it into the worktrees that it makes
+        own = house.root.parent / name
+        git(house.root, "worktree", "add", "-q", str(own), "-b", name)
+        shutil.copytree(house.root / ".claude", own / ".claude", dirs_exist_ok=True)
+    house.hook("SessionEnd", "ben", place, reason="other")  # what it works in would stay
+    (own / path).write_text(json.dumps({**json.loads((own / path).read_text()), "model": "haiku"}))
+    house.run("uninstall", "--yes")
+    assert not place.exists() and not (own.with_name("copied") / path).exists()
+    assert json.loads((own / path).read_text()) == {"model": "haiku"}

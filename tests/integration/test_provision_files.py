@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from corral.core.errors import ConfigInvalid
+from corral.work.worktrees.provision import OWN_SETTINGS
 from tests.conftest import git
 from tests.integration.provisioning import add_worktree, make_usable
 
@@ -198,3 +200,43 @@ def test_the_settings_choose_among_the_recipes(main: Path) -> None:
         make_usable(main, worktree, recipes=["pyton"])
     make_usable(main, worktree, recipes=["node"])
     assert (worktree / "node_modules/left").exists()
+
+
+@pytest.mark.parametrize(
+    ("ignored", "stands", "comes"),
+    [
+        ("*.local.json\n", "", True),
+        ("", "", False),
+        ("*.local.json\n", "untracked", False),
+        ("*.local.json\n", "tracked", False),
+    ],
+)
+def test_the_guard_of_edits_comes_along_alone_and_into_no_file_that_git_sees(
+    make_repo: MakeRepo, ignored: str, stands: str, comes: bool
+) -> None:
+    main = make_repo(files={".gitignore": ignored})
+    other = {"hooks": [{"type": "command", "command": "mine"}]}
+    guard = {
+        "hooks": [{"type": "command", "command": 'at "${CLAUDE_PROJECT_DIR:-.}"; corral hook PreToolUse --from-shell'}]
+    }
+    mine = json.dumps({"permissions": {"allow": ["Bash"]}, "hooks": {"PreToolUse": [other, guard]}})
+    put(main, OWN_SETTINGS, mine)
+    if stands == "tracked":
+        git(main, "add", "-f", OWN_SETTINGS)
+        git(main, "commit", "-qm", "mine")
+    worktree = add_worktree(main)
+    if stands == "untracked":
+        put(worktree, OWN_SETTINGS, "mine")
+    for _ in range(2):
+        owned = make_usable(main, worktree).owned
+        assert (OWN_SETTINGS in owned) is comes
+    file = worktree / OWN_SETTINGS
+    if comes:
+        (command,) = [
+            hook["command"] for group in json.loads(file.read_text())["hooks"]["PreToolUse"] for hook in group["hooks"]
+        ]
+        assert command == f"at {main.resolve()}; corral hook PreToolUse --from-shell"
+        assert json.loads(file.read_text()).keys() == {"hooks"}
+    else:
+        assert (file.read_text() if file.exists() else "") == {"": "", "untracked": "mine", "tracked": mine}[stands]
+    assert git(worktree, "status", "--porcelain") == ""

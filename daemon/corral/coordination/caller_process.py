@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
+from sqlalchemy import Connection
 
 from corral.client.wire import peer_pid
 from corral.config.paths import Project
+from corral.coordination.sessions import clients
+from corral.coordination.sessions.processes import upwards
 from corral.core.asgi import Scope
 from corral.core.errors import NotPermitted, OwnDaemon
 from corral.core.marks import of_a_session, sessions_of, started_by_work_of
 from corral.core.routing import PEER, Caller
+
+if TYPE_CHECKING:
+    from corral.coordination.services import Services
 
 
 class CallerProcess(NamedTuple):
@@ -24,12 +29,15 @@ class CallerProcess(NamedTuple):
 
     Attributes:
         name: For a message.
-        sessions: The ids of the sessions that its process runs in, the nearest first; empty for a person.
+        sessions: The ids of the sessions that its environment names, the nearest first; of a caller that is
+            :func:`identified`, those that it may speak for.
+        lineage: The ids of its process and of those above it, the nearest first; empty where they are unknown.
     """
 
     kind: Caller
     name: str
     sessions: tuple[str, ...] = ()
+    lineage: tuple[int, ...] = ()
 
 
 class Peer:
@@ -49,15 +57,20 @@ class Peer:
             return peer_pid(copy)
         return None
 
+    @cached_property
+    def lineage(self) -> tuple[int, ...]:
+        """The ids of the process and of those above it, the nearest first; empty where they are unknown."""
+        return tuple(upwards(self.pid)) if self.pid else ()
+
     def look(self, project: Project) -> CallerProcess:
-        """Read the environments of the process and of those above it; over TCP it is unknown."""
+        """Read the environments of these processes."""
         if self.seen is None:
-            self.seen = _look(self.pid, project)
+            self.seen = _look(self.lineage, project)
         return self.seen
 
 
-def require(callers: frozenset[Caller], operation: str, project: Project, scope: Scope) -> None:
-    """Refuse a caller that may not do an operation; reads the processes behind the connection.
+def require(callers: frozenset[Caller], operation: str, services: Services, scope: Scope) -> None:
+    """Refuse a caller that may not do an operation; reads the processes behind the connection, and the database.
 
     Args:
         operation: The operation, for the message.
@@ -65,7 +78,8 @@ def require(callers: frozenset[Caller], operation: str, project: Project, scope:
     Raises:
         NotPermitted: The caller is none of them; ``details['caller']`` names it.
     """
-    caller, name, _sessions = caller_of(project, scope)
+    seen = process_of(services.project, scope)
+    caller, name, *_ = services.db.read(lambda conn: identified(conn, seen))
     if caller in callers:
         return
     message = f"{name[0].upper()}{name[1:]} may not do this: {operation}."
@@ -81,40 +95,55 @@ def is_tcp(scope: Scope) -> bool:
     return (scope.get("server") or ("", None))[1] is not None
 
 
-def caller_of(project: Project, scope: Scope) -> CallerProcess:
-    """The caller of a request. Over TCP it is unknown, and counts as a person: there only the token counts.
+def process_of(project: Project, scope: Scope) -> CallerProcess:
+    """The caller of a request, by its processes alone.
 
     A process that has ended, or that cannot be looked at, counts as a worker: nothing proves the contrary.
     """
+    if is_tcp(scope):
+        return _PROGRAM
     peer: Peer | None = scope.get(PEER)
-    return _UNKNOWN if peer is None else peer.look(project)
+    return _PERSON if peer is None else peer.look(project)
 
 
-_UNKNOWN = CallerProcess(Caller.PERSON, "a person")
+def identified(conn: Connection, seen: CallerProcess) -> CallerProcess:
+    """A caller with the sessions that its processes prove, in place of those that its environment names.
+
+    What a session's client runs is that session's, also with an empty environment.
+    """
+    if not seen.lineage:
+        return seen
+    own = clients.sessions_of(conn, seen.lineage)
+    named = [name for name in seen.sessions if clients.may_speak(conn, name, own, seen.lineage)]
+    sessions = tuple(dict.fromkeys((*named, *own)))
+    if own and seen.kind is Caller.PERSON:
+        return CallerProcess(Caller.SESSION, "an agent session (its client runs this)", sessions, seen.lineage)
+    return seen._replace(sessions=sessions)
 
 
-def _look(pid: int | None, project: Project) -> CallerProcess:
-    if pid is None:
-        return _UNKNOWN
+_PERSON = CallerProcess(Caller.PERSON, "a person")
+_PROGRAM = CallerProcess(Caller.PROGRAM, Caller.PROGRAM.value)
+
+
+def _look(lineage: tuple[int, ...], project: Project) -> CallerProcess:
     try:
-        own = psutil.Process(pid).environ()
+        own = psutil.Process(lineage[0]).environ() if lineage else None
     except psutil.NoSuchProcess:
-        return CallerProcess(Caller.WORK, "a process that has ended")
+        own = None
     except (psutil.Error, OSError):
         return CallerProcess(Caller.WORK, "a process that cannot be looked at")
-    owners = (started_by_work_of(environ, str(project.root)) for environ in (own, *_environments_above(pid)))
-    if owner := next(filter(None, owners), None):
-        return CallerProcess(Caller.WORK, owner, sessions_of(own))
+    if own is None:
+        return CallerProcess(Caller.WORK, "a process that has ended")
+    for environ in (own, *map(_environment, lineage[1:])):
+        if owner := started_by_work_of(environ, str(project.root)):
+            return CallerProcess(Caller.WORK, owner, sessions_of(own), lineage)
     if mark := of_a_session(own):
-        return CallerProcess(Caller.SESSION, f"an agent session ({mark} is set)", sessions_of(own))
-    return _UNKNOWN
+        return CallerProcess(Caller.SESSION, f"an agent session ({mark} is set)", sessions_of(own), lineage)
+    return _PERSON._replace(lineage=lineage)
 
 
-def _environments_above(pid: int) -> Iterator[dict[str, str]]:
-    """The environments of the processes that a process descends from, as far as they can be read."""
-    with suppress(psutil.Error):
-        for process in psutil.Process(pid).parents():
-            if process.pid in (1, os.getpid()):
-                return
-            with suppress(psutil.Error, OSError):
-                yield process.environ()
+def _environment(pid: int) -> dict[str, str]:
+    """The environment of a process; empty where it cannot be read."""
+    with suppress(psutil.Error, OSError):
+        return psutil.Process(pid).environ()
+    return {}

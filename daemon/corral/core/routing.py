@@ -25,11 +25,12 @@ class Caller(Enum):
     PERSON = "person"
     SESSION = "an agent session"
     WORK = "a task or verification of this daemon"
+    PROGRAM = "a program over TCP"
 
 
 EVERYONE = frozenset(Caller)
 PERSON = frozenset({Caller.PERSON})
-NO_WORK = frozenset({Caller.PERSON, Caller.SESSION})
+NO_WORK = EVERYONE - {Caller.WORK}
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 

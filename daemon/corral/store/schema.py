@@ -100,6 +100,7 @@ agent_sessions = Table(
 )
 Index("ix_agent_sessions_status", agent_sessions.c.status)
 Index("ix_agent_sessions_parent_session_id", agent_sessions.c.parent_session_id)
+Index("ix_agent_sessions_client_pid", agent_sessions.c.client_pid)
 Index("ix_agent_sessions_folded", func.lower(agent_sessions.c.agent_name))
 Index("ix_agent_sessions_agent_status", func.lower(agent_sessions.c.agent), agent_sessions.c.status)
 

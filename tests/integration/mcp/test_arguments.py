@@ -38,7 +38,7 @@ def test_what_agent_mails_clients_say_beyond_what_is_needed_is_ignored(house: Co
         more = dict.fromkeys(IGNORED, "x")
         root = str(house.root)
         await one.call("ensure_project", human_key=root, **more)
-        await one.call("register_agent", project_key=root, **ME, name="Ann", **more)
+        await one.call("register_agent", project_key=root, name="Ann", **{**more, **ME})
         sent = await one.call("send_message", project_key=root, to=["Ann"], subject="Hello", body_md="x", **more)
         assert sent["count"] == 1
         inbox = {"project_key": root, "agent_name": "Ann", **more}

@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,10 +27,18 @@ TCP = "daemon: {{tcp: true, tcp_port: {port}}}"
 @pytest.fixture
 def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
     """Its daemon listens on TCP, on the same port after each start."""
-    return _listening(coordinate)
+    return listening(coordinate)
 
 
-def _listening(coordinate: Callable[..., Coordinated], config: str = "") -> Coordinated:
+@pytest.fixture
+def elsewhere() -> Iterator[int]:
+    """A living process, above none of the callers."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process.pid
+        process.kill()
+
+
+def listening(coordinate: Callable[..., Coordinated], config: str = "") -> Coordinated:
     with socket.socket() as link:
         link.bind(("127.0.0.1", 0))
         port = link.getsockname()[1]
@@ -184,7 +192,7 @@ def test_a_client_keeps_its_session_through_a_restart_and_nobody_else_gets_it(ho
 
 
 def test_a_client_that_was_silent_for_long_goes_on_without_what_it_held(coordinate: Callable[..., Coordinated]) -> None:
-    house = _listening(coordinate, "sessions: {stale_after_s: 1}")
+    house = listening(coordinate, "sessions: {stale_after_s: 1}")
     client = Plain(house, Plain(house).initialize())
     client.call("acquire_lock", file_path="src/a.py")
     me = client.call("heartbeat")["session_id"]
@@ -207,9 +215,9 @@ def _leaves_no_trace(house: Coordinated, *tokens: str) -> None:
 
 
 @pytest.mark.req("X4")
-def test_a_request_over_tcp_acts_for_whom_its_token_proves(house: Coordinated) -> None:
+def test_a_request_over_tcp_acts_for_whom_its_token_proves(house: Coordinated, elsewhere: int) -> None:
     house.hook("SessionStart", "claude-1")
-    house.ask("POST", "/sessions", {"session_id": "claude-1", "client_pid": os.getpid()})
+    house.ask("POST", "/sessions", {"session_id": "claude-1", "client_pid": elsewhere})
     nobody = Plain(house)
     ann, ben = (nobody.send("POST", "/api/v1/sessions", {"agent_name": name})[1] for name in ("Ann", "Ben"))
     as_ann, as_ben = (Plain(house, X_Corral_Session_Token=one["registration_token"]) for one in (ann, ben))
@@ -246,9 +254,9 @@ def test_a_request_over_tcp_acts_for_whom_its_token_proves(house: Coordinated) -
 
 
 @pytest.mark.req("X4")
-def test_over_tcp_nobody_speaks_for_a_session_that_they_do_not_prove(house: Coordinated) -> None:
+def test_over_tcp_nobody_speaks_for_a_session_that_they_do_not_prove(house: Coordinated, elsewhere: int) -> None:
     house.hook("SessionStart", "claude-1")
-    house.ask("POST", "/sessions", {"session_id": "claude-1", "agent_name": "Cid", "client_pid": os.getpid()})
+    house.ask("POST", "/sessions", {"session_id": "claude-1", "agent_name": "Cid", "client_pid": elsewhere})
     nobody = Plain(house)
     ann = nobody.send("POST", "/api/v1/sessions", {"agent_name": "Ann", "client_pid": os.getpid()})[1]
     assert ann["pid"] is None, "nothing shows whose process it is"
@@ -295,8 +303,10 @@ with wire.dial(str(find_socket(find_project(Path(root)))), 30) as link:
 
 
 @pytest.mark.req("X4")
-def test_over_the_socket_a_session_acts_for_itself_and_a_person_for_everybody(house: Coordinated) -> None:
-    for session_id, name, pid in (("s-ann", "Ann", os.getpid()), ("s-ben", "Ben", None)):
+def test_over_the_socket_a_session_acts_for_itself_and_a_person_for_everybody(
+    house: Coordinated, elsewhere: int
+) -> None:
+    for session_id, name, pid in (("s-ann", "Ann", elsewhere), ("s-ben", "Ben", None)):
         house.ask("POST", "/sessions", {"session_id": session_id, "agent_name": name, "client_pid": pid})
 
     def ask(*asked: tuple[str, dict[str, Any]], header: str = "{}", **env: str) -> list[Any]:
@@ -315,7 +325,7 @@ def test_over_the_socket_a_session_acts_for_itself_and_a_person_for_everybody(ho
 
     ben = {"CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "s-ben"}
     assert ask(acquire(agent_id="Ann")) == ["Ann"], "a person"
-    assert ask(acquire(), acquire(session_id="s-ann"), CORRAL_SESSION_ID="s-ann") == ["Ann", "Ann"]
+    assert ask(acquire(), acquire(session_id="s-ann"), CORRAL_SESSION_ID="s-ann") == [403, 403], "its client is another"
     as_ann = [
         acquire(agent_id="Ann"),
         acquire(session_id="s-ann"),
@@ -323,7 +333,7 @@ def test_over_the_socket_a_session_acts_for_itself_and_a_person_for_everybody(ho
         ("/locks/release", {"paths": ["src/a.py"], "session_id": person()}),
         ("/locks/force-release", {"paths": ["src/a.py"], "certain": True}),
         ("/sessions", {"session_id": "s-ann", "agent_name": "Eve"}),
-        ("/sessions", {"session_id": "s-eve", "client_pid": os.getpid()}),
+        ("/sessions", {"session_id": "s-eve", "client_pid": elsewhere}),
         ("/sessions/s-ann/names", {"name": "Eve"}),
         ("/sessions/s-ann/heartbeat", {}),
         ("/sessions/s-ann/end", {}),

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from corral.coordination.caller_process import Peer, caller_of
+from corral.coordination.caller_process import Peer, process_of
 from corral.core.routing import PEER, Caller
 
 PROJECT: Any = SimpleNamespace(root=Path("/repo"))
@@ -30,7 +30,7 @@ def asked_by(environ: dict[str, str] | Exception, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(psutil.Process, "environ", read)
     one, other = socket.socketpair()
     with one, other:
-        return caller_of(PROJECT, {PEER: Peer(SimpleNamespace(get_extra_info=lambda _name: one))}).kind
+        return process_of(PROJECT, {PEER: Peer(SimpleNamespace(get_extra_info=lambda _name: one))}).kind
 
 
 @pytest.mark.parametrize(

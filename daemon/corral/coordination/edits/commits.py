@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from corral.coordination.locks.keys import ancestors, keys_overlap, literal_key, stored_key
 from corral.coordination.locks.store import locks as lock_rows
+from corral.coordination.sessions.registry import CONNECTIONS, kin_of
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.instants import iso
 from corral.core.payload import Payload
@@ -20,8 +21,8 @@ def held_by_others(
 ) -> list[Payload]:
     """The files of a commit that sessions other than its author's hold in this checkout.
 
-    Locks of a session's subagents and of its parent count as its own. A lock in another worktree does not count: its file is
-    another one.
+    Locks of a session's subagents and of its parent count as its own, those of another subagent do not. A lock in another
+    worktree does not count: its file is another one.
 
     Args:
         paths: Repository-relative.
@@ -46,9 +47,15 @@ def held_by_others(
 
 
 def _family(conn: Connection, session_id: str) -> list[str]:
+    """A session, the one that it works for, and its own subagents.
+
+    Siblings are others, as for an edit. The agents of one connection only share that.
+    """
     me = session_rows.get(conn, session_id)
-    parent = me["parent_session_id"] if me is not None else None
-    return [*session_rows.family(conn, parent or session_id), session_id]
+    if me is None:
+        return [session_id]
+    below = [] if me["agent_type"] in CONNECTIONS else session_rows.family(conn, session_id)
+    return [session_id, *kin_of(me), *below]
 
 
 def _held_file(path: str, row: HeldLock) -> Payload:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field, model_validator
 from typing_extensions import NotRequired, TypedDict
 
@@ -50,8 +52,12 @@ class Acquisition(Keys):
 
 
 class Commit(Acting):
-    """The files of a commit that is about to be made in a checkout; ``session_id``: who makes it, else the person."""
+    """The files of a commit that is about to be made in a checkout; ``session_id``: who makes it, else the person.
 
+    It is answered also to a caller who may not act for that session, as for their own: a guard without an answer lets all pass.
+    """
+
+    ONLY_ASKS: ClassVar[bool] = True
     checkout: str = Field(min_length=1, max_length=4096, description="The top folder of the checkout.")
     paths: list[str] = Field(max_length=MOST_COMMITTED, description="Relative to it.")
     session_id: str | None = Field(None, max_length=128)

@@ -205,11 +205,13 @@ async def force_release_file_reservation(
             conn, (), lock_ids, activities, holder, now, note=note[:2000], notify=notify_previous
         )
         if taken:
-            return {"released": 1, "released_at": iso(now), "reservation": _former(taken[0])}
+            former = {**_former(taken[0], taken[0]["locked_by"], now), "notified": notify_previous}
+            return {"released": 1, "released_at": iso(now), "reservation": former}
         own = lock_table.release(conn, (), holder, now, lock_ids=lock_ids)
         if own:
-            return {"released": 1, "released_at": iso(now), "reservation": _granted(own[0])}
-        return {"released": 0, "already_released": True}
+            former = {**_former(own[0], me.name, now), "notified": False}
+            return {"released": 1, "released_at": iso(now), "reservation": former}
+        return {"released": 0, "released_at": None, "already_released": True}
 
     return await act(project_key, agent_name, force)
 
@@ -291,6 +293,7 @@ def _holders(conn: Connection, conflicts: Sequence[Payload]) -> list[Payload]:
     ]
 
 
-def _former(row: Payload) -> Payload:
-    instants = {key.removesuffix("_at") + "_ts": at for key, at in row.items() if key.startswith("last_")}
-    return {**_granted(row), "agent": row["locked_by"], "stale_reasons": row["stale_reasons"], **instants}
+def _former(row: Mapping[str, Any], holder: str, now: datetime) -> Payload:
+    shown = {"agent": holder, "created_ts": row["acquired_at"], "released_ts": iso(now)}
+    signs = {key.removesuffix("_at") + "_ts": at for key, at in row.items() if key.startswith("last_")}
+    return {**_granted(row), **shown, **signs, "stale_reasons": row.get("stale_reasons", [])}

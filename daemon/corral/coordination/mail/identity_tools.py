@@ -179,10 +179,12 @@ async def list_contacts(
     project_key: Text = "",
 ) -> Any:
     """With whom you have exchanged mail, the latest first."""
+    root = str(current.get().services.project.root)
 
     def known(conn: Connection, me: Identity, now: datetime) -> Page:
-        rows = contacts.listing(conn, me.session_id)
-        return page(({**_ts(row), "reason": "", "expires_ts": None} for row in rows), size=SHOWN_BYTES)
+        open_to_all = {"is_expired": False, "allows_messaging": True, "reason": "", "expires_ts": None}
+        rows = ({**_ts(row), "to_project": root, **open_to_all} for row in contacts.listing(conn, me.session_id))
+        return page(rows, size=SHOWN_BYTES)
 
     known_contacts = await act(project_key, agent_name, known)
     return listed(known_contacts.rows, "GET /api/v1/contacts tells the rest" if known_contacts.cut else None)

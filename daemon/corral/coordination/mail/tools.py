@@ -239,6 +239,7 @@ def delivered(sent: Sent) -> Payload:
     return {
         "deliveries": [{"project": message["project"], "payload": message}],
         "count": 1,
+        "verified_sender": True,  # nobody else was let in
         **({"bounced": sent.bounced} if sent.bounced else {}),
         **({"idempotent_replay": True} if sent.replayed else {}),
     }

@@ -14,7 +14,7 @@ from corral.config.account import user_name
 from corral.coordination.locks.table import Holder
 from corral.coordination.services import Services
 from corral.coordination.sessions import registry as session_registry
-from corral.coordination.sessions.registry import Arrival
+from corral.coordination.sessions.registry import BY_HTTP, Arrival
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.instants import iso
 
@@ -45,6 +45,7 @@ def speaker(conn: Connection, session_id: str | None, now: datetime) -> Speaker:
     arrived = row is None
     if row is None:
         kind, name = ("claude", None) if session_id else (PERSON, user_name())
+        kind = BY_HTTP if acting_id.startswith(f"{BY_HTTP}-") else kind
         row = session_registry.register(conn, Arrival(session_id=acting_id, agent_type=kind, agent_name=name), now)
     holder = Holder(session_id=acting_id, task_id=row["task_id"], kin=session_registry.kin_of(row))
     return Speaker(holder, row["agent_name"], arrived)

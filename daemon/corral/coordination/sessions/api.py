@@ -20,10 +20,11 @@ SessionId = Annotated[str, Field(max_length=LONGEST_SESSION_ID), AfterValidator(
 class Acting(BaseModel):
     """What a session asks for; :mod:`corral.coordination.sessions.claims` checks that the caller may act for it.
 
-    ``ACTS_AS``: the field that has its id.
+    ``ACTS_AS``: the field that has its id. ``ONLY_ASKS``: it is answered for whomever it names, and never refused for that.
     """
 
     ACTS_AS: ClassVar[str] = "session_id"
+    ONLY_ASKS: ClassVar[bool] = False
     agent_id: str | None = Field(
         default=None,
         max_length=128,

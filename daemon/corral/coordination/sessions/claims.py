@@ -1,28 +1,37 @@
 """For whom a request over HTTP acts: it names a session, and the caller has to be allowed to act for it.
 
-The Unix socket shows the process at the other end: a person may act for everybody, and what runs in a session only for that one
-and for those below it. Over TCP nothing shows it, so that a session is proven by its token.
+The Unix socket shows the process at the other end: a person may act for everybody, and what a session's client runs only for that
+session and for those below it. Over TCP nothing shows it, so that a session is proven by its token; without one it is the program
+that has the daemon's token, a session of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from sqlalchemy import Connection
 
-from corral.coordination.caller_process import CallerProcess, Peer, caller_of, is_tcp
+from corral.coordination.caller_process import CallerProcess, Peer, identified, is_tcp, process_of
 from corral.coordination.mail import addresses
 from corral.coordination.services import Services
-from corral.coordination.sessions import tokens
-from corral.coordination.sessions.actor import person
+from corral.coordination.sessions import clients, tokens
+from corral.coordination.sessions.actor import PERSON, person
 from corral.coordination.sessions.api import Acting
 from corral.coordination.sessions.impersonation import refusals
+from corral.coordination.sessions.processes import upwards
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.asgi import Scope
 from corral.core.errors import InvalidInput, NotPermitted, Unidentified
 from corral.core.routing import PEER, Caller
 from corral.store.rows.sessions import SessionRow
 
+NOBODY = "unidentified"
+"""The agent, in the audit, of a call that does not show who makes it."""
+_CLAIMANT = "corral.claimant"
+_NEAR = 3
+"""Processes that are looked at first for the client of a hook: the hook, a shell, the client."""
 TOKEN_HEADER = "x-corral-session-token"
 SESSION_HEADER = "x-corral-session"
 _REGISTER = (
@@ -37,7 +46,7 @@ class Claimant:
 
     Attributes:
         sessions: The sessions that it has shown to be, the one first for which it acts where it names none.
-        by_token: Whether a token shows it.
+        by_token: Whether a session's token shows it.
         is_person: Whether it is a person, who may act for everybody.
     """
 
@@ -73,7 +82,7 @@ class Claimant:
             "You cannot act for this session.",
             cause="Over TCP a session is proven by its token."
             if self.over_tcp
-            else "A session speaks for itself only.",
+            else "A session speaks for itself only, and for it only what its client runs.",
             remedy=_REGISTER if self.over_tcp else "Name your own session, or none.",
             details={"session_id": target, "agent_name": row["agent_name"] if row is not None else target},
         )
@@ -84,9 +93,11 @@ class Claimant:
         return proof is None or tokens.was_closed(proof)
 
     def _is_free(self, target: str, row: SessionRow | None) -> bool:
+        if target == person():
+            return False
         if not self.over_tcp:
-            return row is None and target != person()
-        return target == person() or row is None or not (row["client_pid"] or row["parent_session_id"])
+            return row is None
+        return row is None or not (row["client_pid"] or row["parent_session_id"] or row["agent_type"] == PERSON)
 
 
 async def claimant(services: Services, scope: Scope) -> Claimant:
@@ -94,21 +105,69 @@ async def claimant(services: Services, scope: Scope) -> Claimant:
 
     A command of no agent's that names a session in its header acts as that one alone.
     """
+    if (known := scope.get(_CLAIMANT)) is not None:
+        assert isinstance(known, Claimant)
+        return known
     headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
     over_tcp, proven = is_tcp(scope), tokens.session_of(headers.get(TOKEN_HEADER, ""))
     if proven is not None or over_tcp:
-        return Claimant((proven,) if proven else (), over_tcp, proven is not None, is_person=False)
-    caller = await _process(services, scope)
-    named = (headers.get(SESSION_HEADER, ""),) if caller.kind is Caller.PERSON else caller.sessions
-    own = tuple(name for name in named if name and name != person() and not tokens.is_proven_by_token(name))
-    return Claimant(own, over_tcp, False, is_person=caller.kind is Caller.PERSON and not own)
+        shown = proven or tokens.session_of_program(headers.get("authorization", "").rpartition(" ")[2])
+        who = Claimant((shown,), over_tcp, proven is not None, is_person=False)
+    else:
+        caller = await caller_of(services, scope)
+        named = (headers.get(SESSION_HEADER, ""),) if caller.kind is Caller.PERSON else caller.sessions
+        own = tuple(name for name in named if name and name != person() and not tokens.is_proven_by_token(name))
+        who = Claimant(own, over_tcp, False, is_person=caller.kind is Caller.PERSON and not own)
+    scope[_CLAIMANT] = who
+    return who
+
+
+async def caller_of(services: Services, scope: Scope) -> CallerProcess:
+    """The caller of a request, with the sessions that its processes prove."""
+    seen = await _process(services, scope)
+    return await services.store.read_inline(lambda conn: identified(conn, seen))
 
 
 async def _process(services: Services, scope: Scope) -> CallerProcess:
     peer: Peer | None = scope.get(PEER)
     if peer is not None and peer.seen is not None:  # looked at by an earlier request of this connection
         return peer.seen
-    return await services.work(lambda: caller_of(services.project, scope))
+    return await services.work(lambda: process_of(services.project, scope))
+
+
+async def check_event(
+    services: Services, scope: Scope, session_ids: Sequence[str], client_pid: int | None = None
+) -> None:
+    """Refuse an event that another session's process sends in the name of a session.
+
+    Args:
+        session_ids: The sessions that it names.
+        client_pid: The process that it says their client is.
+
+    Raises:
+        NotPermitted: One of them is another process's; that is put on record.
+    """
+    peer: Peer | None = scope.get(PEER)
+    if peer is None:
+        return
+    above = upwards(peer.pid) if peer.pid else iter(())
+    lineage = tuple(islice(above, _NEAR))  # nearly always its client is one of them
+
+    def look(conn: Connection) -> tuple[SessionRow | None, list[str]]:
+        return clients.others_among(conn, session_ids, client_pid, lineage)
+
+    if (await services.store.read_inline(look))[0] is None:
+        return
+    lineage += tuple(above)
+    other, own = await services.store.read_inline(look)
+    if other is not None and (own or not lineage):
+        async with refusals(services, next(iter(own), None)):
+            raise NotPermitted(
+                "You cannot act for this session.",
+                cause="Its client is another process, which does not run yours.",
+                remedy="Send the events of your own session alone.",
+                details={"session_id": other["session_id"], "agent_name": other["agent_name"]},
+            )
 
 
 async def require_speaker(services: Services, scope: Scope, session_id: str | None) -> Claimant:
@@ -130,11 +189,22 @@ async def require_speaker(services: Services, scope: Scope, session_id: str | No
 async def settle(services: Services, body: Acting, scope: Scope) -> None:
     """Check for whom a request acts, and put the id of that session where its operation reads it.
 
+    A request that only asks, for a session that the caller may not act for, is answered as for the caller's own, or a stranger.
+
     Raises:
         AgentNotFound: Nobody goes by ``agent_id``.
         InvalidInput: The request names two sessions.
         NotPermitted: The caller may not act for it; that is put on record.
     """
+    try:
+        await _settle(services, body, scope)
+    except NotPermitted:
+        setattr(body, body.ACTS_AS, (await claimant(services, scope)).session_id or NOBODY)  # the audit tells who asked
+        if not body.ONLY_ASKS:
+            raise
+
+
+async def _settle(services: Services, body: Acting, scope: Scope) -> None:
     named, who = getattr(body, body.ACTS_AS), await claimant(services, scope)
     if body.is_for_a_person and not (who.is_person and named in (None, person())):
         raise NotPermitted(
@@ -143,13 +213,14 @@ async def settle(services: Services, body: Acting, scope: Scope) -> None:
             remedy="Ask the holder, or a person, who does it in a terminal of their own.",
         )
     if body.agent_id is None:
-        if named is None and not who.over_tcp and not who.is_person:
+        if named is None and not who.is_person:
             named = who.session_id
             if named is None:
                 raise Unidentified(
                     "This request does not show for which session it acts.",
                     cause="An agent's process makes it, which acts for its own session and never for the person.",
-                    remedy="Set CORRAL_SESSION_ID to that session's id; `corral session register` makes one.",
+                    remedy="Run it from that session's client, or set CORRAL_SESSION_ID to the id of a session without one; "
+                    "`corral session register` makes one.",
                 )
             setattr(body, body.ACTS_AS, named)
         if named is None or who.is_person or (named in who.sessions and not who.by_token):
@@ -169,8 +240,4 @@ async def settle(services: Services, body: Acting, scope: Scope) -> None:
         return target
 
     async with refusals(services, who.session_id):
-        try:
-            setattr(body, body.ACTS_AS, await services.store.read(check))
-        except NotPermitted:
-            setattr(body, body.ACTS_AS, who.session_id or person())  # the audit tells who asked
-            raise
+        setattr(body, body.ACTS_AS, await services.store.read(check))

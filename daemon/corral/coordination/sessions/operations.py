@@ -186,7 +186,7 @@ async def end(services: Services, request: Request, session_id: SessionId, body:
     caller = (body.caller if body else None) or who.session_id or person()
 
     def over(conn: Connection) -> EndedSession | None:
-        by = addresses.acting_for(conn, session_id, caller, person())
+        by = None if who.over_tcp else addresses.acting_for(conn, session_id, caller, person())
         return session_end.end(conn, session_id, "ended", now, services.offer_again, by=by)
 
     async with refusals(services, caller):

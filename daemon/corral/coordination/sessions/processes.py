@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
 import psutil
+
+
+def upwards(pid: int) -> Iterator[int]:
+    """A process, and those that it descends from, the nearest first, up to this daemon or to the system's first."""
+    while True:
+        yield pid
+        try:
+            pid = psutil.Process(pid).ppid()
+        except psutil.Error:
+            return
+        if pid in (0, 1, os.getpid()):
+            return
 
 
 def started_at(pid: int) -> float | None:

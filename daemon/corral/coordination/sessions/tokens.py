@@ -32,8 +32,11 @@ def make_token() -> str:
 
 def session_of(token: str) -> str | None:
     """The id of the session that a token proves, whether it is registered or not; None: the text cannot be a token."""
-    if not _TOKEN.fullmatch(token):
-        return None
+    return session_of_program(token) if _TOKEN.fullmatch(token) else None
+
+
+def session_of_program(token: str) -> str:
+    """The id of the session of whoever has the daemon's own token, and shows no other."""
     return PREFIX + hashlib.sha256(token.encode()).hexdigest()[:_DIGITS]
 
 

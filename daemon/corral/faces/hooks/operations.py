@@ -14,8 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from corral.coordination.mail import mailing
 from corral.coordination.services import Services
+from corral.coordination.sessions import claims, session_end
 from corral.coordination.sessions import registry as session_registry
-from corral.coordination.sessions import session_end
 from corral.coordination.sessions.processes import is_running
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import DaemonUnreachable
@@ -24,6 +24,7 @@ from corral.core.routing import EVERYONE, Routes
 from corral.faces.hooks import events as hooks
 from corral.faces.hooks import payloads as hook_events
 from corral.faces.hooks.api import Bridge, Brought, HookAnswer, HookPayload, Offered, StopPayload, Woken
+from corral.faces.hooks.payloads import HookEvent
 from corral.observe.metrics.latencies import Latencies
 
 PAUSE_S = 0.5
@@ -33,12 +34,19 @@ router = Routes("hooks", callers=EVERYONE)
 
 
 @router.post("/hooks/{event}", audited=False, answer=HookAnswer)
-async def hook(services: Services, event: str, payload: HookPayload) -> Payload:
+async def hook(services: Services, request: Request, event: str, payload: HookPayload) -> Payload:
     """One event of a Claude Code session; the answer is what the hook prints."""
     began = time.perf_counter()
+    await _check(services, request, hook_events.read(event, payload, services.now()))
     answer = await hooks.answer(services, event, payload)
     services.of(Latencies).count(time.perf_counter() - began)
     return answer
+
+
+async def _check(services: Services, request: Request, event: HookEvent) -> None:
+    """Refuse an event that another session's process sends in the name of this one."""
+    ids = dict.fromkeys((event.actor, event.session_id))
+    await claims.check_event(services, request.scope, [*ids], event.client_pid)
 
 
 @router.post("/hooks/Stop/wait", audited=False)
@@ -48,6 +56,7 @@ async def wait(services: Services, request: Request, payload: StopPayload) -> Wo
     ``{}``: another one waits in its place; 503: the daemon stops.
     """
     event = hook_events.read("Stop", payload, services.now())
+    await _check(services, request, event)
     if event.client_pid is None or services.mods.is_there(event.session_id):
         return {}
     gone = asyncio.create_task(_hung_up(request.receive))
@@ -68,6 +77,7 @@ async def wait_for_mail(services: Services, request: Request, payload: StopPaylo
     waits any more; 503: the daemon stops.
     """
     event = hook_events.read("Mail", payload, services.now())
+    await _check(services, request, event)
     services.mods.spoke(event.session_id)
     if payload.get("leaves") is True:
         services.waiters.leave(event.client_pid or 0)
@@ -89,9 +99,10 @@ async def wait_for_mail(services: Services, request: Request, payload: StopPaylo
 
 
 @router.post("/hooks/Mail/told", audited=False)
-async def told(services: Services, brought: Brought) -> HookAnswer:
+async def told(services: Services, request: Request, brought: Brought) -> HookAnswer:
     """The mod of a session says that its model was told the mail that it took, and which way."""
     now = services.now()
+    await claims.check_event(services, request.scope, [brought.session_id])
     await services.store.write(
         lambda conn: mailing.brought(conn, brought.session_id, brought.messages, brought.way, now)
     )
@@ -147,8 +158,9 @@ async def _hung_up(receive: Receive) -> None:
 
 
 @router.get("/bridge", answer=str, media="application/octet-stream")
-async def bridge(services: Services, opened: Bridge) -> Held:
+async def bridge(services: Services, request: Request, opened: Bridge) -> Held:
     """Held open by a session's MCP bridge while it lives; its end tells that the session is unguarded, or gone."""
+    await claims.check_event(services, request.scope, [opened.session], opened.client)
     services.runtime.bridge_opened(opened.pid, opened.session, opened.client)
 
     async def closed() -> None:

@@ -79,6 +79,11 @@ def presence(services: Services, event: HookEvent, now: datetime) -> Present:
             news = {**news, "worktree": seen.worktree, "cwd": seen.cwd}
         if seen.branch not in (None, row["branch"]):
             news = {**news, "branch": seen.branch}
+        if seen.client_pid not in (
+            None,
+            row["client_pid"],
+        ):  # two clients have it open: the one that was heard last speaks
+            news = {**news, "client_pid": seen.client_pid, "client_started": seen.client_started}
         if row["unguarded_since_at"] is not None and _is_guarded(event):
             news = {**news, "unguarded_since_at": None}
         if news:

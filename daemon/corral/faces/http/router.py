@@ -28,7 +28,6 @@ from corral.coordination.sessions.api import Acting
 from corral.core.asgi import Receive, Scope, Send, respond, whole
 from corral.core.errors import CorralError, InvalidInput, NotFound, NotPermitted
 from corral.core.failures import failure
-from corral.core.identifiers import LONGEST_SESSION_ID
 from corral.core.json_text import json_bytes
 from corral.core.routing import EVERYONE, Called, Header, Route, Routes
 from corral.observe.audit import requests as audit_requests
@@ -232,9 +231,11 @@ class Router:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        audit_requests.caller.set(_caller(scope))
         try:
             operation, in_path = await self._find(scope["method"], scope["path"])
+            if operation.route.action is not None:
+                who = await claims.claimant(self._services, scope)
+                audit_requests.caller.set(who.session_id or "")
             await self._require(operation, in_path, scope)
             arguments = await operation.read(scope, receive, in_path)
         except CorralError as error:
@@ -263,7 +264,7 @@ class Router:
         Raises:
             NotPermitted: The caller may not.
         """
-        route, project = operation.route, self._services.project
+        route = operation.route
         if operation.tag == "hooks" and is_tcp(scope):
             raise NotPermitted(
                 "Hook events are not taken over TCP.",
@@ -273,7 +274,7 @@ class Router:
         if route.callers == EVERYONE:
             return
         try:
-            await self._services.work(lambda: require(route.callers, operation.summary, project, scope))
+            await self._services.work(lambda: require(route.callers, operation.summary, self._services, scope))
         except NotPermitted as error:
             self._note(route, {**in_path, "caller": error.details["caller"]}, error)
             raise
@@ -335,11 +336,3 @@ def _match(known: Iterable[Operation], method: str, path: str) -> tuple[Operatio
         if operation.route.method == method and (match := operation.pattern.match(path)) is not None:
             return operation, match.groupdict()
     return None
-
-
-def _caller(scope: Scope) -> str:
-    """The session that the request says it comes from; empty: it does not say."""
-    for name, value in scope.get("headers", ()):
-        if name == b"x-corral-session":
-            return str(value.decode("latin-1"))[:LONGEST_SESSION_ID]
-    return ""

@@ -11,10 +11,11 @@ from corral.core.errors import InvalidInput
 IGNORED = frozenset({
     "attachments_policy", "auto_accept",
     "auto_contact_if_blocked", "convert_images", "delegated_from", "format", "identity_mode",
-    "llm_mode", "llm_model", "pane_id", "reaper_exempt", "register_if_missing",
-    "registration_proof", "target_registration_token", "topic", "window_id",
+    "llm_mode", "llm_model", "model", "pane_id", "program", "reaper_exempt", "register_if_missing",
+    "registration_proof", "target_registration_token", "task_description", "topic", "window_id",
 })  # fmt: skip
-"""Arguments of Agent Mail's and the coordinator's clients that have no effect here: formats, handshakes, panes."""
+"""Arguments of Agent Mail's and the coordinator's clients that have no effect here: formats, handshakes with what the
+other is to be registered as, panes."""
 MOST_BYTES = 4 * 1024 * 1024
 """Maximum size of a request, the limit of the MCP library."""
 MOST_LOOKED_AT = 16 * 1024 * 1024

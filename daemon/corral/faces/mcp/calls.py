@@ -22,6 +22,7 @@ from corral.config.paths import find_checkout
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import session_end, tokens
 from corral.coordination.sessions.actor import Actor, Speaker, speaker
+from corral.coordination.sessions.claims import NOBODY
 from corral.coordination.sessions.processes import started_at
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
@@ -34,8 +35,6 @@ from corral.core.states import SessionStatus
 from corral.faces.mcp.replays import Replays
 from corral.observe.audit import requests as audit_requests
 
-NOBODY = "unidentified"
-"""The agent, in the audit, of a call that does not show who makes it."""
 T = TypeVar("T")
 Function = Callable[..., Awaitable[Any]]
 
@@ -55,6 +54,7 @@ class Call(Actor):
         client: The process that started the bridge.
         cwd: Where the bridge was started.
         use_id: Claude Code's id of this tool call.
+        settled: The session that the processes at the other end prove; empty: they are a person's, or nothing shows them.
     """
 
     replays: Replays
@@ -67,10 +67,13 @@ class Call(Actor):
     client: int | None = None
     cwd: str = ""
     use_id: str = ""
+    settled: str = ""
 
     @property
     def actor(self) -> str | None:
         """The session that acts; None: the call does not show who makes it."""
+        if self.settled:
+            return self.settled
         known = self.services.runtime.actor_of(self.use_id) or self.services.runtime.served_by(self.bridge)
         return known or self.session or self.proven or self.connection or None
 
@@ -88,7 +91,7 @@ class Call(Actor):
     @property
     def is_over_http(self) -> bool:
         """Whether no process proves who calls, so that a token has to."""
-        return not (self.bridge or self.session or (self.connection and not self.token))
+        return not (self.settled or self.bridge or self.session or (self.connection and not self.token))
 
     def speaker(self, conn: Connection, now: datetime) -> Speaker:
         """Find, or register, the session that acts: in the transaction of what it does.

@@ -15,16 +15,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
+from sqlalchemy import Connection
+
 from corral.coordination.caller_process import Peer, is_tcp
+from corral.coordination.mail import addresses
 from corral.coordination.services import Services
-from corral.coordination.sessions import session_end, tokens
+from corral.coordination.sessions import claims, clients, session_end, tokens
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.asgi import App, Receive, Scope, Send, replayed, respond, whole
+from corral.core.errors import NotPermitted
 from corral.core.instructions import PROFILES
 from corral.core.routing import PEER, Caller
 from corral.faces.mcp import arguments
 from corral.faces.mcp.calls import FAMILIES, Call, current
 from corral.faces.mcp.replays import Replays
+from corral.store.rows.sessions import SessionRow
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -55,7 +60,7 @@ class Mcp:
         if usual is None:
             await self._app(scope, receive, send)
             return
-        call = self._call(await self._shown(scope))
+        call = await self._call(scope)
         body = await whole(receive)
         if call.is_over_http and _is_initialization(body):
             token = tokens.make_token()
@@ -88,23 +93,50 @@ class Mcp:
         )
         services.nudge("supervisor")
 
-    async def _shown(self, scope: Scope) -> dict[str, str]:
-        """The headers of a request. Those that say who calls are a bridge's, over the socket, from its own process.
+    async def _call(self, scope: Scope) -> Call:
+        """Who makes a request.
 
-        A person's process may send them, too; another process of an agent calls for its own session.
+        The headers that say it are a bridge's: over the socket, from its own process, and as far as that one's processes prove
+        them. A person's process may send them, too; another process of an agent calls for its own session.
         """
         headers = {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in scope["headers"]}
+        others = {name: value for name, value in headers.items() if not name.startswith("x-corral-")}
         peer: Peer | None = scope.get(PEER)
-        if not is_tcp(scope):
-            if peer is None or headers.get("x-corral-bridge") == str(peer.pid):
-                return headers
-            caller = await self._services.work(lambda: peer.look(self._services.project))
-            if caller.kind is Caller.PERSON:
-                return headers
-        headers = {name: value for name, value in headers.items() if not name.startswith("x-corral-")}
-        return headers if is_tcp(scope) else {**headers, "x-corral-session": next(iter(caller.sessions), "")}
+        if is_tcp(scope):
+            return self._said(others)
+        if peer is not None and headers.get("x-corral-bridge") == str(peer.pid):
+            lineage = await self._services.work(lambda: peer.lineage)
+            call = self._said(headers)
+            settled = await self._settled(call.actor, lineage)
+            return replace(call, settled=settled) if settled else self._said(others)
+        caller = await claims.caller_of(self._services, scope)
+        if caller.kind is Caller.PERSON:
+            return self._said(headers)
+        return replace(self._said(others), settled=next(iter(caller.sessions), ""))
 
-    def _call(self, headers: dict[str, str]) -> Call:
+    async def _settled(self, named: str | None, lineage: tuple[int, ...]) -> str:
+        """The session that a bridge acts for: the one that it names, if its processes may speak for that, else their own.
+
+        What a client's environment named at its start may be out of date; to name the session of another process is put on
+        record.
+        """
+
+        def look(conn: Connection) -> tuple[str, SessionRow | None]:
+            own = clients.sessions_of(conn, lineage)
+            first = next(iter(own), "")
+            if named is None or clients.may_speak(conn, named, own, lineage):
+                return named or first, None
+            row = session_rows.get(conn, named)
+            return first, row if clients.is_elsewhere(conn, row, lineage) else None
+
+        settled, other = await self._services.store.read_inline(look)
+        if other is not None:
+            names = {"session_id": other["session_id"], "agent_name": other["agent_name"]}
+            refusal, now = NotPermitted("You cannot act for this session.", details=names), self._services.now()
+            await self._services.store.write(lambda conn: addresses.refused(conn, settled or None, refusal, now))
+        return settled
+
+    def _said(self, headers: dict[str, str]) -> Call:
         session, connection = (
             "" if tokens.is_proven_by_token(name) else name
             for name in (headers.get("x-corral-session", ""), headers.get("x-corral-connection", ""))

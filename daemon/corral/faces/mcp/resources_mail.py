@@ -156,6 +156,18 @@ async def tooling_directory() -> str:
 
 
 @mail_tool
+async def config_environment_as(format: str = "") -> str:
+    """The same, asked for in a format, which is JSON all the same."""
+    return str(await config_environment())
+
+
+@mail_tool
+async def tooling_directory_as(format: str = "") -> str:
+    """The same, asked for in a format, which is JSON all the same."""
+    return str(await tooling_directory())
+
+
+@mail_tool
 async def thread(thread_id: str, project: str = "", include_bodies: bool = False, before: int = 0) -> str:
     """The last messages of a thread, the oldest first."""
 
@@ -212,6 +224,8 @@ RESOURCES: dict[str, Callable[..., Awaitable[Any]]] = {
     "resource://project/{slug*}": project,
     "resource://config/environment": config_environment,
     "resource://tooling/directory": tooling_directory,
+    "resource://config/environment{?format}": config_environment_as,
+    "resource://tooling/directory{?format}": tooling_directory_as,
     "resource://thread/{thread_id}{?project,include_bodies,before}": thread,
     "resource://file_reservations/{slug*}{?active_only,after}": file_reservations,
 }

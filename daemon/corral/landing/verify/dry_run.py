@@ -28,6 +28,7 @@ from corral.landing.verify import blame
 from corral.landing.verify.verification import Verification, end_marked, marks
 from corral.landing.verify.verification_context import DRY_RUN, VerificationContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
+from corral.work.worktrees.provision import OWN_SETTINGS
 
 ROUNDS = 5
 """Runs at most: an output names one missing file at a time."""
@@ -37,8 +38,6 @@ MOST_GUESSED = 5
 MOST_BYTES = 50_000_000
 """Larger files (dependencies, data) are left to recipes."""
 _CACHES = frozenset({"__pycache__", ".git", ".corral"})
-_OWN = ".claude/settings.local.json"
-"""A person's own settings of their client, which `corral init` writes: no verification needs them."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +176,7 @@ def _lacking(main: Path, worktree: Path) -> Iterator[Missing]:
     for ignored, words in ((True, ("--ignored", "--directory")), (False, ())):
         for path in checkout.check("ls-files", "--others", "--exclude-standard", "-z", *words).names:
             parts = PurePosixPath(path).parts
-            is_others = path != _OWN and not _CACHES.intersection(parts)
+            is_others = path != OWN_SETTINGS and not _CACHES.intersection(parts)
             if is_others and not os.path.lexists(worktree / path) and _is_small(main / path):
                 yield Missing(path, ignored)
 

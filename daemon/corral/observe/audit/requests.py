@@ -17,7 +17,7 @@ from corral.observe.audit.tool_calls import CONTENT, size_of
 from corral.observe.audit.trail import FAILED, OK, AuditTrail, Deed
 
 caller: ContextVar[str] = ContextVar("caller", default="")
-"""The session that a request says it comes from, if it does; set by the edge for every request."""
+"""The session that a request comes from, as far as that is shown; empty: a person's. Set by the edge for what is noted."""
 
 
 PRIVATE = frozenset({"ignored_files"})

@@ -7,8 +7,10 @@ holds a ``.gitignore`` of its own, and what git's other rules do not cover is na
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +37,11 @@ MARKER_TEXT = "# Provisioned by Corral for this worktree alone; never to be comm
 RECIPES_OWN_SETUP = "recipe"
 """The entry of ``worktrees.setup`` that allows the recipes' own commands."""
 
+OWN_SETTINGS = ".claude/settings.local.json"
+"""A person's own settings of their client, which git ignores: `corral init` writes the hook that guards edits there."""
+_GUARD, _HERE = "corral hook PreToolUse --from-shell", '"${CLAUDE_PROJECT_DIR:-.}"'
+"""What is in that hook's command; and how it names the main checkout, where it stands in that."""
+
 _ASIDE = ".corral-provisioning"
 _STOP_GRACE_S = 5.0
 _SLICE_S = 0.1
@@ -49,7 +56,7 @@ class Provisioned:
     Attributes:
         env: Variables for every process in the worktree.
         path_prefixes: Folders to put in front of ``PATH``, in this order.
-        owned: Repository-relative paths of the folders that were brought, now or earlier.
+        owned: Repository-relative paths of the folders, and of Corral's own file, that were brought, now or earlier.
         copied: Those of the files that were copied now as ``.worktreeinclude`` says.
         exclude: Repository-relative paths that were provisioned and that git's rules do not ignore: never commit them.
         notes: One line for a person about each thing that was done or left.
@@ -125,6 +132,7 @@ def provision(
                     own_setup.append(recipe.setup)
             listing = main / INCLUDE_FILE
             include(progress, listing.read_text(encoding="utf-8") if listing.is_file() else "", is_ignored)
+            guard(progress, is_ignored)
     except OSError as refused:
         raise CorralError(
             f"The worktree {worktree.name} could not be made usable: {refused}",
@@ -335,6 +343,30 @@ def include(progress: Progress, patterns: str, is_ignored: IsIgnored) -> None:
         taken = folders.copy_file(progress.main / path, built, cow=progress.cow)
         _put(built, path, f"copied as {INCLUDE_FILE} says", taken, progress)
         progress.provided.copied.append(path)
+
+
+def guard(progress: Progress, is_ignored: IsIgnored) -> None:
+    """Guard edits in the worktree as in the main checkout: write the hook that `corral init` wrote there, and nothing else of it.
+
+    A file that stands there stays, and none is written that git would see.
+    """
+    try:
+        groups = json.loads((progress.main / OWN_SETTINGS).read_bytes())["hooks"]["PreToolUse"]
+        texts = [text for group in groups if _GUARD in (text := json.dumps(group))]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    here = json.dumps(_HERE)[1:-1]
+    ours = [json.loads(text.replace(here, json.dumps(shlex.quote(str(progress.main)))[1:-1])) for text in texts]
+    content = json.dumps({"hooks": {"PreToolUse": ours}}, indent=2) + "\n"
+    place = progress.worktree / OWN_SETTINGS
+    if os.path.lexists(place):
+        if not place.is_symlink() and place.is_file() and place.read_bytes() == content.encode():
+            progress.provided.owned.append(OWN_SETTINGS)
+    elif ours and is_ignored([OWN_SETTINGS]) and way_is_open(OWN_SETTINGS, progress):
+        built = progress.aside / "built"
+        built.write_text(content)
+        _put(built, OWN_SETTINGS, "the guard of edits, as in the main checkout", len(content), progress)
+        progress.provided.owned.append(OWN_SETTINGS)
 
 
 def _setup(own: list[str], configured: Sequence[str]) -> tuple[list[str], list[str]]:

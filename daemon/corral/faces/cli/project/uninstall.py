@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from corral.client.connection import Client
 from corral.config.links import refuse_links
+from corral.config.ownership import is_own
 from corral.config.paths import Project, find_project
-from corral.core.errors import CorralError, NotFound, WorkAtRisk
+from corral.core.errors import CorralError, InvalidInput, NotFound, WorkAtRisk
 from corral.core.visible import one_line
 from corral.faces.cli.guard import commits
 from corral.faces.cli.parsing import Exit, Option
@@ -23,6 +25,8 @@ from corral.faces.cli.terminal.options import argument, here, json_of
 from corral.faces.cli.terminal.output import echo, paint, report
 from corral.faces.cli.terminal.person import confirm
 from corral.faces.cli.terminal.progress import progress
+from corral.git.checkouts import listing
+from corral.git.process.command import open_checkout
 from corral.work.templates.project import removal
 from corral.work.templates.project.lock import Lock, lock_file, read_lock
 
@@ -65,6 +69,7 @@ def uninstall(
         if (line := init_record.local_settings(project)) is not None:
             local = settings.with_name("settings.local.json")
             contents[local] = claude_settings.undo(local, line)
+            contents |= _in_worktrees(project, {**line, "original": None, "written_sha256": ""})
         exclude = project.common_dir / "info" / "exclude"
         if exclude.is_file():
             contents[exclude] = exclude.read_bytes().replace(claude_settings.EXCLUDED, b"") or None
@@ -90,6 +95,22 @@ def uninstall(
     report({"removed": str(project.home), "kept": kept}, gone, as_json=as_json)
     for name, reason in kept.items() if not as_json else ():
         echo(paint(f"{one_line(name)} stays: {one_line(reason)}.", "yellow"))
+
+
+def _in_worktrees(project: Project, line: dict[str, Any]) -> dict[Path, bytes | None]:
+    """The person's own settings in the linked worktrees that stay, without the hook that guards edits."""
+    contents: dict[Path, bytes | None] = {}
+    for entry in listing.entries(open_checkout(project.root)):
+        file = entry.path / ".claude" / "settings.local.json"
+        if (
+            file.is_file()
+            and not file.is_symlink()
+            and file.parent.parent != project.root
+            and is_own(file.stat().st_uid)
+        ):
+            with suppress(InvalidInput):  # not JSON: nobody's hook is in it
+                contents[file] = claude_settings.undo(file, line)
+    return contents
 
 
 def _lock(project: Project) -> tuple[Lock | None, dict[str, str]]:

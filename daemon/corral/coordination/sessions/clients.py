@@ -1,0 +1,72 @@
+"""Which sessions a process speaks for: those whose client is that process, or one above it.
+
+The system says who is at the other end of the Unix socket and which processes are above it; a session's row says which process
+is its client. Nothing that a request, or an environment, says of itself proves more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from sqlalchemy import Connection
+
+from corral.coordination.sessions.processes import is_running
+from corral.coordination.sessions.store import sessions as session_rows
+from corral.core.states import SessionStatus
+from corral.store.rows.sessions import SessionRow
+
+
+def sessions_of(conn: Connection, lineage: Iterable[int]) -> list[str]:
+    """The live sessions whose client is one of these processes: of the nearest first, and a session before its subagents.
+
+    Args:
+        lineage: A process, and those above it, the nearest first.
+    """
+    return [
+        row["session_id"]
+        for pid in lineage
+        for row in sorted(session_rows.of_process(conn, pid), key=lambda row: row["parent_session_id"] is not None)
+        if is_running(pid, row["client_started"])
+    ]
+
+
+def is_elsewhere(conn: Connection, row: SessionRow | None, lineage: Collection[int]) -> bool:
+    """Whether another process speaks for a session: it is live, and its client runs and is none of these processes."""
+    if row is not None and row["client_pid"] is None and row["parent_session_id"] is not None:
+        row = session_rows.get(conn, row["parent_session_id"])
+    if row is None or row["client_pid"] is None or row["status"] == SessionStatus.DISCONNECTED:
+        return False
+    return row["client_pid"] not in lineage and is_running(row["client_pid"], row["client_started"])
+
+
+def may_speak(conn: Connection, session_id: str, own: Collection[str], lineage: Collection[int]) -> bool:
+    """Whether a process may speak for the session that it names.
+
+    One without a client (``corral session register``) is open to whoever is no other session's process: without that name it
+    would count as a person, who may speak for everybody.
+
+    Args:
+        own: The sessions of its lineage.
+    """
+    row = session_rows.get(conn, session_id)
+    if row is None or session_id in own:
+        return True
+    return row["parent_session_id"] in own if own else not is_elsewhere(conn, row, lineage)
+
+
+def others_among(
+    conn: Connection, session_ids: Iterable[str], client_pid: int | None, lineage: Collection[int]
+) -> tuple[SessionRow | None, list[str]]:
+    """The session that an event speaks for, or would end, though its client is another process than the sender's; and those
+    that the sender is.
+
+    A sender that is no session's yet may be a second client of the same one (``claude --continue`` in another terminal).
+
+    Args:
+        session_ids: The sessions that the event names.
+        client_pid: The client that it names: another session of that one would end.
+    """
+    ended = session_rows.of_process(conn, client_pid) if client_pid is not None and client_pid not in lineage else []
+    rows = (session_rows.get(conn, name) for name in (*session_ids, *(row["session_id"] for row in ended)))
+    other = next((row for row in rows if is_elsewhere(conn, row, lineage)), None)
+    return other, sessions_of(conn, lineage) if other is not None else []
