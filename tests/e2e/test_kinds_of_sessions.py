@@ -1,0 +1,115 @@
+"""The client's other kinds of session are guarded as the plain ones are: background sessions, Code Mode, teammates."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.e2e.client import WORKER_FLAGS, Terminal, run_client, trust
+from tests.e2e.first_party import first_party
+from tests.e2e.stage import script, text, tool
+from tests.e2e.team import Team, argv, plugin
+
+pytestmark = pytest.mark.e2e
+HELD = "held.txt"
+MODEL = ("--model", "claude-opus-5-5")
+
+
+@pytest.fixture(params=["mod", "hooks"])
+def guarded(request: pytest.FixtureRequest, team: Team, sealed: Path, tmp_path: Path) -> Team:
+    """A team whose sessions have the whole plugin or its hooks alone, and a file that a person has reserved."""
+    if request.param == "hooks":
+        team.plugin = plugin(tmp_path / "hooks alone", mod=False)
+    trust(sealed, team.repo)
+    (team.repo / HELD).write_text("theirs\n")
+    team.house.run("lock", "acquire", HELD)
+    return team
+
+
+def asked(team: Team) -> str:
+    """All that any model was told."""
+    return json.dumps([request.body["messages"] for request in team.stage.requests])
+
+
+@contextmanager
+def background(team: Team, claude: Path, prompt: str) -> Iterator[None]:
+    """A session that the client's supervisor runs; no process of them stays."""
+    start = [str(claude), "--bg", *team.plugin, *WORKER_FLAGS, "--", prompt]
+    subprocess.run(start, cwd=team.repo, env=team.env, check=True, capture_output=True, timeout=60)
+    try:
+        yield
+    finally:
+        listed = subprocess.run(
+            [str(claude), "agents", "--json"], cwd=team.repo, env=team.env, capture_output=True, text=True, timeout=60
+        )
+        pids = [row["pid"] for row in json.loads(listed.stdout) if row.get("pid")]
+        supervisors = {one for pid in pids for one in psutil.Process(pid).parents() if "daemon" in argv(one)}
+        ours = [one for root in supervisors for one in (root, *root.children(recursive=True))]
+        for process in {*ours, *map(psutil.Process, pids)}:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+def test_a_background_session_is_guarded(guarded: Team, claude: Path) -> None:
+    settings = guarded.repo / ".claude" / "settings.json"
+    before: dict[str, Any] = json.loads(settings.read_text())
+    settings.write_text(json.dumps({**before, "worktree": {"bgIsolation": "none"}}))
+    steps = (
+        tool("Write", file_path=f"$CWD/{HELD}", content="mine"),
+        tool("Write", file_path="$CWD/free.txt", content="mine"),
+        text("All done."),
+    )
+    with background(guarded, claude, script(*steps)):
+        guarded.until(lambda: any(request.step == {"text": "All done."} for request in guarded.stage.requests))
+        assert "is held by" in asked(guarded)
+        assert guarded.locks()["free.txt"]
+    assert (guarded.repo / HELD).read_text() == "theirs\n"
+
+
+CODE = """
+for (const attempt of [() => write('$CWD/held.txt', 'mine'), () => edit('$CWD/held.txt', 'theirs', 'mine')]) {
+  try { await attempt() } catch (fault) { console.log(fault.message) }
+}
+await write('$CWD/free.txt', 'mine')
+"""
+
+
+def test_a_script_of_code_mode_is_guarded(guarded: Team, claude: Path, tmp_path: Path) -> None:
+    mode = json.dumps({"env": {"CLAUDE_CODE_EXPERIMENTAL_CODE_MODE": "1"}, "permissions": {"allow": ["Bash(*)"]}})
+    with first_party(guarded.stage, tmp_path) as address:
+        env = {name: value for name, value in guarded.env.items() if name != "ANTHROPIC_BASE_URL"} | address
+        run = run_client(
+            claude, guarded.repo, script(tool("REPL", code=CODE), text("Done.")), env,
+            *guarded.plugin, *MODEL, "--settings", mode,
+        )  # fmt: skip
+    assert "REPL" in run.init["tools"], run.events
+    assert asked(guarded).count("is held by") >= 2
+    assert (guarded.repo / HELD).read_text() == "theirs\n"
+    assert (guarded.repo / "free.txt").read_text() == "mine"
+
+
+def test_a_teammate_is_guarded(guarded: Team, claude: Path) -> None:
+    mate = script(
+        tool("Write", file_path=str(guarded.repo / HELD), content="mine"),
+        tool("Write", file_path=str(guarded.repo / "free.txt"), content="mine"),
+        text("Mate done."),
+    )
+    lead = script(
+        tool("Agent", name="bob", description="d", prompt=mate, subagent_type="general-purpose"), text("Led.")
+    )
+    env = {**guarded.env, "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1"}
+    with Terminal(claude, guarded.repo, env, *guarded.plugin, *WORKER_FLAGS) as terminal:
+        terminal.wait("accept edits on")
+        terminal.send(lead)
+        terminal.wait(lambda: any(request.step == {"text": "Mate done."} for request in guarded.stage.requests))
+        assert "is held by" in asked(guarded)
+        child = guarded.session(guarded.locks()["free.txt"])
+        assert child["agent_type"] == "bob" or child["agent_type"] == "claude"
+    assert (guarded.repo / HELD).read_text() == "theirs\n"
