@@ -213,6 +213,7 @@ def test_blind_writes_may_only_be_told_of(house: Coordinated, setting: str, told
 def test_what_is_said_about_another_mods_program_waits_for_the_models_own_call(house: Coordinated) -> None:
     house.hook("PreToolUse", "ben", **edit(house.root / "README.md", "u-1"))
     (house.root / "README.md").write_text("ben's\n")
+    house.hook("PostToolUse", "ben", **edit(house.root / "README.md", "u-1"))
     program = {
         "tool_name": "Bash",
         "tool_use_id": "mod_1",
