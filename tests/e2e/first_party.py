@@ -41,6 +41,10 @@ def first_party(stage: Stage, folder: Path) -> Iterator[dict[str, str]]:
             self.rfile, self.wfile = self.connection.makefile("rb"), self.connection.makefile("wb", buffering=0)
             self.close_connection = False
 
+        def finish(self) -> None:
+            super().finish()
+            self.connection.close()
+
         def do_GET(self) -> None:
             answer = ANSWERS.get(self.path.partition("?")[0])
             self._json(404 if answer is None else 200, answer or {})

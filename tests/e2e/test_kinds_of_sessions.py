@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +20,9 @@ from tests.e2e.team import Team, argv, plugin
 
 pytestmark = pytest.mark.e2e
 HELD = "held.txt"
-MODEL = ("--model", "claude-opus-5-5")
+MODEL = "claude-opus-5-5"
+"""One that has Code Mode."""
+CODE_MODE = "CLAUDE_CODE_EXPERIMENTAL_CODE_MODE"
 
 
 @pytest.fixture(params=["mod", "hooks"])
@@ -81,18 +84,40 @@ await write('$CWD/free.txt', 'mine')
 """
 
 
-def test_a_script_of_code_mode_is_guarded(guarded: Team, claude: Path, tmp_path: Path) -> None:
-    mode = json.dumps({"env": {"CLAUDE_CODE_EXPERIMENTAL_CODE_MODE": "1"}, "permissions": {"allow": ["Bash(*)"]}})
+@pytest.fixture
+def first(guarded: Team, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment of clients that may have Code Mode."""
     with first_party(guarded.stage, tmp_path) as address:
-        env = {name: value for name, value in guarded.env.items() if name != "ANTHROPIC_BASE_URL"} | address
-        run = run_client(
-            claude, guarded.repo, script(tool("REPL", code=CODE), text("Done.")), env,
-            *guarded.plugin, *MODEL, "--settings", mode,
-        )  # fmt: skip
-    assert "REPL" in run.init["tools"], run.events
-    assert asked(guarded).count("is held by") >= 2
-    assert (guarded.repo / HELD).read_text() == "theirs\n"
-    assert (guarded.repo / "free.txt").read_text() == "mine"
+        yield {name: value for name, value in guarded.env.items() if name != "ANTHROPIC_BASE_URL"} | address
+
+
+def test_a_script_of_code_mode_is_guarded(guarded: Team, claude: Path, first: dict[str, str]) -> None:
+    settings = {"env": {CODE_MODE: "1"}, "permissions": {"allow": ["Bash(*)"]}}
+    flags = (*guarded.plugin, "--model", MODEL, "--settings", json.dumps(settings))
+    run = run_client(claude, guarded.repo, script(tool("REPL", code=CODE), text("Done.")), first, *flags)
+    assert "toolu_cc_" in json.dumps(run.events), "it was no script of Code Mode"
+    check_guarded(guarded)
+
+
+def test_a_script_of_code_mode_is_guarded_in_a_terminal(
+    guarded: Team, claude: Path, first: dict[str, str], sealed: Path
+) -> None:
+    accepted = dict.fromkeys(("codeModeCaveatsAcceptedV1", "codeModeAutoModeCaveatAcceptedV1"), True)
+    answers = sealed / ".claude.json"
+    answers.write_text(json.dumps(json.loads(answers.read_text()) | accepted))
+    flags = (*guarded.plugin, *WORKER_FLAGS, "--model", MODEL)
+    with Terminal(claude, guarded.repo, first | {CODE_MODE: "1"}, *flags) as terminal:
+        terminal.wait("Code Mode (experimental) is on")
+        terminal.send(script(tool("REPL", code=CODE), text("Scripted.")))
+        terminal.wait(lambda: any(request.step == {"text": "Scripted."} for request in guarded.stage.requests))
+    check_guarded(guarded)
+
+
+def check_guarded(team: Team) -> None:
+    """Two attempts at what is held were refused, and what is free was written."""
+    assert len(re.findall(r"held\.txt is held by", asked(team))) >= 2
+    assert (team.repo / HELD).read_text() == "theirs\n"
+    assert (team.repo / "free.txt").read_text() == "mine"
 
 
 def test_a_teammate_is_guarded(guarded: Team, claude: Path) -> None:
