@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.stage import text, tool
 from tests.e2e.team import Member, Team, plugin
 
-pytestmark = [pytest.mark.e2e, pytest.mark.faults]
+pytestmark = [pytest.mark.e2e, pytest.mark.faults, pytest.mark.timeout(900)]
 STEPS = 12
 
 
@@ -60,7 +60,9 @@ def test_deaths_among_six_sessions_overwrite_nothing_and_stop_nobody(team: Team,
     for number in range(6):
         team.plugin = hooks if number % 2 else whole
         members.append(team.member())
-        members[-1].do(writes(number, f"of {number}"))
+        members[-1].begin(writes(number, f"of {number}"), text("Done."))
+    for member in members:
+        member.conversation.wait(member.has_done, timeout_s=120)
     watch = Watch(team.repo)
     watch.held = set(range(6))
     watch.start()
