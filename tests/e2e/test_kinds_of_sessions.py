@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -43,21 +46,21 @@ def asked(team: Team) -> str:
 
 @contextmanager
 def background(team: Team, claude: Path, prompt: str) -> Iterator[None]:
-    """A session that the client's supervisor runs; no process of them stays."""
+    """A session that the client's supervisor runs; of neither, nor of what is beside them, anything stays."""
+    config = Path(team.env["HOME"], ".claude")
+    sockets = Path("/tmp", f"cc-daemon-{os.getuid()}", sha256(os.fsencode(config)).hexdigest()[:8])
     start = [str(claude), "--bg", *team.plugin, *WORKER_FLAGS, "--", prompt]
     subprocess.run(start, cwd=team.repo, env=team.env, check=True, capture_output=True, timeout=60)
     try:
+        assert sockets.is_dir(), "where its processes are found"
         yield
     finally:
-        listed = subprocess.run(
-            [str(claude), "agents", "--json"], cwd=team.repo, env=team.env, capture_output=True, text=True, timeout=60
-        )
-        pids = [row["pid"] for row in json.loads(listed.stdout) if row.get("pid")]
-        supervisors = {one for pid in pids for one in psutil.Process(pid).parents() if "daemon" in argv(one)}
-        ours = [one for root in supervisors for one in (root, *root.children(recursive=True))]
-        for process in {*ours, *map(psutil.Process, pids)}:
+        for host in [one for one in psutil.process_iter() if any(str(sockets) in word for word in argv(one))]:
             with suppress(psutil.NoSuchProcess):
-                process.kill()
+                for top in (*(above for above in host.parents() if "daemon" in argv(above)), host):
+                    for process in (*top.children(recursive=True), top):
+                        process.kill()
+        shutil.rmtree(sockets, ignore_errors=True)
 
 
 def test_a_background_session_is_guarded(guarded: Team, claude: Path) -> None:
