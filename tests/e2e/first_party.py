@@ -5,6 +5,7 @@ The client reaches it through a proxy on loopback, and trusts a certificate that
 
 from __future__ import annotations
 
+import socket
 import ssl
 import subprocess
 import threading
@@ -12,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.e2e.stage import Server, Stage, handler_of
+from tests.e2e.stage import Json, Server, Stage, handler_of
 from tests.support.programs import program
 
 HOST = "api.anthropic.com"
-ANSWERS = {"/api/claude_code/policy_limits": {"restrictions": {}}}
+ANSWERS: dict[str, Json] = {"/api/claude_code/policy_limits": {"restrictions": {}}}
 
 
 @contextmanager
@@ -31,19 +32,22 @@ def first_party(stage: Stage, folder: Path) -> Iterator[dict[str, str]]:
     context.load_cert_chain(certificate, key)
 
     class Handler(handler_of(stage)):  # type: ignore[misc]
+        request: socket.socket
+
         def do_CONNECT(self) -> None:
             if self.path != f"{HOST}:443":
                 self.send_error(403)
                 return
             self.send_response_only(200)
             self.end_headers()
-            self.connection = context.wrap_socket(self.connection, server_side=True)
-            self.rfile, self.wfile = self.connection.makefile("rb"), self.connection.makefile("wb", buffering=0)
+            tunnel = context.wrap_socket(self.request, server_side=True)
+            self.connection = self.request = tunnel
+            self.rfile, self.wfile = tunnel.makefile("rb"), tunnel.makefile("wb", buffering=0)
             self.close_connection = False
 
         def finish(self) -> None:
             super().finish()
-            self.connection.close()
+            self.request.close()
 
         def do_GET(self) -> None:
             answer = ANSWERS.get(self.path.partition("?")[0])
