@@ -25,7 +25,11 @@ const ofHook = ({ tool_name, tool_use_id, agent_id, tool_input, cwd }) =>
 const ofSkill = ({ tool, tool_use_id, agentId, input }) =>
   ({ tool_name: tool, tool_use_id, agent_id: agentId ?? '', tool_input: brief(input ?? {}) })
 
+// A call of another mod; no model reads what is answered to it.
 const ofMod = (tool_name, tool_input) => ({ tool_name, tool_use_id: `mod_${crypto.randomUUID()}`, agent_id: '', tool_input })
+
+const ofProgram = (argv, { cwd, stdin = '' }) =>
+  ({ ...ofMod('Bash', { command: [...argv, stdin].join(' ').trim().slice(0, LONGEST) }), ...(cwd && { cwd }) })
 
 const isOther = origin => origin.plugin !== 'corral' && (origin.tier === 'user' || origin.tier === 'prepend' || origin.tier === 'append')
 
@@ -92,6 +96,20 @@ async function after($, event, fields) {
   return notes(tell($, answer))
 }
 
+async function ended($, fields) {
+  await after($, 'PostToolUse', fields).catch(() => [])
+  told.delete(fields.tool_use_id)
+}
+
+/** Ask about what another mod does, and tell its end. */
+async function watched($, fields, run) {
+  const reason = refusal(await before($, 'PreToolUse', fields))
+  if (reason !== undefined) return { deny: reason }
+  const done = await run()
+  await ended($, fields)
+  return done
+}
+
 export function guard(on) {
   on('tool.call', { tool: WRITES }, async ($, e, next) => {
     const fields = ofCall(e)
@@ -135,30 +153,26 @@ export function guard(on) {
   })
 
   // Another mod may write by itself.
-  on('fs.write', async ($, e, next) => {
-    if (!isOther(next.origin)) return next(e)
-    const fields = ofMod('Write', { file_path: e.path })
-    const reason = refusal(await before($, 'PreToolUse', fields))
-    if (reason !== undefined) return { deny: reason }
-    const done = await next(e)
-    await after($, 'PostToolUse', fields).catch(() => [])
-    told.delete(fields.tool_use_id)
-    return done
-  }).catch(async ($, e, next) => {
+  on('fs.write', ($, e, next) =>
+    isOther(next.origin) ? watched($, ofMod('Write', { file_path: e.path }), () => next(e)) : next(e),
+  ).catch(async ($, e, next) => {
     if (next.called || !isOther(next.origin)) return next(e)
     const reason = refusal(await look($, ofMod('Write', { file_path: e.path })))
     return reason === undefined ? next(e) : { deny: reason }
   })
 
   // A program of another mod is asked about, and runs wherever nobody answers: much in the client runs programs.
-  on('process.run', async ($, e, next) => {
-    if (!isOther(next.origin)) return next(e)
-    const fields = ofMod('Bash', { command: e.argv.join(' ') })
-    const reason = refusal(await before($, 'PreToolUse', fields))
+  on('process.run', ($, e, next) =>
+    isOther(next.origin) ? watched($, ofProgram(e.argv, e.init ?? {}), () => next(e)) : next(e),
+  ).catch(($, e, next) => next(e))
+
+  on('process.spawn', async function* ($, e, next) {
+    if (!isOther(next.origin)) return yield* next(e)
+    const fields = ofProgram(e.argv, { cwd: e.cwd, stdin: e.input })
+    const reason = refusal(await before($, 'PreToolUse', fields).catch(() => ({})))
     if (reason !== undefined) return { deny: reason }
-    const done = await next(e)
-    await after($, 'PostToolUse', fields).catch(() => [])
-    told.delete(fields.tool_use_id)
+    const done = yield* next(e)
+    await ended($, fields)
     return done
-  }).catch(($, e, next) => next(e))
+  })
 }

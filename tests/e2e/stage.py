@@ -125,7 +125,7 @@ class Stage:
         self._failures: list[_Failure] = []
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
+        self._server = Server(("127.0.0.1", 0), handler_of(self))
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
 
     def __enter__(self) -> Self:
@@ -282,7 +282,7 @@ def _events(message: Json) -> Iterator[Json]:
     yield {"type": "message_stop"}
 
 
-class _Server(http.server.ThreadingHTTPServer):
+class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
@@ -290,7 +290,7 @@ class _Server(http.server.ThreadingHTTPServer):
         """A client that was killed in the middle of an answer is part of the play."""
 
 
-def _handler(stage: Stage) -> type[http.server.BaseHTTPRequestHandler]:
+def handler_of(stage: Stage) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 

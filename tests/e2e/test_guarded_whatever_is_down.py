@@ -14,9 +14,10 @@ import pytest
 
 from tests.e2e.client import Run, run_client
 from tests.e2e.stage import script, text, tool
-from tests.e2e.team import PLUGIN, Member, Team
+from tests.e2e.team import PLUGIN, Member, Team, plugin
 from tests.support.coordinated import Coordinated
 from tests.support.programs import program
+from tests.support.worlds import broken_settings, frozen, full_disk, killed, locked, stopped_for_good
 
 pytestmark = [pytest.mark.e2e, pytest.mark.faults]
 
@@ -36,8 +37,27 @@ def holding(team: Team) -> Member:
     return holder
 
 
-def test_a_held_file_stays_through_kills_and_restarts_of_the_daemon(team: Team) -> None:
-    holder = holding(team)
+@pytest.fixture(params=["mod", "hooks"])
+def guarded(request: pytest.FixtureRequest, team: Team, tmp_path: Path) -> Team:
+    """A team whose sessions have the whole plugin, or as clients before mods and under `allowManagedModsOnly` its hooks alone."""
+    if request.param == "hooks":
+        team.plugin = plugin(tmp_path / "hooks alone", mod=False)
+    return team
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.slow("a turn of the client in each of six worlds, in some of which it waits for its time limits")
+def test_a_held_file_stays_whatever_is_down(guarded: Team) -> None:
+    is_held, other = f"{HELD} is held by {holding(guarded).name}", guarded.member()
+    for world in (killed, frozen, locked, full_disk, broken_settings, stopped_for_good):
+        with world(guarded.house):
+            assert is_held in other.do(overwrites()), world.__name__
+        guarded.house.run("daemon", "start")
+    assert (guarded.repo / HELD).read_text() == "the holder's\n"
+
+
+def test_a_held_file_stays_through_kills_and_restarts_of_the_daemon(guarded: Team) -> None:
+    team, holder = guarded, holding(guarded)
     other = team.member()
     other.do(tool("Read", file_path=f"$CWD/{HELD}"))
     team.house.kill_daemon()
@@ -51,7 +71,8 @@ def test_a_held_file_stays_through_kills_and_restarts_of_the_daemon(team: Team) 
     assert (team.repo / HELD).read_text() == "the holder's\n"
 
 
-def test_a_held_file_stays_where_the_bridge_is_dead_or_was_never_started(team: Team) -> None:
+def test_a_held_file_stays_where_the_bridge_is_dead_or_was_never_started(guarded: Team) -> None:
+    team = guarded
     holding(team)
     other = team.member()
     other.do(tool("Read", file_path=f"$CWD/{HELD}"))
@@ -94,17 +115,17 @@ def without_its_python(house: Coordinated, folder: Path) -> None:
 WORLDS = [without_folder, uninstalled, without_command, without_its_python]
 
 
-@pytest.mark.parametrize("plugin", [True, False], ids=["with the plugin", "without it"])
+@pytest.mark.parametrize("has_plugin", [True, False], ids=["with the plugin", "without it"])
 @pytest.mark.parametrize("world", WORLDS)
 def test_where_corral_is_not_there_every_tool_works(
-    team: Team, claude: Path, world: Callable[[Coordinated, Path], None], plugin: bool
+    team: Team, claude: Path, world: Callable[[Coordinated, Path], None], has_plugin: bool
 ) -> None:
     bin_folder = Path(team.env["PATH"].partition(os.pathsep)[0])
     world(team.house, bin_folder)
     for flags in ((), STRICT_MCP):
         (team.repo / HELD).write_text("before\n")
         steps = (tool("Read", file_path=f"$CWD/{HELD}"), overwrites(), tool("Bash", command="echo shell > shell.txt"))
-        loaded = PLUGIN if plugin else ()
+        loaded = PLUGIN if has_plugin else ()
         run: Run = run_client(claude, team.repo, script(*steps, text("Done.")), team.env, *loaded, *flags)
         assert (team.repo / HELD).read_text() == "by another\n", run.events
         assert (team.repo / "shell.txt").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import socket
 import sqlite3
 import stat
@@ -42,6 +41,7 @@ from tests.integration.last_looking import Client
 from tests.support.coordinated import Coordinated, denied, eventually
 from tests.support.locking import acquire
 from tests.support.programs import program
+from tests.support.worlds import no_room_for
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -72,18 +72,6 @@ def mount() -> Iterator[Mount]:
     yield do
     for folder in mounted:
         subprocess.run([program("umount"), "--lazy", str(folder)], check=True)
-
-
-@contextmanager
-def no_room_for(pid: int) -> Iterator[None]:
-    """Every file of a process is as large as it may be: what a full disk is, without a disk."""
-    process = psutil.Process(pid)
-    limits = process.rlimit(resource.RLIMIT_FSIZE)
-    process.rlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    try:
-        yield
-    finally:
-        process.rlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @contextmanager

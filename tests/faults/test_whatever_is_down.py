@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ from corral.client import last_look
 from tests.integration.hooking import fire
 from tests.integration.last_looking import Client, hook_before_edit
 from tests.support.coordinated import Coordinated, denied, eventually, rested, told
+from tests.support.worlds import World, broken_settings, frozen, killed, locked, stopped_for_good, unstartable
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -43,53 +42,7 @@ def join(house: Coordinated) -> Iterator[Join]:
         client.close()
 
 
-def unstartable(house: Coordinated) -> None:
-    """No daemon of this repository can start: its folder is not private any more."""
-    (house.root / ".corral" / "run").chmod(0o755)
-
-
-@contextlib.contextmanager
-def killed(house: Coordinated) -> Iterator[None]:
-    house.kill_daemon()
-    yield
-
-
-@contextlib.contextmanager
-def stopped_for_good(house: Coordinated) -> Iterator[None]:
-    house.run("daemon", "stop")
-    unstartable(house)
-    yield
-
-
-@contextlib.contextmanager
-def broken_settings(house: Coordinated) -> Iterator[None]:
-    """With nothing that a daemon could start with instead."""
-    house.kill_daemon()
-    (house.root / ".corral" / "config.yaml").write_text("locks: 3\n")
-    (house.root / ".corral" / "run" / "settings.json").unlink()
-    yield
-
-
-@contextlib.contextmanager
-def frozen(house: Coordinated) -> Iterator[None]:
-    process = psutil.Process(house.daemon_pid())
-    process.suspend()
-    try:
-        yield
-    finally:
-        process.resume()
-
-
-@contextlib.contextmanager
-def locked(house: Coordinated) -> Iterator[None]:
-    """Another process holds the database's write lock."""
-    with contextlib.closing(sqlite3.connect(house.root / ".corral" / "corral.db", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        yield
-
-
 WORLDS = [killed, stopped_for_good, broken_settings, frozen, locked]
-World = Callable[[Coordinated], contextlib.AbstractContextManager[None]]
 
 
 @pytest.mark.parametrize("world", WORLDS)

@@ -208,3 +208,19 @@ def test_blind_writes_may_only_be_told_of(house: Coordinated, setting: str, told
     call = {"tool_name": "Write", "tool_use_id": "a-2", "tool_input": {"file_path": str(file)}}
     answer = house.hook("PreToolUse", "ann", **call, _hook=MOD)
     assert not denies(answer) and ("+ben" in str(answer)) is told
+
+
+def test_what_is_said_about_another_mods_program_waits_for_the_models_own_call(house: Coordinated) -> None:
+    house.hook("PreToolUse", "ben", **edit(house.root / "README.md", "u-1"))
+    (house.root / "README.md").write_text("ben's\n")
+    house.hook("PostToolUse", "ben", **edit(house.root / "README.md", "u-1"))
+    program = {
+        "tool_name": "Bash",
+        "tool_use_id": "mod_1",
+        "tool_input": {"command": "sh -c 'echo hostile > README.md'"},
+    }
+    assert house.hook("PreToolUse", "ann", **program, _hook=MOD) == {}
+    (house.root / "README.md").write_text("hostile\n")
+    assert house.hook("PostToolUse", "ann", **program, _hook=MOD) == {}, "nobody reads it"
+    told = str(house.hook("PostToolUse", "ann", **edit(house.root / "mine.txt", "u-2"), _hook=MOD))
+    assert "Your shell command changed README.md" in told and "git -C" in told

@@ -215,7 +215,11 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
         _guarded(conn, event, unguarded, now)
         if event.recipient and event.name == "PostToolUse":
             _note_native(conn, event, now)
-        return _delivery(services, conn, event, remarks)
+        if event.has_reader:
+            return _delivery(services, conn, event, remarks)
+        if remarks:
+            session_rows.notify(conn, event.actor, "\n".join(remarks), iso(now))
+        return {}
 
     return await _present(services, event, now, finish)
 

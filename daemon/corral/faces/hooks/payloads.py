@@ -26,6 +26,8 @@ _PATHS = ("file_path", "notebook_path")
 _PATHS_OF_SERVERS = (*_PATHS, "path", "filepath", "filename", "relative_path", "target_file", "destination")
 """The parameters in which MCP tools name the file that they write."""
 _OURS = ("mcp__plugin_corral_corral__", "mcp__corral__")
+_OF_MOD = "mod_"
+"""The prefix of the ids of what another plugin's mod does by itself, as ``hooks/guard.js`` makes them."""
 EDIT_TOOLS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 
 
@@ -107,6 +109,11 @@ class HookEvent:
     def is_shell(self) -> bool:
         """Whether a shell command is running."""
         return self.tool == "Bash"
+
+    @property
+    def has_reader(self) -> bool:
+        """Whether a model reads the answer: none reads what is answered to another plugin's mod."""
+        return not self.use_id.startswith(_OF_MOD)
 
     @property
     def ends_turn(self) -> bool:
