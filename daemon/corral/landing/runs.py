@@ -47,7 +47,7 @@ def chosen(conn: Connection, project: Project, merge: MergeRow, named: str | Non
     """One run of a request.
 
     Args:
-        named: A number, or a role such as ``candidate`` or ``control`` (the last of it); None: the one that runs now, else the one that
+        named: A number, or a role such as ``control`` (the last of it); None: the one that runs now, else the one that
             decided, else the last.
 
     Returns:

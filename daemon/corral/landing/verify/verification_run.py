@@ -82,6 +82,7 @@ class VerificationRun:
 
     Attributes:
         inputs: What it takes beside the commit, for its receipt.
+        reds: Its tries that were red, in order.
     """
 
     def __init__(

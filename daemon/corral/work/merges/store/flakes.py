@@ -28,8 +28,10 @@ def add(conn: Connection, rows: Sequence[FlakeValues], now: datetime) -> None:
 
 def are_known(conn: Connection, target: str, tests: Collection[str]) -> bool:
     """Whether each of these tests was flaky on a target; False for none."""
+    if not tests:
+        return False
     query = select(_f.test).where(_f.target == target, _f.test.in_(list(tests))).distinct()
-    return bool(tests) and set(conn.execute(query).scalars()) == set(tests)
+    return set(conn.execute(query).scalars()) == set(tests)
 
 
 def newest(conn: Connection, target: str | None = None) -> list[FlakeRow]:
