@@ -74,7 +74,7 @@ async def merge_status(merge_id: str | None = None, branch: str | None = None) -
 async def list_flakes(target: str | None = None) -> Payload:
     """Tests that failed and then passed on one tree, with dates and logs; the last one first."""
     rows = await current.get().services.store.read(lambda conn: flakes.newest(conn, target))
-    told = page(flaky_tests.by_test(rows), size=SHOWN_BYTES)
+    told = page((dict(row) for row in flaky_tests.by_test(rows)), size=SHOWN_BYTES)
     more = {"left_out": "Those that were flaky longer ago."} if told.more else {}
     return {"success": True, "flakes": told.rows, **more}
 

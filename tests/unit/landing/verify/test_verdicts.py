@@ -17,9 +17,8 @@ DAY_S = 86_400
 
 
 def _receipt(conn: Connection, status: ReceiptStatus, hours_ago: float, **values: Any) -> ReceiptRow:
-    more = {"exit_code": 0} if status is ReceiptStatus.PASSED else {}
-    at = NOW - timedelta(hours=hours_ago)
-    return receipts.add(conn, tree="t", fingerprint="f", status=status, now=at, **more, **values)
+    at, code = NOW - timedelta(hours=hours_ago), 0 if status is ReceiptStatus.PASSED else 1
+    return receipts.add(conn, tree="t", fingerprint="f", status=status, now=at, exit_code=code, **values)
 
 
 def _green(conn: Connection, own: ReceiptRow | None = None, fingerprint: str = "f") -> str | None:
