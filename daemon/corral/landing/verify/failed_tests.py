@@ -22,7 +22,7 @@ MOST_BYTES = 8_000_000
 _LONGEST = 500
 """Characters of a test's name."""
 _PYTEST = re.compile(r"^(?:FAILED|ERROR) (\S+?\.py(?:::.*?)?)(?: - .*)?$", re.MULTILINE)
-_TAP = re.compile(r"^not ok (?!.*# *(?:TODO|SKIP))(?:\d+ *)?(?:- )?(.*?)(?: #.*)?$", re.MULTILINE | re.IGNORECASE)
+_TAP = re.compile(r"^not ok (?!.*# *(?:TO-?DO|SKIP))(?:\d+ *)?(?:- )?(.*?)(?: #.*)?$", re.MULTILINE | re.IGNORECASE)
 
 
 def of_run(output: str, worktree: Path, reports: Sequence[str], since: float) -> tuple[str, ...]:
