@@ -16,9 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from corral.landing import ladder, order
-from corral.landing.ladder import Judgement, Verdict
+from corral.landing.ladder import Check, Judgement, Verdict
 
 REQUESTS = 40
+CHECK = 0.1
+"""Of a unit that a check takes."""
 PAIRS = 0.0015
 """How probable it is that two requests break each other."""
 
@@ -37,6 +39,8 @@ class World:
         ageing: Units of waiting that are worth a step of priority; 0: none.
         behind: The requests on whose work one was begun.
         ended_at: When each that has landed or is out did.
+        verify_each: Nothing lands that was not verified by itself.
+        has_check: A cheap check finds what is broken by itself.
     """
 
     seed: int
@@ -44,6 +48,8 @@ class World:
     flake: float
     slots: int
     requests: int = REQUESTS
+    verify_each: bool = False
+    has_check: bool = False
     pairs_share: float = PAIRS
     arrives: dict[int, float] = field(default_factory=dict)
     priority: dict[int, int] = field(default_factory=dict)
@@ -107,6 +113,8 @@ def by_ladder(
     verdicts: dict[str, Verdict] = {}
     proofs, suspects = set[str](), set[int]()
     running: dict[str, tuple[float, bool]] = {}
+    checks = dict.fromkeys(waiting, Check.NOT_RUN) if world.has_check else {}
+    checking: dict[str, float] = {}
     batch = world.slots
     while waiting:
         members = []
@@ -114,9 +122,14 @@ def by_ladder(
             verdict = verdicts.get(built[number].sha) if number in built else None
             judged = Judgement.AT_FAULT if number in suspects and verdict is Verdict.RED else None
             below = frozenset(str(other) for other in world.behind.get(number, ()) if other in waiting)
-            candidate = built.get(number)
-            members.append(ladder.Member(str(number), candidate, verdict, number in suspects, judged, behind=below))
-        actions = ladder.plan(members, tip, batch=batch, slots=world.slots, running=set(running)) if members else []
+            candidate, check_of = built.get(number), checks.get(number)
+            members.append(
+                ladder.Member(str(number), candidate, verdict, number in suspects, judged, check_of, behind=below)
+            )
+        actions = ladder.plan(
+            members, tip, batch=batch, slots=world.slots, running=set(running), checking=set(checking),
+            verify_each=world.verify_each,
+        ) if members else []  # fmt: skip
         if check is not None:
             check(members, actions)
         action = actions[0] if actions else None
@@ -141,11 +154,13 @@ def by_ladder(
             suspects.remove(int(action.merge_id))
         elif isinstance(action, ladder.Return):
             number = int(action.merge_id)
-            suspects.remove(number)
+            suspects.discard(number)
             waiting.remove(number)
             world.send_back(number)
         else:
-            wanted = {run.sha: run for run in actions if isinstance(run, ladder.Verify)}
+            runs = [run for run in actions if isinstance(run, ladder.Verify)]
+            checking = {run.sha: checking.get(run.sha, world.now + CHECK) for run in runs if run.is_check}
+            wanted = {run.sha: run for run in runs if not run.is_check}
             running = {sha: outcome for sha, outcome in running.items() if sha in wanted}
             for sha in wanted.keys() - running.keys():
                 is_green, took = world.shot(work[sha]), 1
@@ -153,12 +168,21 @@ def by_ladder(
                     is_green, took = world.shot(work[sha]), 2
                     proofs.add(sha)
                 running[sha] = (world.now + took, is_green)
-            sha = min(running, key=lambda sha: running[sha][0], default="")
+            ends = {**checking, **{sha: at for sha, (at, _) in running.items()}}
+            sha = min(ends, key=lambda sha: ends[sha], default="")
             coming = min((at for at in world.arrives.values() if at > world.now), default=None)
-            if coming is not None and (not running or coming < running[sha][0]):
+            if coming is not None and (not ends or coming < ends[sha]):
                 world.now = coming
                 continue
-            world.now, is_green = running.pop(sha)
+            world.now = ends[sha]
+            if sha in checking:
+                del checking[sha]
+                number = next(number for number in waiting if number in built and built[number].sha == sha)
+                checks[number] = Check.AT_FAULT
+                if number not in world.broken:
+                    del checks[number]
+                continue
+            is_green = running.pop(sha)[1]
             verdicts[sha] = Verdict.GREEN if is_green else Verdict.RED
 
 

@@ -149,6 +149,7 @@ def play(house: Coordinated) -> Story:
     ask("GET /merges/{merge_id}/log", merge_id=merge["merge_id"])
     ask("GET /merges/{merge_id}/runs", merge_id=merge["merge_id"])
     ask("POST /merges/{merge_id}/open", merge_id=merge["merge_id"])
+    ask("GET /merges/flakes")
     ask("GET /rewinds")
     ask("GET /merges/{merge_id}/diff", merge_id=merge["merge_id"])
     ask("GET /tasks/{task_id}/diff", task_id=done)

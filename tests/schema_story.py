@@ -373,6 +373,7 @@ def _land(story: Story) -> None:
     story("merge log", landed["merge_id"])
     story("merge runs", landed["merge_id"])
     story("merge graph")
+    story("merge flakes")
     story("merge diff", landed["merge_id"])
     story("task diff", task)
     story("task diff", task, "--stat")

@@ -30,6 +30,8 @@ from corral.core.errors import NotTrusted
 SETUP = "worktrees.setup"
 CLAUDE_COMMAND = "runners.claude.command"
 VERIFY = "landing.verify"
+CHECK = "landing.check"
+AFFECTED = "landing.affected"
 APPROVE_PATHS = "landing.approve_paths"
 """Not executed, but it decides what may land without approval."""
 WEBHOOK = "notifications.webhook_url"
@@ -42,7 +44,9 @@ _STRICTEST = "always"
 AGENTS = "agents."
 """Prefix of an agent's name: its own program, its hooks and its MCP servers."""
 
-_SETTINGS = (SETUP, CLAUDE_COMMAND, VERIFY, APPROVE_PATHS, APPROVE, WEBHOOK, TRACES)
+LANDING = (VERIFY, CHECK, AFFECTED, APPROVE_PATHS, APPROVE, SETUP)
+"""Nothing lands before all of these are approved."""
+_SETTINGS = (SETUP, CLAUDE_COMMAND, VERIFY, CHECK, AFFECTED, APPROVE_PATHS, APPROVE, WEBHOOK, TRACES)
 _FROM_PROJECT = (TEAM_FILE, LOCAL_FILE, COMMITTED_FILE)
 _OF_AGENT = {"command", "runner_env", "hooks", "mcpServers"}
 

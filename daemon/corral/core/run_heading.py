@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_ROLES = {"candidate": "the candidate (the change, merged)", "control": "the control (the target without the change)"}
+_ROLES = {
+    "candidate": "the candidate (the change, merged)",
+    "control": "the control (the target without the change)",
+    "check": "the check of the candidate (the change, merged)",
+    "check-control": "the check of the target without the change",
+}
 _STATES = {"running": "running now", "unknown": "repeated, or ended without an outcome"}
 
 

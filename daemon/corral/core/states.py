@@ -104,6 +104,15 @@ class ReceiptRole(_Text):
     """The request's change, merged with its target."""
     CONTROL = "control"
     """The target without it."""
+    CHECK = "check"
+    """The candidate, by its check alone."""
+    CHECK_CONTROL = "check-control"
+    """The target without it, by its check alone."""
+
+    @property
+    def is_check(self) -> bool:
+        """Whether only the check ran."""
+        return self in (ReceiptRole.CHECK, ReceiptRole.CHECK_CONTROL)
 
 
 class WorktreeState(_Text):

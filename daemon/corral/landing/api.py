@@ -95,6 +95,30 @@ class MergeLogPart(MergeLog):
     next_offset: int
 
 
+class FlakeOccurrence(TypedDict):
+    """A test failed and then passed on one tree; the logs of both, relative to the project's root if inside it."""
+
+    at: Instant
+    merge_id: str
+    commit_sha: str
+    red_log: str | None
+    green_log: str | None
+
+
+class FlakyTest(TypedDict):
+    """A test that failed and then passed on one tree; ``test``: null where the runner did not tell which it was.
+
+    ``occurrences``: the newest of the ``times`` in the last 90 days.
+    """
+
+    target: str
+    test: str | None
+    times: int
+    first_at: Instant
+    last_at: Instant
+    occurrences: list[FlakeOccurrence]
+
+
 class LostRequest(TypedDict):
     """A landed request that its target has no more."""
 

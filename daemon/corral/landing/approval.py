@@ -85,7 +85,7 @@ def missing(repo: Git, landing: Landing, merge: MergeRow, tip_sha: str) -> str:
 
 
 def protected(changed: Iterable[str], landing: Landing, trees: Sequence[Tree] = ()) -> list[str]:
-    """Which of these paths need a person: those of ``landing.approve_paths``, and the files that ``landing.verify`` names.
+    """Which of these paths need a person: those of ``landing.approve_paths``, and the files that the commands name.
 
     Args:
         trees: The trees that the paths differ between. A path counts by every name that a symbolic link in one of them gives it.
@@ -94,7 +94,7 @@ def protected(changed: Iterable[str], landing: Landing, trees: Sequence[Tree] = 
         ConfigInvalid: ``landing.approve_paths`` holds what is no pattern.
     """
     patterns = [_pattern(text) for text in landing.approve_paths]
-    verified_paths = {path for command in landing.verify for path in _files_named(command)}
+    verified_paths = {path for command in commands(landing) for path in _files_named(command)}
 
     def needs_person(names: Iterable[str] | None) -> bool:
         return names is None or any(
@@ -104,6 +104,17 @@ def protected(changed: Iterable[str], landing: Landing, trees: Sequence[Tree] = 
     return [
         path for path in changed if needs_person([path]) or any(needs_person(tree.names_of(path)) for tree in trees)
     ]
+
+
+def commands(landing: Landing) -> list[str]:
+    """All commands that judge a request."""
+    return [*landing.verify, *landing.check, *([landing.affected] if landing.affected else [])]
+
+
+def _settings_of(landing: Landing) -> str:
+    """The settings that have these commands."""
+    names = [name for name in ("check", "affected") if getattr(landing, name)]
+    return " or ".join(f"landing.{name}" for name in ("verify", *names))
 
 
 def needing_approval(repo: Git, landing: Landing, before: str, after: str) -> list[str]:
@@ -153,17 +164,17 @@ def _why(repo: Git, landing: Landing, before: str, after: str, paths: list[str])
         return "Every change needs an approval: `landing.approve` is `always`."
     if landing.approve == "never":
         return "It needs no approval: `landing.approve` is `never`."
-    without_verify = landing.model_copy(update={"verify": []})
-    by_pattern = protected(paths, without_verify, _trees(repo, before, after)) if paths else []
+    without_commands = landing.model_copy(update={"verify": [], "check": [], "affected": None})
+    by_pattern = protected(paths, without_commands, _trees(repo, before, after)) if paths else []
     by_command = [path for path in paths if path not in by_pattern]
     reasons = [
         f"It changes what `{setting}` names: {_listing(names)}."
-        for setting, names in (("landing.approve_paths", by_pattern), ("landing.verify", by_command))
+        for setting, names in (("landing.approve_paths", by_pattern), (_settings_of(landing), by_command))
         if names
     ]
     return (
         " ".join(reasons)
-        or "It needs no approval: it changes nothing that landing.approve_paths or landing.verify names."
+        or f"It needs no approval: it changes nothing that landing.approve_paths or {_settings_of(landing)} names."
     )
 
 

@@ -278,12 +278,30 @@ def _show_review(review: dict[str, Any]) -> None:
 
 
 @app.command()
+def flakes(
+    target: Annotated[str | None, option("--target", "Only on this branch.", "BRANCH", of="branch")] = None,
+    as_json: Annotated[bool, json_of("landing.api.FlakyTest[]")] = False,
+) -> None:
+    """List tests that failed and then passed on one tree."""
+    rows = client().request("GET", "/merges/flakes", query={"target": target})
+    columns: list[Column] = [
+        ("TEST", lambda row: row["test"] or "(not told)", 70),
+        ("TIMES", "times", 5),
+        ("FIRST", lambda row: row["first_at"][:19], 19),
+        ("LAST", lambda row: row["last_at"][:19], 19),
+        *([("TARGET", "target", 20)] if len({row["target"] for row in rows}) > 1 else []),
+        ("LOG", lambda row: row["occurrences"][0]["red_log"], 90),
+    ]
+    table(rows, columns, empty="No test was red and then green on one tree.", as_json=as_json)
+
+
+@app.command()
 def log(
     merge_id: Id,
     follow: Annotated[bool, Option("--follow", "-f", help="Follow the log.")] = False,
     run: Annotated[
         str | None,
-        option("--run", "Another run: its number, `candidate` or `control`; the last of its kind.", "RUN"),
+        option("--run", "Another run: its number, `candidate`, `control` or `check`; the last of its kind.", "RUN"),
     ] = None,
     as_json: Annotated[bool, json_of("landing.api.MergeLog")] = False,
 ) -> None:

@@ -5,6 +5,9 @@ prefixes of the chain are verified side by side, and the longest green one lands
 a green prefix and a red one; what is left in between, one request, is a suspect. It leaves the chain, and is judged alone upon
 a tip that is known green, while the others go on without it.
 
+Where there is a cheap check (``landing.check``), each request is built upon the tip and checked by itself before it joins the
+chain.
+
 Nothing is remembered but what :class:`Member` says, which stands in rows: the same plan is made again after a crash.
 """
 
@@ -46,6 +49,17 @@ class Judgement(Enum):
     """The tip is red without it as well: it waits."""
 
 
+class Check(Enum):
+    """What keeps a request out of the chain: its check, which is of its candidate upon the tip."""
+
+    NOT_RUN = auto()
+    """It has to run."""
+    RED = auto()
+    """The tip without the request has to be checked."""
+    AT_FAULT = auto()
+    """It is red, and the tip without the request is not: the request goes back."""
+
+
 @dataclass(frozen=True)
 class Member:
     """An open request that nothing keeps from landing but its verification.
@@ -56,6 +70,7 @@ class Member:
         verdict: Of that one's tree.
         is_suspect: It is judged alone.
         judgement: Of a suspect whose candidate is red.
+        check: None: there is no check, or it is over, and the request is judged by its verification.
         clashes_on: A candidate upon which it could not be merged. One that clashes with the tip itself goes back.
         ends_chain: It changes the rules by which those behind it are judged, so that they wait until it has landed.
         behind: The requests that have to land before it, or with it.
@@ -66,6 +81,7 @@ class Member:
     verdict: Verdict | None = None
     is_suspect: bool = False
     judgement: Judgement | None = None
+    check: Check | None = None
     clashes_on: str | None = None
     ends_chain: bool = False
     behind: frozenset[str] = frozenset()
@@ -104,9 +120,10 @@ class Acquit:
 
 @dataclass(frozen=True)
 class Return:
-    """Send a request back: it is red, and the tip without it is not."""
+    """Send a request back: it is red, and the tip without it is not; ``by_check``: that is its check."""
 
     merge_id: str
+    by_check: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,18 +141,27 @@ class Verify:
         merge_id: The request that it is for.
         sha: Its candidate; of a suspect perhaps the commit that this was built upon.
         is_alone: Nobody else's work is judged by it, so that red is run again before it counts.
+        is_check: By the check, and not whole.
     """
 
     merge_id: str
     sha: str
     is_alone: bool = False
+    is_check: bool = False
 
 
 Action = Build | Land | Suspect | Acquit | Return | Hold | Verify
 
 
 def plan(
-    members: Sequence[Member], tip_sha: str, *, batch: int, slots: int, running: Collection[str] = ()
+    members: Sequence[Member],
+    tip_sha: str,
+    *,
+    batch: int,
+    slots: int,
+    running: Collection[str] = (),
+    checking: Collection[str] = (),
+    verify_each: bool = False,
 ) -> list[Action]:
     """Decide what to do next.
 
@@ -145,15 +171,16 @@ def plan(
         batch: Requests in the chain, at most, without those that are begun on one of them; at least 1.
         slots: Verifications that may run side by side; at least 1.
         running: The commits that are being verified now.
+        checking: Those that are being checked now.
+        verify_each: A request lands only if it and all before it in the chain were verified, each by itself.
 
     Returns:
         One action that is not :class:`Verify`, after which there has to be a new plan; or all runs that are wanted, at most
         ``slots``, most wanted first. Any other run has become pointless.
     """
     chain, build = _chain(members, tip_sha, batch)
-    greens = [place for place, member in enumerate(chain) if member.verdict is Verdict.GREEN]
-    if greens:
-        landing = chain[: greens[-1] + 1]
+    landing = chain[: _green(chain, verify_each=verify_each)]
+    if landing:
         is_clean = all(member.verdict is not Verdict.RED for member in chain)
         return [Land(tuple(member.merge_id for member in landing), is_clean)]
     reds = [place for place, member in enumerate(chain) if member.verdict is Verdict.RED]
@@ -162,15 +189,45 @@ def plan(
     if build is not None and not reds:
         return [build]
     alone = [_alone(member, tip_sha, running) for member in members if member.is_suspect and not member.behind]
-    for action in alone:
+    checks = [_check(member, tip_sha, checking) for member in members if _is_checked_first(member)]
+    for action in (*alone, *checks):
         if not isinstance(action, Verify):
             return [action]
     if reds:
         chain = chain[: reds[0]]
     by_age = sorted((run for run in alone if isinstance(run, Verify)), key=lambda run: run.sha not in running)
-    wanted = _distinct(by_age)[: max(1, slots - 1)]
-    cuts = _cuts(chain, max(0, slots - len(wanted)), narrows=bool(reds), running=running)
-    return list[Action](_distinct([*wanted, *cuts]))
+
+    def verifications(number: int) -> list[Verify]:
+        wanted = _distinct(by_age)[: max(1, number - 1)] if number else []
+        left = max(0, number - len(wanted))
+        cuts = _each(chain, left, running) if verify_each else _cuts(chain, left, narrows=bool(reds), running=running)
+        return _distinct([*wanted, *cuts])
+
+    # What is checked first costs the others no run; but no check ends a run, and those that come later wait for a free slot.
+    early, late = _by_turn(members, checks, batch, checking)
+    kept = sum(run.sha in running for run in verifications(slots))
+    first = early[: max(slots - kept, 0)]
+    whole = verifications(slots - len(first))
+    return list[Action]([*whole, *first, *late[: slots - len(first) - len(whole)]])
+
+
+def _green(chain: Sequence[Member], *, verify_each: bool) -> int:
+    """How many requests of a chain may land."""
+    greens = [place for place, member in enumerate(chain, 1) if member.verdict is Verdict.GREEN]
+    if verify_each:
+        return next((place for place in range(len(greens)) if greens[place] != place + 1), len(greens))
+    return greens[-1] if greens else 0
+
+
+def _by_turn(
+    members: Sequence[Member], checks: Sequence[Action], batch: int, checking: Collection[str]
+) -> tuple[list[Verify], list[Verify]]:
+    """The checks of the requests that the next chain may hold, and those of later ones; what runs comes first."""
+    places = {member.merge_id: place for place, member in enumerate(m for m in members if not m.is_suspect)}
+    runs = _distinct([check for check in checks if isinstance(check, Verify)])
+    runs.sort(key=lambda run: run.sha not in checking)
+    early = [run for run in runs if places[run.merge_id] < batch]
+    return early, [run for run in runs if run not in early]
 
 
 def _distinct(runs: Sequence[Verify]) -> list[Verify]:
@@ -190,7 +247,7 @@ def _chain(members: Sequence[Member], tip_sha: str, batch: int) -> tuple[list[Me
         if len(chain) == max(batch, LONGEST_BATCH) or (stacks == batch and not member.behind):
             break
         clashes = member.clashes_on == on_sha != tip_sha  # upon the tip it is built, and goes back
-        if member.is_suspect or not member.behind <= inside or clashes:
+        if member.is_suspect or _is_checked_first(member) or not member.behind <= inside or clashes:
             continue
         if member.candidate is None or member.candidate.on_sha != on_sha or member.candidate.sha == tip_sha:
             return chain, Build(member.merge_id, on_sha)
@@ -220,6 +277,32 @@ def _alone(suspect: Member, tip_sha: str, running: Collection[str]) -> Action:
     if suspect.judgement is Judgement.TARGET_RED:
         return Hold(suspect.merge_id)
     return Verify(suspect.merge_id, candidate.on_sha, is_alone=True)
+
+
+def _is_checked_first(member: Member) -> bool:
+    """Whether its check keeps a request out of the chain: not behind another one, without which it cannot be built."""
+    return member.check is not None and not member.behind
+
+
+def _check(member: Member, tip_sha: str, checking: Collection[str]) -> Action:
+    """What becomes of a request that is not in the chain for its check."""
+    candidate = member.candidate
+    if member.check is Check.AT_FAULT:
+        return Return(member.merge_id, by_check=True)
+    if candidate is None:
+        return Build(member.merge_id, tip_sha)
+    if member.check is Check.RED:
+        return Verify(member.merge_id, candidate.on_sha, is_alone=True, is_check=True)
+    if candidate.on_sha != tip_sha and candidate.sha not in checking:
+        return Build(member.merge_id, tip_sha)
+    return Verify(member.merge_id, candidate.sha, is_alone=True, is_check=True)
+
+
+def _each(chain: Sequence[Member], number: int, running: Collection[str]) -> list[Verify]:
+    """Every request of a chain that was not verified yet: those that are running anyway, and then the first ones."""
+    candidates = [(member, member.candidate.sha) for member in chain if member.verdict is None and member.candidate]
+    ordered = sorted(candidates, key=lambda each: each[1] not in running)
+    return [Verify(member.merge_id, sha, member is chain[0]) for member, sha in ordered[: max(number, 0)]]
 
 
 def _cuts(chain: Sequence[Member], number: int, *, narrows: bool, running: Collection[str]) -> list[Verify]:

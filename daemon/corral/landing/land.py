@@ -67,7 +67,7 @@ def land(
     db: Store,
     repo: Git,
     rows: Sequence[MergeRow],
-    receipt_id: str,
+    receipt_ids: Sequence[str],
     *,
     rest_s: float,
     on_settled: OnSettled,
@@ -76,7 +76,8 @@ def land(
     """Land a judged candidate, and with it those that it is built upon.
 
     Args:
-        rows: The chain of requests, the first upon the target's tip; the last one's candidate has the receipt.
+        rows: The chain of requests, the first upon the target's tip.
+        receipt_ids: What proves each of them: its own receipt, or that of the last one's candidate.
         rest_s: Seconds for which nobody else's git must have written in the checkout that has the target. One that never
             rests is not waited for longer than :data:`LONGEST_UNREST`.
 
@@ -95,7 +96,7 @@ def land(
         candidates = [(row["merge_id"], required(row["candidate_sha"])) for row in rows]
         if not all(merges.is_candidate(conn, merge_id, sha) for merge_id, sha in candidates):
             return False
-        for merge_id, sha in candidates:
+        for (merge_id, sha), receipt_id in zip(candidates, receipt_ids, strict=True):
             merges.judged(conn, merge_id, sha, receipt_id)
         intents.intend(conn, **intent, now=now)
         return True

@@ -30,6 +30,7 @@ from corral.landing.api import (
     Again,
     Approval,
     Dismissed,
+    FlakyTest,
     GraphOfTarget,
     MergeLogPart,
     MergeWord,
@@ -37,6 +38,7 @@ from corral.landing.api import (
     Review,
     Submission,
 )
+from corral.landing.verify import flaky_tests
 from corral.store.rows.merges import MergeRow
 from corral.work.logtail import FURTHEST, POLL_S, Tail, offset_of_tail, read_part
 from corral.work.merges import diffs
@@ -44,7 +46,7 @@ from corral.work.merges import settling as app_merges
 from corral.work.merges import wire as merge_shapes
 from corral.work.merges.api import Changes
 from corral.work.merges.settling import merge_settled
-from corral.work.merges.store import merges, of_tasks
+from corral.work.merges.store import flakes, merges, of_tasks
 from corral.work.merges.wire import MergeDetail, MergeListed, MergeRun, MergeSummary, Standing, Submitted
 from corral.work.tasks.dismissal import dismiss as settle
 from corral.work.tasks.store import outcomes
@@ -93,6 +95,15 @@ def _standings(services: Services, conn: Connection) -> dict[str, Standing]:
 async def submit(services: Services, body: Submission) -> Payload:
     """Put a branch into the queue; ``merge_id`` is null if the target has everything of it already."""
     return await app_merges.submit(services, **body.model_dump(exclude={"agent_id"}))
+
+
+@router.get("/flakes")
+async def flaky(
+    services: Services,
+    target: Annotated[str | None, Field(max_length=1024, description="Only on this target.")] = None,
+) -> list[FlakyTest]:
+    """Tests that failed and then passed on one tree, the one that did so last first."""
+    return flaky_tests.by_test(await services.store.read(lambda conn: flakes.newest(conn, target)))
 
 
 @router.get("/{merge_id}", answer=MergeDetail)

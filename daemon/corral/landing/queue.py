@@ -39,7 +39,7 @@ from corral.git import refs
 from corral.git.identity import effective
 from corral.git.land import candidates
 from corral.git.process.command import Git, Identity
-from corral.landing import approval, blockers, ladder, land, pauses, stacks
+from corral.landing import approval, blockers, checks, ladder, land, pauses, stacks
 from corral.landing.ladder import Judgement, Verdict
 from corral.landing.land import Tidy
 from corral.landing.rewinds import Rewinds
@@ -94,6 +94,7 @@ class _Line:
     """The queue of one target in one step.
 
     Attributes:
+        basis: What its verifications stand on; ``check_basis``: its checks.
         batch: Requests in its chain, at most.
         slots: Verifications that it may have running.
         stacks: What requests stand on that were begun on the work of others.
@@ -106,6 +107,7 @@ class _Line:
     tip: str
     landing: Landing
     basis: Basis
+    check_basis: Basis
     batch: int
     slots: int
     stacks: Mapping[str, Stack]
@@ -179,6 +181,7 @@ class Queue:
         self.stuck_checkouts: dict[str, str] = {}
         self._stopped = False
         self._returned = ReturnedRequests()
+        self._checks = checks.Checks(context.db, self._tree)
         self._untidy = False
         self._tidy_at: datetime | None = None
 
@@ -276,7 +279,7 @@ class Queue:
             if reopened is not None:
                 target = refs.branch_ref(row["target"])
                 tip = refs.read(repo, target) or head
-                basis = self._basis(self._verify_settings(target), tip, now)
+                basis = self._basis(self._verify_settings(target).verify, tip, now)
                 self._already_there(repo, reopened, basis.fingerprint, now)
                 self._nudge()
         return [now + LOOK_AGAIN] if others else []
@@ -310,7 +313,9 @@ class Queue:
                 remedy = f"Make it again: git branch {quote(target)} COMMIT"
                 return self._hold(requests[0], with_remedy(f"There is no branch {target} any more.", remedy), now)
             landing = self._verify_settings(refs.branch_ref(target))
-            line = _Line(target, tip, landing, self._basis(landing, tip, now), batch, slots, standing)
+            basis = self._basis(landing.verify, tip, now)
+            check_basis = self._basis(landing.check, tip, now) if landing.check else basis
+            line = _Line(target, tip, landing, basis, check_basis, batch, slots, standing)
         except ConfigInvalid as error:
             return self._hold(requests[0], f"{error.message} {error.cause}", now)
         except DatabaseUnavailable:
@@ -381,7 +386,7 @@ class Queue:
         """Why a request has to wait for a person; answered once for one candidate upon one tip."""
         asked = (
             merge["merge_id"], merge["head_sha"], merge["approved_sha"], merge["candidate_sha"], merge["tip_sha"], line.tip,
-            line.landing.approve, *line.landing.approve_paths, *line.landing.verify,
+            line.landing.approve, *line.landing.approve_paths, *approval.commands(line.landing),
         )  # fmt: skip
         if asked not in self._approvals:
             if len(self._approvals) > _REMEMBERED:
@@ -392,8 +397,12 @@ class Queue:
     def _act(self, repo: Git, line: _Line, now: datetime) -> _Next | None:
         """Make a plan and begin to carry it out; :attr:`_Next.PASSED`: look at the line again."""
         members = [self._member(repo, line, row, now) for row in line.rows.values()]
-        running = {run.subject.sha for run in self._slots.of(line.target) if self._slots.is_wanted(run)}
-        actions = ladder.plan(members, line.tip, batch=line.batch, slots=max(line.slots, 1), running=running)
+        runs_now = [run.subject for run in self._slots.of(line.target) if self._slots.is_wanted(run)]
+        running, checking = ({run.sha for run in runs_now if run.is_check is which} for which in (False, True))
+        actions = ladder.plan(
+            members, line.tip, batch=line.batch, slots=max(line.slots, 1), running=running, checking=checking,
+            verify_each=line.landing.verify_each,
+        )  # fmt: skip
         wanted = [action for action in actions if isinstance(action, ladder.Verify)]
         if wanted or not actions:
             return self._verify(repo, line, wanted, now)
@@ -417,24 +426,31 @@ class Queue:
         """What the plan has to know of a request."""
         if merge["candidate_sha"] is None:
             return ladder.Member(
-                merge["merge_id"], is_suspect=merge["suspect_at"] is not None, clashes_on=merge["clashes_on_sha"],
+                merge["merge_id"],
+                is_suspect=merge["suspect_at"] is not None,
+                check=self._checks.look(repo, line.landing, line.check_basis, merge, None, now)[0],
+                clashes_on=merge["clashes_on_sha"],
                 behind=line.stack(merge["merge_id"]).behind,
-            )  # fmt: skip
+            )
         verdict, judgement, on_sha = None, None, required(merge["tip_sha"])
         with self._db.reading() as conn:
-            receipt = receipts.get(conn, merge["receipt_id"])
-            if not line.landing.verify or self._green(conn, line, merge) is not None:
+            receipt, green = receipts.get(conn, merge["receipt_id"]), self._green(conn, line, merge, now)
+            if not line.landing.verify or green is not None:
                 verdict = Verdict.GREEN
             elif receipt is not None and _is_red(receipt, line.basis):
                 verdict = Verdict.RED
         if verdict is Verdict.RED and receipt is not None and merge["suspect_at"] is not None:
             judgement = _JUDGEMENTS[self._evidence(repo, line, merge, receipt, now)[0]]
+        check, row = self._checks.look(repo, line.landing, line.check_basis, merge, green, now)
+        if row["merge_id"] in line.rows:
+            line.rows[row["merge_id"]] = row
         return ladder.Member(
             merge["merge_id"],
             ladder.Candidate(merge["candidate_sha"], on_sha),
             verdict,
             merge["suspect_at"] is not None,
             judgement,
+            check,
             ends_chain=self._changes_rules(repo, on_sha, merge["candidate_sha"]),
             behind=line.stack(merge["merge_id"]).behind,
         )
@@ -448,11 +464,10 @@ class Queue:
             self._rules[before, after] = not _RULES.isdisjoint(changed)
         return self._rules[before, after]
 
-    def _green(self, conn: Connection, line: _Line, merge: MergeRow) -> ReceiptRow | None:
+    def _green(self, conn: Connection, line: _Line, merge: MergeRow, now: datetime) -> ReceiptRow | None:
         """The receipt that lets a candidate land."""
-        tree = required(merge["candidate_tree"])
-        green = receipts.latest(conn, tree, line.basis.fingerprint, ReceiptStatus.PASSED)
-        return green if green is not None and verification_receipts.proves(green, merge) else None
+        tree, max_age_s = required(merge["candidate_tree"]), line.landing.verdict_max_age_s
+        return verification_receipts.green_of(conn, tree, line.basis.fingerprint, merge["receipt_id"], max_age_s, now)
 
     def _evidence(
         self, repo: Git, line: _Line, merge: MergeRow, receipt: ReceiptRow, now: datetime
@@ -468,8 +483,8 @@ class Queue:
             self._trees[sha] = repo.must("rev-parse", "--verify", f"{sha}^{{tree}}")
         return self._trees[sha]
 
-    def _basis(self, landing: Landing, tip_sha: str, now: datetime) -> Basis:
-        return verification_receipts.basis(self._context, landing, self._settings().worktrees, tip_sha, now)
+    def _basis(self, commands: Sequence[str], tip_sha: str, now: datetime) -> Basis:
+        return verification_receipts.basis(self._context, commands, self._settings().worktrees, tip_sha, now)
 
     def _may_repair(self, merge: MergeRow, blocked_by: MergeRow) -> bool:
         with self._db.reading() as conn:
@@ -557,6 +572,9 @@ class Queue:
 
             line.batch = smaller
             return self._changed(line, merge_id, self._db.write(suspect))
+        if isinstance(action, ladder.Return) and action.by_check:
+            against = self._checks.against(repo, line.landing, line.check_basis, merge, now)
+            return self._end(merge, MergeState.FAILED, now, **against)
         with self._db.reading() as conn:
             receipt = required(receipts.get(conn, merge["receipt_id"]))
         control = required(self._evidence(repo, line, merge, receipt, now)[1])
@@ -577,23 +595,26 @@ class Queue:
 
     def _verify(self, repo: Git, line: _Line, wanted: Sequence[ladder.Verify], now: datetime) -> _Next | None:
         """Have exactly these runs, as far as there are slots; end those that have become pointless."""
-        kept = set[tuple[str, str]]()
+        kept = set[tuple[str, str, bool]]()
+        keys = {(verify.merge_id, verify.sha, verify.is_check): verify for verify in wanted}
         for run in self._slots.of(line.target):
-            verify = next((v for v in wanted if (v.merge_id, v.sha) == (run.subject.merge_id, run.subject.sha)), None)
-            if verify is None and self._slots.is_wanted(run):
+            key = (run.subject.merge_id, run.subject.sha, run.subject.is_check)
+            if key in keys:
+                kept.add(key)
+            elif self._slots.is_wanted(run):
                 self._slots.drop(run)
-            elif verify is not None:
-                kept.add((verify.merge_id, verify.sha))
-        for verify in wanted:
-            if (verify.merge_id, verify.sha) not in kept and len(kept) < line.slots:
+        for key, verify in keys.items():
+            if key not in kept and len(kept) < line.slots:
                 if not self._slots.start(repo, self._spec(repo, line, verify, now), line.landing, self._number(), now):
                     break
-                kept.add((verify.merge_id, verify.sha))
+                kept.add(key)
         return _Next.RUNNING if kept else None
 
     def _spec(self, repo: Git, line: _Line, verify: ladder.Verify, now: datetime) -> RunSpec:
         merge = line.rows[verify.merge_id]
         candidate, on_sha = required(merge["candidate_sha"]), required(merge["tip_sha"])
+        if verify.is_check:
+            return checks.spec(merge, verify.sha, self._tree(repo, verify.sha), line.check_basis)
         with self._db.reading() as conn:
             receipt = receipts.get(conn, merge["receipt_id"])
         control = self._evidence(repo, line, merge, receipt, now)[1] if receipt and merge["suspect_at"] else None
@@ -614,18 +635,19 @@ class Queue:
         rows = [line.rows[merge_id] for merge_id in action.merge_ids]
         rest_s = self._settings().landing.rest_s
 
-        def proof(conn: Connection) -> ReceiptRow | None:
+        def proof(conn: Connection) -> list[ReceiptRow | None]:
+            if line.landing.verify and line.landing.verify_each:
+                return [self._green(conn, line, row, now) for row in rows]
             if line.landing.verify:
-                return self._green(conn, line, rows[-1])
+                return [self._green(conn, line, rows[-1], now)] * len(rows)
             tree, fingerprint = required(rows[-1]["candidate_tree"]), line.basis.fingerprint
             reason = "No verification command is configured (landing.verify)."
-            return verification_receipts.unverified(conn, tree, fingerprint, reason, now)
+            return [verification_receipts.unverified(conn, tree, fingerprint, reason, now)] * len(rows)
 
-        if (receipt := self._db.write(proof)) is None:
+        proofs = [receipt["receipt_id"] for receipt in self._db.write(proof) if receipt is not None]
+        if len(proofs) < len(rows):
             return _Next.AGAIN
-        state = land.land(
-            self._db, repo, rows, receipt["receipt_id"], rest_s=rest_s, on_settled=self._on_settled, now=now
-        )
+        state = land.land(self._db, repo, rows, proofs, rest_s=rest_s, on_settled=self._on_settled, now=now)
         self.rewinds.remember(line.target)
         if state is not MergeState.HELD:
             if state is MergeState.LANDED:

@@ -47,7 +47,7 @@ def chosen(conn: Connection, project: Project, merge: MergeRow, named: str | Non
     """One run of a request.
 
     Args:
-        named: A number, ``candidate`` or ``control`` (the last of that role); None: the one that runs now, else the one that
+        named: A number, or a role such as ``control`` (the last of it); None: the one that runs now, else the one that
             decided, else the last.
 
     Returns:
@@ -66,7 +66,8 @@ def chosen(conn: Connection, project: Project, merge: MergeRow, named: str | Non
     elif named.isdecimal() and len(named) < 10:
         matching = [run for run in runs if run.number == int(named)]
     else:
-        raise InvalidInput(f"{named[:40]!r} is no run.", remedy="Give the number of a run, or: candidate, control.")
+        kinds = ", ".join(ReceiptRole.values())
+        raise InvalidInput(f"{named[:40]!r} is no run.", remedy=f"Give the number of a run, or: {kinds}.")
     if not matching:
         short = merge["merge_id"][:8]
         what = f"no {named} run" if named in ReceiptRole.values() else f"no run {named}"

@@ -1,4 +1,4 @@
-"""The way onto the target branch: ``request_merge``, ``merge_status``."""
+"""The way onto the target branch: ``request_merge``, ``merge_status``, ``list_flakes``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from corral.faces.mcp.calls import coordinator_tool, current
 from corral.git.checkouts.status import changes
 from corral.git.process.command import open_checkout
 from corral.landing import requests
+from corral.landing.verify import flaky_tests
 from corral.work.merges import settling as app_merges
 from corral.work.merges import wire as merge_shapes
+from corral.work.merges.store import flakes
 from corral.work.merges.store import merges as merge_rows
 
 
@@ -66,6 +68,15 @@ async def merge_status(merge_id: str | None = None, branch: str | None = None) -
         return {"success": True, "merges": queue.rows, **more}
     newest = merge_id or (await services.store.read(lambda conn: merge_rows.newest_of(conn, str(branch))))["merge_id"]
     return {"success": True, **await services.work(lambda: requests.detail(services.db, newest))}
+
+
+@coordinator_tool
+async def list_flakes(target: str | None = None) -> Payload:
+    """Tests that failed and then passed on one tree, with dates and logs; the last one first."""
+    rows = await current.get().services.store.read(lambda conn: flakes.newest(conn, target))
+    told = page((dict(row) for row in flaky_tests.by_test(rows)), size=SHOWN_BYTES)
+    more = {"left_out": "Those that were flaky longer ago."} if told.more else {}
+    return {"success": True, "flakes": told.rows, **more}
 
 
 def _queue(conn: Connection) -> Page:

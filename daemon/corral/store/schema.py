@@ -355,6 +355,8 @@ receipts = Table(
     Column("commit_sha", String(64), nullable=True),
     Column("role", String(16), nullable=True),
     Column("inputs", JSON, nullable=True),
+    # Of a red one: the tests that failed, as far as its output tells; NULL where not everything ran.
+    Column("failed_tests", JSON, nullable=True),
     CheckConstraint(one_of("status", ReceiptStatus.values()), name="status"),
     CheckConstraint("status <> 'passed' OR (exit_code = 0 AND (tests IS NULL OR tests > 0))", name="green"),
 )
@@ -386,6 +388,8 @@ merge_requests = Table(
     # Since when it is judged alone: a chain of candidates was red where it began.
     Column("suspect_at", String(24), nullable=True),
     Column("receipt_id", String(36), ForeignKey("receipts.receipt_id"), nullable=True),
+    # The receipt by which its check (landing.check) stands; NULL: it has to run. It may be deleted before the request.
+    Column("check_receipt_id", String(36), nullable=True),
     Column("landed_sha", String(64), nullable=True),
     Column("approved_sha", String(64), nullable=True),
     Column("tries", Integer, nullable=False),
@@ -445,6 +449,22 @@ verification_runs = Table(
 )
 Index("ix_verification_runs_running", verification_runs.c.slot, **only(verification_runs.c.ended_at.is_(None)))
 Index("ix_verification_runs_merge_id", verification_runs.c.merge_id)
+
+flakes = Table(
+    "flakes",
+    metadata,
+    Column("flake_id", Integer, primary_key=True, autoincrement=True),
+    Column("target", Text, nullable=False),
+    # As the runner names it; NULL: it did not tell.
+    Column("test", Text, nullable=True),
+    Column("merge_id", String(36), nullable=False),
+    Column("commit_sha", String(64), nullable=False),
+    Column("tree", String(64), nullable=False),
+    Column("red_log", Text, nullable=True),
+    Column("green_log", Text, nullable=True),
+    Column("at", String(24), nullable=False),
+)
+Index("ix_flakes_target_test", flakes.c.target, flakes.c.test)
 
 landing_targets = Table(
     "landing_targets",

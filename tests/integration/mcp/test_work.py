@@ -187,6 +187,7 @@ def test_a_branch_is_handed_in_from_the_worktree_that_has_it(house: Coordinated)
         assert (status["state"], status["landed_sha"]) == ("landed", git(house.root, "rev-parse", "main"))
         assert (await one.call("merge_status", branch="corral/mine"))["merge_id"] == asked["merge_id"]
         assert await one.call("merge_status") == {"success": True, "merges": []}
+        assert await one.call("list_flakes") == {"success": True, "flakes": []}
         assert await one.read("merges://queue") == []
         again = await one.call("request_merge")
         assert (again["success"], again["merge_id"]) == (True, None) and "nothing to merge" in again["message"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from corral.config.paths import Project
-from corral.config.trust import Claim, TrustStore, of_file, trust_file
+from corral.config.trust import LANDING, Claim, TrustStore, of_file, refuse, trust_file
 from corral.core.errors import NotTrusted
 from tests.conftest import WITHOUT_ROOTS_RIGHTS
 
@@ -96,3 +96,14 @@ def test_less_approval_than_before_is_approved_by_a_person_itself(
     project = Project(tmp_path, tmp_path / ".git", tmp_path / ".corral", False)
     found = of_file(project, f"landing: {{approve: {said}}}\n".encode(), Path("/nowhere"))
     assert [(claim.key, claim.value) for claim in found] == [("landing.approve", value) for value in claimed]
+
+
+@pytest.mark.req("X10")
+def test_every_command_that_judges_a_request_needs_an_approval(tmp_path: Path) -> None:
+    project = Project(tmp_path, tmp_path / ".git", tmp_path / ".corral", False)
+    text = b"landing: {verify: [make test], check: [make lint], affected: ./affected}\n"
+    claims = of_file(project, text, Path("/nowhere"))
+    assert {claim.key for claim in claims} == {"landing.verify", "landing.check", "landing.affected"}
+    for claim in claims:
+        with pytest.raises(NotTrusted):
+            refuse([claim], *LANDING)

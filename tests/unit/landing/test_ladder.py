@@ -8,7 +8,7 @@ import pytest
 from bench.queue_simulation import World, by_ladder, serially
 
 from corral.landing import ladder
-from corral.landing.ladder import Candidate, Judgement, Member, Verdict
+from corral.landing.ladder import Candidate, Check, Judgement, Member, Verdict
 
 SCHEDULES = 1000
 
@@ -25,15 +25,20 @@ def test_a_thousand_random_schedules_end_with_no_red_target_and_hardly_an_innoce
     innocents = requests = 0
     for seed in range(SCHEDULES):
         slots = seed % 4 + 1
-        world = World(seed, [0.02, 0.1, 0.25][seed % 3], 0.05, slots, requests=20)
+        each, checked = seed % 5 == 0, seed % 7 == 0
+        broken = [0.02, 0.1, 0.25][seed % 3]
+        world = World(seed, broken, 0.05, slots, requests=20, verify_each=each, has_check=checked)
 
-        def check(members: Sequence[Member], actions: list[ladder.Action], slots: int = slots) -> None:
+        def check(
+            members: Sequence[Member], actions: list[ladder.Action], slots: int = slots, each: bool = each
+        ) -> None:
             verdicts = {member.merge_id: member.verdict for member in members}
             runs = [action for action in actions if isinstance(action, ladder.Verify)]
             assert actions and (len(runs) in range(1, slots + 1) if runs else len(actions) == 1)
             assert len({run.sha for run in runs}) == len(runs)
             if isinstance(actions[0], ladder.Land):
-                assert verdicts[actions[0].merge_ids[-1]] is Verdict.GREEN
+                landing = actions[0].merge_ids if each else actions[0].merge_ids[-1:]
+                assert {verdicts[merge_id] for merge_id in landing} == {Verdict.GREEN}
 
         by_ladder(world, check)
         assert world.red_targets == 0
@@ -80,6 +85,45 @@ def test_a_suspect_is_judged_upon_the_tip_where_that_began_however_often_the_tar
 def test_one_commit_of_two_requests_is_verified_once() -> None:
     members = [Member("a", Candidate("a1", "tip")), Member("b", Candidate("a1", "a1"))]
     assert len(_plan(*members)) == 1
+
+
+@pytest.mark.req("I12")
+def test_where_each_is_verified_only_what_is_green_throughout_lands() -> None:
+    a, b, c = (Candidate(f"{name}1", on) for name, on in (("a", "tip"), ("b", "a1"), ("c", "b1")))
+    waiting = [Member("a", a), Member("b", b, Verdict.GREEN), Member("c", c)]
+    runs = ladder.plan(waiting, "tip", batch=4, slots=2, verify_each=True)
+    assert runs == [ladder.Verify("a", "a1", is_alone=True), ladder.Verify("c", "c1")]
+    green = [Member("a", a, Verdict.GREEN), *waiting[1:]]
+    assert ladder.plan(green, "tip", batch=4, slots=2, verify_each=True) == [ladder.Land(("a", "b"), True)]
+    red = [Member("a", a, Verdict.GREEN), Member("b", b, Verdict.RED), Member("c", c, Verdict.GREEN)]
+    assert ladder.plan(red, "tip", batch=4, slots=2, verify_each=True) == [ladder.Land(("a",), False)]
+
+
+def test_a_check_is_of_the_request_upon_the_tip_and_those_that_passed_theirs_go_on() -> None:
+    checked, first = Member("a", Candidate("a1", "tip")), Member("b", check=Check.NOT_RUN)
+    assert _plan(checked, first) == [ladder.Build("b", "tip")]
+    built = Member("b", Candidate("b1", "tip"), check=Check.NOT_RUN)
+    check = ladder.Verify("b", "b1", is_alone=True, is_check=True)
+    assert _plan(checked, built) == [ladder.Verify("a", "a1", is_alone=True), check]
+    assert _plan(checked, built, slots=1) == [check], "it is short, and may spare the others a run"
+    assert _plan(checked, built, slots=1, running=["a1"]) == [ladder.Verify("a", "a1", is_alone=True)]
+    later = [Member(name, Candidate(f"{name}1", "tip"), check=Check.NOT_RUN) for name in "cde"]
+    assert len(_plan(checked, *later, batch=1, slots=3)) == 3 and _plan(checked, *later, batch=1, slots=1)[0] == (
+        ladder.Verify("a", "a1", is_alone=True)
+    ), "those that no chain could hold yet are checked in idle slots"
+
+
+@pytest.mark.req("I5")
+def test_a_red_check_sends_nobody_back_before_the_tip_without_it_is_green() -> None:
+    red = Member("b", Candidate("b1", "old"), check=Check.RED)
+    assert _plan(red) == [ladder.Verify("b", "old", is_alone=True, is_check=True)]
+    proven = Member("b", Candidate("b1", "old"), check=Check.AT_FAULT)
+    assert _plan(proven) == [ladder.Return("b", by_check=True)]
+    moved = Member("b", Candidate("b1", "old"), check=Check.NOT_RUN)
+    assert _plan(moved) == [ladder.Build("b", "tip")]
+    assert ladder.plan([moved], "tip", batch=4, slots=2, checking=["b1"]) == [
+        ladder.Verify("b", "b1", is_alone=True, is_check=True)
+    ]
 
 
 @pytest.mark.req("I10")

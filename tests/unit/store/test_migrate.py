@@ -73,7 +73,7 @@ def test_a_stored_database_opens_with_all_its_rows_and_has_what_a_new_one_has(tm
     assert len([name for name, found in before.items() if found]) > 20 and len(before["audit_lines"]) > 100
     open_schema(old)
     open_schema(new)
-    fresh = (("clashes_on_sha", None), ("suspect_at", None))
+    fresh = (("check_receipt_id", None), ("clashes_on_sha", None), ("suspect_at", None))
     assert rows(old) == {
         **before,
         "alembic_version": [(("version_num", HEAD),)],
@@ -82,8 +82,10 @@ def test_a_stored_database_opens_with_all_its_rows_and_has_what_a_new_one_has(tm
         "task_dependencies": [
             tuple(sorted((*row, ("clashes_sha", None)), key=str)) for row in before["task_dependencies"]
         ],
+        "receipts": [tuple(sorted((*row, ("failed_tests", None)), key=str)) for row in before["receipts"]],
         "verification_runs": [],
         "landing_targets": [],
+        "flakes": [],
     }
     assert columns(old) == columns(new)
     database = Database(old)

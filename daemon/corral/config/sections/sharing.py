@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from corral.config.sections.values import Branch, Commands, Globs, Pause, Seconds, Section
+from corral.config.sections.values import DAY_S, Branch, Command, Commands, Globs, Pause, Seconds, Section
 
 MOST_SLOTS = 16
 """Verifications that may run side by side, at most."""
@@ -22,14 +22,34 @@ class Landing(Section):
         default=[],
         description="Commands that must pass on the merged tree, in order; none: work lands as `unverified`.",
     )
+    check: Commands = Field(
+        default=[],
+        description="Cheap commands that each request must pass, by itself on the target's tip, before it is verified with "
+        "others.",
+    )
+    affected: Command | None = Field(
+        default=None,
+        description="Command that prints the tests that a candidate affects, one a line; the first command of `verify` runs with "
+        "them as arguments first, and then everything.",
+    )
+    reports: Globs = Field(
+        default=[],
+        description="JUnit XML files that the commands write, relative to the worktree; they tell which tests failed.",
+    )
+    verify_each: bool = Field(
+        default=False, description="Verify every request of a chain by itself, so that none lands `covered` by another."
+    )
+    verdict_max_age_s: Annotated[float, Field(ge=60, le=30 * DAY_S)] = Field(
+        default=DAY_S, description="Age up to which a green verdict counts for another candidate with the same tree."
+    )
     approve: Literal["always", "paths", "never"] = Field(
         default="paths",
         description="Merges that need `corral merge approve`: all, those that `approve_paths` names, or none.",
     )
     approve_paths: Globs = Field(
         default=["**/CLAUDE.md", "**/CLAUDE.local.md", "**/.claude/**", "**/.mcp.json", "hooks/**", ".corral/**"],
-        description="A merge that changes a matching path, or a file that `verify` names, needs `corral merge "
-        "approve`.",
+        description="A merge that changes a matching path, or a file that `verify`, `check` or `affected` names, needs "
+        "`corral merge approve`.",
     )
     rest_s: Pause = Field(
         default=1,

@@ -14,7 +14,7 @@ from corral.core.instants import iso
 from corral.core.states import ReceiptRole
 from corral.runners.process import open_private
 
-_HEADING = re.compile(rb"# (candidate|control) ([0-9a-f]{40,64}), started at ([0-9T:.Z-]{24})\n")
+_HEADING = re.compile(rb"# ([a-z-]{1,20}) ([0-9a-f]{40,64}), started at ([0-9T:.Z-]{24})\n")
 
 
 @dataclass(frozen=True)

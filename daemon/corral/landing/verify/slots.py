@@ -13,16 +13,14 @@ from sqlalchemy import Connection
 from corral.config.sections.sharing import Landing
 from corral.core.crash import crash_point
 from corral.core.errors import CorralError, DatabaseUnavailable
-from corral.core.events import EventKind
 from corral.core.states import MergeState, ReceiptRole, ReceiptStatus
 from corral.git.process.command import Git
-from corral.landing import land, pauses
-from corral.landing.verify import blame, evidence, run_logs, verification_receipts
+from corral.landing import checks, land, pauses
+from corral.landing.verify import blame, evidence, flaky_tests, run_logs, verification_receipts
 from corral.landing.verify.verification import Verdict, end_marked, marks
 from corral.landing.verify.verification_context import VerificationContext
 from corral.landing.verify.verification_run import RunSpec, VerificationRun
 from corral.landing.verify.verification_worktree import folders
-from corral.store import events
 from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.work.merges.settling import OnSettled
 from corral.work.merges.store import merges, runs
@@ -89,7 +87,8 @@ class VerificationSlots:
             return False
 
         def begin(conn: Connection) -> int | None:
-            if merges.verifying(conn, subject.merge_id, subject.candidate_sha, now) is None:
+            has_word = subject.role is ReceiptRole.CHECK_CONTROL  # of its red check
+            if merges.verifying(conn, subject.merge_id, subject.candidate_sha, now, keeps_reason=has_word) is None:
                 return None
             return runs.begin(
                 conn, merge_id=subject.merge_id, target=subject.target, commit_sha=subject.sha, tree=subject.tree,
@@ -181,12 +180,15 @@ class VerificationSlots:
         self, conn: Connection, run: VerificationRun, verdict: Verdict, merge: MergeRow, now: datetime
     ) -> None:
         """Store the result. The queue's next step acts on it, unless the result ends the request's try here."""
-        receipt = verification_receipts.of_verdict(conn, run, verdict, self._context.project.root, now)
+        root = self._context.project.root
+        receipt = verification_receipts.of_verdict(conn, run, verdict, root, now)
         self._put_down(conn, run, now, receipt)
-        if run.flaky and verdict.status is ReceiptStatus.PASSED:
-            flaky = EventKind.MERGE_FLAKY({"reason": verdict.reason})
-            events.record(conn, now, flaky, task_id=merge["task_id"], merge_id=merge["merge_id"])
+        if verdict.status is ReceiptStatus.PASSED:
+            flaky_tests.record(conn, run, receipt, merge, root, now)
         subject, why = run.subject, str(verdict.reason)
+        if subject.is_check and (verdict.status is not ReceiptStatus.ERROR or verdict.suspect):
+            checks.conclude(conn, subject, receipt, now)
+            return
         of_target = subject.role is ReceiptRole.CONTROL
         if verdict.status is not ReceiptStatus.ERROR:
             pauses.record_verdict(conn, merge["target"], now)

@@ -95,13 +95,18 @@ _RUNNERS = (
 )
 
 
+def plain(output: str) -> str:
+    """An output without colours and carriage returns."""
+    return _ANSI.sub("", output).replace("\r\n", "\n")
+
+
 def count(output: str) -> int | None:
     """The number of tests that one command ran, by its output.
 
     Returns:
         The sum over all reports of known runners; None if there is no report, or one that does not tell.
     """
-    text = _ANSI.sub("", output).replace("\r\n", "\n")
+    text = plain(output)
     for fallback in (False, True):
         reports = [
             runner.ran(match) if callable(runner.ran) else runner.ran

@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from corral.core.awake import AwakeClock
 from corral.core.errors import RunnerUnavailable
 from corral.core.redaction import redact
 from corral.core.states import ReceiptStatus
-from corral.landing.verify import blame, test_counts
+from corral.landing.verify import blame, failed_tests, test_counts
 from corral.landing.verify.verification_worktree import LaidOut
 from corral.runners.process import LogTail, Marks, open_private, signal_each, spawn, survivors
 from corral.runners.tags import PROJECT_MARK, VERIFICATION_MARK
@@ -31,6 +31,8 @@ from corral.runners.tags import PROJECT_MARK, VERIFICATION_MARK
 POLL_S = 1.0
 LOG_LIMIT = 256 * 1024 * 1024
 TAIL_BYTES = 1024 * 1024
+MOST_PRINTED = 100_000
+"""Bytes of affected tests; for more of them, everything runs at once."""
 _LOOKS = 5
 """Rounds of looking for survivors, since a killed process may have started another one just before."""
 REASON_LINES = 8
@@ -43,6 +45,8 @@ class Verdict:
 
     Attributes:
         suspect: Of an ``error``: the change may have caused it.
+        failed_tests: Of a red one, as far as the output tells.
+        is_partial: Only the tests ran that the change affects: red, it proves nothing against anybody.
     """
 
     status: ReceiptStatus
@@ -52,6 +56,36 @@ class Verdict:
     log: Path | None
     reason: str | None
     suspect: bool = False
+    failed_tests: tuple[str, ...] = ()
+    is_partial: bool = False
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One command.
+
+    Attributes:
+        tests: Its arguments: the tests that the change affects.
+        prints: It prints these, into this file.
+    """
+
+    command: str
+    tests: tuple[str, ...] = ()
+    prints: Path | None = None
+
+    @property
+    def shown(self) -> str:
+        """As the log names it."""
+        return f"{self.command} ({len(self.tests)} affected tests first)" if self.tests else self.command
+
+    def argv(self) -> list[str]:
+        """The shell that runs it; what was printed is never part of a shell's text."""
+        if self.prints is not None:
+            self.prints.unlink(missing_ok=True)
+            return ["/bin/sh", "-c", f'exec >"$1" || exit\n{self.command}', "sh", str(self.prints)]
+        if self.tests:
+            return ["/bin/sh", "-c", f'{self.command} "$@"', "sh", *self.tests]
+        return ["/bin/sh", "-c", self.command]
 
 
 class Verification:
@@ -66,6 +100,8 @@ class Verification:
         put_off_sealing: Given the log when a command has ended: its secrets are to be overwritten, and that may take long.
         timeout_s: Seconds for all commands together, in which the daemon was awake.
         now: When the run starts.
+        affected: Prints the tests that are run first, with the first of the commands.
+        reports: Where the commands leave JUnit XML.
     """
 
     def __init__(
@@ -79,9 +115,16 @@ class Verification:
         put_off_sealing: Callable[[Path], None],
         timeout_s: float,
         now: datetime,
+        affected: str | None = None,
+        reports: Sequence[str] = (),
     ) -> None:
         self._laid = laid
-        self._waiting = list(commands)
+        self._waiting = [_Step(command) for command in commands]
+        if affected is not None:
+            self._waiting.insert(0, _Step(affected, prints=log.with_suffix(".affected")))
+        self._step = self._waiting[0]
+        self._reports = reports
+        self._reports_since = 0.0
         self._marks = marks(laid.path, project_id)
         self._env = {**env, **self._marks}
         self._log = log
@@ -91,7 +134,6 @@ class Verification:
         self._started_at = self._awake.at(now)
         self._tests: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._command = ""
         self._tail: LogTail | None = None
         self._output = b""
         self._written = 0
@@ -102,7 +144,7 @@ class Verification:
     @property
     def command(self) -> str:
         """The command that runs now, or ran last."""
-        return self._command
+        return self._step.command
 
     @property
     def pid(self) -> int | None:
@@ -124,7 +166,7 @@ class Verification:
             return self._look(self._awake.at(now))
         except OSError as error:
             self.stop()
-            reason = f"`{self._command}` could not be followed: {error}"
+            reason = f"`{self.command}` could not be followed: {error}"
             return self._verdict(self._awake.at(now), ReceiptStatus.ERROR, None, reason)
 
     def stop(self) -> None:
@@ -144,21 +186,21 @@ class Verification:
             self._tail = None
 
     def _next(self) -> None:
-        self._command = self._waiting.pop(0)
+        self._step = self._waiting.pop(0)
         self._process = None
         self.close()
         try:
-            _write(self._log, f"{self._remark}$ {self._command}\n")
+            _write(self._log, f"{self._remark}$ {self._step.shown}\n")
             self._remark = ""
+            self._reports_since = self._log.stat().st_mtime
             self._tail, self._output = LogTail(self._log), b""
-            shell = ["/bin/sh", "-c", self._command]
-            self._process = spawn(shell, cwd=self._laid.path, env=self._env, log=self._log)
+            self._process = spawn(self._step.argv(), cwd=self._laid.path, env=self._env, log=self._log)
         except (OSError, RunnerUnavailable) as error:
             self._trouble = str(error)
 
     def _look(self, now: datetime) -> Verdict | None:
         if self._process is None:
-            reason = f"`{self._command}` could not be started: {self._trouble}"
+            reason = f"`{self.command}` could not be started: {self._trouble}"
             return self._verdict(now, ReceiptStatus.ERROR, None, reason)
         code = self._process.poll()
         self._read()
@@ -167,17 +209,24 @@ class Verification:
             if over is None:
                 return None
             self.stop()
-            reason = f"`{self._command}` {over} and was ended."
+            reason = f"`{self.command}` {over} and was ended."
             return self._verdict(now, ReceiptStatus.ERROR, None, reason, suspect=True)
         end_marked(self._marks, self._process.pid)
         failure = self._judge(code, now)
         if failure is not None:
             state, reason, suspect = failure
             return self._verdict(now, state, code, reason, suspect=suspect)
+        if self._step.prints is not None:
+            self._put_first(_printed(self._step.prints) if code == 0 else [])
         if self._waiting:
             self._next()
             return None
         return self._verdict(now, ReceiptStatus.PASSED, code, None)
+
+    def _put_first(self, tests: list[str]) -> None:
+        """Run these tests first; none: everything at once."""
+        if tests:
+            self._waiting.insert(0, replace(self._waiting[0], tests=tuple(tests)))
 
     def _read(self) -> None:
         for data in self._tail.chunks() if self._tail else ():
@@ -197,22 +246,25 @@ class Verification:
         changed = self._laid.what_changed(now)
         if changed is not None:
             predicate, suspect = changed
-            return ReceiptStatus.ERROR, f"The verdict is void: `{self._command}` {predicate}.", suspect
+            return ReceiptStatus.ERROR, f"The verdict is void: `{self.command}` {predicate}.", suspect
+        if self._step.prints is not None:
+            return None
         if code in _COULD_NOT_RUN:
-            reason = f"`{self._command}` could not run: {_COULD_NOT_RUN[code]} (exit code {code})."
+            reason = f"`{self.command}` could not run: {_COULD_NOT_RUN[code]} (exit code {code})."
             return ReceiptStatus.ERROR, reason, True
         if code in blame.KILLED:
-            return ReceiptStatus.ERROR, f"`{self._command}` was killed from outside, perhaps for lack of memory.", False
+            reason = f"`{self.command}` was killed from outside, perhaps for lack of memory."
+            return ReceiptStatus.ERROR, reason, False
         ran = test_counts.count(output)
-        if ran is not None:
+        if ran is not None and not self._step.tests:
             self._tests = (self._tests or 0) + ran
         if code != 0 and (refusal := blame.refusal_in(output)):
-            reason = f"`{self._command}` failed with exit code {code}, and printed {refusal!r}:\n{last_lines(output)}"
+            reason = f"`{self.command}` failed with exit code {code}, and printed {refusal!r}:\n{last_lines(output)}"
             return ReceiptStatus.ERROR, reason, True
         if code != 0:
-            return ReceiptStatus.FAILED, f"`{self._command}` failed with exit code {code}:\n{last_lines(output)}", False
-        if ran == 0:
-            return ReceiptStatus.FAILED, f"`{self._command}` ran no tests.", False
+            return ReceiptStatus.FAILED, f"`{self.command}` failed with exit code {code}:\n{last_lines(output)}", False
+        if ran == 0 and not self._step.tests:
+            return ReceiptStatus.FAILED, f"`{self.command}` ran no tests.", False
         return None
 
     def _verdict(
@@ -221,7 +273,15 @@ class Verification:
         self._put_off_sealing(self._log)
         redacted = redact(reason) if reason is not None else None
         took_s = (now - self._started_at).total_seconds()
-        return Verdict(state, code, self._tests, took_s, self._log, redacted, suspect)
+        verdict = Verdict(state, code, self._tests, took_s, self._log, redacted, suspect)
+        if state is not ReceiptStatus.FAILED:
+            return verdict
+        return replace(verdict, failed_tests=self._failed_tests(), is_partial=bool(self._step.tests))
+
+    def _failed_tests(self) -> tuple[str, ...]:
+        output = self._output.decode("utf-8", "replace")
+        names = failed_tests.of_run(output, self._laid.path, self._reports, self._reports_since)
+        return tuple(map(redact, names))
 
 
 def marks(path: Path, project_id: str) -> dict[str, str]:
@@ -236,6 +296,18 @@ def end_marked(marks: Marks, group: int | None = None) -> None:
         if not alive:
             return
         signal_each(alive, signal.SIGKILL)
+
+
+def _printed(file: Path) -> list[str]:
+    """The tests that a command has printed into a file, which goes; none where they are too many for a command."""
+    try:
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as printed:
+            text = printed.read(MOST_PRINTED + 1)
+        file.unlink(missing_ok=True)
+    except OSError:
+        return []
+    lines = text.decode("utf-8", "replace").splitlines() if len(text) <= MOST_PRINTED else []
+    return [line.strip() for line in lines if line.strip() and "\0" not in line]
 
 
 def _write(log: Path, text: str) -> None:

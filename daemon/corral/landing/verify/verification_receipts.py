@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy import Connection
 
-from corral.config.sections.sharing import Landing
 from corral.config.sections.work import Worktrees
 from corral.core.inputs import taken_from_checkout
+from corral.core.instants import after
 from corral.core.redaction import redact
 from corral.core.states import ReceiptStatus
 from corral.landing.verify import programs
@@ -19,14 +20,16 @@ from corral.landing.verify.verification import Verdict
 from corral.landing.verify.verification_context import VerificationContext
 from corral.landing.verify.verification_run import Basis, VerificationRun
 from corral.runners.environment import lasting_environment
-from corral.store.rows.merges import MergeRow, ReceiptRow
+from corral.store.rows.merges import ReceiptRow
 from corral.work.merges.store import receipts
 
 NOT_GREEN = (ReceiptStatus.FAILED.value, ReceiptStatus.ERROR.value)
 """Of a request's own receipt: its candidate ran and was not found green, so the target without it is looked at."""
 
 
-def basis(context: VerificationContext, landing: Landing, worktrees: Worktrees, tip_sha: str, now: datetime) -> Basis:
+def basis(
+    context: VerificationContext, commands: Sequence[str], worktrees: Worktrees, tip_sha: str, now: datetime
+) -> Basis:
     """What a verification of this moment stands on, beside the tree: another basis is another fingerprint.
 
     That is the commands, how their worktree is made usable, the environment, and the programs that all these name. Programs
@@ -37,13 +40,13 @@ def basis(context: VerificationContext, landing: Landing, worktrees: Worktrees, 
     """
     recipes = context.recipes(tip_sha)
     setups = [str(recipe["setup"]) for recipe in recipes if recipe.get("setup")]
-    names = programs.named([*landing.verify, *worktrees.setup, *setups])
+    names = programs.named([*commands, *worktrees.setup, *setups])
     identities = [
         [program.name, program.path, program.version, program.mark]
         for program in context.programs.look_up(names, context.asking_environment(), now)
     ]
     parts = [
-        landing.verify,
+        list(commands),
         worktrees.setup,
         worktrees.recipes,
         recipes,
@@ -54,19 +57,35 @@ def basis(context: VerificationContext, landing: Landing, worktrees: Worktrees, 
     return Basis(hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest(), tuple(names))
 
 
-def proves(green: ReceiptRow, merge: MergeRow) -> bool:
-    """Whether a green receipt of a request's tree and fingerprint lets it land.
+def green_of(
+    conn: Connection, tree: str, fingerprint: str, own_id: str | None, max_age_s: float, now: datetime
+) -> ReceiptRow | None:
+    """The green receipt of a tree that counts now; None: it has to run.
 
-    One that took something from the person's checkout, which may be different by now, counts for its own request alone.
+    That is the one of the request's own run, or what the newest run of the tree said. Another request's run does not count if
+    it took something from the person's checkout, which may be different by now, or if how old it is cannot be told, because
+    the clock was set back.
+
+    Args:
+        own_id: The receipt of the request's own run.
+        max_age_s: ``landing.verdict_max_age_s``.
     """
-    return green["receipt_id"] == merge["receipt_id"] or not taken_from_checkout(green["inputs"])
+    oldest, own = after(now, -max_age_s), receipts.get(conn, own_id)
+    wanted = (tree, fingerprint, ReceiptStatus.PASSED)
+    if own is not None and (own["tree"], own["fingerprint"], own["status"]) == wanted and own["created_at"] >= oldest:
+        return own
+    newest = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED, ReceiptStatus.FAILED)
+    if (
+        newest is None
+        or newest["status"] != ReceiptStatus.PASSED
+        or not oldest <= newest["created_at"] <= after(now, 1)
+    ):
+        return None
+    return None if taken_from_checkout(newest["inputs"]) else newest
 
 
 def of_verdict(conn: Connection, run: VerificationRun, verdict: Verdict, root: Path, now: datetime) -> ReceiptRow:
     """Store the verdict of a run; its log is named relative to the project's ``root`` where it lies within."""
-    log = verdict.log
-    if log is not None and log.is_relative_to(root):
-        log = log.relative_to(root)
     return receipts.add(
         conn,
         tree=run.subject.tree,
@@ -77,13 +96,21 @@ def of_verdict(conn: Connection, run: VerificationRun, verdict: Verdict, root: P
         exit_code=verdict.exit_code,
         tests=verdict.tests,
         duration_s=verdict.duration_s,
-        log=str(log) if log is not None else None,
+        log=relative(verdict.log, root),
         reason=verdict.reason,
         merge_id=run.subject.merge_id,
         commit_sha=run.subject.sha,
         role=run.subject.role,
         inputs=run.inputs,
+        failed_tests=verdict.failed_tests
+        if verdict.status is ReceiptStatus.FAILED and not verdict.is_partial
+        else None,
     )
+
+
+def relative(log: Path | None, root: Path) -> str | None:
+    """A log's name, relative to the project's root where it lies within."""
+    return None if log is None else str(log.relative_to(root) if log.is_relative_to(root) else log)
 
 
 def unverified(conn: Connection, tree: str, fingerprint: str, reason: str, now: datetime) -> ReceiptRow:

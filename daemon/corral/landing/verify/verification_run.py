@@ -26,6 +26,7 @@ from corral.landing.verify import blame, run_logs
 from corral.landing.verify.verification import POLL_S, Verdict, Verification, end_marked, marks
 from corral.landing.verify.verification_context import VerificationContext
 from corral.landing.verify.verification_worktree import LaidOut, VerificationWorktree
+from corral.work.merges.store import flakes
 
 FULL_BYTES = 64 * 1024
 """A file system with less free space than this counts as full."""
@@ -49,6 +50,7 @@ class RunSpec:
         control: Of a candidate that is tried again: the receipt of the green tip that was verified since its first try.
         members: The requests whose work is in the tree beside what the target has.
         is_alone: Nobody else's work is judged by it, so that red is run again before it counts.
+        is_check: Only ``landing.check`` runs.
     """
 
     merge_id: str
@@ -61,10 +63,13 @@ class RunSpec:
     control: str | None = None
     members: tuple[str, ...] = ()
     is_alone: bool = True
+    is_check: bool = False
 
     @property
     def role(self) -> ReceiptRole:
         """What the commit is to the request."""
+        if self.is_check:
+            return ReceiptRole.CHECK if self.sha == self.candidate_sha else ReceiptRole.CHECK_CONTROL
         return ReceiptRole.CANDIDATE if self.sha == self.candidate_sha else ReceiptRole.CONTROL
 
 
@@ -77,6 +82,7 @@ class VerificationRun:
 
     Attributes:
         inputs: What it takes beside the commit, for its receipt.
+        reds: Its tries that were red, in order.
     """
 
     def __init__(
@@ -92,13 +98,13 @@ class VerificationRun:
         self.subject = subject
         self.slot = slot
         self.run_id = run_id
-        self.commands = list(landing.verify)
+        self.commands = list(landing.check if subject.is_check else landing.verify)
         self.inputs: dict[str, Any] = {}
         self._context = context
         self._worktree = VerificationWorktree(context.db, context.places, repo, str(slot))
         self._landing = landing
         self._started_at = now
-        self._red: list[Verdict] = []
+        self.reds: list[Verdict] = []
         self._failure: Verdict | None = None
         self._run: Verification | None = None
         self._preparation: _Preparation | None = None
@@ -134,19 +140,23 @@ class VerificationRun:
             reason = f"There is no space left in {full}, which says nothing about the change. {verdict.reason}"
             return replace(verdict, status=ReceiptStatus.ERROR, reason=reason, suspect=False)
         if verdict.status is ReceiptStatus.FAILED:
-            self._red.append(verdict)
-            if self.subject.is_alone and len(self._red) <= self._landing.reruns:
+            self.reds.append(verdict)
+            if len(self.reds) <= self._reruns(verdict):
                 self._start(now)
                 return None
-        if verdict.status is ReceiptStatus.PASSED and self._red:
-            reason = f"Flaky: red {len(self._red)} times, then green on the same tree. {self._red[-1].reason}"
+        if verdict.status is ReceiptStatus.PASSED and (whole := [red for red in self.reds if not red.is_partial]):
+            reason = f"Flaky: red {len(whole)} times, then green on the same tree. {whole[-1].reason}"
             return replace(verdict, reason=reason)
         return verdict
 
-    @property
-    def flaky(self) -> bool:
-        """Whether it was red at least once."""
-        return bool(self._red)
+    def _reruns(self, red: Verdict) -> int:
+        """How often to run again before red counts."""
+        at_least = self._landing.reruns if self.subject.is_alone else 0
+        if self.subject.is_alone and red.is_partial:  # everything runs before anybody is blamed
+            return max(at_least, 1)
+        target, db = self.subject.target, self._context.db
+        is_flaky = db.read(lambda conn: flakes.are_known(conn, target, red.failed_tests))
+        return max(at_least, 1) if is_flaky else at_least
 
     def stop(self) -> None:
         """End whatever runs; what is being prepared ends soon after (:attr:`is_preparing`)."""
@@ -199,7 +209,9 @@ class VerificationRun:
             reason = f"There is no verdict: its setup, before any command ran, {changed[0]}."
             self._failure = Verdict(ReceiptStatus.ERROR, None, None, 0.0, None, redact(reason), changed[1])
             return
-        env = self._context.environment({**prepared.env, "CORRAL_MERGE_ID": self.subject.merge_id})
+        env = self._context.environment(
+            {**prepared.env, "CORRAL_MERGE_ID": self.subject.merge_id, "CORRAL_BASE_SHA": self.subject.tip_sha}
+        )
         self.inputs = {**prepared.inputs, "programs": self._programs(env.get("PATH", os.defpath), now)}
         if above := list(upward_finds(laid.path.parent, self._context.places.home)):
             self.inputs["above"] = above
@@ -212,7 +224,13 @@ class VerificationRun:
             put_off_sealing=self._context.put_off_sealing,
             timeout_s=self._landing.timeout_s,
             now=now,
+            affected=self._landing.affected if self._takes_affected() else None,
+            reports=self._landing.reports,
         )
+
+    def _takes_affected(self) -> bool:
+        """Whether the tests that the change affects run first: not where these were red before, and the rest has to tell."""
+        return self.subject.role is ReceiptRole.CANDIDATE and not self.reds
 
     def _lay_out(self) -> tuple[LaidOut, Prepared, tuple[str, bool] | None] | None:
         """Checkout and setup; None if nobody wants it any more. Runs in a thread of its own."""

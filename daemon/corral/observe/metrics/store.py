@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, or_, select
 
 from corral.core.events import EventKind
-from corral.core.states import TERMINAL_TASKS, MergeState, ReceiptStatus
+from corral.core.states import TERMINAL_TASKS, MergeState, ReceiptRole, ReceiptStatus
 from corral.store.engine.fetch import fetch_all
 from corral.store.rows.metrics import FinishedTask, LandedMerge, RecentTask, TargetSeen, Verification
 from corral.store.schema import attempts, events, merge_requests, receipts, tasks, verification_runs
@@ -88,8 +88,11 @@ def landed(conn: Connection, since: str, most: int | None = None, until: str = L
 def verifications(conn: Connection, since: str, most: int | None = None, until: str = LATEST) -> list[Verification]:
     """The verifications that came to a verdict after one instant, and not after another; at most so many, the newest."""
     its = receipts.c
-    judged = its.status.in_((ReceiptStatus.PASSED, ReceiptStatus.FAILED))
-    query = select(its.status, its.duration_s).where(its.created_at > since, its.created_at <= until, judged)
+    judged = (
+        its.status.in_((ReceiptStatus.PASSED, ReceiptStatus.FAILED)),
+        or_(its.role.is_(None), its.role.not_in((ReceiptRole.CHECK, ReceiptRole.CHECK_CONTROL))),
+    )
+    query = select(its.status, its.duration_s).where(its.created_at > since, its.created_at <= until, *judged)
     return fetch_all(conn, query.order_by(its.created_at.desc()).limit(most), Verification)
 
 

@@ -27,6 +27,7 @@ class MergeRow(TypedDict):
     clashes_on_sha: str | None
     suspect_at: str | None
     receipt_id: str | None
+    check_receipt_id: str | None
     landed_sha: str | None
     approved_sha: str | None
     tries: int
@@ -53,7 +54,7 @@ class WaitedFor(TypedDict):
 
 
 class ReceiptRow(TypedDict):
-    """The result of a verification of exactly one tree."""
+    """The result of a verification of exactly one tree; ``failed_tests`` is null where it is not known what would have failed."""
 
     receipt_id: str
     tree: str
@@ -70,6 +71,26 @@ class ReceiptRow(TypedDict):
     commit_sha: str | None
     role: str | None
     inputs: dict[str, Any] | None
+    failed_tests: list[str] | None
+
+
+class FlakeValues(TypedDict):
+    """A test that failed and then passed on one tree; ``test`` is null where the runner did not tell which it was."""
+
+    target: str
+    test: str | None
+    merge_id: str
+    commit_sha: str
+    tree: str
+    red_log: str | None
+    green_log: str | None
+    at: str
+
+
+class FlakeRow(FlakeValues):
+    """The same, as it is stored."""
+
+    flake_id: int
 
 
 class Intent(TypedDict):

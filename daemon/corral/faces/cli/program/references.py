@@ -32,7 +32,13 @@ def _missing(project: Project, loaded: Loaded) -> Iterator[tuple[str, str]]:
     for name in settings.worktrees.recipes or ():
         if name not in known:
             yield "worktrees.recipes", f"there is no recipe {name!r}; there are: {', '.join(known)}"
-    for key, commands in (("landing.verify", settings.landing.verify), ("worktrees.setup", settings.worktrees.setup)):
+    named = [
+        ("landing.verify", settings.landing.verify),
+        ("landing.check", settings.landing.check),
+        ("landing.affected", [settings.landing.affected] if settings.landing.affected else []),
+        ("worktrees.setup", settings.worktrees.setup),
+    ]
+    for key, commands in named:
         for command in commands:
             if (program := _own_program(project.root, command)) is not None:
                 yield key, f"there is no file {program}, which {command!r} starts"

@@ -1,7 +1,7 @@
 """a task may begin on the finished branches of the tasks that it waits for, before these have landed
 
 Revision ID: 0022
-Revises: 0020
+Revises: 0021
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0022"
-down_revision = "0020"
+down_revision = "0021"
 branch_labels = None
 depends_on = None
 

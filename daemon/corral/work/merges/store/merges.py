@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _m = merge_requests.c
 _OF_A_TRY = (
     "reason", "conflicts", "candidate_sha", "candidate_tree", "tip_sha", "clashes_on_sha", "suspect_at", "receipt_id",
-    "not_before_at", "finished_at", "dismissed_at",
+    "check_receipt_id", "not_before_at", "finished_at", "dismissed_at",
 )  # fmt: skip
 _IS_OPEN = one_of(_m.state, OPEN_MERGES)
 _BUSY = Prepared[object](select(_m.target).where(_IS_OPEN).group_by(_m.target).order_by(func.min(_m.seq)))
@@ -312,10 +312,12 @@ def waits_again(conn: Connection, merge_id: str, candidate_sha: str, now: dateti
     _move(conn, merge_id, [MergeState.VERIFYING], now, same, state=MergeState.QUEUED.value)
 
 
-def verifying(conn: Connection, merge_id: str, candidate_sha: str, now: datetime) -> MergeRow | None:
+def verifying(
+    conn: Connection, merge_id: str, candidate_sha: str, now: datetime, *, keeps_reason: bool = False
+) -> MergeRow | None:
     """Something runs to judge this candidate; None if the request has another one by now, or has ended."""
-    same = _m.candidate_sha == candidate_sha
-    return _move(conn, merge_id, OPEN_MERGES, now, same, state=MergeState.VERIFYING.value, reason=None)
+    same, why = _m.candidate_sha == candidate_sha, {} if keeps_reason else {"reason": None}
+    return _move(conn, merge_id, OPEN_MERGES, now, same, state=MergeState.VERIFYING.value, **why)
 
 
 def judged(conn: Connection, merge_id: str, candidate_sha: str, receipt_id: str) -> MergeRow | None:
@@ -323,6 +325,14 @@ def judged(conn: Connection, merge_id: str, candidate_sha: str, receipt_id: str)
     is_this_candidate = (_m.merge_id == merge_id, _m.state.in_(OPEN_MERGES), _m.candidate_sha == candidate_sha)
     query = update(merge_requests).where(*is_this_candidate).values(receipt_id=receipt_id).returning(merge_requests)
     return fetch_first(conn, query, MergeRow)
+
+
+def checked(
+    conn: Connection, merge_id: str, candidate_sha: str, receipt_id: str, now: datetime, reason: str | None = None
+) -> MergeRow | None:
+    """The check of this candidate came out so; None if the request has another one by now, or has ended."""
+    same, why = _m.candidate_sha == candidate_sha, {"reason": reason} if reason is not None else {}
+    return _move(conn, merge_id, OPEN_MERGES, now, same, check_receipt_id=receipt_id, **why)
 
 
 def is_candidate(conn: Connection, merge_id: str, candidate_sha: str) -> bool:
@@ -342,7 +352,11 @@ def requeue(
 ) -> MergeRow | None:
     """An open request starts again from its pinned head."""
     fresh = {**_FRESH, "reason": reason, "tries": tries, "not_before_at": not_before_at}
-    del fresh["suspect_at"]  # it is judged alone wherever its candidate stands
+    for name in (
+        "suspect_at",
+        "check_receipt_id",
+    ):  # it is judged alone, and was checked, wherever its candidate stands
+        del fresh[name]
     row = _move(conn, merge_id, OPEN_MERGES, now, state=MergeState.QUEUED.value, **fresh)
     if row is not None:
         event = EventKind.MERGE_REQUEUED({"reason": reason, "tries": tries, "not_before_at": not_before_at})

@@ -33,6 +33,7 @@ def add(
     commit_sha: str | None = None,
     role: ReceiptRole | None = None,
     inputs: dict[str, Any] | None = None,
+    failed_tests: Sequence[str] | None = None,
 ) -> ReceiptRow:
     """Store a receipt and return it; receipts are never changed afterwards.
 
@@ -41,6 +42,7 @@ def add(
         commit_sha: The commit that was checked out.
         role: What that commit was to the request.
         inputs: What the run took beside the commit: dependencies, included files, programs.
+        failed_tests: Of a red run of everything: the tests that failed, as far as its output tells.
 
     Its ``created_at`` is later than that of every other: what was proven last counts, also after a clock was set back.
     """
@@ -62,6 +64,7 @@ def add(
         "commit_sha": commit_sha,
         "role": role.value if role is not None else None,
         "inputs": inputs,
+        "failed_tests": list(failed_tests) if failed_tests is not None else None,
     }
     conn.execute(insert(receipts).values(**row))
     return row
@@ -85,3 +88,17 @@ def latest(conn: Connection, tree: str, fingerprint: str, *statuses: ReceiptStat
     proven = (receipts.c.tree == tree, receipts.c.fingerprint == fingerprint, receipts.c.status.in_(statuses))
     query = select(receipts).where(*proven).order_by(receipts.c.created_at.desc()).limit(1)
     return fetch_first(conn, query, ReceiptRow)
+
+
+def reds_before(conn: Connection, green: ReceiptRow) -> list[ReceiptRow]:
+    """The red runs of everything on the tree of a green one, since the green one before it; newest first."""
+    of_tree = (receipts.c.tree == green["tree"], receipts.c.fingerprint == green["fingerprint"])
+    earlier = receipts.c.created_at < green["created_at"]
+    last_green = (
+        select(func.coalesce(func.max(receipts.c.created_at), ""))
+        .where(*of_tree, earlier, receipts.c.status == ReceiptStatus.PASSED)
+        .scalar_subquery()
+    )
+    is_red = (receipts.c.status == ReceiptStatus.FAILED, receipts.c.created_at > last_green)
+    query = select(receipts).where(*of_tree, earlier, *is_red).order_by(receipts.c.created_at.desc())
+    return [row for row in fetch_all(conn, query, ReceiptRow) if row["failed_tests"] is not None]
