@@ -188,6 +188,7 @@ def test_mail_wakes_a_session_that_rests_and_is_told_once(house: Coordinated, wa
     assert house.hook("Stop", "ben") == {}
     code, text = end(waiting)
     assert code == 2 and text.count("| Before") == 1 and "| Nothing of weight" in text
+    assert {mail["way"] for mail in house.ask("GET", "/messages", query={"session_id": "ben"})} == {"wake"}
     assert status(house, "ben") == "active"
     assert told(house.hook("PostToolBatch", "ben")) == ""
 

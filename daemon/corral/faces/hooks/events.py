@@ -38,7 +38,7 @@ from corral.core.instants import after, iso
 from corral.core.logs import logger
 from corral.core.payload import Payload
 from corral.core.redaction import redact
-from corral.core.states import SessionStatus, WorktreeState
+from corral.core.states import MailWay, SessionStatus, WorktreeState
 from corral.core.visible import embedded
 from corral.faces.hooks import meanwhile, on_screen, shell_watch, unannounced, working_copies
 from corral.faces.hooks import payloads as hook_events
@@ -242,7 +242,7 @@ def _delivery(services: Services, conn: Connection, event: HookEvent, remarks: S
         return hook_events.context(event.name, [*remarks])
     at = event.came_at
     notices = session_rows.take_notices(conn, event.actor, iso(at))
-    mail, heads = mailing.deliver_with_heads(conn, event.actor, at)
+    mail, heads = mailing.deliver_with_heads(conn, event.actor, MailWay.HOOK, at)
     return on_screen.show(hook_events.context(event.name, [*notices, *mail, *remarks]), heads)
 
 

@@ -28,7 +28,7 @@ AT_ONCE = 16
 _m, _r = messages.c, message_recipients.c
 _SHOWN = {
     **{column.key: column for column in _m if column.key not in ("idempotency_key", "digest")},
-    "addressed": _r.name.label("addressed"), "role": _r.role, "state": STATE,
+    "addressed": _r.name.label("addressed"), "role": _r.role, "state": STATE, "way": _r.way,
 }  # fmt: skip
 """Of a message in an inbox: each column takes as long as a tenth of finding the row."""
 
