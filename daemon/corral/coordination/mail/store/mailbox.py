@@ -82,7 +82,7 @@ def _inbox(
     seq = _r.seq if of_session else _m.seq  # by whose index the newest come first, read no further than is asked for
     columns: Sequence[ColumnElement[Any]] = list(_SHOWN.values())
     if not of_session:  # they are sorted by the names of their recipients: no bodies among them
-        columns = (_m.seq, _SHOWN["addressed"], _r.role, STATE)
+        columns = (_m.seq, _SHOWN["addressed"], _r.role, STATE, _r.way)
     elif written:
         text = json_row({name: _SHOWN[key] for name, key in written})
         columns = (_m.seq.label("id"), _r.name.label("to"), text.label("text"))

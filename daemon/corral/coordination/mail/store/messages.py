@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection, and_, bindparam, case, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, case, func, insert, or_, select, true, update
 
 from corral.core.states import Importance, MailWay, RecipientRole, SessionStatus
 from corral.store.engine import search
@@ -206,11 +206,24 @@ def _mark(conn: Connection, session_id: str, numbers: Sequence[int], unset: str,
 
 
 def put_back(conn: Connection, session_id: str, begin: str, end: str) -> None:
-    """Messages delivered to a session between two instants wait again, and may hold a Stop again: they did not arrive."""
-    unsent = {_r.injected_at: ("injected_at", "way"), _r.held_at: ("held_at",), notices.c.injected_at: ("injected_at",)}
-    for column, names in unsent.items():
-        whose = column.table.c.session_id == session_id
-        conn.execute(update(column.table).where(whose, column.between(begin, end)).values(dict.fromkeys(names)))
+    """Messages delivered to a session between two instants wait again, and may hold a Stop again: they did not arrive.
+
+    What a mod brought did: it says so only once its model has answered.
+    """
+    by_mod = func.coalesce(_r.way, "").in_((MailWay.TURN, MailWay.PROMPT))
+    for column, names, those in (
+        (_r.injected_at, ("injected_at", "way"), ~by_mod),
+        (_r.held_at, ("held_at",), true()),
+        (notices.c.injected_at, ("injected_at",), true()),
+    ):
+        whose = and_(column.table.c.session_id == session_id, column.between(begin, end), those)
+        conn.execute(update(column.table).where(whose).values(dict.fromkeys(names)))
+
+
+def put_back_woken(conn: Connection, session_ids: Collection[str], begin: str, end: str) -> None:
+    """Messages that were to wake these sessions, given out between two instants, wait again."""
+    condition = and_(_r.session_id.in_(session_ids), _r.way == MailWay.WAKE, _r.injected_at.between(begin, end))
+    conn.execute(update(message_recipients).where(condition).values(injected_at=None, way=None))
 
 
 def receipt(conn: Connection, session_id: str, number: int) -> RecipientState | None:
