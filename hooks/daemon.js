@@ -9,6 +9,7 @@ let place // the promise of { socket, root }, or of null where nothing is coordi
 let began // where this session began, or was last known to be coordinated: it may work in a folder outside
 let hungUntil = 0 // a daemon that let a time limit pass is not waited for with every call
 let client // what every event says of its client
+const unheard = new Map() // since when, in seconds, answers to a session or a subagent were lost
 
 /** Where the daemon listens; null where this repository is not coordinated. Looked for once, and again after `forget`. */
 export function find($) {
@@ -28,11 +29,13 @@ export function isHung() {
   return Date.now() < hungUntil
 }
 
-const fromHere = () => (began ? { CORRAL_ROOT: began } : {})
+/** Run a script where the session began: its own folder may be gone. */
+function python($, argv, options) {
+  return $.process.run(['python3', '-I', '-S', ...argv], { ...options, ...(began && { cwd: began }) })
+}
 
 async function locate($) {
-  const argv = ['python3', '-I', '-S', `${$.plugin.root}/hooks/where.py`]
-  const done = await $.process.run(argv, { env: fromHere(), timeoutMs: 5000 })
+  const done = await python($, [`${$.plugin.root}/hooks/where.py`], { timeoutMs: 5000 })
   if (done.exitCode !== 0) throw new Error(`where.py ended with ${done.exitCode}: ${done.stderr.slice(0, 200)}`)
   const [socket, root] = done.stdout.split('\n')
   if (!socket) return null
@@ -56,16 +59,34 @@ export async function introduce($) {
 export async function ask($, event, fields, ms = DEADLINE_MS) {
   const [session_id, cwd] = await Promise.all([$.session.id(), $.session.cwd()])
   const about = { session_id, cwd, ...fields, hook_event_name: event.split('/')[0], _hook: client }
-  return post($, `hooks/${event}`, about, ms)
+  if (event.startsWith('Mail/')) return post($, `hooks/${event}`, about, ms)
+  const actor = fields.agent_id || session_id
+  const sent = Date.now() / 1000
+  const since = unheard.get(actor)
+  try {
+    const answer = await post($, `hooks/${event}`, { ...about, _hook: { ...client, sent, ...(since && { unheard: [since, sent] }) } }, ms)
+    unheard.delete(actor)
+    return answer
+  } catch (fault) { // what a lost answer brought comes again with the next one
+    unheard.set(actor, since ?? sent)
+    throw fault
+  }
 }
 
 /** Post to the daemon; resolves its answer, {} where nothing is coordinated. */
-export async function post($, path, fields, ms = DEADLINE_MS) {
+export function post($, path, fields, ms = DEADLINE_MS) {
+  return request($, path, { method: 'POST', headers: JSON_TYPE, body: JSON.stringify(fields) }, ms)
+}
+
+/** Get something of the daemon's; resolves its answer, {} where nothing is coordinated. */
+export function get($, path) {
+  return request($, path, { method: 'GET' }, DEADLINE_MS)
+}
+
+async function request($, path, init, ms) {
   const here = await find($)
   if (!here) return {}
-  const sent = $.http.fetch(`http://localhost/api/v1/${path}`, {
-    method: 'POST', headers: JSON_TYPE, socketPath: here.socket, body: JSON.stringify(fields),
-  })
+  const sent = $.http.fetch(`http://localhost/api/v1/${path}`, { ...init, socketPath: here.socket })
   const limit = ms === DEADLINE_MS && isHung() ? HUNG_MS : ms
   let isOver = false
   const late = limit && $.clock.sleep(limit).then(() => {
@@ -82,6 +103,6 @@ export async function post($, path, fields, ms = DEADLINE_MS) {
 export async function lastLook($, event, fields) {
   const [session_id, cwd] = await Promise.all([$.session.id(), $.session.cwd()])
   const stdin = JSON.stringify({ session_id, cwd, ...fields, hook_event_name: event })
-  const done = await $.process.run(['python3', '-I', '-S', `${$.plugin.root}/hooks/hook.py`, event], { env: fromHere(), stdin, timeoutMs: 30000 })
+  const done = await python($, [`${$.plugin.root}/hooks/hook.py`, event], { stdin, timeoutMs: 30000 })
   return JSON.parse(done.stdout || '{}')
 }

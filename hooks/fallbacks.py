@@ -19,11 +19,8 @@ REFUSED = 3
 
 def from_outside(locate) -> tuple[str, str]:  # type: ignore[no-untyped-def]
     """Home and foreign, as ``locate`` says, of where the session began: a call may be made in a folder outside of the project."""
-    for folder in filter(os.path.isabs, (os.environ.get(name, "") for name in ("CORRAL_ROOT", "CLAUDE_PROJECT_DIR"))):
-        _top, home, foreign = locate(folder)
-        if home or foreign:
-            return home, foreign
-    return "", ""
+    began = os.environ.get("CLAUDE_PROJECT_DIR", "")
+    return locate(began)[1:] if os.path.isabs(began) else ("", "")
 
 
 def answer(home: str, event: str, payload: bytes, error: Exception, ask, denial: bytes) -> bytes:  # type: ignore[no-untyped-def]

@@ -23,11 +23,14 @@ DENIAL = b"""{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionD
 
 def main(event: str, *options: str) -> int:
     payload, answer, strict = sys.stdin.buffer.read().strip(), b"{}", "--deny-when-down" in options
-    top, home, foreign = locate(os.getcwd())
+    try:
+        top, home, foreign = locate(os.getcwd())
+    except FileNotFoundError:  # the folder is gone, and the session goes on
+        top = home = foreign = ""
     if not (home or foreign) and event in ("PreToolUse", "PostToolUse"):
         home, foreign = beside("fallbacks").from_outside(locate)
-    if foreign and event == "SessionStart":
-        answer = beside("ownership").notice(payload, foreign)
+    if event == "SessionStart" and (foreign or (not home and os.path.isfile(top + "/.git"))):
+        answer = beside("ownership").notice(payload, foreign, top)
     elif home:
         try:
             answer = ask(home, event, payload, strict, "--from-shell" in options)
@@ -48,20 +51,17 @@ def locate(folder: str) -> tuple[str, str, str]:
     marker = os.path.join(folder, ".git")
     git_dir = os.path.join(folder, ".git" if os.path.isdir(marker) else pointer(marker, "gitdir: ") or ".git")
     if os.path.isfile(os.path.join(git_dir, "HEAD")):
-        shared = pointer(os.path.join(git_dir, "commondir"), "")  # a linked worktree's
-        common = os.path.realpath(os.path.join(git_dir, shared))
+        common = os.path.realpath(os.path.join(git_dir, shared := pointer(git_dir + "/commondir", "")))  # a worktree's
         parent, name = os.path.split(common)
         top, main = (parent, parent) if name == ".git" else (folder, common)
-        home = os.path.join(main, ".corral")
-        if not os.path.isfile(home + "/config.yaml"):
+        if not os.path.isfile((home := os.path.join(main, ".corral")) + "/config.yaml"):
             return top, "", ""
         checkout, main = (folder, marker, git_dir), main if shared else folder  # the names that git uses for the two
         paths = (*checkout, common, main, home, *(os.path.join(home, name) for name in os.listdir(home)))
         foreign = [path for path in paths if not own(path)]
         refused = beside("ownership").refused(foreign, checkout, main, home) if foreign else ""
         return top, "" if refused else home, refused
-    above = os.path.dirname(folder)
-    return ("", "", "") if above == folder else locate(above)
+    return ("", "", "") if (above := os.path.dirname(folder)) == folder else locate(above)
 
 
 def own(path: str) -> bool:

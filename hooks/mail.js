@@ -7,11 +7,11 @@ const AGAIN_MS = 3000
 let isRunning = false
 let canWake = false
 let wakes = () => undefined // ends the pause of a session that cannot be woken
-let taken = null // mail that was put into the running turn, and not carried by a request yet
+let taken = null // mail that was put into the conversation, and not carried by a request yet
 let owed = [] // what the model was told, and the daemon has not heard of yet
 let paying // the promise that it has
 
-const owe = ({ session_id, messages }, way) => owed.push({ session_id, messages, way })
+const owe = ({ session_id, messages, way }) => owed.push({ session_id, messages, way })
 
 /** Tell the daemon what the model was told; what is owed after a fault is paid before the next mail is taken. */
 function pay($) {
@@ -33,34 +33,48 @@ async function wasCarried($, text) {
 }
 
 async function bring($, mail) {
-  if (isRunning) {
+  if (!isRunning && !canWake) return
+  const way = isRunning ? 'turn' : 'prompt'
+  let done
+  const settled = new Promise(resolve => { done = resolve })
+  if (way === 'turn') {
     const { deny } = await $.session.append({ message: { type: 'user', content: [{ type: 'text', text: mail.text }] } })
     if (deny !== undefined) throw new Error(deny) // tried again, but not at once
-    await new Promise(done => {
-      taken = { ...mail, done }
-      if (!isRunning) void settle($, true) // the turn ended meanwhile
+    taken = { ...mail, way, done }
+    if (!isRunning) void settle($, true) // the turn ended meanwhile
+  } else {
+    taken = { ...mail, way, done }
+    await $.prompt.submit({ text: mail.text }).catch(fault => {
+      taken = null
+      throw fault
     })
-    return
   }
-  if (!canWake) return
-  await $.prompt.submit({ text: mail.text })
-  owe(mail, 'prompt')
+  await settled
 }
 
-/** Look whether the mail in the running turn was carried; at the end of the turn what was not starts one of its own. */
+/**
+ * Look whether the mail in the conversation was carried. What was not at the end of a turn gets another one: its own, or the
+ * one that waited for a person's. After that it goes back to the daemon, which offers it again.
+ */
 async function settle($, isOver) {
   if (!taken) return
   const mail = taken
   const isCarried = await wasCarried($, mail.text).catch(() => false)
   if (taken !== mail || !(isCarried || isOver)) return
-  taken = null
-  if (isCarried) {
-    owe(mail, 'turn')
-    await pay($).catch(() => undefined) // the session may end with this turn
-  } else if (canWake) {
-    void $.prompt.submit({ text: 'Corral brought mail.' }).then(() => owe(mail, 'turn')).catch(() => undefined).finally(mail.done)
+  if (!isCarried && canWake && !mail.isLate) {
+    mail.isLate = true
+    if (mail.way === 'turn') void $.prompt.submit({ text: 'Corral brought mail.' }).catch(() => giveBack(mail))
     return
   }
+  if (isCarried) {
+    owe(mail)
+    await pay($).catch(() => undefined) // the session may end with this turn
+  }
+  giveBack(mail)
+}
+
+function giveBack(mail) {
+  if (taken === mail) taken = null
   mail.done()
 }
 

@@ -60,13 +60,43 @@ def _safe_directories() -> list[str]:
     ]
 
 
-def notice(payload: bytes, foreign: str) -> bytes:
-    """The notice for a person when a session starts where Corral does nothing; an empty object where it works."""
+def notice(payload: bytes, foreign: str, top: str) -> bytes:
+    """The notice when a session starts where Corral does nothing, although it seems to be there; else an empty object.
+
+    Args:
+        foreign: What another user owns; empty: nothing.
+        top: The checkout, which is no repository's main one.
+    """
     if json.loads(payload).get("source") not in ("startup", "resume"):
         return b"{}"
-    shown = "".join(letter if letter.isprintable() else "?" for letter in foreign)
-    words = f"Corral does nothing here: detected dubious ownership of '{shown}'. `corral doctor` says what to do."
-    return json.dumps({"systemMessage": words}).encode()
+    if foreign:
+        words = f"detected dubious ownership of '{_shown(foreign)}'. `corral doctor` says what to do."
+    elif above := _coordinated_above(top):
+        words = (
+            f"'{_shown(top)}' is a submodule, so a repository of its own, and only '{_shown(above)}' is coordinated."
+        )
+        words += " Locks of either do not count in the other. `corral init` here coordinates it too."
+    else:
+        return b"{}"
+    text = f"Corral does nothing here: {words}"
+    output = {} if foreign else {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": text}}
+    return json.dumps({"systemMessage": text, **output}).encode()
+
+
+def _coordinated_above(top: str) -> str:
+    """The checkout of the coordinated repository that a checkout is a submodule of; empty if it is none."""
+    try:
+        with open(os.path.join(top, ".git"), encoding="utf-8", errors="surrogateescape") as file:
+            git_dir = os.path.realpath(os.path.join(top, file.read(8192).strip().removeprefix("gitdir: ")))
+    except OSError:
+        return ""
+    above, _git, inner = git_dir.partition("/.git/")
+    is_submodule = "modules/" in inner and os.path.isfile(os.path.join(above, ".corral", "config.yaml"))
+    return above if is_submodule else ""
+
+
+def _shown(path: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in path)
 
 
 def short_socket(home: str) -> str:

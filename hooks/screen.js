@@ -1,10 +1,11 @@
 // The screen: a band above the prompt, a pane on demand, the reason at a refused call's row. The daemon composes what is shown.
 
-import { find, post } from './daemon.js'
+import { ask, find, get, post } from './daemon.js'
 
 const PANE = 'corral'
 const HOLD_S = 240
 const AGAIN_MS = 5000
+const DIFF_LINES = 24
 const refused = new Map() // reasons by the ids of the calls
 let shown = null // the daemon's latest answer
 
@@ -43,10 +44,21 @@ export async function startScreen($) {
 
 const LISTS = { queue: 'Nothing waits to land.', locks: 'Nobody holds anything.', mail: 'No mail.' }
 
-/** Ask the person once more, then approve: nothing is approved by a slip. */
+/** Show the person what it changes, and approve exactly that: nothing is approved by a slip. */
 async function approve($, need) {
-  const answer = await $.ui.ask(`${need.what} Approve it, so that it lands once verified?`, ['Approve', 'Not now'])
-  if (answer === 'Approve') await command($, ['merge', 'approve', need.merge_id, '--yes'])
+  const { diff, head_sha } = await get($, `merges/${need.merge_id}/approval`)
+  const lines = diff.trimEnd().split('\n')
+  const more = lines.length > DIFF_LINES ? [`… corral merge diff ${need.merge_id.slice(0, 8)} shows all of it.`] : []
+  const asked = [need.what, '', ...lines.slice(0, DIFF_LINES), ...more, '', 'Approve this, so that it lands once verified?']
+  const answer = await $.ui.ask(asked.join('\n'), ['Approve', 'Not now']).finally(() => ask($, 'ModAsked', {}).catch(() => undefined))
+  if (answer !== 'Approve') return
+  await post($, `merges/${need.merge_id}/approve`, { head_sha })
+  $.ui.toast('Approved: it lands once verified.')
+}
+
+/** Do what a button is for; it may take longer than a press may. */
+function press($, deed) {
+  void deed.catch(fault => $.ui.toast(fault.message))
 }
 
 async function command($, argv) {
@@ -82,7 +94,7 @@ export function screen(on) {
     const needs = (shown?.needs ?? []).flatMap(need => [
       h(Text, {}, need.what),
       need.merge_id
-        ? h(Button, { key: `approve-${need.merge_id}`, label: 'Approve', onPress: () => approve($, need) })
+        ? h(Button, { key: `approve-${need.merge_id}`, label: 'Approve', onPress: () => press($, approve($, need)) })
         : h(Text, { dimColor: true }, need.remedy),
     ])
     return h(Box, { flexDirection: 'column' },
@@ -90,7 +102,7 @@ export function screen(on) {
       ...(needs.length ? [h(Text, { bold: true }, 'For you'), ...needs] : []),
       ...part('Queue', shown?.queue.length ? shown.queue : [LISTS.queue]),
       ...part('Held', shown?.locks.length ? shown.locks : [LISTS.locks]),
-      h(Button, { key: 'land', label: 'Land this branch', onPress: () => command($, ['merge', 'submit']) }))
+      h(Button, { key: 'land', label: 'Land this branch', onPress: () => press($, command($, ['merge', 'submit'])) }))
   })
 
   on('ui.render', { component: 'ToolUse' }, async ($, e, next) => {

@@ -32,15 +32,17 @@ def wait(client: int) -> bytes:
     from hook import locate
 
     home = locate(os.getcwd())[1]
-    note = b',"_hook":{"pid":%d,"entrypoint":"cli","source":"command"}}' % client
-    body = sys.stdin.buffer.read().strip()[:-1] + note if home else b""
+    note = b',"_hook":{"pid":%d,"entrypoint":"cli","source":"command"' % client
+    event, lost = sys.stdin.buffer.read().strip()[:-1] + note if home else b"", b""
     while home and os.getppid() == client > 1:  # init adopts processes whose parent has already ended
+        body, began = b"%b%b}}" % (event, lost), time.time()
         try:
             status, answer = ask(home, b"%bContent-Length: %d\r\n\r\n%b" % (HEAD, len(body), body), client)
         except OSError:  # no daemon, or it went away
             status, answer = b"", b""
         if status[:1] in (b"2", b"4"):  # a daemon of another version answers 4xx: it does not support waiting
             return answer
+        lost = b',"unheard":[%f,%f]' % (began, time.time())  # mail that it may have handed over just before
         time.sleep(LOOK_EVERY_S)
     return b""
 

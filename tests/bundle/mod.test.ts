@@ -10,7 +10,7 @@ const count = (asked, what) => asked.filter(one => one === what).length
 const engine = (on, { daemon, look = '{}', where = () => PLACE, sleep = never, run = _ => ({ result: {} }) }) => {
   const asked = []
   on('process.run', (_, e) => {
-    asked.push(e.argv.at(-1), ...Object.values(e.init?.env ?? {}))
+    asked.push(...[e.argv.at(-1), e.init?.cwd].filter(Boolean))
     const stdout = String(e.argv.at(-1)).endsWith('where.py') ? where() : look
     const exitCode = stdout === null ? 1 : 0
     return { value: { exitCode, stdout: stdout ?? '', stderr: '', isStdoutTruncated: false, isStderrTruncated: false } }
@@ -60,6 +60,36 @@ test('what runs is asked about once more', async ($, on) => {
   engine(on, { daemon: () => HELD })
   on('tool.run', () => ({ result: {} }))
   expect((await $.tool.run(WRITE)).deny).toBe('held by Ann')
+})
+
+test('what was let pass just now is not asked about again, unless something else is written by now', async ($, on) => {
+  let isUp = false
+  const asked = engine(on, { daemon: () => {
+    if (!isUp) throw new Error('refused')
+    return {}
+  } })
+  on('tool.run', () => ({ result: {} }))
+  await $.tool.call(WRITE)
+  isUp = true
+  const before = count(asked, 'PreToolUse')
+  await $.tool.run(WRITE)
+  expect(count(asked, 'PreToolUse')).toBe(before)
+  await $.tool.run({ ...WRITE, file_path: '/repo/b.txt' })
+  expect(count(asked, 'PreToolUse')).toBe(before + 1)
+})
+
+test('what an answer that got lost would have brought is asked for with the next question', async ($, on) => {
+  const origins = []
+  engine(on, { daemon: e => {
+    origins.push(JSON.parse(e.init?.body ?? e.body)._hook)
+    if (origins.length === 1) throw new Error('it died')
+    return {}
+  } })
+  await $.tool.call(WRITE)
+  await $.tool.call({ ...WRITE, tool_use_id: 'toolu_2' })
+  const [first, second, third] = origins
+  expect(second.unheard).toEqual([first.sent, second.sent])
+  expect(third.unheard).toBeUndefined()
 })
 
 test('where no daemon answers, the last look decides once more what runs later', async ($, on) => {

@@ -102,8 +102,12 @@ class Member:
 
     def begin(self, *steps: Step, say: str = "Do this.") -> None:
         """Give it something to do, and do not wait for it."""
+        self.say(script(*steps, say=say))
+
+    def say(self, words: str) -> None:
+        """Say something to it, which begins a turn."""
         self._turns = len(self.conversation.results)
-        self.conversation.send(script(*steps, say=say))
+        self.conversation.send(words)
 
     def has_done(self) -> bool:
         """Whether it has ended the turn that it began last."""

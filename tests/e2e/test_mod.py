@@ -29,20 +29,24 @@ def held(team: Team) -> str:
     return file.read_text()
 
 
-def test_the_mod_alone_refuses_what_another_holds_also_in_a_subagent(team: Team, tmp_path: Path) -> None:
+def test_the_mod_alone_refuses_what_another_holds_also_in_a_subagent(team: Team, sealed: Path, tmp_path: Path) -> None:
     content = held(team)
+    (sealed / "here").symlink_to(team.repo)
     inner = script(tool("Write", file_path=str(team.repo / HELD), content="from inside"), text("Tried."))
     team.plugin = plugin(tmp_path / "modules only", hooks=False)
     team.run(
         tool("Write", file_path=f"$CWD/{HELD}", content="mine"),
+        tool("Write", file_path=f"~/here/{HELD}", content="mine"),
         tool("Agent", description="try", prompt=inner, subagent_type="general-purpose", run_in_background=False),
         tool("Write", file_path="$CWD/free.txt", content="mine"),
         flags=("--allowedTools", "Agent"),
     )
     assert (team.repo / HELD).read_text() == content
     assert (team.repo / "free.txt").read_text() == "mine"
-    refused = [words for request in team.stage.requests for words in request.result_texts if "is held by" in words]
-    assert len(refused) >= 2
+    results = next(request.result_texts for request in team.stage.requests[::-1] if len(request.results) == 4)
+    assert all("is held by" in words for words in results[:2])
+    firsts = [request.result_texts for request in team.stage.requests if len(request.results) == 1]
+    assert sum("is held by" in words for (words,) in firsts) >= 2, "the session's own, and its subagent's"
     assert [row["file_path"] for row in team.house.ask("GET", "/locks") if row["file_path"] == "free.txt"]
 
 
@@ -98,22 +102,18 @@ def test_mail_comes_into_a_running_turn_and_is_said_to_be_there_only_then(team: 
     team.until(lambda: [row for row in team.sessions() if row["session_id"] == member.session_id])
     team.house.run("message", "send", member.name, "A question", "Which file?")
 
-    def state() -> str:
-        return str(team.house.ask("GET", "/messages", query={"session_id": member.session_id})[0]["state"])
-
-    assert state() == "queued"
+    assert receipt(team, member.session_id) == ("queued", None)
     go.touch()
     member.conversation.wait(lambda: member.conversation.results)
-    team.until(lambda: state() == "injected")
+    team.until(lambda: receipt(team, member.session_id) == ("injected", "turn"))
     told = [request for request in member.requests if "| Which file?" in str(request.body["messages"])]
     assert told and str(told[-1].body["messages"]).count("| Which file?") == 1
-    team.until(lambda: brought(team) == ["turn"])
 
 
-def brought(team: Team) -> list[str]:
-    """Which ways mail went, by the daemon's log."""
-    lines = map(json.loads, (team.repo / ".corral" / "logs" / "corral.log").read_text().splitlines())
-    return [line["data"]["way"] for line in lines if line["event"] == "message_brought"]
+def receipt(team: Team, session_id: str) -> tuple[str, str | None]:
+    """The state of a session's only message, and which way it went."""
+    (mail,) = team.house.ask("GET", "/messages", query={"session_id": session_id})
+    return mail["state"], mail["way"]
 
 
 def test_a_session_at_rest_is_woken_by_its_mod_and_nothing_waits_beside_it(
@@ -130,11 +130,7 @@ def test_a_session_at_rest_is_woken_by_its_mod_and_nothing_waits_beside_it(
         row = team.sessions()[0]
         team.house.run("message", "send", row["agent_name"], "A question", "Which file?")
         terminal.wait(lambda: any("| Which file?" in str(one.body["messages"]) for one in team.stage.requests))
-        terminal.wait(
-            lambda: (
-                team.house.ask("GET", "/messages", query={"session_id": row["session_id"]})[0]["state"] == "injected"
-            )
-        )
+        terminal.wait(lambda: receipt(team, row["session_id"]) == ("injected", "prompt"))
         (told,) = [one for one in team.stage.requests if "| Which file?" in str(one.body["messages"])][:1]
         assert "The corral plugin sent a message" in str(told.body["messages"])
 

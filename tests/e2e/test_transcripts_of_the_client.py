@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.coordination.sessions.transcripts import HELD, is_at_rest, last_words, written_at
+from corral.coordination.sessions.transcripts import HELD, answered_at, is_at_rest, last_words, written_at
 from tests.e2e.stage import bash, bash_until, script, text
 from tests.e2e.team import Member, Team, plugin
 
@@ -43,6 +43,8 @@ def test_a_turn_that_ends_runs_or_is_broken_off_is_told_apart(start_team: Callab
     written = written_at(str(transcript.path))
     assert written is not None and began <= written <= datetime.now(timezone.utc)
     assert transcript.rests and last_words(str(transcript.path)) == "Done."
+    answered = answered_at(str(transcript.path))
+    assert answered is not None and began < answered <= written
 
     began_file = team.repo.parent / "began"
     member.begin(bash_until("false", first=f"touch {began_file}"), text("Never."))
@@ -50,6 +52,8 @@ def test_a_turn_that_ends_runs_or_is_broken_off_is_told_apart(start_team: Callab
     assert team.until(lambda: not transcript.rests)
     later = written_at(str(transcript.path))
     assert later is not None and later > written
+    again = answered_at(str(transcript.path))
+    assert again is not None and again > written, "a call of a tool is an answer too"
 
     member.conversation.write(
         {"type": "control_request", "request_id": "1", "request": {"subtype": "interrupt"}},

@@ -92,15 +92,17 @@ def test_a_dead_holder_stands_in_nobodys_way(house: Coordinated, join: Join) -> 
     assert denied(ben.edits(HELD)) is None and denied(ben.edits(FREE)) is None
 
 
-def test_a_holder_whose_bridge_is_dead_lives_on(house: Coordinated, join: Join) -> None:
+def test_a_holder_that_is_stopped_lives_on_also_where_its_bridge_is_dead(house: Coordinated, join: Join) -> None:
     ada, ben = join("ada"), join("ben")
     ada.edits(HELD)
     house.kill_daemon()
     unstartable(house)
     (bridge,) = psutil.Process(ada.pid).children()
-    os.kill(ada.pid, signal.SIGSTOP)  # so that it does not leave with its bridge
-    bridge.kill()
+    for process in (ada.pid, bridge.pid):
+        os.kill(process, signal.SIGSTOP)
     try:
+        assert denied(ben.edits(HELD))
+        bridge.kill()
         assert denied(ben.edits(HELD))
     finally:
         os.kill(ada.pid, signal.SIGCONT)

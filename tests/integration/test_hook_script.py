@@ -180,14 +180,35 @@ def test_a_log_that_is_a_link_is_not_written_through(repo: Path, tmp_path: Path)
     assert not (tmp_path / "mine").exists()
 
 
-def test_a_folder_that_is_gone_changes_nothing(repo: Path, tmp_path: Path) -> None:
+def test_a_session_whose_folder_is_gone_is_asked_about_where_it_began(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = tmp_path / "gone"
-    gone.mkdir()
-    script = 'rmdir "$PWD" && exec "$@"'
-    done = subprocess.run(
-        ["sh", "-c", script, "sh", *COMMAND, "Stop"], cwd=gone, input=b"{}", capture_output=True, check=False
-    )
-    assert silent(done)
+
+    def from_there(event: str) -> subprocess.CompletedProcess[bytes]:
+        gone.mkdir()
+        argv = ["sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", *COMMAND, event]
+        return subprocess.run(argv, cwd=gone, input=b'{"session_id": "s"}', capture_output=True, check=False)
+
+    assert silent(from_there("PreToolUse"))
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", os.fspath(repo))
+    denial: Body = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}}
+    with listening(coordinate(repo), lambda *_: denial):
+        assert json.loads(from_there("PreToolUse").stdout) == denial
+        assert silent(from_there("Stop"))
+
+
+def test_a_session_in_a_submodule_is_told_that_only_the_repository_around_it_is_coordinated(
+    repo: Path, make_repo: Callable[..., Path]
+) -> None:
+    library = make_repo("library")
+    git(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", os.fspath(library), "lib")
+    assert silent(fire(repo / "lib", "SessionStart", source="startup"))
+    coordinate(repo)
+    said = json.loads(fire(repo / "lib", "SessionStart", source="startup").stdout)
+    assert f"'{repo / 'lib'}' is a submodule" in said["systemMessage"] and f"'{repo}'" in said["systemMessage"]
+    assert said["hookSpecificOutput"]["additionalContext"] == said["systemMessage"]
+    assert silent(fire(repo / "lib", "SessionStart", source="clear"))
 
 
 def test_a_repository_without_corral_is_left_alone(repo: Path) -> None:
@@ -308,11 +329,10 @@ def test_where_even_the_last_look_fails_no_edit_passes(repo: Path, tool: str, pa
     assert passes or json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
 
 
-@pytest.mark.parametrize("name", ["CORRAL_ROOT", "CLAUDE_PROJECT_DIR"])
 def test_a_call_from_outside_is_asked_about_where_its_session_began(
-    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(name, os.fspath(repo))
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", os.fspath(repo))
     with listening(coordinate(repo)) as heard:
         for event in ("PreToolUse", "PostToolUse", "Stop"):
             fire(tmp_path, event)

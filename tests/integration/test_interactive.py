@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from corral.core.errors import InvalidInput
+from corral.faces.screen.actions import main_key
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.scene import add_needs, make_repository
 from tests.support.screens import Player, play
@@ -44,7 +45,9 @@ def test_three_things_that_need_a_person_are_seen_at_once_and_settled_with_a_key
     async def script(player: Player) -> None:
         lines = await player.sees("Needs you  3", "[Tasks 4]", "landed")
         assert [line[2:13].strip() for line in lines[3:6]] == ["approval", "dead", "conflict"]
-        assert "a approve" in lines[3] and "r retry" in lines[4] and "r retry" in lines[5]
+        assert "a approve" in lines[3] and "r retry" in lines[4] and "o open" in lines[5]
+        for need in shop.ask("GET", "/status")["needs_you"]:
+            assert f" {main_key(need).split()[1]} " in need["remedy"]
         assert lines[0].startswith(" Corral  shop → main") and lines[0].endswith("live")
         await player.press("a")
         await player.sees(

@@ -124,6 +124,7 @@ def test_a_person_and_a_session_write_to_each_other_on_the_command_line(
     assert (sent["recipients"][0]["name"], sent["importance"], sent["bounced"]) == (ben, "high", [])
     (got,) = house.json("message", "inbox", CLAUDE_CODE_SESSION_ID="ben-5")
     assert (got["subject"], got["body"], got["state"]) == ("A question", "Which file?", "queued")
+    house.hook("PostToolBatch", "ben-5")
     house.json("message", "reply", str(got["id"]), "src/a.py", CLAUDE_CODE_SESSION_ID="ben-5")
     for verb, state in (("read", "read"), ("ack", "acknowledged")):
         marked = house.run("message", verb, str(got["id"]), CLAUDE_CODE_SESSION_ID="ben-5")
@@ -134,7 +135,7 @@ def test_a_person_and_a_session_write_to_each_other_on_the_command_line(
     assert len(house.json("message", "inbox", "--all")) == 2
     assert [row["id"] for row in house.json("message", "search", "which", "file")] == [got["id"]]
     shown = house.run("message", "show", str(got["id"])).stdout
-    assert f"{ben} (acknowledged)" in shown and "    Which file?" in shown
+    assert f"{ben} (acknowledged, with a hook)" in shown and "    Which file?" in shown
     assert "Re: A question" in house.run("message", "inbox", **PERSON).stdout
     gone = house.run("message", "show", "77", check=False)
     assert gone.returncode == 3 and "There is no message" in gone.stderr and "corral message inbox" in gone.stderr

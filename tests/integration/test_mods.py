@@ -214,7 +214,7 @@ def test_what_is_said_about_another_mods_program_waits_for_the_models_own_call(h
     house.hook("PreToolUse", "ben", **edit(house.root / "README.md", "u-1"))
     (house.root / "README.md").write_text("ben's\n")
     house.hook("PostToolUse", "ben", **edit(house.root / "README.md", "u-1"))
-    program = {
+    program: dict[str, Any] = {
         "tool_name": "Bash",
         "tool_use_id": "mod_1",
         "tool_input": {"command": "sh -c 'echo hostile > README.md'"},

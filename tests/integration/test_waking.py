@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from corral.core.errors import CorralError
 from tests.bundle.listener import Body, coordinate, listening
 from tests.support.coordinated import Coordinated, eventually, told
 
@@ -116,7 +117,8 @@ def test_it_waits_for_the_next_daemon_where_there_is_none_and_where_one_goes(rep
     answers: list[Body | bytes | None] = [None, busy, {"text": "at last"}]
     with listening(sock, lambda *_: answers.pop(0)) as heard:
         assert end(waiting) == (2, "at last")
-    assert len(heard.events) == 3
+    spans = [body["_hook"].get("unheard") for _, body in heard.events]
+    assert spans[0] is None and all(begin <= end for begin, end in spans[1:]) and len(spans) == 3
 
 
 @pytest.mark.faults
@@ -188,6 +190,7 @@ def test_mail_wakes_a_session_that_rests_and_is_told_once(house: Coordinated, wa
     assert house.hook("Stop", "ben") == {}
     code, text = end(waiting)
     assert code == 2 and text.count("| Before") == 1 and "| Nothing of weight" in text
+    assert {mail["way"] for mail in house.ask("GET", "/messages", query={"session_id": "ben"})} == {"wake"}
     assert status(house, "ben") == "active"
     assert told(house.hook("PostToolBatch", "ben")) == ""
 
@@ -206,6 +209,26 @@ def test_mail_wakes_a_session_that_rests_and_is_told_once(house: Coordinated, wa
     send(house, ben, "Now", "high")
     code, text = end(both[1])
     assert code == 2 and "| By the way" in text and "| Now" in text
+
+
+@pytest.mark.faults
+def test_mail_that_was_lost_on_its_way_to_the_hook_waits_again(house: Coordinated, wait: Wait) -> None:
+    arrive(house, "ann")
+    send(house, arrive(house, "ben", os.getpid()), "Which file?")
+    house.hook("Stop", "ben")
+    began = time.time()
+    assert "| Which file?" in end(wait(house.root))[1]
+
+    def asks_again(begin: float, end: float) -> str:
+        origin = {"pid": os.getpid(), "unheard": [begin, end]}
+        with contextlib.suppress(CorralError):  # nothing wakes a session at work just now
+            house.ask("POST", "/hooks/Stop/wait", {"session_id": "ben", "_hook": origin}, timeout_s=0.5)
+        (mail,) = house.ask("GET", "/messages", query={"session_id": "ben"})
+        return str(mail["state"])
+
+    assert asks_again(began - 60, began - 59) == "injected"
+    assert asks_again(began, time.time()) == "queued"
+    assert "| Which file?" in told(house.hook("PostToolBatch", "ben"))
 
 
 def test_it_serves_the_session_that_its_client_has_now_and_outlives_the_daemon(house: Coordinated, wait: Wait) -> None:

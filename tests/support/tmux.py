@@ -25,6 +25,13 @@ class Window:
         """Type a text."""
         self._server.run("send-keys", "-t", self._target, "-l", text)
 
+    def click(self, text: str) -> None:
+        """Click on a text that it shows, with the left button."""
+        lines = self.screen().splitlines()
+        row, column = next((row, line.index(text)) for row, line in enumerate(lines) if text in line)
+        at = f"0;{column + 1 + len(text) // 2};{row + 1}"
+        self.type(f"\x1b[<{at}M\x1b[<{at}m")
+
     def paste(self, text: str) -> None:
         """Paste a text, as a terminal does it for programs that ask for it."""
         self._server.run("set-buffer", text)

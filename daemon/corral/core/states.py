@@ -172,6 +172,17 @@ class RecipientRole(_Text):
     BCC = "bcc"
 
 
+class MailWay(_Text):
+    """How a message entered its recipient's context."""
+
+    HOOK = "hook"
+    WAKE = "wake"
+    TURN = "turn"
+    PROMPT = "prompt"
+    RUNNER = "runner"
+    TOOL = "tool"
+
+
 class FeatureStatus(_Text):
     """Whether a feature's claims count."""
 

@@ -81,6 +81,7 @@ message_recipients = Table(
     Column("name", String(128), nullable=False),
     Column("role", String(3), nullable=False),
     Column("injected_at", String(24), nullable=True),
+    Column("way", String(8), nullable=True),
     Column("held_at", String(24), nullable=True),
     Column("read_at", String(24), nullable=True),
     Column("acknowledged_at", String(24), nullable=True),
@@ -89,7 +90,7 @@ message_recipients = Table(
     sqlite_with_rowid=False,  # the rows of an inbox are adjacent
 )
 """``seq``: the message's own, so that an inbox is read from its end; ``name``: as it was addressed; ``injected_at``: when it
-entered the model's context; ``held_at``: when it held a Stop."""
+entered the model's context, ``way``: how (:class:`~corral.core.states.MailWay`); ``held_at``: when it held a Stop."""
 Index("ix_message_recipients_seq", message_recipients.c.seq)
 _WAITING = (message_recipients.c.injected_at, message_recipients.c.read_at, message_recipients.c.acknowledged_at)
 _ALL_NULL = and_(*(instant.is_(None) for instant in _WAITING))

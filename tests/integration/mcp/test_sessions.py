@@ -15,9 +15,9 @@ import pytest
 from corral.core.errors import InvalidInput, NotFound
 from corral.core.instants import iso, parse
 from tests.conftest import git
-from tests.faults.test_disk_and_database import no_room_for
 from tests.integration.mcp.client import Agent, play
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.worlds import no_room_for
 
 AGENT = {
     "agent_id", "names", "agent_type", "session_id", "capabilities", "status", "unguarded", "current_task", "last_heartbeat",

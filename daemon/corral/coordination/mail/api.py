@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from corral.coordination.sessions.api import Acting, Caller
 from corral.core.answers import Instant
-from corral.core.states import Importance, RecipientRole
+from corral.core.states import Importance, MailWay, RecipientRole
 
 MOST_AT_ONCE = 1000
 """Messages in one answer."""
@@ -62,6 +62,12 @@ class Inbox(Acting):
 
 ReceiptState = Literal["queued", "injected", "read", "acknowledged", "bounced"]
 """Where a message stands at a recipient; ``injected``: it has entered the model's context, ``bounced``: nobody was there."""
+Way = MailWay | None
+"""How a message entered the model's context; None: it has not, or its recipient found it without being told.
+
+``hook``: with a hook's answer, ``wake``: it woke a session at rest, ``turn``: into a running turn, ``prompt``: as the prompt of a
+turn of its own (these two by the mod), ``runner``: on the input of a worker, ``tool``: with the answer of a tool.
+"""
 _From = TypedDict("_From", {"from": str})
 
 
@@ -87,20 +93,22 @@ class Message(_From):
 
 
 class InboxMessage(Message):
-    """A message in an inbox: as whom it addresses the recipient, and where it stands there."""
+    """A message in an inbox: as whom it addresses the recipient, where it stands there, and which way it came."""
 
     to: str
     role: RecipientRole
     state: ReceiptState
+    way: Way
 
 
 class MailReceipt(TypedDict):
-    """Where a message stands at one recipient, and since when."""
+    """Where a message stands at one recipient, since when, and which way it came there."""
 
     name: str
     session_id: str
     role: RecipientRole
     state: ReceiptState
+    way: Way
     injected_at: Instant | None
     read_at: Instant | None
     acknowledged_at: Instant | None

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from corral.client.connection import Client, segment
 from corral.core.errors import InvalidInput
-from corral.core.states import Importance
+from corral.core.states import Importance, MailWay
 from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Group, Option
 from corral.faces.cli.terminal.options import argument, client, json_of, option, session_id
@@ -249,14 +249,30 @@ def _instant(row: Row) -> str:
     return moment(str(row["created_at"]))
 
 
+_WAYS = {
+    MailWay.HOOK: "with a hook",
+    MailWay.WAKE: "woke it",
+    MailWay.TURN: "into its turn",
+    MailWay.PROMPT: "as its prompt",
+    MailWay.RUNNER: "by its runner",
+    MailWay.TOOL: "fetched",
+}
+
+
+def _receipt(recipient: Row) -> str:
+    """Where a message stands at a recipient, and which way it came there."""
+    way = recipient.get("way")
+    return state(recipient["state"]) + (f", {_WAYS.get(way, way)}" if way else "")
+
+
 def _show(row: Row) -> None:
     """Print a message; every line of its text is indented, so that none looks like output of Corral."""
-    to = row.get("recipients") or [{"name": row.get("to", ""), "state": row.get("state", "")}]
+    to = row.get("recipients") or [{"name": row.get("to", ""), "state": row.get("state", ""), "way": row.get("way")}]
     marks = [] if row["importance"] == Importance.NORMAL else [row["importance"]]
     marks += ["acknowledge"] if row["ack_required"] else []
     echo(paint(f"{row['id']}  {one_line(row['subject'])}" + (f"  [{', '.join(marks)}]" if marks else ""), "bold"))
     echo(f"  {one_line(row['from'])}, {_instant(row)} UTC, thread {row['thread_id']}")
-    echo("  to " + ", ".join(f"{one_line(recipient['name'])} ({state(recipient['state'])})" for recipient in to))
+    echo("  to " + ", ".join(f"{one_line(recipient['name'])} ({_receipt(recipient)})" for recipient in to))
     if row["attachments"]:
         echo(f"  with {one_line(', '.join(row['attachments']))}")
     for line in visible(row["body"]).split("\n"):

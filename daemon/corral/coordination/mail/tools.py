@@ -18,7 +18,7 @@ from corral.core.errors import InvalidInput
 from corral.core.instants import after, iso
 from corral.core.pages import SHOWN_BYTES, Page, page
 from corral.core.payload import Payload
-from corral.core.states import RecipientRole
+from corral.core.states import MailWay, RecipientRole
 from corral.faces.mcp.acting import Text, Texts, act, is_agent_of, listed, look
 from corral.faces.mcp.calls import current, mail_tool
 
@@ -129,7 +129,7 @@ def shown(conn: Connection, session_id: str, mail: Iterable[Mapping[str, Any]], 
 
     fitting = page(entries(), size=SHOWN_BYTES)
     if bodies:
-        message_rows.mark(conn, session_id, numbers[: len(fitting.rows)], ("injected_at",), iso(now))
+        message_rows.mark_injected(conn, session_id, numbers[: len(fitting.rows)], MailWay.TOOL, iso(now))
     return fitting
 
 
@@ -205,7 +205,7 @@ def entry(row: Mapping[str, Any], *, bodies: bool = False) -> Payload:
         "from": row["sender_name"],
     }
     if "role" in row:
-        shape |= {"kind": row["role"], "state": row["state"]}
+        shape |= {"kind": row["role"], "state": row["state"], "way": row["way"]}
     return {**shape, **({"body_md": row["body"]} if bodies else {})}
 
 

@@ -55,6 +55,18 @@ def end_attempt(conn: Connection, session_id: str, status: str, now: datetime, o
     return end(conn, session_id, status, now, offer)
 
 
+def put_back_unanswered(conn: Connection, session_id: str, answered_at: datetime | None, now: datetime) -> None:
+    """A client was killed, or left in the midst of a turn: mail and notices that its model has not answered after wait again.
+
+    Some of it may have reached the model all the same: it comes twice then, never not at all.
+
+    Args:
+        answered_at: When the model began its latest answer; None: nobody knows, and nothing is put back.
+    """
+    if answered_at is not None:
+        message_rows.put_back(conn, session_id, iso(answered_at), iso(now))
+
+
 def end_all(conn: Connection, stale: Iterable[tuple[str, str]], now: datetime, offer: Offer) -> list[EndedSession]:
     """End several, each given with the reason; returns what :func:`end` does of those that had not ended before."""
     ended = (end(conn, session_id, reason, now, offer) for session_id, reason in stale)

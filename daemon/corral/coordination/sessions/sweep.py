@@ -72,6 +72,7 @@ def sweep(
     dead = {process for process in processes if process[0] is not None and not is_running(process[0], process[1])}
     killed = [row for row in living if (row["client_pid"], row["client_started"]) in dead]
     last_words = {row["session_id"]: transcripts.last_words(row["transcript_path"]) for row in killed}
+    answered_at = {row["session_id"]: transcripts.answered_at(row["transcript_path"]) for row in killed}
     silent = [row for row in living if _is_silent(row, now, stall_after_s)]
     output_at = {row["session_id"]: at for row in silent if (at := transcripts.written_at(row["transcript_path"]))}
     moving = (row for row in silent if row["stalled_since_at"] is None)
@@ -98,6 +99,7 @@ def sweep(
         for session_id, _reason in batch:
             if words := last_words.get(session_id):
                 session_rows.change(conn, session_id, {"last_words": words})
+            session_end.put_back_unanswered(conn, session_id, answered_at.get(session_id), now)
         return session_end.end_all(conn, batch, now, services.offer_again)
 
     ended: list[EndedSession] = []

@@ -1,4 +1,4 @@
-"""The last words of a session, from its client's transcript: no hook reports them when the session is killed.
+"""What no hook reports when a session is killed: its last words, and when its model last answered, from its client's transcript.
 
 A transcript is a file of JSON lines. Unexpected content is skipped: it is another program's file.
 """
@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from corral.core.instants import UTC
+from corral.core.instants import UTC, parse
 
 TAIL_BYTES = 256 * 1024
 """Bytes read from the end of the file."""
@@ -20,6 +20,7 @@ INTERRUPTED = "[Request interrupted by user"
 """How the entry begins that a client writes when its person breaks a turn off; no hook tells of that."""
 HELD = "Stop hook feedback"
 """How the entry begins that a client writes when a Stop hook holds the session: the model goes on."""
+NEVER = datetime.fromtimestamp(0, UTC)
 WORDS = 4000
 """Characters kept of the last words, counted from the end."""
 
@@ -34,6 +35,33 @@ def last_words(path: str | None) -> str | None:
         if words := _text_of(line):
             return words[-WORDS:]
     return None
+
+
+def answered_at(path: str | None) -> datetime | None:
+    """When the model began its latest answer: what it was told before had reached it.
+
+    Returns:
+        ``NEVER`` where it has not answered; None where nobody knows.
+    """
+    if path is None or not Path(path).is_absolute():
+        return None
+    answers = [answer for line in _tail(path).splitlines() if (answer := _answer(line))]
+    if not answers:
+        is_whole = not Path(path).exists() or Path(path).stat().st_size <= TAIL_BYTES
+        return NEVER if is_whole else None
+    # The parts of an answer are entries of their own, and a tool may run before the last of them.
+    return min(at for message_id, at in answers if message_id == answers[-1][0])
+
+
+def _answer(line: bytes) -> tuple[str, datetime] | None:
+    """The message that an entry is a part of, and when it came; None where it is no answer of the model."""
+    try:
+        entry: Any = json.loads(line)
+        if entry["type"] != "assistant" or entry.get("isSidechain") or entry.get("isApiErrorMessage"):
+            return None
+        return str(entry["message"]["id"]), parse(entry["timestamp"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def written_at(path: str | None) -> datetime | None:

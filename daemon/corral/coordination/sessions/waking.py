@@ -21,7 +21,7 @@ from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import CorralError
 from corral.core.instants import parse
 from corral.core.logs import logger
-from corral.core.states import Importance, SessionStatus
+from corral.core.states import Importance, MailWay, SessionStatus
 from corral.store.rows.mail import AwaitedSession
 
 if TYPE_CHECKING:
@@ -186,5 +186,5 @@ def _hand_over(
         if not _delay_s(row, now):
             if row["status"] == SessionStatus.IDLE:
                 session_rows.change(conn, row["session_id"], {"status": SessionStatus.ACTIVE, "waiting_for": None})
-            return [], mailing.deliver(conn, row["session_id"], now)
+            return [], mailing.deliver(conn, row["session_id"], MailWay.WAKE, now)
     return [], []

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 from typing_extensions import NotRequired, TypedDict
 
+from corral.core.states import MailWay
+
 HookPayload = Annotated[
     dict[str, Any],
     Field(
@@ -45,7 +47,7 @@ class Brought(BaseModel):
 
     session_id: str = Field(examples=["s-1"])
     messages: list[int] = Field(examples=[[1]], max_length=100)
-    way: Literal["turn", "prompt"] = Field(examples=["turn"])
+    way: Literal[MailWay.TURN, MailWay.PROMPT] = Field(examples=["turn"])
 
 
 class HookOutput(TypedDict):

@@ -38,7 +38,7 @@ from corral.core.instants import after, iso
 from corral.core.logs import logger
 from corral.core.payload import Payload
 from corral.core.redaction import redact
-from corral.core.states import SessionStatus, WorktreeState
+from corral.core.states import MailWay, SessionStatus, WorktreeState
 from corral.core.visible import embedded
 from corral.faces.hooks import meanwhile, on_screen, shell_watch, unannounced, working_copies
 from corral.faces.hooks import payloads as hook_events
@@ -246,7 +246,7 @@ def _delivery(services: Services, conn: Connection, event: HookEvent, remarks: S
         return hook_events.context(event.name, [*remarks])
     at = event.came_at
     notices = session_rows.take_notices(conn, event.actor, iso(at))
-    mail, heads = mailing.deliver_with_heads(conn, event.actor, at)
+    mail, heads = mailing.deliver_with_heads(conn, event.actor, MailWay.HOOK, at)
     return on_screen.show(hook_events.context(event.name, [*notices, *mail, *remarks]), heads)
 
 
@@ -282,8 +282,11 @@ async def _session_start(services: Services, event: HookEvent) -> Payload:
     services.of(Guardian).meet(event.cwd)
     newcomer = arrival(services, event)
     behind = await services.work(lambda: services.of(Worktrees).commits_behind(newcomer.cwd))
+    resumed = event.transcript_path if event.source == "resume" else None
+    answered_at = await services.work(lambda: transcripts.answered_at(resumed))
 
     def begin(conn: Connection) -> Payload:
+        session_end.put_back_unanswered(conn, event.actor, answered_at, now)  # its client may have been killed just now
         me = session_end.arrive(conn, newcomer, now, services.offer_again)
         _note_prompt(conn, event, me["task_id"])
         if event.begins_at_rest and me["task_id"] is None:
@@ -326,9 +329,12 @@ async def _keep(services: Services, event: HookEvent, why: str, patience_s: floa
 async def _session_end(services: Services, event: HookEvent) -> Payload:
     await _keep(services, event, "its session ended", AT_THE_END_S)
     now = services.now()
-    last_words = await services.work(lambda: transcripts.last_words(event.transcript_path or None))
+    path = event.transcript_path or None
+    last_words, answered_at = await services.work(lambda: (transcripts.last_words(path), transcripts.answered_at(path)))
 
     def over(conn: Connection) -> None:
+        if (row := session_rows.get(conn, event.actor)) is not None and row["status"] == SessionStatus.ACTIVE:
+            session_end.put_back_unanswered(conn, event.actor, answered_at, now)
         if last_words:
             session_rows.change(conn, event.actor, {"last_words": redact(last_words)})
         session_end.end(conn, event.actor, event.reason or "ended", now, services.offer_again)
@@ -410,6 +416,12 @@ async def _waiting(services: Services, event: HookEvent) -> Payload:
         return {}
 
     return await services.store.write(wait)
+
+
+async def _answered(services: Services, event: HookEvent) -> Payload:
+    """The person answered what the session's mod had asked; no hook tells of that, and it is no sign of a turn."""
+    await services.store.write(lambda conn: session_rows.change(conn, event.actor, {"waiting_for": None}))
+    return {}
 
 
 async def _subagent_start(services: Services, event: HookEvent) -> Payload:
@@ -531,6 +543,7 @@ _HANDLERS: dict[str, Handler] = {
     "StopFailure": _stop_failure,
     "Notification": _waiting,
     "PermissionRequest": _waiting,
+    "ModAsked": _answered,
     "WorktreeCreate": _worktree_create,
     "WorktreeRemove": _worktree_remove,
     "VcsIsolate": _vcs_isolate,

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 from sqlalchemy import Connection
 from starlette.requests import Request
@@ -13,12 +14,14 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from corral.coordination.mail import mailing
+from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.services import Services
 from corral.coordination.sessions import claims, session_end
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.processes import is_running
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import DaemonUnreachable
+from corral.core.instants import iso
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, Routes
 from corral.faces.hooks import events as hooks
@@ -59,6 +62,9 @@ async def wait(services: Services, request: Request, payload: StopPayload) -> Wo
     await _check(services, request, event)
     if event.client_pid is None or services.mods.is_there(event.session_id):
         return {}
+    if event.unheard is not None:
+        lost = partial(_unwake, event=event, client=event.client_pid, begin=event.unheard[0], end=event.unheard[1])
+        await services.store.write(lost)
     gone = asyncio.create_task(_hung_up(request.receive))
     try:
         texts = await services.waiters.mail(event.client_pid, event.actor, gone)
@@ -67,6 +73,12 @@ async def wait(services: Services, request: Request, payload: StopPayload) -> Wo
     if services.stopping and not texts:
         raise DaemonUnreachable("The daemon stops.")
     return {"text": "\n".join(texts)} if texts else {}
+
+
+def _unwake(conn: Connection, event: hook_events.HookEvent, client: int, begin: datetime, end: datetime) -> None:
+    """The hook that waits beside a client never got the mail that it was to wake its session with."""
+    sessions = {event.actor, *(row["session_id"] for row in session_rows.of_process(conn, client))}
+    message_rows.put_back_woken(conn, sessions, iso(begin), iso(end))
 
 
 @router.post("/hooks/Mail/wait", audited=False)

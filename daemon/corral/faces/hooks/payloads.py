@@ -196,7 +196,7 @@ def _text(mapping: Mapping[str, Any], key: str) -> str:
 def _instant(value: object) -> datetime | None:
     """The instant of a Unix time; None if the value is none."""
     try:
-        return datetime.fromtimestamp(value, UTC) if isinstance(value, float) else None
+        return datetime.fromtimestamp(value, UTC) if isinstance(value, (float, int)) else None
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -47,6 +47,7 @@ ALL = (APPROVE, RETRY, DISMISS, OPEN, FOLLOW, MESSAGE, ATTACH, RAISE, LOWER, CAN
 BY_KEY = {action.key: action for action in ALL} | {"O": OPEN, "=": RAISE}
 
 _RETRYABLE = ("failed", "dead", "cancelled", "dismissed", "conflict", "red", "not landed")
+_RETURNED = ("conflict", "red")
 _OPEN_MERGES = ("queued", "verifying", "held")
 _WAITS = ("pending", "waiting", "interrupted")
 
@@ -102,7 +103,7 @@ def actions_of(panel: str, row: Row) -> Sequence[Action]:
 
 
 def main_key(need: Row) -> str:
-    """The key that settles what needs a person, as its row shows it."""
+    """The key that settles what needs a person, as its row shows it: that of the command that its remedy names."""
     actions = _of_need(need)
     return f"{actions[0].key} {actions[0].label}" if actions else "Enter look"
 
@@ -119,8 +120,8 @@ def _of_need(row: Row) -> tuple[Action, ...]:
         return (OPEN,)
     if kind == "returned_merge":
         if row["name"] != Outcome.CONFLICT:
-            return (RETRY, FOLLOW, OPEN, DISMISS)
-        return (RETRY, OPEN, DISMISS) if "task_id" in ids else (OPEN, DISMISS)  # a branch alone conflicts again
+            return (OPEN, FOLLOW, RETRY, DISMISS)
+        return (OPEN, RETRY, DISMISS) if "task_id" in ids else (OPEN, DISMISS)  # a branch alone conflicts again
     if kind == "failed_task":
         return (RETRY, FOLLOW, DISMISS)
     if "session_id" in ids:
@@ -142,7 +143,8 @@ def _of_task(row: Row) -> tuple[Action, ...]:
         return (FOLLOW, OPEN, CANCEL)
     if outcome in _RETRYABLE:
         settled = () if outcome in ("cancelled", "dismissed", "not landed") else (DISMISS,)
-        return (RETRY, FOLLOW, OPEN, *settled, ATTACH)
+        first = (OPEN, FOLLOW, RETRY) if outcome in _RETURNED else (RETRY, FOLLOW, OPEN)
+        return (*first, *settled, ATTACH)
     return (FOLLOW, ATTACH)
 
 
@@ -158,8 +160,10 @@ def _of_merge(row: Row) -> tuple[Action, ...]:
         return (APPROVE, FOLLOW, OPEN, CANCEL)
     if row["state"] in _OPEN_MERGES:
         return (FOLLOW, OPEN, CANCEL, RETRY) if row["state"] == "held" else (FOLLOW, OPEN, CANCEL)
-    if row["outcome"] in ("conflict", "red", "dismissed"):
-        return (RETRY, FOLLOW, OPEN, *(() if row["outcome"] == "dismissed" else (DISMISS,)))
+    if row["outcome"] in _RETURNED:
+        return (OPEN, FOLLOW, RETRY, DISMISS)
+    if row["outcome"] == "dismissed":
+        return (RETRY, FOLLOW, OPEN)
     return (RETRY,) if row["state"] == "cancelled" else (FOLLOW,)
 
 

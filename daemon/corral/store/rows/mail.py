@@ -59,6 +59,7 @@ class InboxMessage(UnnumberedText):
     addressed: str
     role: str
     state: str
+    way: str | None
 
 
 class WrittenMessage(TypedDict):
@@ -98,9 +99,10 @@ class NewRecipient(TypedDict):
 
 
 class Seen(TypedDict):
-    """The instants at which a recipient noticed a message."""
+    """The instants at which a recipient noticed a message, and which way it went."""
 
     injected_at: str | None
+    way: str | None
     held_at: str | None
     read_at: str | None
     acknowledged_at: str | None

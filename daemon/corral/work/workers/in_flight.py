@@ -15,6 +15,7 @@ from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.instants import after, iso
 from corral.core.logs import logger
 from corral.core.payload import Payload
+from corral.core.states import MailWay
 from corral.runners.protocol import Observation, Running
 from corral.store.protocol import Store
 from corral.store.rows import Columns, required
@@ -146,6 +147,6 @@ def bring_mail(db: Store, attempts: Iterable[Attempt], now: datetime) -> None:
 
 def _tell(conn: Connection, session_id: str, worker: Running, now: datetime) -> None:
     """Deliver mail and mark it as delivered in one transaction: a worker that does not accept it rolls the marks back."""
-    texts = mailing.deliver(conn, session_id, now)
+    texts = mailing.deliver(conn, session_id, MailWay.RUNNER, now)
     if texts and not worker.tell("\n".join(texts)):
         raise _NotListening

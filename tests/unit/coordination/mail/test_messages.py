@@ -18,6 +18,7 @@ from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import names, traces
 from corral.core.errors import Conflict, CorralError, IdempotencyKeyConflict, InvalidInput, NotFound, NotPermitted
 from corral.core.instants import after, iso
+from corral.core.states import MailWay
 from corral.store import events, schema_coordination
 from corral.store.engine import search
 from tests.unit.coordination.mail.inboxes import inbox
@@ -139,7 +140,7 @@ def test_mail_to_one_that_is_gone_bounces_and_is_there_when_it_comes_back(conn: 
     (row,) = inbox(conn, "b")
     assert row["state"] == "bounced"
     session_registry.register(conn, Arrival(session_id="b"), NOW)
-    assert "How are you?" in "".join(mailing.deliver(conn, "b", NOW))
+    assert "How are you?" in "".join(mailing.deliver(conn, "b", MailWay.HOOK, NOW))
 
 
 def test_an_answer_goes_to_the_sender_in_the_thread_with_the_importance(conn: Connection) -> None:

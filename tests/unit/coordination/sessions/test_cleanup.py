@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections import Counter
@@ -22,6 +23,10 @@ from corral.coordination.handoffs import store as handoff_rows
 from corral.coordination.locks.keys import parse_key
 from corral.coordination.locks.store import locks as lock_rows
 from corral.coordination.locks.table import Holder
+from corral.coordination.mail import mailing, messages
+from corral.coordination.mail.addresses import Identity
+from corral.coordination.mail.messages import Letter
+from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import session_end
 from corral.coordination.sessions.api import Cleanup
@@ -32,6 +37,7 @@ from corral.coordination.sessions.sweep import end_silent
 from corral.coordination.sessions.tools import cleanup_dead_agents
 from corral.core.errors import Conflict
 from corral.core.instants import iso
+from corral.core.states import MailWay
 from corral.faces.mcp.calls import Call, current
 from corral.faces.mcp.replays import Replays
 from corral.observe.audit.trail import AuditTrail
@@ -202,6 +208,31 @@ def test_a_process_that_is_gone_proves_a_death_in_whatever_number(fleet: Fleet) 
     for number in range(9):
         fleet.arrive(f"s{number}", client_pid=2**22 - 1 - number, client_started=1.0)
     assert clean(fleet) == Cleaned(9, 9)
+
+
+@pytest.mark.faults
+def test_mail_that_the_model_of_a_killed_client_never_answered_after_waits_again(fleet: Fleet, tmp_path: Path) -> None:
+    transcript = tmp_path / "killed.jsonl"
+    fleet.arrive("ann")
+    fleet.arrive("killed", client_pid=2**22 - 1, client_started=1.0, transcript_path=str(transcript))
+    name = fleet.db.read(lambda conn: session_rows.get(conn, "killed"))["agent_name"]  # type: ignore[index]
+
+    def deliver(number: int, way: MailWay, at: datetime) -> None:
+        def write(conn: Connection) -> None:
+            messages.send(conn, Identity("ann", "Ann"), Letter(subject="Hello", body="?", to=(name,)), NOW)
+            mailing.brought(conn, "killed", [number], way, at)
+
+        fleet.db.write(write)
+
+    deliver(1, MailWay.HOOK, NOW)
+    answer = {"type": "assistant", "timestamp": iso(NOW + MINUTE), "message": {"id": "m"}}
+    transcript.write_text(json.dumps(answer))
+    for number, way in ((2, MailWay.HOOK), (3, MailWay.WAKE), (4, MailWay.TURN), (5, MailWay.PROMPT)):
+        deliver(number, way, NOW + 2 * MINUTE)
+    fleet.passes(3 * MINUTE)
+    assert clean(fleet).agents == 1
+    states = fleet.db.read(lambda conn: [message_rows.recipients(conn, number)[0]["state"] for number in range(1, 6)])
+    assert states == ["injected", "queued", "queued", "injected", "injected"]
 
 
 def test_a_crowd_that_dies_beside_those_who_claim_leaves_every_task_to_one(fleet: Fleet) -> None:

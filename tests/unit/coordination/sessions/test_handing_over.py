@@ -15,7 +15,7 @@ from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.instants import iso
-from corral.core.states import SessionStatus
+from corral.core.states import MailWay, SessionStatus
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
 LATER = NOW + timedelta(seconds=5)
@@ -48,7 +48,7 @@ def test_a_flood_of_notices_comes_in_parts_and_one_that_is_too_long_comes_alone(
 
 def test_what_was_not_heard_waits_again_and_what_was_heard_does_not(conn: Connection) -> None:
     send(conn, "early")
-    mailing.deliver(conn, "b", NOW)
+    mailing.deliver(conn, "b", MailWay.HOOK, NOW)
     send(conn, "late", "urgent")
     session_rows.notify(conn, "b", "a notice", iso(NOW))
     assert "| late" in str(mailing.hold(conn, "b", LATER))
@@ -85,5 +85,5 @@ def test_mail_is_found_by_the_client_of_its_reader_or_where_that_is_unknown_by_t
     assert found([101], [], "urgent") == found([101], []) == []
     session_rows.change(conn, "b", {"client_pid": None})
     assert found([101], ["b"], "high") == [("b", None, "idle", iso(NOW))]
-    mailing.deliver(conn, "b", NOW)
+    mailing.deliver(conn, "b", MailWay.HOOK, NOW)
     assert found([101], ["b"], "high") == []

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from corral.coordination.sessions.transcripts import TAIL_BYTES, WORDS, last_words
+from corral.coordination.sessions.transcripts import NEVER, TAIL_BYTES, WORDS, answered_at, last_words
 
 
 def _line(*content: dict[str, Any], kind: str = "assistant", **more: Any) -> str:
@@ -67,3 +68,30 @@ def test_what_is_no_file_has_nothing_to_say(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (None, "", "relative.jsonl", str(tmp_path / "none"), str(tmp_path), str(tmp_path / "fifo")):
         assert last_words(path) is None
+
+
+def _answer(second: int, message: str = "m", **more: Any) -> str:
+    entry = {"type": "assistant", "timestamp": f"2026-11-21T12:00:{second:02}.000Z", "message": {"id": message}}
+    return json.dumps({**entry, **more})
+
+
+@pytest.mark.parametrize(
+    ("lines", "second"),
+    [
+        ([_answer(1, "m"), _answer(2, "n"), _line(_text("Result"), kind="user", timestamp="2026-11-21T12:00:09Z")], 2),
+        ([_answer(1, "m"), _answer(2, "n"), _answer(3, "n")], 2),
+        ([_answer(1), _answer(2, "e", isApiErrorMessage=True), _answer(3, "s", isSidechain=True), "[", "{}"], 1),
+        ([_answer(1), _line(_text("x" * TAIL_BYTES), kind="user")], None),
+        ([_line(_text("Hello."), kind="user")], 0),
+    ],
+)
+def test_the_latest_answer_counts_from_its_beginning(tmp_path: Path, lines: list[str], second: int | None) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text("\n".join(lines))
+    when = None if second is None else datetime(2026, 11, 21, 12, 0, second, tzinfo=timezone.utc) if second else NEVER
+    assert answered_at(str(file)) == when
+
+
+def test_a_client_that_wrote_nothing_yet_had_no_answer(tmp_path: Path) -> None:
+    assert answered_at(str(tmp_path / "none")) == NEVER
+    assert answered_at(None) is answered_at("relative.jsonl") is None

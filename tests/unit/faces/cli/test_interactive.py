@@ -15,7 +15,7 @@ from corral.core.instants import parse
 from corral.core.needs import Need, rest
 from corral.faces.cli.terminal.bell import Bell
 from corral.faces.screen import lines, panels
-from corral.faces.screen.actions import actions_of, call_of, main_key, subject_of
+from corral.faces.screen.actions import RETRY, actions_of, call_of, main_key, subject_of
 from corral.faces.screen.details import event_line
 from corral.faces.screen.feed import ConnectionLost, Feed
 from corral.faces.screen.log_view import MOST_LINES, LogView, split
@@ -154,10 +154,10 @@ COLON = "fix: it's b's header, is dead: conflicts with main"
     [
         (need("merge_approval", "it changes CLAUDE.md", COLON, merge_id="m1", task_id="t1"), "approval", "a approve", None),
         (need("returned_merge", "c (content)", COLON, outcome="conflict", merge_id="m1", task_id="t1"),
-         "conflict", "r retry", "/tasks/t1/retry"),
+         "conflict", "o open", "/tasks/t1/retry"),
         (need("returned_merge", "c (content)", COLON, outcome="conflict", merge_id="m1"), "conflict", "o open", None),
         (need("returned_merge", "2 tests failed", COLON, outcome="red", merge_id="m1", task_id="t1"),
-         "red", "r retry", "/merges/m1/retry"),
+         "red", "o open", "/merges/m1/retry"),
         (need("failed_task", "exit 3", COLON, outcome="dead", task_id="t1"), "dead", "r retry", "/tasks/t1/retry"),
         (need("paused_work", "Work is paused"), "paused", "u resume", "/resume"),
         (need("waiting_session", "Ann is waiting for permission", session_id="s1"), "question", "t attach", None),
@@ -167,7 +167,8 @@ COLON = "fix: it's b's header, is dead: conflicts with main"
 def test_what_needs_a_person_says_which_key_settles_it(row: Row, kind: str, key: str, path: str | None) -> None:
     assert row["name"] == kind and main_key(row) == key
     if path is not None:
-        assert call_of(actions_of(panels.NEEDS, row)[0], panels.NEEDS, row).path == path
+        offered = actions_of(panels.NEEDS, row)
+        assert call_of(RETRY if RETRY in offered else offered[0], panels.NEEDS, row).path == path
     assert subject_of(panels.NEEDS, row).title == row["title"] or row["what"]
     words = lines.keys(actions_of(panels.NEEDS, row), panels.NEEDS, 80)
     assert ("?", " help ") in [(a[0].strip(), b[0]) for a, b in zip(words[::2], words[1::2], strict=True)]

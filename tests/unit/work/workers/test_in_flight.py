@@ -14,8 +14,10 @@ import pytest
 from corral.coordination.mail import mailing, messages
 from corral.coordination.mail.addresses import Identity
 from corral.coordination.mail.messages import Letter
+from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions.registry import Arrival
+from corral.core.states import MailWay
 from corral.runners.protocol import Observation, Usage
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
@@ -79,6 +81,7 @@ def test_mail_is_told_to_its_reader_once_after_its_hooks_had_their_time(db: Data
     for seconds in range(3):
         bring_mail(db, attempts, LATER + timedelta(seconds=seconds))
     assert [text.count("| Which file?") for text in ben.heard] == [1] and cid.heard == []
+    assert [row["way"] for row in db.read(lambda conn: message_rows.recipients(conn, 1))] == ["runner"]
 
 
 @pytest.mark.parametrize(
@@ -94,4 +97,4 @@ def test_what_a_worker_does_not_take_waits(db: Database, worker: Worker, state: 
     send(db, "Ben", "Which file?")
     bring_mail(db, [at_work("ben", worker, **state)], LATER)
     assert worker.heard == []
-    assert "| Which file?" in str(db.write(lambda conn: mailing.deliver(conn, "ben", LATER)))
+    assert "| Which file?" in str(db.write(lambda conn: mailing.deliver(conn, "ben", MailWay.HOOK, LATER)))

@@ -16,6 +16,7 @@ from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import session_end
 from corral.coordination.sessions.registry import Arrival
 from corral.coordination.teams.teams import Teams
+from corral.core.states import MailWay
 from corral.observe.announcements import store as announcements
 from corral.work.tasks import leases
 from tests.unit.work.conftest import START, Board, at
@@ -43,7 +44,7 @@ class Office(Board):
 
     def told(self, worker: str) -> list[str]:
         """What it is told now."""
-        text = "\n".join(self.do(lambda conn: mailing.deliver(conn, worker, at(1))))
+        text = "\n".join(self.do(lambda conn: mailing.deliver(conn, worker, MailWay.HOOK, at(1))))
         return [part.partition('"')[0] for part in text.split(' subject="')[1:]]
 
     def end(self, worker: str, status: str) -> None:  # type: ignore[override]

@@ -28,7 +28,7 @@ AT_ONCE = 16
 _m, _r = messages.c, message_recipients.c
 _SHOWN = {
     **{column.key: column for column in _m if column.key not in ("idempotency_key", "digest")},
-    "addressed": _r.name.label("addressed"), "role": _r.role, "state": STATE,
+    "addressed": _r.name.label("addressed"), "role": _r.role, "state": STATE, "way": _r.way,
 }  # fmt: skip
 """Of a message in an inbox: each column takes as long as a tenth of finding the row."""
 
@@ -82,7 +82,7 @@ def _inbox(
     seq = _r.seq if of_session else _m.seq  # by whose index the newest come first, read no further than is asked for
     columns: Sequence[ColumnElement[Any]] = list(_SHOWN.values())
     if not of_session:  # they are sorted by the names of their recipients: no bodies among them
-        columns = (_m.seq, _SHOWN["addressed"], _r.role, STATE)
+        columns = (_m.seq, _SHOWN["addressed"], _r.role, STATE, _r.way)
     elif written:
         text = json_row({name: _SHOWN[key] for name, key in written})
         columns = (_m.seq.label("id"), _r.name.label("to"), text.label("text"))

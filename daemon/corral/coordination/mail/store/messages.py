@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection, and_, bindparam, case, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, case, func, insert, or_, select, true, update
 
-from corral.core.states import Importance, RecipientRole, SessionStatus
+from corral.core.states import Importance, MailWay, RecipientRole, SessionStatus
 from corral.store.engine import search
 from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared
+from corral.store.rows import Columns
 from corral.store.rows.mail import (
     AwaitedSession,
     Correspondent,
@@ -81,7 +82,7 @@ _SENT_AT = Prepared[SentAt](
 _RECIPIENTS = Prepared[RecipientState](
     select(message_recipients, STATE).where(_r.seq == bindparam("which")).order_by(_r.role.desc(), _r.name)
 )
-_AS_SENT: Seen = {"injected_at": None, "held_at": None, "read_at": None, "acknowledged_at": None}
+_AS_SENT: Seen = {"injected_at": None, "way": None, "held_at": None, "read_at": None, "acknowledged_at": None}
 
 
 def create(
@@ -191,15 +192,38 @@ def kept_waiting(conn: Connection, session_ids: Sequence[str], since: str) -> li
 def mark(conn: Connection, session_id: str, numbers: Sequence[int], columns: Sequence[str], at: str) -> None:
     """Set instants of a session's receipts that are not set yet: the first one counts."""
     for column in columns:
-        condition = and_(_r.session_id == session_id, _r.seq.in_(list(numbers)), _r[column].is_(None))
-        conn.execute(update(message_recipients).where(condition).values({column: at}))
+        _mark(conn, session_id, numbers, column, {column: at})
+
+
+def mark_injected(conn: Connection, session_id: str, numbers: Sequence[int], way: MailWay, at: str) -> None:
+    """Messages have entered a session's context, unless they had before."""
+    _mark(conn, session_id, numbers, "injected_at", {"injected_at": at, "way": way})
+
+
+def _mark(conn: Connection, session_id: str, numbers: Sequence[int], unset: str, values: Columns) -> None:
+    condition = and_(_r.session_id == session_id, _r.seq.in_(list(numbers)), _r[unset].is_(None))
+    conn.execute(update(message_recipients).where(condition).values(values))
 
 
 def put_back(conn: Connection, session_id: str, begin: str, end: str) -> None:
-    """Messages delivered to a session between two instants wait again, and may hold a Stop again: they did not arrive."""
-    for column in (_r.injected_at, _r.held_at, notices.c.injected_at):
-        whose = column.table.c.session_id == session_id
-        conn.execute(update(column.table).where(whose, column.between(begin, end)).values({column.name: None}))
+    """Messages delivered to a session between two instants wait again, and may hold a Stop again: they did not arrive.
+
+    What a mod brought did: it says so only once its model has answered.
+    """
+    by_mod = func.coalesce(_r.way, "").in_((MailWay.TURN, MailWay.PROMPT))
+    for column, names, those in (
+        (_r.injected_at, ("injected_at", "way"), ~by_mod),
+        (_r.held_at, ("held_at",), true()),
+        (notices.c.injected_at, ("injected_at",), true()),
+    ):
+        whose = and_(column.table.c.session_id == session_id, column.between(begin, end), those)
+        conn.execute(update(column.table).where(whose).values(dict.fromkeys(names)))
+
+
+def put_back_woken(conn: Connection, session_ids: Collection[str], begin: str, end: str) -> None:
+    """Messages that were to wake these sessions, given out between two instants, wait again."""
+    condition = and_(_r.session_id.in_(session_ids), _r.way == MailWay.WAKE, _r.injected_at.between(begin, end))
+    conn.execute(update(message_recipients).where(condition).values(injected_at=None, way=None))
 
 
 def receipt(conn: Connection, session_id: str, number: int) -> RecipientState | None:
@@ -228,7 +252,7 @@ def move(conn: Connection, name: str, old_session_id: str, new_session_id: str) 
     condition = and_(
         _r.session_id == old_session_id, func.lower(_r.name) == name.lower(), _UNREAD, _r.seq.not_in(present)
     )
-    fresh = {"session_id": new_session_id, "bounced_at": None, "injected_at": None, "held_at": None}
+    fresh = {"session_id": new_session_id, "bounced_at": None, "injected_at": None, "way": None, "held_at": None}
     conn.execute(update(message_recipients).where(condition).values(fresh))
 
 

@@ -1,0 +1,75 @@
+"""What the mod draws, in a real terminal: band, pane, buttons and the native dialog; its pictures are in ``docs/images``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import commit, git
+from tests.e2e.client import trust
+from tests.e2e.stage import script, text, tool
+from tests.e2e.team import PLUGIN, Team
+from tests.support import pictures
+from tests.support.programs import requires
+from tests.support.tmux import Tmux
+
+pytestmark = [pytest.mark.e2e, requires("tmux")]
+
+COLUMNS = 150
+
+
+@pytest.fixture
+def terminals(tmp_path: Path) -> Iterator[Tmux]:
+    made = Tmux(tmp_path)
+    yield made
+    made.end()
+
+
+def test_a_person_sees_the_queue_in_the_pane_approves_what_it_shows_and_lands_the_branch(
+    start_team: Callable[..., Team], terminals: Tmux, claude: Path, sealed: Path
+) -> None:
+    team = start_team()
+    house, repo = team.house, team.repo
+    git(repo, "add", ".corral", ".claude")
+    git(repo, "commit", "-qm", "Coordinate with Corral")
+    task = house.submit("Describe how to test", "echo 'Run pytest -q before each commit.' >> CLAUDE.md")
+    git(repo, "switch", "-qc", "checkout-page")
+    commit(repo, {"checkout.py": "page = 1\n"}, "Add the checkout page")
+    house.run("lock", "acquire", "cart.py")
+    team.until(lambda: house.ask("GET", f"/tasks/{task}/detail")["outcome"] == "held")
+
+    trust(sealed, repo)
+    argv = [str(claude), *PLUGIN, "--permission-mode", "acceptEdits"]
+    window = terminals.open(argv, cwd=repo, env=team.env, size=(COLUMNS, 42))
+    window.sees("main is green | others hold 1 | 1 for you")
+    window.paste(
+        script(tool("Write", file_path="$CWD/cart.py", content="x"), text("cart.py is held, so I left it out."))
+    )
+    window.press("Enter")
+    window.sees("Corral: cart.py is held by", "so I left it out.")
+    window.type("/corral")
+    window.sees("Show what Corral knows")
+    window.press("Enter")
+    window.sees("[ Approve ]", "[ Land this branch ]", "1. Describe how to test", "cart.py root")
+    pictures.take(window, "mod")
+
+    window.click("[ Approve ]")
+    window.sees("+Run pytest -q before each commit.", "1. Approve", "2. Not now")
+    pictures.take(window, "mod-approve")
+    window.press("Down")
+    window.sees("❯ 2. Not now")
+    window.press("Enter")
+    team.until(lambda: "Not now" not in window.screen())
+    assert house.ask("GET", f"/tasks/{task}/detail")["outcome"] == "held"
+    window.click("[ Approve ]")
+    window.sees("❯ 1. Approve")
+    window.press("Enter")
+    team.until(lambda: house.ask("GET", f"/tasks/{task}/detail")["outcome"] == "landed")
+    window.sees("Nothing waits to land.")
+    team.until(lambda: house.ask("GET", "/status")["needs_you"] == [])
+
+    window.click("[ Land this branch ]")
+    team.until(lambda: "checkout.py" in git(repo, "ls-tree", "--name-only", "main"))
+    assert "skipped" not in window.screen()
