@@ -140,7 +140,7 @@ class SettingsHolder:
         loaded = self._committed(target)
         claims = trust.of_settings(loaded, self._project.root)
         missing = self.answers.missing(self._project.common_dir, claims)
-        trust.refuse(missing, trust.VERIFY, trust.APPROVE_PATHS, trust.APPROVE, trust.SETUP)
+        trust.refuse(missing, trust.VERIFY, trust.APPROVE_PATHS, trust.APPROVE, trust.REMOTE, trust.SETUP)
         return loaded.settings
 
     def _committed(self, target: str) -> Loaded:

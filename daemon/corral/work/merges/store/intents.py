@@ -8,16 +8,20 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from corral.core.instants import iso
 from corral.store.engine.prepared import Prepared
-from corral.store.rows.merges import IntentRow
+from corral.store.rows.merges import Intent, IntentRow
 from corral.store.schema import landing_intents
 
 _ALL = Prepared[IntentRow](select(landing_intents))
 
 
-def intend(conn: Connection, *, target: str, old_sha: str, new_sha: str, merge_ids: list[str], now: datetime) -> None:
+def intend(conn: Connection, intent: Intent, now: datetime) -> None:
     """Record that the target is about to move from ``old_sha`` to ``new_sha``, which lands these requests."""
-    values = {"target": target, "old_sha": old_sha, "new_sha": new_sha, "merge_ids": merge_ids, "created_at": iso(now)}
-    conn.execute(insert(landing_intents).values(**values))
+    conn.execute(insert(landing_intents).values(**intent, created_at=iso(now)))
+
+
+def pushed(conn: Connection, target: str, now: datetime) -> None:
+    """The remote has the commit: what is left is to move the target here."""
+    conn.execute(update(landing_intents).where(landing_intents.c.target == target).values(pushed_at=iso(now)))
 
 
 def listing(conn: Connection) -> list[IntentRow]:
