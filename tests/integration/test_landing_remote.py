@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from corral.work.tasks.wire import read_submissions
 from tests.conftest import commit, git
 from tests.integration.git.test_git_wrapper import shim
 from tests.integration.landing_world import World, fingerprint, why
+from tests.support.coordinated import Coordinated, eventually
 from tests.support.programs import requires
 
 
@@ -195,7 +197,10 @@ def test_a_refusal_holds_with_its_words_and_is_tried_again(world: World, origin:
 
 
 @pytest.mark.req("X15")
-def test_a_remote_that_cannot_be_reached_holds_and_tells_no_secret(world: World, origin: Origin) -> None:
+def test_a_remote_that_cannot_be_reached_holds_and_tells_no_secret(
+    world: World, origin: Origin, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
     world.branch("feature", {"new.txt": "x\n"})
     git(world.root, "remote", "set-url", "origin", "https://me:hunter2secret@127.0.0.1:1/x.git?token=hunter3secret")
     merge_id = world.submit("feature")
@@ -211,6 +216,18 @@ def test_a_remote_that_cannot_be_reached_holds_and_tells_no_secret(world: World,
     world.skip(10)
     world.spend(5)
     assert world.merge(merge_id)["state"] == "landed" and origin.tip() == world.tip()
+
+    verify(world, f"echo x >> {runs}")
+    world.branch("second", {"second.txt": "x\n"})
+    git(world.root, "remote", "set-url", "origin", "/nowhere")
+    world.skip(60)
+    second, before = world.submit("second"), world.tip()
+    world.run()
+    assert "cannot be fetched" in why(world.merge(second)) and (runs.read_text(), world.tip()) == ("x\n", before)
+    git(world.root, "remote", "set-url", "origin", str(origin.place))
+    world.skip(10)
+    world.spend(5)
+    assert world.merge(second)["state"] == "landed" and runs.read_text() == "x\n", "it was verified meanwhile"
 
 
 @pytest.mark.parametrize(
@@ -309,6 +326,16 @@ def test_what_landed_there_comes_here_when_the_way_is_free(world: World, origin:
     assert world.tip() == origin.tip() and (world.root / "src/a.py").read_text() == "theirs\n"
     assert remote(world)["behind_sha"] is None and not world.queue.rewinds.open
 
+    here = f"cd {world.root} && git -c user.name=x -c user.email=x commit -q --allow-empty -m mine"
+    hook = origin.hook("post-receive", f"unset $(git rev-parse --local-env-vars); {here}")
+    world.branch("second", {"second.txt": "x\n"})
+    merge = world.land("second")
+    assert merge["state"] == "landed" and "main moved here meanwhile" in why(merge) and origin.tip() != world.tip()
+    hook.unlink()
+    world.branch("third", {"third.txt": "x\n"})
+    assert world.land("third")["state"] == "landed" and origin.tip() == world.tip()
+    assert "mine" in git(world.root, "log", "--format=%s", "main").splitlines() and (world.root / "second.txt").exists()
+
 
 def test_branches_alone_are_published_once_they_have_landed(world: World, origin: Origin, tmp_path: Path) -> None:
     world.landing = Landing(remote="origin", push="branch", verify=["! test -e red.txt"], reruns=0)
@@ -379,3 +406,28 @@ def test_objects_of_lfs_are_there_before_the_commit(world: World, origin: Origin
     assert git(world.root, "show", "feature:a.bin").startswith("version https://git-lfs")
     assert world.land("feature")["state"] == "landed" and origin.tip() == world.tip()
     assert len(seen.read_text().split()) == 1
+
+
+def test_status_and_doctor_say_that_a_remote_cannot_be_reached(house: Coordinated, tmp_path: Path) -> None:
+    """Of the daemon, whose fetches and pushes no step waits for."""
+    git(tmp_path, "clone", "-q", "--bare", str(house.root), "origin.git")
+    git(house.root, "remote", "add", "origin", "/nowhere")
+    house.configure("landing:\n  remote: origin\n")
+    git(house.root, "switch", "-q", "-c", "side")
+    commit(house.root, {"src/a.py": "a = 2\n"})
+    git(house.root, "switch", "-q", "main")
+    merge_id = house.json("merge", "submit", "side")["merge_id"]
+    need = eventually(lambda: [n for n in house.json("status")["needs_you"] if n["kind"] == "remote_target"])[0]
+    assert "main of origin cannot be fetched" in need["what"] and "git fetch origin" in need["remedy"]
+    checks = json.loads(house.run("doctor", "--json", check=False).stdout)
+    assert {c["status"] for c in checks if c["check"] in ("remote", "remote target")} == {"error"}
+    git(house.root, "remote", "set-url", "origin", str(tmp_path / "origin.git"))
+    house.run("merge", "retry", merge_id)
+    landed = eventually(lambda: (row := house.json("merge", "detail", merge_id))["state"] == "landed" and row)
+    assert (
+        git(tmp_path / "origin.git", "rev-parse", "main")
+        == landed["landed_sha"]
+        == git(house.root, "rev-parse", "main")
+    )
+    checks = json.loads(house.run("doctor", "--json", check=False).stdout)
+    assert [c["status"] for c in checks if c["check"].startswith("remote")] == ["ok"]

@@ -184,6 +184,10 @@ def settle(
     target, new_sha = intent["target"], intent["new_sha"]
     is_landed = isinstance(outcome, landing.Landed) or intent["pushed_at"] is not None
     reason, behind = _told(repo, intent, outcome) if is_landed and intent["remote"] else (None, None)
+    if behind is not None and refs.read(repo, kept.tip_ref(target)) is None:
+        kept.advance(
+            repo, target, intent["old_sha"], "", now
+        )  # else the next start takes what is not here yet for lost
     moved = f"{target} of {intent['remote']}" if intent["remote"] else target
     blocked = isinstance(outcome, landing.InTheWay) and outcome.paths
     place = worktree_list.checkout_of(repo, refs.branch_ref(target)) if blocked else None
@@ -368,8 +372,9 @@ def _swept(db: Store, repo: Git, ref: refs.Ref, *, orphans: bool) -> bool:
     merge_id = ref.name.removeprefix(HELD_REFS)
     with db.reading() as conn:
         merge = merges.find(conn, merge_id)
+        is_behind = merge is not None and remotes.is_behind(conn, merge["target"])
     if merge is not None and merge["state"] == MergeState.LANDED:
-        return _retire_branch(db, repo, merge)
+        return not is_behind and _retire_branch(db, repo, merge)  # until then nothing else here may have it
     if merge is not None and merge["state"] not in OPEN_MERGES:
         _let_go(repo, merge, ref.sha)
     elif merge is None and orphans and refs.holder(repo, ref.sha, besides=ref.name) is not None:

@@ -642,6 +642,10 @@ class Queue:
 
     def _land(self, repo: Git, line: _Line, action: ladder.Land, now: datetime) -> _Next:
         rows = [line.rows[merge_id] for merge_id in action.merge_ids]
+        if line.place.trouble:
+            for row in rows:
+                self._hold(row, line.place.trouble, now)
+            return _Next.BLOCKED
         rest_s = self._settings().landing.rest_s
 
         def proof(conn: Connection) -> ReceiptRow | None:

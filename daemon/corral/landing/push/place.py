@@ -34,6 +34,7 @@ class Place:
         remote_sha: Where the target is there.
         branches_to: The remote that the branches of landed tasks are published on; empty: none.
         ahead: Commits that the target has here and not there.
+        trouble: Why nothing can be pushed now; verifications go on meanwhile.
     """
 
     tip: str
@@ -43,6 +44,7 @@ class Place:
     remote_sha: str = ""
     branches_to: str = ""
     ahead: int = 0
+    trouble: str = ""
 
 
 @dataclass(frozen=True)

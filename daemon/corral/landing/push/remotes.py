@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -78,10 +79,11 @@ class Remotes:
             row = self._row(target, remote)
         if target in self._at_work or row is None:
             return Waits()
-        if row["reason"] is not None:
-            return Waits(row["reason"])
-        if (seen := refs.read(repo, upstream.seen_ref(target))) is None:  # somebody deleted it
-            return Waits(f"{target} of {remote} is fetched again: {upstream.seen_ref(target)} is gone.")
+        seen = refs.read(repo, upstream.seen_ref(target)) if row["seen_at"] is not None else None
+        if seen is None:
+            return Waits(
+                row["reason"] or f"{target} of {remote} is fetched again soon: {upstream.seen_ref(target)} is gone"
+            )
         key = (remote, local_sha, seen, row["known_sha"])
         if self._places.get(target, ((), None))[0] != key:
             self._places[target] = key, find(repo, target, remote, local_sha, seen, row["known_sha"])
@@ -89,7 +91,7 @@ class Remotes:
         if isinstance(place, Place) and (row["known_sha"], row["ahead"]) != (seen, place.ahead):
             ahead = place.ahead
             self._db.write(lambda conn: rows.built_upon(conn, target, seen, ahead))
-        return place
+        return replace(place, trouble=row["reason"] or "") if isinstance(place, Place) else place
 
     def _row(self, target: str, remote: str) -> RemoteRow | None:
         row = self._db.read(rows.every).get(target)

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 def held_merges(_services: Services, conn: Connection) -> Iterator[Need]:
     """Requests that wait for their target's checkout, or for an approval."""
+    told = {row["reason"] for row in remotes.every(conn).values()}
     for row in merges.in_state(conn, MergeState.HELD):
-        if waits_for_red_target(row):
+        if waits_for_red_target(row) or row["reason"] in told:
             continue
         approval, merge, reason = needs_approval(row), row["merge_id"][:8], _first_line(row["reason"])
         condition = remedy_in(required(row["reason"]))
