@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -228,6 +230,20 @@ def test_a_remote_that_cannot_be_reached_holds_and_tells_no_secret(
     world.skip(10)
     world.spend(5)
     assert world.merge(second)["state"] == "landed" and runs.read_text() == "x\n", "it was verified meanwhile"
+
+
+def test_a_remote_that_does_not_answer_keeps_nobody_else_waiting(world: World, origin: Origin) -> None:
+    world.spawn = lambda function: Thread(target=function).start()
+    world.settings_of = lambda ref: Landing(remote="origin" if ref == "refs/heads/main" else None)
+    git(world.root, "branch", "release")
+    world.branch("feature", {"new.txt": "x\n"})
+    world.branch("other", {"other.txt": "x\n"})
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        git(world.root, "remote", "set-url", "origin", f"git://127.0.0.1:{silent.getsockname()[1]}/x")
+        waiting, other = world.submit("feature"), world.submit("other", "release")
+        assert world.until(other, "landed")["state"] == "landed"
+        assert world.merge(waiting)["state"] == "queued"
+    assert "cannot be fetched" in why(world.until(waiting, "held"))
 
 
 @pytest.mark.parametrize(

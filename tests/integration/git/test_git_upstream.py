@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -134,6 +135,18 @@ def test_the_users_own_helper_is_asked_for_credentials_and_the_repositorys_is_no
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_a_remote_that_never_answers_is_not_waited_for(repo: Path, me: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FETCH_S", "PUSH_S", "PROBE_S"):
+        monkeypatch.setattr(upstream, name, 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        git(repo, "remote", "add", "origin", f"git://127.0.0.1:{silent.getsockname()[1]}/x")
+        head = git(repo, "rev-parse", "main")
+        for failed in (
+            upstream.fetch(me, "origin", MAIN, SEEN), upstream.push(me, "origin", MAIN, head, head), upstream.probe(me, "origin")
+        ):  # fmt: skip
+            assert isinstance(failed, Failure) and "did not finish within 0.5 s" in failed.words
 
 
 @pytest.mark.parametrize(
