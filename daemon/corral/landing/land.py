@@ -106,7 +106,7 @@ def land(
             return False
         for merge_id, sha in candidates:
             merges.judged(conn, merge_id, sha, receipt_id)
-        intents.intend(conn, intent, now)
+        intents.intend(conn, **intent, now=now)
         if place.branches_to:
             of_tasks = [row["merge_id"] for row in rows if row["task_id"] is not None]
             remotes.to_publish(conn, of_tasks, place.branches_to, now)

@@ -183,9 +183,7 @@ class Remotes:
             at = self._follow_at.get(target, now)
             if not now < at <= now + FOLLOW_AGAIN:
                 reason = self._brought(repo, target, behind_sha, now)
-                self._db.write(
-                    lambda conn, t=target, sha=behind_sha, why=reason: rows.behind(conn, t, sha if why else None, why)
-                )  # type: ignore[misc]
+                self._db.write(partial(_still_behind, target, behind_sha, reason))
                 self._follow_at[target] = at = now + FOLLOW_AGAIN
                 if reason is None:
                     continue
@@ -264,6 +262,10 @@ class Remotes:
 
         self._spawn(run)
         self.collect(now)
+
+
+def _still_behind(target: str, sha: str, reason: str | None, conn: Connection) -> None:
+    rows.behind(conn, target, sha if reason is not None else None, reason)
 
 
 def _nothing(_now: datetime) -> None:
