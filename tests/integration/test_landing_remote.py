@@ -14,7 +14,6 @@ from corral.config import account
 from corral.config.sections.sharing import Landing
 from corral.config.sections.work import Tasks
 from corral.coordination.settings import SettingsHolder
-from corral.core.events import EventKind, payload
 from corral.store import events
 from corral.store.rows.merges import RemoteRow
 from corral.work.merges.store import intents, remotes
@@ -98,7 +97,7 @@ def test_what_is_verified_lands_there_first_and_then_here(world: World, origin: 
     )
     assert (world.root / "new.txt").exists() and git(world.root, "status", "--porcelain") == ""
     (pushed,) = [row for row in world.db.read(events.listing) if row["kind"] == "target.pushed"]
-    assert payload(pushed, EventKind.TARGET_PUSHED)["sha"] == origin.tip()
+    assert pushed["data"]["sha"] == origin.tip()
     assert world.db.read(intents.listing) == []
 
 
