@@ -185,9 +185,8 @@ def settle(
     is_landed = isinstance(outcome, landing.Landed) or intent["pushed_at"] is not None
     reason, behind = _told(repo, intent, outcome) if is_landed and intent["remote"] else (None, None)
     if behind is not None and refs.read(repo, kept.tip_ref(target)) is None:
-        kept.advance(
-            repo, target, intent["old_sha"], "", now
-        )  # else the next start takes what is not here yet for lost
+        # Else the next start would take what is not here yet for lost.
+        kept.advance(repo, target, intent["old_sha"], "", now)
     moved = f"{target} of {intent['remote']}" if intent["remote"] else target
     blocked = isinstance(outcome, landing.InTheWay) and outcome.paths
     place = worktree_list.checkout_of(repo, refs.branch_ref(target)) if blocked else None
