@@ -336,6 +336,10 @@ def test_what_landed_there_comes_here_when_the_way_is_free(world: World, origin:
     assert merge["state"] == "landed" and merge["landed_sha"] == origin.tip() and world.tip() == before
     assert "They landed on origin, and not here yet: uncommitted changes in" in why(merge)
     assert remote(world)["behind_sha"] == origin.tip() and (world.root / "src/a.py").read_text() == "mine\n"
+    world.queue = world.new_queue()
+    world.queue.recover(world.now())
+    world.queue.step(world.now())
+    assert not world.queue.rewinds.open, "the next daemon does not take it for lost"
     git(world.root, "checkout", "-q", "--", "src/a.py")
     world.watch(25)
     assert world.tip() == origin.tip() and (world.root / "src/a.py").read_text() == "theirs\n"
