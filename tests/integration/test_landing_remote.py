@@ -14,9 +14,10 @@ from corral.config import account
 from corral.config.sections.sharing import Landing
 from corral.config.sections.work import Tasks
 from corral.coordination.settings import SettingsHolder
+from corral.core.states import MergeState
 from corral.store import events
 from corral.store.rows.merges import RemoteRow
-from corral.work.merges.store import intents, remotes
+from corral.work.merges.store import intents, merges, remotes
 from corral.work.tasks import tasks
 from corral.work.tasks.wire import read_submissions
 from tests.conftest import commit, git
@@ -372,7 +373,12 @@ def test_branches_alone_are_published_once_they_have_landed(world: World, origin
     states = {name: world.land(name, task_id=id_)["state"] for name, id_ in ids.items()}
     assert states == {"corral/one": "landed", "corral/red": "failed", "corral/taken": "landed"}
     assert world.land("mine")["state"] == "landed"
+    world.branch("corral/late", {"late.txt": "x\n"})
+    late = world.submit("corral/late")
+    world.db.write(lambda conn: remotes.to_publish(conn, [late], "origin", world.now()))
     waiting = world.db.read(remotes.unpublished)
+    assert late not in {row["merge_id"] for row in waiting}, "it has not landed yet"
+    world.db.write(lambda conn: merges.finish(conn, late, MergeState.CANCELLED, now=world.now()))
     assert "no branches today" in str(waiting[0]["reason"]) and waiting[0]["branch"] == "corral/one"
     refuse.unlink()
     world.skip(300)
