@@ -105,6 +105,29 @@ def check(world: World, merge_ids: list[str], base: str, heads: list[str]) -> No
     assert world.db.read(lambda conn: conn.exec_driver_sql("PRAGMA integrity_check").scalar()) == "ok"
 
 
+@pytest.mark.req("I4", "I7")
+@pytest.mark.parametrize("point", ["landing.intent_stored", "push.sent", "push.stored", "landing.target_moved"])
+def test_killed_while_it_is_pushed(repo: Path, tmp_path: Path, point: str) -> None:
+    """The next start looks at the remote, and finishes or pushes again; there it lands once, in one move."""
+    world, merge_ids, base = prepare(repo, checked_out=True)
+    heads = [world.merge(merge_id)["head_sha"] for merge_id in merge_ids]
+    origin = tmp_path / "origin.git"
+    git(tmp_path, "clone", "-q", "--bare", str(repo), str(origin))
+    git(origin, "config", "core.logAllRefUpdates", "always")
+    git(repo, "remote", "add", "origin", str(origin))
+    world.close()
+    assert in_a_process(repo, VERIFY, "origin", CORRAL_CRASH_AT=point).wait(60) == -9, f"{point} was not reached"
+    arrived = git(origin, "rev-parse", "main") != base
+    assert arrived == (point != "landing.intent_stored")
+    again = World(repo, landing=Landing(verify=[VERIFY], reruns=0, remote="origin"))
+    again.queue.recover(again.now())
+    again.run()
+    check(again, merge_ids, base, heads)
+    assert git(origin, "rev-parse", "main") == again.tip()
+    assert len(git(origin, "reflog", "show", "--format=%H", "main").splitlines()) == 1
+    again.close()
+
+
 def wait_until(true: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not true():

@@ -239,12 +239,12 @@ def listed(db: Database) -> list[dict[str, Any]]:
     return [summary(row) for row in db.read(lambda conn: pausing.explained(conn, merges.listing(conn)))]
 
 
-def live_on(root: Path, verify: str) -> None:
+def live_on(root: Path, verify: str, remote: str | None = None) -> None:
     """What a daemon does with the queue, in a process of its own: recover, then step until nothing is open.
 
     Whatever the verification leaves in ``cache/`` is removed before the next one, as build products are.
     """
-    world = World(root, landing=Landing(verify=[verify], reruns=0))
+    world = World(root, landing=Landing(verify=[verify], reruns=0, remote=remote))
     world.prepare = _without_cache
     world.queue.recover(world.now())
     (world.project.home / "alive").touch()
@@ -258,16 +258,18 @@ def _without_cache(bench: Path) -> Mapping[str, str]:
     return {}
 
 
-def in_a_process(root: Path, verify: str, *, with_all_rights: bool = True, **extra: str) -> subprocess.Popen[bytes]:
+def in_a_process(
+    root: Path, verify: str, *remote: str, with_all_rights: bool = True, **extra: str
+) -> subprocess.Popen[bytes]:
     """Start :func:`live_on` in a child process; ``CORRAL_CRASH_AT`` may be among ``extra``.
 
     Args:
         with_all_rights: False: not even root passes over the permissions of files there.
     """
-    code = "import sys; from tests.integration.landing_world import *; live_on(Path(sys.argv[1]), sys.argv[2])"
+    code = "import sys; from tests.integration.landing_world import *; live_on(Path(sys.argv[1]), *sys.argv[2:])"
     top = Path(__file__).parents[2]
     env = {**os.environ, **extra, "PYTHONPATH": f"{top}{os.pathsep}{top / 'daemon'}"}
-    argv = [sys.executable, "-c", code, str(root), verify]
+    argv = [sys.executable, "-c", code, str(root), verify, *remote]
     return subprocess.Popen(argv if with_all_rights else [*WITHOUT_ROOTS_RIGHTS, *argv], cwd=top, env=env)
 
 

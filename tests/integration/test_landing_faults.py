@@ -266,7 +266,10 @@ def test_a_landing_that_is_carried_out_just_now_is_not_cancelled(world: World) -
     """Its target has not moved yet, and may the next moment."""
     (merge_id,) = several(world, 1)
     row, tip = world.merge(merge_id), world.tip()
-    intent: Intent = {"target": "main", "old_sha": tip, "new_sha": row["head_sha"], "merge_ids": [merge_id]}
+    intent: Intent = {
+        "target": "main", "old_sha": tip, "new_sha": row["head_sha"], "merge_ids": [merge_id],
+        "remote": None, "remote_sha": None, "pushed_at": None,
+    }  # fmt: skip
     world.db.write(lambda conn: intents.intend(conn, **intent, now=world.now()))
     with pytest.raises(Conflict, match="cannot be cancelled"):
         requests.cancel(world.db, world.repo(), merge_id, on_settled=lambda *_: None, now=world.now())

@@ -38,15 +38,17 @@ WEBHOOK = "notifications.webhook_url"
 """Not executed, but it receives notifications about the project."""
 TRACES = "telemetry.otlp_endpoint"
 """Not executed, but it receives the traces of the project's tasks."""
+REMOTE = "landing.remote"
+"""Not executed, but it receives what lands."""
 APPROVE = "landing.approve"
 """Not executed: in a project's file it counts only with an approval, unless it asks for one of every merge."""
 _STRICTEST = "always"
 AGENTS = "agents."
 """Prefix of an agent's name: its own program, its hooks and its MCP servers."""
 
-LANDING = (VERIFY, CHECK, AFFECTED, APPROVE_PATHS, APPROVE, SETUP)
+LANDING = (VERIFY, CHECK, AFFECTED, APPROVE_PATHS, APPROVE, REMOTE, SETUP)
 """Nothing lands before all of these are approved."""
-_SETTINGS = (SETUP, CLAUDE_COMMAND, VERIFY, CHECK, AFFECTED, APPROVE_PATHS, APPROVE, WEBHOOK, TRACES)
+_SETTINGS = (SETUP, CLAUDE_COMMAND, VERIFY, CHECK, AFFECTED, APPROVE_PATHS, APPROVE, REMOTE, WEBHOOK, TRACES)
 _FROM_PROJECT = (TEAM_FILE, LOCAL_FILE, COMMITTED_FILE)
 _OF_AGENT = {"command", "runner_env", "hooks", "mcpServers"}
 

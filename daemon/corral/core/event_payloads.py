@@ -54,6 +54,7 @@ MergeApproved = TypedDict("MergeApproved", {"head_sha": str, "paths": list[str]}
 TargetPaused = TypedDict("TargetPaused", {"target": str, "reason": str})
 TargetResumed = TypedDict("TargetResumed", {"target": str})
 TargetRewound = TypedDict("TargetRewound", {"target": str, "lost_sha": str, "merge_ids": list[str], "reason": str})
+TargetPushed = TypedDict("TargetPushed", {"target": str, "remote": str, "sha": str})
 TargetBypassed = TypedDict("TargetBypassed", {"target": str, "commits": list[str], "reason": str})
 
 # -- limits of all workers together

@@ -9,6 +9,7 @@ from datetime import datetime
 
 import psutil
 
+from corral.git import lfs
 from corral.git.checkouts import listing, worktrees
 from corral.git.process import known_holes, stale
 from corral.git.process.command import Git, version
@@ -167,7 +168,7 @@ def _conversions(repo: Git) -> Iterator[Problem]:
             "core.symlinks is false: symbolic links are written as files, also where Corral verifies.",
             "If this file system has links: `git config --unset core.symlinks`.",
         )
-    for name in sorted(_filters(repo)):
+    for name in sorted(lfs.filters(repo, "HEAD")):
         if not repo.run("config", "--get-regexp", rf"^filter\.{re.escape(name)}\.(smudge|process)$").ok:
             yield Problem(
                 "filter-missing",
@@ -177,14 +178,6 @@ def _conversions(repo: Git) -> Iterator[Problem]:
                 if name == "lfs"
                 else f"Configure filter.{name}, or ignore this if it is not needed.",
             )
-
-
-def _filters(repo: Git) -> set[str]:
-    """The filters that the committed attributes of the main checkout's commit name."""
-    listed = repo.run("ls-tree", "-r", "-z", "--format=%(objectname) %(path)", "HEAD").names
-    blobs = [line[:64].split()[0] for line in listed if line.rpartition("/")[2].endswith(".gitattributes")]
-    texts = [repo.run("cat-file", "blob", blob).text for blob in blobs[:100]]
-    return {name for text in texts for name in re.findall(r"(?m)^[^#\n]*\sfilter=([\w.-]+)", text)}
 
 
 def _setting(repo: Git, key: str, kind: str = "") -> str:

@@ -42,6 +42,14 @@ def remain(db: Store, repo: Git, merge: MergeRow, tip_sha: str) -> bool:
     return _overlap(repo, merge["target"], required(merge["tip_sha"]), required(merge["candidate_sha"]))
 
 
+def uncommitted(repo: Git, merge: MergeRow) -> str | None:
+    """Why the target's checkout could not take a request's own work now; None: nothing uncommitted is in its way."""
+    if not _overlap(repo, merge["target"], required(merge["tip_sha"]), required(merge["candidate_sha"])):
+        return None
+    place = listing.checkout_of(repo, refs.branch_ref(merge["target"]))
+    return f"uncommitted changes in {place} {OVERLAP}"
+
+
 def may_be_passed(conn: Connection, merge_id: str, now: datetime) -> bool:
     """Whether later requests may bypass a held request. They must wait where its target may have moved."""
     since = parse(merges.get(conn, merge_id)["updated_at"])

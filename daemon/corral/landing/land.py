@@ -7,7 +7,7 @@ A remaining ref of a request (``refs/corral/mq/<merge_id>``) says that it still 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from pathlib import Path
@@ -25,12 +25,14 @@ from corral.git import refs
 from corral.git.checkouts import listing as worktree_list
 from corral.git.land import candidates, forward, kept, landed, landing
 from corral.git.process.command import Git, Outcome
+from corral.landing import blockers
+from corral.landing.push.place import Place, went_along
 from corral.landing.verify import blame
 from corral.store.protocol import Store
 from corral.store.rows import required
-from corral.store.rows.merges import Intent, MergeRow
+from corral.store.rows.merges import Intent, IntentRow, MergeRow
 from corral.work.merges.settling import OnSettled
-from corral.work.merges.store import intents, merges
+from corral.work.merges.store import intents, merges, remotes
 from corral.work.worktrees import store as worktree_rows
 
 HELD_REFS = "refs/corral/mq/"
@@ -68,29 +70,36 @@ def land(
     repo: Git,
     rows: Sequence[MergeRow],
     receipt_ids: Sequence[str],
+    place: Place,
     *,
     rest_s: float,
     on_settled: OnSettled,
     now: datetime,
 ) -> MergeState | None:
-    """Land a judged candidate, and with it those that it is built upon.
+    """Land a judged candidate, and with it those that it is built upon; with a remote :func:`resume` has it pushed there first.
 
     Args:
         rows: The chain of requests, the first upon the target's tip.
         receipt_ids: What proves each of them: its own receipt, or that of the last one's candidate.
+        place: Where the chain begins.
         rest_s: Seconds for which nobody else's git must have written in the checkout that has the target. One that never
             rests is not waited for longer than :data:`LONGEST_UNREST`.
 
     Returns:
         Where the requests stand now: landed; queued again (the target had moved); held (something is in the way of at least
-        one of them); None if one ended meanwhile.
+        one of them); None if one ended meanwhile, or it is to be pushed.
     """
     intent: Intent = {
         "target": rows[0]["target"],
-        "old_sha": required(rows[0]["tip_sha"]),
+        "old_sha": place.local_sha,
         "new_sha": required(rows[-1]["candidate_sha"]),
         "merge_ids": [row["merge_id"] for row in rows],
+        "remote": place.remote or None,
+        "remote_sha": place.remote_sha or None,
+        "pushed_at": None,
     }
+    if place.remote and _held_before_push(db, repo, rows, now):
+        return MergeState.HELD
 
     def intend(conn: Connection) -> bool:
         candidates = [(row["merge_id"], required(row["candidate_sha"])) for row in rows]
@@ -99,17 +108,31 @@ def land(
         for (merge_id, sha), receipt_id in zip(candidates, receipt_ids, strict=True):
             merges.judged(conn, merge_id, sha, receipt_id)
         intents.intend(conn, **intent, now=now)
+        if place.branches_to:
+            of_tasks = [row["merge_id"] for row in rows if row["task_id"] is not None]
+            remotes.to_publish(conn, of_tasks, place.branches_to, now)
         return True
 
     crash_point("landing.before_intent")
     if not db.write(intend):
         return None
     crash_point("landing.intent_stored")
+    if place.remote:
+        return None
     has_waited = any(
         row["state"] == MergeState.HELD and now - parse(row["updated_at"]) >= LONGEST_UNREST for row in rows
     )
     quiet_since = None if has_waited else now - timedelta(seconds=rest_s)
     return carry_out(db, repo, intent, quiet_since=quiet_since, on_settled=on_settled, now=now)
+
+
+def _held_before_push(db: Store, repo: Git, rows: Sequence[MergeRow], now: datetime) -> bool:
+    """Hold those whose work the target's checkout could not take here: what is pushed cannot be taken back."""
+    reasons = [(row["merge_id"], blockers.uncommitted(repo, row)) for row in rows]
+    for merge_id, reason in reasons:
+        if reason:
+            db.write(lambda conn, i=merge_id, why=reason: merges.hold(conn, i, why, now))  # type: ignore[misc]
+    return any(reason for _, reason in reasons)
 
 
 def carry_out(
@@ -146,38 +169,73 @@ def carry_out(
         db.write(give_up)
         return MergeState.HELD
     crash_point("landing.tip_kept")
+    return settle(db, repo, intent, outcome, on_settled=on_settled, now=now)
+
+
+def settle(
+    db: Store,
+    repo: Git,
+    intent: Intent,
+    outcome: landing.Landed | landing.Moved | landing.InTheWay,
+    *,
+    on_settled: OnSettled,
+    now: datetime,
+) -> MergeState:
+    """Store what became of an intent, with all that follows from it. What was pushed has landed, whatever is in its way here."""
+    target, new_sha = intent["target"], intent["new_sha"]
+    is_landed = isinstance(outcome, landing.Landed) or intent["pushed_at"] is not None
+    reason, behind = _told(repo, intent, outcome) if is_landed and intent["remote"] else (None, None)
+    if behind is not None and refs.read(repo, kept.tip_ref(target)) is None:
+        # Else the next start would take what is not here yet for lost.
+        kept.advance(repo, target, intent["old_sha"], "", now)
+    moved = f"{target} of {intent['remote']}" if intent["remote"] else target
     blocked = isinstance(outcome, landing.InTheWay) and outcome.paths
     place = worktree_list.checkout_of(repo, refs.branch_ref(target)) if blocked else None
     clear = _not_in_the_way(db, repo, intent, outcome.paths) if isinstance(outcome, landing.InTheWay) else set[str]()
 
     def store(conn: Connection) -> MergeState:
         intents.conclude(conn, target)
+        if is_landed and intent["remote"]:
+            remotes.behind(conn, target, new_sha if behind else None, behind)
         state = MergeState.LANDED
         for merge_id in intent["merge_ids"]:
             row = merges.get(conn, merge_id)
-            if isinstance(outcome, landing.Landed):
+            if is_landed:
                 landed_sha = row["candidate_sha"] or new_sha
-                end(conn, on_settled, merge_id, MergeState.LANDED, now=now, landed_sha=landed_sha)
+                end(conn, on_settled, merge_id, MergeState.LANDED, now=now, landed_sha=landed_sha, reason=reason)
             elif row["replaced_by"] is not None:
                 # A newer request of its branch came while it was landing, and goes on in its place.
                 if (superseded := merges.supersede(conn, row, row["replaced_by"], now)) is not None:
                     on_settled(conn, superseded, now)
             elif isinstance(outcome, landing.Moved):
                 state = MergeState.QUEUED
-                merges.requeue(conn, merge_id, now, reason=f"{target} moved; the merge is built again on its new tip.")
+                merges.requeue(conn, merge_id, now, reason=f"{moved} moved; the merge is built again on its new tip.")
             elif merge_id in clear:
                 state = MergeState.HELD
-            else:
+            elif isinstance(outcome, landing.InTheWay):
                 state = MergeState.HELD
                 paths = f" ({', '.join(outcome.paths[:10])})" if outcome.paths else ""
                 checkout = str(place) if place is not None else None
-                reason = with_remedy(f"{outcome.reason}{paths}", outcome.remedy)
-                merges.hold(conn, merge_id, reason, now, paths=outcome.paths, checkout=checkout)
+                why = with_remedy(f"{outcome.reason}{paths}", outcome.remedy)
+                merges.hold(conn, merge_id, why, now, paths=outcome.paths, checkout=checkout)
         return state
 
     state = db.write(store)
     crash_point("landing.outcome_stored")
     return state
+
+
+def _told(
+    repo: Git, intent: Intent, outcome: landing.Landed | landing.Moved | landing.InTheWay
+) -> tuple[str | None, str | None]:
+    """What is to be said of requests that landed on a remote; and why the target here does not have them yet."""
+    behind = None
+    if isinstance(outcome, landing.InTheWay):
+        behind = with_remedy(outcome.reason, outcome.remedy)
+    elif isinstance(outcome, landing.Moved):
+        behind = f"{intent['target']} moved here meanwhile; it gets them with what lands next."
+    here = f"They landed on {intent['remote']}, and not here yet: {behind}" if behind is not None else ""
+    return " ".join(part for part in (went_along(repo, intent), here) if part) or None, behind
 
 
 def _not_in_the_way(db: Store, repo: Git, intent: Intent, paths: Sequence[str]) -> set[str]:
@@ -203,19 +261,34 @@ def _clear(repo: Git, rows: Sequence[MergeRow], paths: Sequence[str]) -> set[str
     }  # fmt: skip
 
 
-def resume(db: Store, repo: Git, *, on_settled: OnSettled, now: datetime) -> set[str]:
+def resume(
+    db: Store, repo: Git, *, push: Callable[[IntentRow], None], on_settled: OnSettled, now: datetime
+) -> set[str]:
     """Carry out every intent that is left, each by itself.
 
+    Args:
+        push: Pushes what an intent is about, and says with ``pushed_at`` that it is there.
+
     Returns:
-        The targets whose intent stays: it could not be concluded, which the reason of its requests tells.
+        The targets whose intent stays: it could not be concluded, which the reason of its requests tells, or is being pushed.
     """
     for intent in db.read(intents.listing):
+        if is_to_push(intent):
+            push(intent)
+    for intent in db.read(intents.listing):
         failed_at = intent["failed_at"]
+        if is_to_push(intent):
+            continue
         if failed_at is not None and timedelta(0) <= now - parse(failed_at) < AGAIN:
             continue
         if db.write(lambda conn, target=intent["target"]: intents.take_up_intent(conn, target)):  # type: ignore[misc]
             carry_out(db, repo, intent, on_settled=on_settled, now=now)
     return {intent["target"] for intent in db.read(intents.listing)}
+
+
+def is_to_push(intent: IntentRow) -> bool:
+    """Whether an intent's remote does not have its commit yet, as far as is known."""
+    return intent["remote"] is not None and intent["pushed_at"] is None
 
 
 def verify_landed(repo: Git, now: datetime) -> tuple[list[datetime], dict[str, str]]:
@@ -299,8 +372,9 @@ def _swept(db: Store, repo: Git, ref: refs.Ref, *, orphans: bool) -> bool:
     merge_id = ref.name.removeprefix(HELD_REFS)
     with db.reading() as conn:
         merge = merges.find(conn, merge_id)
+        is_behind = merge is not None and remotes.is_behind(conn, merge["target"])
     if merge is not None and merge["state"] == MergeState.LANDED:
-        return _retire_branch(db, repo, merge)
+        return not is_behind and _retire_branch(db, repo, merge)  # until then nothing else here may have it
     if merge is not None and merge["state"] not in OPEN_MERGES:
         _let_go(repo, merge, ref.sha)
     elif merge is None and orphans and refs.holder(repo, ref.sha, besides=ref.name) is not None:

@@ -17,7 +17,7 @@ from corral.landing import stacks
 from corral.landing.verify.blame import LONGEST_WAIT_S, set_back, wait_s
 from corral.store import events
 from corral.store.rows.merges import MergeRow, TargetPauseRow
-from corral.work.merges.store import merges
+from corral.work.merges.store import merges, remotes
 from corral.work.merges.store import pauses as pause_rows
 from corral.work.merges.wire import waits_for_red_target
 from corral.work.tasks.store import work_pause
@@ -102,6 +102,7 @@ def explained(conn: Connection, requests: list[MergeRow]) -> list[MergeRow]:
     requests = stacks.explained(conn, requests)
     rows = merges.in_state(conn, MergeState.HELD)
     why = {row["target"]: str(row["reason"]) for row in reversed(rows) if waits_for_red_target(row)}
+    why |= {target: row["reason"] for target, row in remotes.every(conn).items() if row["reason"] is not None}
     why |= {target: _reason(row) for target, row in pause_rows.paused(conn).items()}
     return [
         {**row, "reason": why[row["target"]]} if row["target"] in why and row["state"] == MergeState.QUEUED else row

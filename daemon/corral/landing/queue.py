@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, auto
+from functools import partial
 from shlex import quote
 from typing import Any
 
@@ -42,6 +43,8 @@ from corral.git.process.command import Git, Identity
 from corral.landing import approval, blockers, checks, ladder, land, pauses, stacks
 from corral.landing.ladder import Judgement, Verdict
 from corral.landing.land import Tidy
+from corral.landing.push.place import Place, Waits
+from corral.landing.push.remotes import Remotes
 from corral.landing.rewinds import Rewinds
 from corral.landing.settled_elsewhere import LOOK_AGAIN, ReturnedRequests
 from corral.landing.stacks import Stack
@@ -54,6 +57,7 @@ from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.work.merges.settling import OnSettled
 from corral.work.merges.store import intents, merges, receipts, runs
 from corral.work.merges.store import pauses as pause_rows
+from corral.work.merges.store import remotes as remote_rows
 from corral.work.merges.store import stacks as stack_rows
 from corral.work.merges.wire import TARGET_RED, waits_for_red_target
 from corral.work.tasks.store import work_pause
@@ -96,6 +100,7 @@ class _Line:
     Attributes:
         basis: What its verifications stand on; ``check_basis``: its checks.
         batch: Requests in its chain, at most.
+        place: Where its chain begins.
         slots: Verifications that it may have running.
         stacks: What requests stand on that were begun on the work of others.
         rows: The requests that nothing keeps from landing but their verification, by id, in landing order.
@@ -104,7 +109,7 @@ class _Line:
     """
 
     target: str
-    tip: str
+    place: Place
     landing: Landing
     basis: Basis
     check_basis: Basis
@@ -114,6 +119,11 @@ class _Line:
     rows: dict[str, MergeRow] = field(default_factory=dict)
     blocked_by: MergeRow | None = None
     waits: bool = False
+
+    @property
+    def tip(self) -> str:
+        """The commit that its first candidate is built upon."""
+        return self.place.tip
 
     def block(self, merge: MergeRow) -> None:
         """Let only repairs pass from now on."""
@@ -182,6 +192,7 @@ class Queue:
         self._stopped = False
         self._returned = ReturnedRequests()
         self._checks = checks.Checks(context.db, self._tree)
+        self._remotes = Remotes(context.db, context.spawn, nudge, on_settled)
         self._untidy = False
         self._tidy_at: datetime | None = None
 
@@ -189,7 +200,7 @@ class Queue:
         """Finish or undo what a dead daemon left: processes, intents, half-verified requests, refs of ended ones."""
         repo = self._open()
         self._slots.end_left(now)
-        land.resume(self._db, repo, on_settled=self._on_settled, now=now)
+        self._resume(repo, now)
         self.rewinds.recover(repo, self._settings().retention.landed_days, now)
         self.look_at_paused(now)
         self._slots.seal_left()
@@ -198,7 +209,17 @@ class Queue:
 
     def look_at_paused(self, now: datetime) -> None:
         """Have paused targets looked at in the next step: something has changed that may have been why. From any thread."""
-        self._db.write(lambda conn: pause_rows.look_at_once(conn, now))
+
+        def look(conn: Connection) -> None:
+            pause_rows.look_at_once(conn, now)
+            remote_rows.look_at_once(conn, now)
+
+        self._db.write(look)
+
+    def _resume(self, repo: Git, now: datetime) -> set[str]:
+        self._remotes.collect(now)
+        push = partial(self._remotes.push, repo, now=now)
+        return land.resume(self._db, repo, push=push, on_settled=self._on_settled, now=now)
 
     def stop(self, now: datetime) -> None:
         """End a running verification, whose request goes back to the queue, and take no further step.
@@ -224,8 +245,9 @@ class Queue:
                 self._nudge()
             elif len(self._slots.of()) >= self._number() and self._all_run():
                 return min([*due, *([at] if (at := self._slots.due_at(now)) else [])], default=None)
-        stuck = land.resume(self._db, repo, on_settled=self._on_settled, now=now)
+        stuck = self._resume(repo, now)
         due += [now + land.AGAIN] if stuck else []
+        due += self._remotes.follow(repo, now) + self._remotes.publish(repo, now)
         due += self._tidy(repo, now)
         look_again, self.stuck_checkouts = land.verify_landed(repo, now)
         due += look_again
@@ -313,9 +335,14 @@ class Queue:
                 remedy = f"Make it again: git branch {quote(target)} COMMIT"
                 return self._hold(requests[0], with_remedy(f"There is no branch {target} any more.", remedy), now)
             landing = self._verify_settings(refs.branch_ref(target))
-            basis = self._basis(landing.verify, tip, now)
-            check_basis = self._basis(landing.check, tip, now) if landing.check else basis
-            line = _Line(target, tip, landing, basis, check_basis, batch, slots, standing)
+            place = self._remotes.place(repo, target, tip, landing, now)
+            if isinstance(place, Waits):
+                return self._hold(requests[0], place.reason, now) if place.reason else _Next.RUNNING
+            if place.ref != refs.branch_ref(target):
+                landing = self._verify_settings(place.ref)
+            basis = self._basis(landing.verify, place.tip, now)
+            check_basis = self._basis(landing.check, place.tip, now) if landing.check else basis
+            line = _Line(target, place, landing, basis, check_basis, batch, slots, standing)
         except ConfigInvalid as error:
             return self._hold(requests[0], f"{error.message} {error.cause}", now)
         except DatabaseUnavailable:
@@ -513,7 +540,10 @@ class Queue:
         except Unsupported as error:
             return self._end(merge, MergeState.FAILED, now, reason=f"{error.message} {error.remedy}")
         if built is None and on_sha == line.tip:
-            return self._already_there(repo, merge, line.basis.fingerprint, now)
+            place, head = line.place, merge["head_sha"]
+            is_here_alone = place.remote and not refs.is_ancestor(repo, head, place.remote_sha)
+            also = f" {place.remote} gets it with what lands next." if is_here_alone else ""
+            return self._already_there(repo, merge, line.basis.fingerprint, now, also)
         if built is None:  # a request before it brings it
             built = candidates.Candidate(on_sha, self._tree(repo, on_sha))
         if isinstance(built, candidates.Conflicted) and on_sha != line.tip:
@@ -536,7 +566,7 @@ class Queue:
             line.waits = True
         return outcome
 
-    def _already_there(self, repo: Git, merge: MergeRow, fingerprint: str, now: datetime) -> _Next:
+    def _already_there(self, repo: Git, merge: MergeRow, fingerprint: str, now: datetime, also: str = "") -> _Next:
         """The target has the head already: the request has landed, and nothing is verified."""
         head, how = merge["head_sha"], self.rewinds.adopt(repo, merge, now)
         tree = self._tree(repo, head)
@@ -548,7 +578,7 @@ class Queue:
             unseen = ": nothing verified it" if how and green is None else ""
             return land.end(
                 conn, self._on_settled, merge["merge_id"], MergeState.LANDED, now=now,
-                landed_sha=head, receipt_id=receipt["receipt_id"], reason=f"{merge['target']} had it already{how}{unseen}.",
+                landed_sha=head, receipt_id=receipt["receipt_id"], reason=f"{merge['target']} had it already{how}{unseen}.{also}",
             )  # fmt: skip
 
         self._db.write(store)
@@ -633,6 +663,10 @@ class Queue:
 
     def _land(self, repo: Git, line: _Line, action: ladder.Land, now: datetime) -> _Next:
         rows = [line.rows[merge_id] for merge_id in action.merge_ids]
+        if line.place.trouble:
+            for row in rows:
+                self._hold(row, line.place.trouble, now)
+            return _Next.BLOCKED
         rest_s = self._settings().landing.rest_s
 
         def proof(conn: Connection) -> list[ReceiptRow | None]:
@@ -647,10 +681,10 @@ class Queue:
         proofs = [receipt["receipt_id"] for receipt in self._db.write(proof) if receipt is not None]
         if len(proofs) < len(rows):
             return _Next.AGAIN
-        state = land.land(self._db, repo, rows, proofs, rest_s=rest_s, on_settled=self._on_settled, now=now)
+        state = land.land(self._db, repo, rows, proofs, line.place, rest_s=rest_s, on_settled=self._on_settled, now=now)
         self.rewinds.remember(line.target)
         if state is not MergeState.HELD:
-            if state is MergeState.LANDED:
+            if state is MergeState.LANDED or (state is None and line.place.remote):
                 self._db.write(lambda conn: self._landed(conn, line, action, now))
             return _Next.AGAIN
         for row in rows:

@@ -15,7 +15,7 @@ from corral.landing import land, pauses
 from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
 from corral.work.merges.settling import OnSettled
-from corral.work.merges.store import intents, merges, receipts
+from corral.work.merges.store import intents, merges, receipts, remotes
 from corral.work.merges.store import of_tasks as merge_tasks
 from corral.work.merges.store import pauses as pause_rows
 from corral.work.merges.wire import detail as wire_detail
@@ -59,6 +59,7 @@ def retry(
         if row is None:
             raise _not_tried_again(conn, merges.get(conn, merge["merge_id"]), rivals)
         pause_rows.look_at_once(conn, now, row["target"])
+        remotes.look_at_once(conn, now, row["target"])
         on_reopened(conn, row, now)
         return row
 
@@ -125,11 +126,14 @@ def _failed_landing(db: Store, repo: Git, merge_id: str) -> str | None:
         intent = intents.intent_of(conn, merge_id)
     if intent is None or intent["failed_at"] is None:
         return None
-    if (refs.read(repo, refs.branch_ref(intent["target"])) or "") != intent["old_sha"]:
+    is_here = (refs.read(repo, refs.branch_ref(intent["target"])) or "") == intent["old_sha"]
+    if intent["remote"] is not None or not is_here:
         reason = db.read(lambda conn: merges.get(conn, merge_id))["reason"]
+        moved = f"{intent['target']} has moved since its landing was begun."
+        where = f"{intent['remote']} has it, or may have it." if is_here else moved
         raise Conflict(
             f"Merge request {merge_id} is landing and cannot be cancelled.",
-            cause=f"{intent['target']} has moved since its landing was begun. {reason}",
+            cause=f"{where} {reason}",
             remedy="Fix what the reason names; Corral then concludes it automatically.",
         )
     return str(intent["failed_at"])

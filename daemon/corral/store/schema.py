@@ -427,6 +427,10 @@ landing_intents = Table(
     Column("merge_ids", JSON, nullable=False),
     Column("failed_at", String(24), nullable=True),
     Column("created_at", String(24), nullable=False),
+    # The remote that it is pushed to first, the commit that its target is at there, and when it had the new one.
+    Column("remote", Text, nullable=True),
+    Column("remote_sha", String(64), nullable=True),
+    Column("pushed_at", String(24), nullable=True),
 )
 
 verification_runs = Table(
@@ -472,6 +476,35 @@ landing_targets = Table(
     Column("target", Text, primary_key=True),
     # Requests in one chain, at most.
     Column("batch", Integer, nullable=False),
+)
+
+landing_remotes = Table(
+    "landing_remotes",
+    metadata,
+    Column("target", Text, primary_key=True),
+    Column("remote", Text, nullable=False),
+    Column("seen_at", String(24), nullable=True),
+    # Where its target was when that was last built upon: what it has lost since is not brought back.
+    Column("known_sha", String(64), nullable=True),
+    # Commits that the target here has and there has not.
+    Column("ahead", Integer, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("reason", Text, nullable=True),
+    Column("since_at", String(24), nullable=True),
+    Column("look_at", String(24), nullable=True),
+    # What has landed there and not here yet, and why not.
+    Column("behind_sha", String(64), nullable=True),
+    Column("behind_reason", Text, nullable=True),
+)
+
+branch_pushes = Table(
+    "branch_pushes",
+    metadata,
+    Column("merge_id", String(36), primary_key=True),
+    Column("remote", Text, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("reason", Text, nullable=True),
+    Column("look_at", String(24), nullable=False),
 )
 
 notices = Table(

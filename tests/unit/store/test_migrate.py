@@ -87,6 +87,8 @@ def test_a_stored_database_opens_with_all_its_rows_and_has_what_a_new_one_has(tm
         "verification_runs": [],
         "landing_targets": [],
         "flakes": [],
+        "landing_remotes": [],
+        "branch_pushes": [],
     }
     assert columns(old) == columns(new)
     database = Database(old)

@@ -50,6 +50,8 @@ WHOLE: dict[Table, type] = {
     schema.landing_intents: merges.IntentRow,
     schema.verification_runs: merges.VerificationRunRow,
     schema.flakes: merges.FlakeRow,
+    schema.landing_remotes: merges.RemoteRow,
+    schema.branch_pushes: merges.BranchPushRow,
     schema_project.target_pauses: merges.TargetPauseRow,
     schema_project.work_pause: tasks.WorkPauseRow,
     schema_project.project_identity: records.IdentityRow,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from corral.config.sections.values import DAY_S, Branch, Command, Commands, Globs, Pause, Seconds, Section
+from corral.config.sections.values import DAY_S, Branch, Command, Commands, Globs, Pause, Remote, Seconds, Section
 
 MOST_SLOTS = 16
 """Verifications that may run side by side, at most."""
@@ -17,6 +17,14 @@ class Landing(Section):
 
     target: Branch | None = Field(
         default=None, description="Branch that finished work lands on; null: the current branch of the main checkout."
+    )
+    remote: Remote | None = Field(
+        default=None,
+        description="Name of the git remote that finished work is pushed to (`origin`); null: it lands in this repository alone.",
+    )
+    push: Literal["target", "branch"] = Field(
+        default="target",
+        description="What is pushed there: the target, which then lands there first; or only the branches of landed tasks.",
     )
     verify: Commands = Field(
         default=[],

@@ -14,6 +14,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 DAY_S = 86_400
 _BRANCH = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\-][^\x00-\x20\x7f~^:?*\[\\]{0,199}")
 """Excludes options and revision expressions; git itself decides whether the name is valid."""
+_REMOTE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+"""Neither an option nor an address, which git would take in place of a name."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,12 @@ def _not_empty(command: str) -> str:
 def _branch(name: str) -> str:
     if not _BRANCH.fullmatch(name):
         raise ValueError("this cannot be the name of a branch")
+    return name
+
+
+def _remote(name: str) -> str:
+    if not _REMOTE.fullmatch(name):
+        raise ValueError("this cannot be the name of a remote")
     return name
 
 
@@ -81,6 +89,7 @@ Commands = Annotated[list[Command], BeforeValidator(_as_list)]
 Globs = Annotated[list[Annotated[str, Field(min_length=1, max_length=512)]], BeforeValidator(_as_list)]
 Address = Annotated[str, Field(max_length=2000), AfterValidator(_address)]
 Branch = Annotated[str, AfterValidator(_branch)]
+Remote = Annotated[str, AfterValidator(_remote)]
 Seconds = Annotated[float, Field(gt=0, le=30 * DAY_S)]
 Days = Annotated[int, Field(ge=1, le=36_500)] | None
 Pause = Annotated[float, Field(ge=0, le=30 * DAY_S)]

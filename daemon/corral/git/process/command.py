@@ -2,8 +2,8 @@
 
 Guarantees: git sees an environment made here (no inherited ``GIT_*``, no SSH agent), configuration that switches off
 everything a repository could make git execute (hooks, fsmonitor, pagers, signing, prompts), the requested git directory
-and work tree whatever the current folder is, and a time limit. Named filters and merge drivers cannot be switched off;
-``doctor.problems`` lists them.
+and work tree whatever the current folder is, a time limit, and no push that could overwrite what others pushed. Named filters
+and merge drivers cannot be switched off; ``doctor.problems`` lists them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from corral.core.errors import GitFailed, NotAProject
+from corral.core.errors import GitFailed, InvalidInput, NotAProject
 from corral.git.process import process
 from corral.git.process.bounds import Bounds
 
@@ -75,6 +75,19 @@ _READERS = frozenset(
 """Commands that change nothing, or at most add objects: repeated after a kill."""
 
 _KILLED = (-signal.SIGKILL, -signal.SIGTERM)
+
+_PUSHES = re.compile(
+    r"--(?:quiet|porcelain|no-verify|no-signed|no-follow-tags|no-recurse-submodules|receive-pack=git-receive-pack)|--"
+    r"|--force-with-lease=refs/heads/[^:+\s]+:(?:[0-9a-f]{64}|[0-9a-f]{40})"
+    r"|[A-Za-z0-9_][A-Za-z0-9_.-]*"
+    r"|(?:[0-9a-f]{64}|[0-9a-f]{40}):refs/heads/[^:+\s]+"
+)
+"""All that may stand behind ``push``: of it only ``--force-with-lease`` forces anything, and that only off a named commit."""
+
+_OF_THE_NETWORK = (
+    "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE",
+    "http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+)  # fmt: skip
 
 
 class Outcome(Enum):
@@ -205,6 +218,10 @@ class Git:
             most: Bytes of output beyond which git is killed; the result then fails, with the output so far.
             bounds: What git and all that it starts may use besides; they are killed beyond it.
         """
+        if args[0] == "push" and not all(_PUSHES.fullmatch(arg) for arg in args[1:]):
+            raise InvalidInput(
+                "This push is not one that Corral makes.", cause="It could overwrite what others pushed."
+            )
         top = self.work_tree or self.git_dir
         argv = ["git", "-C", str(top), "--no-pager", f"--git-dir={self.git_dir}"]
         if self.work_tree is not None:
@@ -292,8 +309,32 @@ def with_credentials() -> dict[str, str]:
     """The variables with which git may ask the user's SSH agent and credential helper; for a fetch that a user asked for."""
     index = list(_PINNED).index("credential.helper")
     unpinned = {f"GIT_CONFIG_KEY_{index}": "protocol.ext.allow", f"GIT_CONFIG_VALUE_{index}": "never"}
-    agent = {name: os.environ[name] for name in ("SSH_AUTH_SOCK",) if name in os.environ}
-    return {**unpinned, **agent, "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=20"}
+    return {**unpinned, **_of_the_network(), "GIT_SSH_COMMAND": _SSH}
+
+
+def with_own_credentials(git: Git) -> dict[str, str]:
+    """The same for a repository whose configuration Corral did not write: the user's own and the system's count, not that.
+
+    Where it names a credential helper, none is asked: git would ask that one too.
+    """
+    keys = r"^(credential\.(.*\.)?helper|core\.sshcommand)$"
+    listed = git.run("config", "-z", "--show-scope", "--name-only", "--get-regexp", keys).text.split("\0")
+    by_scope = {(scope, key.rpartition(".")[2]) for scope, key in zip(listed[::2], listed[1::2], strict=False)}
+    variables = {**with_credentials(), "GIT_PROXY_COMMAND": ""}
+    planted = {key for scope, key in by_scope if scope not in ("system", "global", "command")}
+    if "helper" in planted:
+        variables = {name: value for name, value in variables.items() if not name.startswith("GIT_CONFIG_")}
+    if "sshcommand" not in planted and not by_scope.isdisjoint({("system", "sshcommand"), ("global", "sshcommand")}):
+        del variables["GIT_SSH_COMMAND"]
+    return variables
+
+
+_SSH = "ssh -oBatchMode=yes -oConnectTimeout=20"
+"""Never asks."""
+
+
+def _of_the_network() -> dict[str, str]:
+    return {name: os.environ[name] for name in _OF_THE_NETWORK if name in os.environ}
 
 
 OID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")

@@ -17,7 +17,7 @@ from corral.landing.queue import Queue
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
 from corral.store.rows.tasks import FailedTask
-from corral.work.merges.store import merges, pauses
+from corral.work.merges.store import merges, pauses, remotes
 from corral.work.merges.wire import needs_approval, outcome_of, waits_for_red_target
 from corral.work.tasks.store import outcomes
 
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 def held_merges(_services: Services, conn: Connection) -> Iterator[Need]:
     """Requests that wait for their target's checkout, or for an approval."""
+    told = {row["reason"] for row in remotes.every(conn).values()}
     for row in merges.in_state(conn, MergeState.HELD):
-        if waits_for_red_target(row):
+        if waits_for_red_target(row) or row["reason"] in told:
             continue
         approval, merge, reason = needs_approval(row), row["merge_id"][:8], _first_line(row["reason"])
         condition = remedy_in(required(row["reason"]))
@@ -73,6 +74,38 @@ def rewound_targets(services: Services, _conn: Connection) -> Iterator[Need]:
         for rewind in rewinds:
             ids = {"target": rewind.target, "lost_sha": rewind.lost_sha}
             yield Need("rewound_target", rewind.what, rewind.remedy, iso(rewind.at), ids)
+
+
+def remote_targets(_services: Services, conn: Connection) -> Iterator[Need]:
+    """Remotes that cannot be reached or refuse what lands; what is to be pushed beside it; what did not come here yet."""
+    for target, row in remotes.every(conn).items():
+        ids, waiting = {"target": target}, merges.open_of(conn, target)
+        if row["reason"] is not None and waiting:
+            what = f"Nothing lands on {target}; {len(waiting)} wait: {_first_line(row['reason'])}"
+            again = f"Corral tries again at {row['look_at']}, or when the settings change."
+            yield Need("remote_target", what, f"{remedy_in(row['reason'])} {again}".strip(), row["since_at"], ids)
+        if row["ahead"] and waiting:
+            yield Need(
+                "unpushed_commits",
+                f"{target} has {row['ahead']} commit(s) here that {row['remote']} has not: they are verified and pushed with "
+                "what lands next.",
+                f"See them: git log {shlex.quote(target)} --not --remotes={row['remote']}. To keep them back, take them off "
+                f"{target}.",
+                ids=ids,
+            )
+        if row["behind_reason"] is not None:
+            what = f"What landed on {target} of {row['remote']} is not here yet: {_first_line(row['behind_reason'])}"
+            condition = remedy_in(row["behind_reason"])
+            yield Need("target_behind", what, f"{condition} It comes by itself then.".strip(), ids=ids)
+
+
+def unpublished_branches(_services: Services, conn: Connection) -> Iterator[Need]:
+    """Branches of landed tasks that a remote did not take."""
+    for row in remotes.unpublished(conn):
+        if row["reason"] is not None:
+            what = f"{row['branch']} has landed and is not on {row['remote']}: {_first_line(row['reason'])}"
+            look = f"{remedy_in(row['reason'])} Corral tries again at {row['look_at']}.".strip()
+            yield Need("unpublished_branch", what, look, ids={"merge_id": row["merge_id"]}, title=row["title"])
 
 
 def red_targets(_services: Services, conn: Connection) -> Iterator[Need]:

@@ -94,12 +94,18 @@ class FlakeRow(FlakeValues):
 
 
 class Intent(TypedDict):
-    """A landing: the target moves from one commit to another, which lands these requests."""
+    """A landing: the target moves from one commit to another, which lands these requests.
+
+    With a ``remote`` the target moves there first, from ``remote_sha``.
+    """
 
     target: str
     old_sha: str
     new_sha: str
     merge_ids: list[str]
+    remote: str | None
+    remote_sha: str | None
+    pushed_at: str | None
 
 
 class IntentRow(Intent):
@@ -107,6 +113,40 @@ class IntentRow(Intent):
 
     failed_at: str | None
     created_at: str
+
+
+class RemoteRow(TypedDict):
+    """What is known of a target on its remote; ``reason``: why the remote did not do what it was asked for last."""
+
+    target: str
+    remote: str
+    seen_at: str | None
+    known_sha: str | None
+    ahead: int
+    tries: int
+    reason: str | None
+    since_at: str | None
+    look_at: str | None
+    behind_sha: str | None
+    behind_reason: str | None
+
+
+class BranchPushRow(TypedDict):
+    """The branch of a request that is to be published once the request has landed."""
+
+    merge_id: str
+    remote: str
+    tries: int
+    reason: str | None
+    look_at: str
+
+
+class LandedBranch(BranchPushRow):
+    """One whose request has landed."""
+
+    branch: str
+    head_sha: str
+    title: str
 
 
 class VerificationRunRow(TypedDict):

@@ -10,6 +10,7 @@ from corral.coordination.services import Services
 from corral.core.errors import ConfigInvalid
 from corral.core.routing import EVERYONE, Routes
 from corral.git import refs
+from corral.git.land.upstream import joined_ref, seen_ref
 from corral.work.agents import choices
 from corral.work.merges.store import merges
 from corral.work.roadmap.supervision import RoadmapSupervision
@@ -42,7 +43,9 @@ async def reload(services: Services) -> Untrusted:
 
 async def _untrusted(services: Services) -> list[UnapprovedCommand]:
     def targets(conn: Connection) -> list[str | None]:
-        return [None, services.settings.target(), *map(refs.branch_ref, merges.busy_targets(conn))]
+        busy = merges.busy_targets(conn)
+        there = [ref(target) for target in busy for ref in (seen_ref, joined_ref)]
+        return [None, services.settings.target(), *map(refs.branch_ref, busy), *there]
 
     def look() -> list[UnapprovedCommand]:
         claims = {}

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from corral.faces.cli.api import DoctorCheck
 
 _OF_THE_MACHINE = (
-    "not_recovered", "failing_job", "paused_target", "outdated_daemon", "crashing_daemon", "unwatched_worktrees", "snapshot",
+    "not_recovered", "failing_job", "paused_target", "remote_target", "outdated_daemon", "crashing_daemon",
+    "unwatched_worktrees", "snapshot",
 )  # fmt: skip
 """Kinds of problems that need a person and belong to no task or merge."""
 
@@ -130,6 +131,7 @@ def _daemon(project: Project) -> Iterator[DoctorCheck]:
         yield _check("daemon", "error", f"{error.message} {error.cause}", error.remedy)
         return
     yield from _database(client)
+    yield from _remote(project, settings["landing"]["remote"])
     yield from _worktrees(client)
     yield from _workers(client)
     for need in answer["needs_you"]:
@@ -169,6 +171,19 @@ def _daemon(project: Project) -> Iterator[DoctorCheck]:
             yield _check("guard", "error", need["what"], need["remedy"].partition(" `corral doctor`")[0])
         if need["kind"] == "silent_mod":
             yield _check("mod", "warning", need["what"], need["remedy"])
+
+
+def _remote(project: Project, name: str | None) -> Iterator[DoctorCheck]:
+    """Whether the remote answers that finished work is pushed to."""
+    from corral.git.land import upstream
+    from corral.git.process.command import open_repository
+
+    if name is None:
+        return
+    if (failure := upstream.probe(open_repository(project.common_dir), name)) is not None:
+        yield _check("remote", "error", f"{name} cannot be reached: {failure.words}", failure.remedy)
+        return
+    yield _check("remote", "ok", f"{name} answers; pushes run no hook of this clone (pre-push)")
 
 
 def _worktrees(client: Client) -> Iterator[DoctorCheck]:

@@ -14,10 +14,34 @@ from corral.store.schema import landing_intents
 _ALL = Prepared[IntentRow](select(landing_intents))
 
 
-def intend(conn: Connection, *, target: str, old_sha: str, new_sha: str, merge_ids: list[str], now: datetime) -> None:
-    """Record that the target is about to move from ``old_sha`` to ``new_sha``, which lands these requests."""
-    values = {"target": target, "old_sha": old_sha, "new_sha": new_sha, "merge_ids": merge_ids, "created_at": iso(now)}
+def intend(
+    conn: Connection,
+    *,
+    target: str,
+    old_sha: str,
+    new_sha: str,
+    merge_ids: list[str],
+    now: datetime,
+    remote: str | None = None,
+    remote_sha: str | None = None,
+    pushed_at: str | None = None,
+) -> None:
+    """Record that the target is about to move from ``old_sha`` to ``new_sha``, which lands these requests.
+
+    Args:
+        remote: Where it moves first, from ``remote_sha``; None: nowhere.
+        pushed_at: When it had moved there.
+    """
+    values = {
+        "target": target, "old_sha": old_sha, "new_sha": new_sha, "merge_ids": merge_ids, "created_at": iso(now),
+        "remote": remote, "remote_sha": remote_sha, "pushed_at": pushed_at,
+    }  # fmt: skip
     conn.execute(insert(landing_intents).values(**values))
+
+
+def pushed(conn: Connection, target: str, now: datetime) -> None:
+    """The remote has the commit: what is left is to move the target here."""
+    conn.execute(update(landing_intents).where(landing_intents.c.target == target).values(pushed_at=iso(now)))
 
 
 def listing(conn: Connection) -> list[IntentRow]:
