@@ -32,6 +32,7 @@ SURFACES = {
     "analyze_feature_conflicts": ("POST /features/analyze", "feature analyze"),
     "request_merge": ("POST /merges", "merge submit"),
     "merge_status": ("GET /merges/{merge_id}", "merge detail"),
+    "revert_merge": ("POST /merges/{merge_id}/revert", "merge revert"),
     "get_state": ("GET /tasks/{task_id}/state", "state get"),
     "list_state": ("GET /tasks/{task_id}/state", "state list"),
     "set_state": ("POST /tasks/{task_id}/state", "state set"),

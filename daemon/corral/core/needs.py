@@ -20,6 +20,7 @@ NAMES = {
     "stalled_session": "stalled",
     "red_target": "target red",
     "paused_target": "queue stops",
+    "frozen_target": "frozen",
     "rewound_target": "rewound",
     "paused_work": "paused",
     "paused_claiming": "claims stop",

@@ -59,6 +59,7 @@ class Member:
         clashes_on: A candidate upon which it could not be merged. One that clashes with the tip itself goes back.
         ends_chain: It changes the rules by which those behind it are judged, so that they wait until it has landed.
         behind: The requests that have to land before it, or with it.
+        is_bypassed: A person lets it land without a verification: upon the tip, and with nobody else's work.
     """
 
     merge_id: str
@@ -69,6 +70,7 @@ class Member:
     clashes_on: str | None = None
     ends_chain: bool = False
     behind: frozenset[str] = frozenset()
+    is_bypassed: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ class Verify:
     """Have a commit verified, or keep the run that does.
 
     Attributes:
-        merge_id: The request that it is for.
+        merge_id: The request that it is for; ``""``: for none, since it is the target's tip that is judged.
         sha: Its candidate; of a suspect perhaps the commit that this was built upon.
         is_alone: Nobody else's work is judged by it, so that red is run again before it counts.
     """
@@ -135,8 +137,9 @@ Action = Build | Land | Suspect | Acquit | Return | Hold | Verify
 
 
 def plan(
-    members: Sequence[Member], tip_sha: str, *, batch: int, slots: int, running: Collection[str] = ()
-) -> list[Action]:
+    members: Sequence[Member], tip_sha: str, *, batch: int, slots: int, running: Collection[str] = (),
+    is_frozen: bool = False, judges_tip: bool = False,
+) -> list[Action]:  # fmt: skip
     """Decide what to do next.
 
     Args:
@@ -145,14 +148,22 @@ def plan(
         batch: Requests in the chain, at most, without those that are begun on one of them; at least 1.
         slots: Verifications that may run side by side; at least 1.
         running: The commits that are being verified now.
+        is_frozen: Nothing may land; candidates are verified all the same.
+        judges_tip: The tip itself is to be verified too, where a slot is free.
 
     Returns:
         One action that is not :class:`Verify`, after which there has to be a new plan; or all runs that are wanted, at most
         ``slots``, most wanted first. Any other run has become pointless.
     """
+    alone_first = (member for member in members if member.is_bypassed and not member.behind and not is_frozen)
+    if (bypassed := next(alone_first, None)) is not None:
+        is_upon_tip = bypassed.candidate is not None and tip_sha == bypassed.candidate.on_sha != bypassed.candidate.sha
+        return [Land((bypassed.merge_id,), False) if is_upon_tip else Build(bypassed.merge_id, tip_sha)]
     chain, build = _chain(members, tip_sha, batch)
     greens = [place for place, member in enumerate(chain) if member.verdict is Verdict.GREEN]
-    if greens:
+    if greens and is_frozen:
+        chain = chain[greens[-1] + 1 :]  # what is green waits, and is built upon
+    elif greens:
         landing = chain[: greens[-1] + 1]
         is_clean = all(member.verdict is not Verdict.RED for member in chain)
         return [Land(tuple(member.merge_id for member in landing), is_clean)]
@@ -163,14 +174,17 @@ def plan(
         return [build]
     alone = [_alone(member, tip_sha, running) for member in members if member.is_suspect and not member.behind]
     for action in alone:
-        if not isinstance(action, Verify):
+        if not isinstance(action, Verify) and not (is_frozen and isinstance(action, Land)):
             return [action]
     if reds:
         chain = chain[: reds[0]]
     by_age = sorted((run for run in alone if isinstance(run, Verify)), key=lambda run: run.sha not in running)
     wanted = _distinct(by_age)[: max(1, slots - 1)]
     cuts = _cuts(chain, max(0, slots - len(wanted)), narrows=bool(reds), running=running)
-    return list[Action](_distinct([*wanted, *cuts]))
+    runs = _distinct([*wanted, *cuts])
+    if judges_tip and len(runs) < slots and tip_sha not in {run.sha for run in runs}:
+        runs.append(Verify("", tip_sha, is_alone=True))
+    return list[Action](runs)
 
 
 def _distinct(runs: Sequence[Verify]) -> list[Verify]:

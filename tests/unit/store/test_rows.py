@@ -50,6 +50,8 @@ WHOLE: dict[Table, type] = {
     schema.landing_intents: merges.IntentRow,
     schema.verification_runs: merges.VerificationRunRow,
     schema_project.target_pauses: merges.TargetPauseRow,
+    schema_project.target_freezes: merges.FreezeRow,
+    schema_project.direct_tips: merges.DirectTipRow,
     schema_project.work_pause: tasks.WorkPauseRow,
     schema_project.project_identity: records.IdentityRow,
     schema_project.loops: loops.LoopRow,
