@@ -153,6 +153,11 @@ def play(house: Coordinated) -> Story:
     ask("GET /rewinds")
     ask("GET /merges/{merge_id}/diff", merge_id=merge["merge_id"])
     ask("GET /tasks/{task_id}/diff", task_id=done)
+    ask("POST /targets/freeze")
+    ask("GET /targets/stopped")
+    ask("POST /merges/{merge_id}/revert", merge_id=merge["merge_id"])
+    ask("POST /targets/thaw")
+    ask("GET /wait", query="?all=true&timeout_s=20")
     review = {"title": "Review it", "task_type": "review"}
     claimed = ask("POST /tasks", review)["task_id"]
     ask("POST /tasks/{task_id}/reprioritize", task_id=claimed)

@@ -33,6 +33,7 @@ SURFACES = {
     "request_merge": ("POST /merges", "merge submit"),
     "merge_status": ("GET /merges/{merge_id}", "merge detail"),
     "list_flakes": ("GET /merges/flakes", "merge flakes"),
+    "revert_merge": ("POST /merges/{merge_id}/revert", "merge revert"),
     "get_state": ("GET /tasks/{task_id}/state", "state get"),
     "list_state": ("GET /tasks/{task_id}/state", "state list"),
     "set_state": ("POST /tasks/{task_id}/state", "state set"),

@@ -24,7 +24,7 @@ from corral.core.instants import iso
 from corral.core.states import MergeState
 from corral.git.process.command import Git, open_repository
 from corral.landing import pauses as pausing
-from corral.landing import runs
+from corral.landing import reverts, runs
 from corral.landing.queue import Queue
 from corral.landing.verify.verification_context import VerificationContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
@@ -252,6 +252,13 @@ def live_on(root: Path, verify: str, remote: str | None = None) -> None:
     world.close()
 
 
+def revert(root: Path, merge_id: str) -> None:
+    """What a daemon does that is asked for a revert."""
+    world = World(root)
+    reverts.submit(world.db, world.repo(), merge_id, session_id=None, now=world.now())
+    world.close()
+
+
 def _without_cache(bench: Path) -> Mapping[str, str]:
     if (bench / "cache").exists():
         shutil.rmtree(bench / "cache")
@@ -259,14 +266,15 @@ def _without_cache(bench: Path) -> Mapping[str, str]:
 
 
 def in_a_process(
-    root: Path, verify: str, *remote: str, with_all_rights: bool = True, **extra: str
+    root: Path, verify: str, *remote: str, with_all_rights: bool = True, does: str = "live_on", **extra: str
 ) -> subprocess.Popen[bytes]:
     """Start :func:`live_on` in a child process; ``CORRAL_CRASH_AT`` may be among ``extra``.
 
     Args:
+        does: Another function of this module, that takes the same.
         with_all_rights: False: not even root passes over the permissions of files there.
     """
-    code = "import sys; from tests.integration.landing_world import *; live_on(Path(sys.argv[1]), *sys.argv[2:])"
+    code = f"import sys; from tests.integration.landing_world import *; {does}(Path(sys.argv[1]), *sys.argv[2:])"
     top = Path(__file__).parents[2]
     env = {**os.environ, **extra, "PYTHONPATH": f"{top}{os.pathsep}{top / 'daemon'}"}
     argv = [sys.executable, "-c", code, str(root), verify, *remote]

@@ -28,6 +28,10 @@ LEFT_TO_SOME = {
     "POST /api/v1/worktrees/{name}/recover/all": PERSON,
     "POST /api/v1/merges/{merge_id}/approve": PERSON,
     "POST /api/v1/merges/{merge_id}/open": PERSON,
+    "POST /api/v1/merges/{merge_id}/skip": PERSON,
+    "POST /api/v1/merges/{merge_id}/bypass": PERSON,
+    "POST /api/v1/targets/freeze": PERSON,
+    "POST /api/v1/targets/thaw": PERSON,
     "POST /api/v1/rewinds/accept": PERSON,
     "POST /api/v1/agents/{name}/rollback": PERSON,
     "POST /api/v1/agents/{name}/pin": PERSON,
@@ -93,7 +97,7 @@ def test_those_who_may_not_are_refused_and_the_others_are_heard(house: Coordinat
         assert {*json.loads(done.stdout)} == only
     assert house.json("daemon", "status")
     if only:
-        eventually(lambda: {"merge.approve", "agent.pin"} <= _refused_on_record(house))
+        eventually(lambda: {"merge.approve", "merge.bypass", "target.freeze", "agent.pin"} <= _refused_on_record(house))
 
 
 def _refused_over_tcp(house: Coordinated, names: list[str]) -> set[str]:

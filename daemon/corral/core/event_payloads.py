@@ -51,6 +51,8 @@ MergeHeld = TypedDict(
 )
 MergeRequeued = TypedDict("MergeRequeued", {"reason": str | None, "tries": int, "not_before_at": str | None})
 MergeApproved = TypedDict("MergeApproved", {"head_sha": str, "paths": list[str]})
+MergeBypassed = TypedDict("MergeBypassed", {"head_sha": str, "reason": str})
+TargetFrozen = TypedDict("TargetFrozen", {"target": str, "reason": str, "by": str})
 TargetPaused = TypedDict("TargetPaused", {"target": str, "reason": str})
 TargetResumed = TypedDict("TargetResumed", {"target": str})
 TargetRewound = TypedDict("TargetRewound", {"target": str, "lost_sha": str, "merge_ids": list[str], "reason": str})

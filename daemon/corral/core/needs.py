@@ -24,6 +24,7 @@ NAMES = {
     "unpushed_commits": "not pushed",
     "target_behind": "behind",
     "unpublished_branch": "not pushed",
+    "frozen_target": "frozen",
     "rewound_target": "rewound",
     "paused_work": "paused",
     "paused_claiming": "claims stop",

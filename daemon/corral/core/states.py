@@ -95,6 +95,8 @@ class ReceiptStatus(_Text):
     FAILED = "failed"
     UNVERIFIED = "unverified"
     ERROR = "error"
+    BYPASSED = "bypassed"
+    """Nothing ran: a person let it land without a verification."""
 
 
 class ReceiptRole(_Text):

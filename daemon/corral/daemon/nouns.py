@@ -29,6 +29,7 @@ def every() -> Sequence[Routes]:
     from corral.faces.web import operations as web
     from corral.landing import operations as merges
     from corral.landing import rewind_operations as rewinds
+    from corral.landing import steering_operations as steering
     from corral.landing import uninstall
     from corral.landing.verify import operations as verification
     from corral.observe.alerts import operations as alerts
@@ -54,4 +55,4 @@ def every() -> Sequence[Routes]:
         state, tasks, dead_letters, loops, templates, supervisor, swarm, metrics, audit, gc, status_line, alerts, merges,
         rewinds, trust, verification, uninstall, worktrees, wait, memory, web,
     )  # fmt: skip
-    return [*(module.router for module in modules), metrics.prometheus]
+    return [*(module.router for module in modules), steering.router, steering.targets, metrics.prometheus]

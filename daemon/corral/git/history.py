@@ -12,11 +12,12 @@ from corral.git.refs import oid
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit, the first line of its message, and when it was made (aware UTC, seconds)."""
+    """A commit, the first line of its message, when it was made (aware UTC, seconds), and its author's name."""
 
     sha: str
     subject: str
     at: datetime
+    author: str
 
 
 def between(git: Git, old_sha: str | None, new_sha: str, *, limit: int = 100) -> list[Commit]:
@@ -30,10 +31,13 @@ def between(git: Git, old_sha: str | None, new_sha: str, *, limit: int = 100) ->
     """
     without = [f"^{old_sha}"] if old_sha else []
     result = git.run(
-        "log", "--first-parent", f"--max-count={limit}", "-z", "--format=%H %ct %s", new_sha, *without, "--"
+        "log", "--first-parent", f"--max-count={limit}", "-z", "--format=%H%x1f%ct%x1f%an%x1f%s", new_sha, *without, "--"
     )  # fmt: skip
-    entries = [entry.split(" ", 2) for entry in result.text.split("\0") if entry] if result.ok else []
-    return [Commit(sha, subject, datetime.fromtimestamp(int(at), UTC)) for sha, at, subject in reversed(entries)]
+    entries = [entry.split("\x1f", 3) for entry in result.text.split("\0") if entry] if result.ok else []
+    return [
+        Commit(sha, subject, datetime.fromtimestamp(int(at), UTC), author)
+        for sha, at, author, subject in reversed(entries)
+    ]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from corral.coordination.sessions.api import Acting, SessionId
 from corral.core.answers import Instant, checked, one_of
 from corral.core.outcomes import MERGE_WORDS
 from corral.core.states import ReceiptStatus
-from corral.work.merges.wire import MergeRun, Standing, StateOfMerge
+from corral.work.merges.wire import MergeRun, PathConflict, Standing, StateOfMerge
+from corral.work.tasks.api import TaskOutcome
 
 MergeWord = Annotated[str, checked(*MERGE_WORDS)]
 _SESSION = Field(None, max_length=128, description="The agent session that asks, if one does.")
@@ -34,6 +35,42 @@ class Again(BaseModel):
     """How to try again."""
 
     follow_branch: bool = Field(False, examples=[True])
+
+
+class Undo(Acting):
+    """Who takes the work of a request back."""
+
+    session_id: SessionId | None = None
+
+
+class Order(Acting):
+    """A person's order to the queue; a worker or a session that says who it is is refused."""
+
+    session_id: str | None = _SESSION
+    task_id: str | None = _TASK
+
+
+class Bypass(Order):
+    """A person's order to land a request without a verification."""
+
+    head_sha: str = Field(
+        pattern="^([0-9a-f]{40}|[0-9a-f]{64})$",
+        description="The head that was seen.",
+        examples=["97bc574f091bbff740d9acf629369800bd065d9c"],
+    )
+    reason: str = Field(min_length=1, max_length=500, examples=["The test machine is down."])
+
+
+class Target(Order):
+    """A target, by its short name."""
+
+    target: str = Field(min_length=1, max_length=1024, examples=["main"])
+
+
+class Freeze(Target):
+    """A target on which nothing may land for now, and why."""
+
+    reason: str = Field(min_length=1, max_length=500, examples=["A release is being made."])
 
 
 class Approval(Acting):
@@ -117,6 +154,52 @@ class FlakyTest(TypedDict):
     first_at: Instant
     last_at: Instant
     occurrences: list[FlakeOccurrence]
+
+
+class Dependent(TypedDict):
+    """A task that waited for the work of another one, or for a task that did; ``number``: that of the task."""
+
+    task_id: str
+    number: int
+    title: str
+    outcome: TaskOutcome
+
+
+class Reverted(TypedDict):
+    """A queued revert: its request, the one that it ``reverts``, and where it does not merge with the target as that is now."""
+
+    merge_id: str
+    branch: str
+    target: str
+    state: StateOfMerge
+    reverts: str
+    conflicts: list[PathConflict]
+    dependents: list[Dependent]
+
+
+class Frozen(TypedDict):
+    """A frozen target; ``landing``: the requests whose landing had begun already, and that may still land."""
+
+    target: str
+    reason: str
+    by: str
+    since_at: Instant
+    landing: list[str]
+
+
+class Thawed(TypedDict):
+    """A target that goes on; ``verifies``: it is red by itself, and is verified once more."""
+
+    target: str
+    was_frozen: bool
+    verifies: bool
+
+
+class StoppedTarget(TypedDict):
+    """A target on which nothing lands at present, and why."""
+
+    target: str
+    reason: str
 
 
 class LostRequest(TypedDict):

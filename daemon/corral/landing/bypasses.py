@@ -38,14 +38,24 @@ def record(db: Store, repo: Git, target: str, before: str, tip: str, now: dateti
     Raises:
         GitFailed: The repository could not be read.
     """
+    for row, commits in made_by_tasks(db, repo, before, tip):
+        db.write(lambda conn, row=row, commits=commits: _store(conn, target, row, commits, now))  # type: ignore[misc]
+
+
+def made_by_tasks(db: Store, repo: Git, before: str, tip: str) -> list[tuple[WorktreeRow, list[str]]]:
+    """The worktrees of tasks in which commits between two tips were made, each with these, the newest first.
+
+    Raises:
+        GitFailed: The repository could not be read.
+    """
     shas = repo.must("rev-list", f"--max-count={MOST_LOOKED_AT}", refs.oid(tip), f"^{refs.oid(before)}").split()
-    if not shas:
-        return
-    for row in db.read(_of_tasks):
+    made = []
+    for row in db.read(_of_tasks) if shas else ():
         made_there = _commits_made_in(repo, row) if row["task_id"] is not None else set[str]()
         # One of the warm pool has the log of earlier tasks too.
         if commits := [sha for sha in shas if sha in made_there and refs.is_ancestor(repo, row["base_sha"], sha)]:
-            db.write(lambda conn, row=row, commits=commits: _store(conn, target, row, commits, now))  # type: ignore[misc]
+            made.append((row, commits))
+    return made
 
 
 def _of_tasks(conn: Connection) -> list[WorktreeRow]:

@@ -102,12 +102,15 @@ def detail(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.Merg
     echo(f"{paint(one_line(merge['title']), 'bold')}  {state(merge['outcome'])}")
     about = {"id": merge["merge_id"], "branch": f"{merge['branch']} → {merge['target']}"}
     about |= {"head": merge["head_sha"][:12], "reason": merge["reason"]}
-    facts({**about, "approved": merge["approved_sha"], "landed": merge["landed_sha"]})
+    of_undo = {"reverts": merge["reverts"], "reverted by": merge["reverted_by"]}
+    facts({**about, "approved": merge["approved_sha"], "landed": merge["landed_sha"], **of_undo})
     for conflict in merge["conflicts"] or []:
         echo(f"  {'':<8} {conflict['kind']}: {one_line(conflict['path'])}")
     receipt = merge["receipt"]
     if receipt:
         echo(f"  {'verified':<8} {verification(receipt)}  tree {receipt['tree'][:12]}")
+        if receipt["status"] == "bypassed":
+            echo(f"  {'':<8} {one_line(receipt['reason'])}")
         if receipt["log"]:
             echo(f"  {'log':<8} {receipt['log']}")
 
@@ -149,8 +152,10 @@ def submit(
 def _submitted(answer: dict[str, Any]) -> None:
     if answer["merge_id"] is None:
         echo(f"Nothing to merge: the target already contains {answer['branch']}.")
-    else:
-        echo(f"{answer['merge_id']}  {state(answer['state'])}  {answer['branch']} → {answer['target']}")
+        return
+    echo(f"{answer['merge_id']}  {state(answer['state'])}  {answer['branch']} → {answer['target']}")
+    if answer.get("reason"):
+        echo(one_line(answer["reason"].splitlines()[0]))
 
 
 def _current_branch() -> str:
@@ -243,6 +248,83 @@ def approve(
     if not yes and not confirm("Approve this change, so that it can land?", default=False):
         raise Exit(1)
     _acted("approve", review["merge_id"], {"head_sha": review["head_sha"]}, as_json)
+
+
+@app.command()
+def revert(merge_id: Id, as_json: Annotated[bool, json_of("landing.api.Reverted")] = False) -> None:
+    """Queue the revert of what a landed merge request brought; it is verified and lands like any other."""
+    answer = client().request(
+        "POST", f"/merges/{segment(merge_id)}/revert", {"session_id": session_id()}, timeout_s=120
+    )
+    if as_json:
+        emit(answer)
+        return
+    _submitted(answer)
+    if answer["conflicts"]:
+        paths = ", ".join(f"{item['path']} ({item['kind']})" for item in answer["conflicts"])
+        echo(f"What came since changed the same: {one_line(paths)}. It comes back as a conflict.")
+        echo(f"To resolve it, and submit it again: corral merge open {answer['merge_id'][:8]}")
+    if answer["dependents"]:
+        echo("These tasks were built on what it takes back; they stay as they are:")
+        columns: list[Column] = [("TASK", "number", 7), ("OUTCOME", "outcome", 15), ("TITLE", "title", 70)]
+        table(answer["dependents"], columns, empty="", as_json=False)
+
+
+@app.command()
+def skip(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.MergeSummary")] = False) -> None:
+    """Send a merge request to the back of its queue, so that the others pass it."""
+    refuse_agents("Letting others pass a merge request", f"corral merge skip {merge_id}")
+    _acted("skip", merge_id, {}, as_json)
+
+
+@app.command()
+def bypass(
+    merge_id: Id,
+    reason: Annotated[str, option("--reason", "Why it lands without a verification; stands on its receipt.", "TEXT")],
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not prompt.")] = False,
+    as_json: Annotated[bool, json_of("work.merges.wire.MergeSummary")] = False,
+) -> None:
+    """Land a merge request without a verification; it is shown as bypassed, never as passed."""
+    refuse_agents("Landing without a verification", f"corral merge bypass {merge_id} --reason TEXT")
+    merge = client().request("GET", f"/merges/{segment(merge_id)}")
+    if not as_json:
+        echo(f"{paint(one_line(merge['title']), 'bold')}  {merge['branch']} → {merge['target']}")
+        facts({"head": merge["head_sha"][:12], "reason": merge["reason"]})
+        echo(
+            f"Nothing verifies it before it is on {merge['target']}. Look at it: corral merge diff {merge['merge_id'][:8]}"
+        )
+    if not yes and not confirm("Land it without a verification?", default=False):
+        raise Exit(1)
+    _acted("bypass", merge["merge_id"], {"head_sha": merge["head_sha"], "reason": reason}, as_json)
+
+
+Target = Annotated[str, argument("A branch on which work lands.", "TARGET", of="branch")]
+
+
+@app.command()
+def freeze(
+    target: Target,
+    reason: Annotated[str, option("--reason", "Why nothing may land; everybody who waits is told.", "TEXT")],
+    as_json: Annotated[bool, json_of("landing.api.Frozen")] = False,
+) -> None:
+    """Let nothing land on a branch until `corral merge thaw`; what waits is verified all the same."""
+    refuse_agents("Freezing a target", f"corral merge freeze {target} --reason TEXT")
+    answer = client().request("POST", "/targets/freeze", {"target": target, "reason": reason})
+    landing = ", ".join(merge_id[:8] for merge_id in answer["landing"])
+    also = f" Landing at this moment, and not held any more: {landing}." if landing else ""
+    report(
+        answer, f"{answer['target']} is frozen. To go on: corral merge thaw {answer['target']}{also}", as_json=as_json
+    )
+
+
+@app.command()
+def thaw(target: Target, as_json: Annotated[bool, json_of("landing.api.Thawed")] = False) -> None:
+    """Let work land on a frozen branch again; verify one again that a direct commit made red."""
+    refuse_agents("Thawing a target", f"corral merge thaw {target}")
+    answer = client().request("POST", "/targets/thaw", {"target": target})
+    done = f"{answer['target']} is not frozen any more." if answer["was_frozen"] else ""
+    again = f"{answer['target']} is red, and is verified again." if answer["verifies"] else ""
+    report(answer, " ".join(filter(None, (done, again))), as_json=as_json)
 
 
 @app.command("accept-rewind")

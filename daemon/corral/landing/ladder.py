@@ -74,6 +74,7 @@ class Member:
         clashes_on: A candidate upon which it could not be merged. One that clashes with the tip itself goes back.
         ends_chain: It changes the rules by which those behind it are judged, so that they wait until it has landed.
         behind: The requests that have to land before it, or with it.
+        is_bypassed: A person lets it land without a verification: upon the tip, and with nobody else's work.
     """
 
     merge_id: str
@@ -85,6 +86,7 @@ class Member:
     clashes_on: str | None = None
     ends_chain: bool = False
     behind: frozenset[str] = frozenset()
+    is_bypassed: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ class Verify:
     """Have a commit verified, or keep the run that does.
 
     Attributes:
-        merge_id: The request that it is for.
+        merge_id: The request that it is for; ``""``: for none, since it is the target's tip that is judged.
         sha: Its candidate; of a suspect perhaps the commit that this was built upon.
         is_alone: Nobody else's work is judged by it, so that red is run again before it counts.
         is_check: By the check, and not whole.
@@ -162,6 +164,8 @@ def plan(
     running: Collection[str] = (),
     checking: Collection[str] = (),
     verify_each: bool = False,
+    is_frozen: bool = False,
+    judges_tip: bool = False,
 ) -> list[Action]:
     """Decide what to do next.
 
@@ -173,14 +177,23 @@ def plan(
         running: The commits that are being verified now.
         checking: Those that are being checked now.
         verify_each: A request lands only if it and all before it in the chain were verified, each by itself.
+        is_frozen: Nothing may land; candidates are verified all the same.
+        judges_tip: The tip itself is to be verified too, where a slot is free.
 
     Returns:
         One action that is not :class:`Verify`, after which there has to be a new plan; or all runs that are wanted, at most
         ``slots``, most wanted first. Any other run has become pointless.
     """
+    alone_first = (member for member in members if member.is_bypassed and not member.behind and not is_frozen)
+    if (bypassed := next(alone_first, None)) is not None:
+        is_upon_tip = bypassed.candidate is not None and tip_sha == bypassed.candidate.on_sha != bypassed.candidate.sha
+        return [Land((bypassed.merge_id,), False) if is_upon_tip else Build(bypassed.merge_id, tip_sha)]
     chain, build = _chain(members, tip_sha, batch)
-    landing = chain[: _green(chain, verify_each=verify_each)]
-    if landing:
+    green = _green(chain, verify_each=verify_each)
+    if green and is_frozen:
+        chain = chain[green:]  # what is green waits, and is built upon
+    elif green:
+        landing = chain[:green]
         is_clean = all(member.verdict is not Verdict.RED for member in chain)
         return [Land(tuple(member.merge_id for member in landing), is_clean)]
     reds = [place for place, member in enumerate(chain) if member.verdict is Verdict.RED]
@@ -191,7 +204,7 @@ def plan(
     alone = [_alone(member, tip_sha, running) for member in members if member.is_suspect and not member.behind]
     checks = [_check(member, tip_sha, checking) for member in members if _is_checked_first(member)]
     for action in (*alone, *checks):
-        if not isinstance(action, Verify):
+        if not isinstance(action, Verify) and not (is_frozen and isinstance(action, Land)):
             return [action]
     if reds:
         chain = chain[: reds[0]]
@@ -208,7 +221,10 @@ def plan(
     kept = sum(run.sha in running for run in verifications(slots))
     first = early[: max(slots - kept, 0)]
     whole = verifications(slots - len(first))
-    return list[Action]([*whole, *first, *late[: slots - len(first) - len(whole)]])
+    all_runs = [*whole, *first, *late[: slots - len(first) - len(whole)]]
+    if judges_tip and len(all_runs) < slots and tip_sha not in {run.sha for run in all_runs}:
+        all_runs.append(Verify("", tip_sha, is_alone=True))
+    return list[Action](all_runs)
 
 
 def _green(chain: Sequence[Member], *, verify_each: bool) -> int:

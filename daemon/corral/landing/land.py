@@ -21,6 +21,7 @@ from corral.core.instants import parse
 from corral.core.logs import logger
 from corral.core.remedies import with_remedy
 from corral.core.states import OPEN_MERGES, MergeState
+from corral.core.visible import embedded
 from corral.git import refs
 from corral.git.checkouts import listing as worktree_list
 from corral.git.land import candidates, forward, kept, landed, landing
@@ -32,7 +33,7 @@ from corral.store.protocol import Store
 from corral.store.rows import required
 from corral.store.rows.merges import Intent, IntentRow, MergeRow
 from corral.work.merges.settling import OnSettled
-from corral.work.merges.store import intents, merges, remotes
+from corral.work.merges.store import direct_tips, freezes, intents, merges, remotes
 from corral.work.worktrees import store as worktree_rows
 
 HELD_REFS = "refs/corral/mq/"
@@ -104,6 +105,8 @@ def land(
     def intend(conn: Connection) -> bool:
         candidates = [(row["merge_id"], required(row["candidate_sha"])) for row in rows]
         if not all(merges.is_candidate(conn, merge_id, sha) for merge_id, sha in candidates):
+            return False
+        if freezes.is_frozen(conn, intent["target"]):  # by a person, since the plan was made
             return False
         for (merge_id, sha), receipt_id in zip(candidates, receipt_ids, strict=True):
             merges.judged(conn, merge_id, sha, receipt_id)
@@ -203,6 +206,8 @@ def settle(
             if is_landed:
                 landed_sha = row["candidate_sha"] or new_sha
                 end(conn, on_settled, merge_id, MergeState.LANDED, now=now, landed_sha=landed_sha, reason=reason)
+                if row["bypassed_sha"] == row["head_sha"]:
+                    _to_be_verified(conn, row, intent, now)
             elif row["replaced_by"] is not None:
                 # A newer request of its branch came while it was landing, and goes on in its place.
                 if (superseded := merges.supersede(conn, row, row["replaced_by"], now)) is not None:
@@ -236,6 +241,15 @@ def _told(
         behind = f"{intent['target']} moved here meanwhile; it gets them with what lands next."
     here = f"They landed on {intent['remote']}, and not here yet: {behind}" if behind is not None else ""
     return " ".join(part for part in (went_along(repo, intent), here) if part) or None, behind
+
+
+def _to_be_verified(conn: Connection, merge: MergeRow, intent: Intent, now: datetime) -> None:
+    """The target has a tip that nothing verified: it is seen like a commit that somebody made there."""
+    before = direct_tips.of(conn, intent["target"])
+    whose = f"{embedded(merge['title'])!r} (request {merge['merge_id'][:8]}): {merge['bypass_reason']}"
+    whose += f", after {before['whose']}" if before is not None else ""
+    tip = {"base_sha": intent["old_sha"], "tip_sha": intent["new_sha"], "whose": whose}
+    direct_tips.seen(conn, intent["target"], **tip, now=now)
 
 
 def _not_in_the_way(db: Store, repo: Git, intent: Intent, paths: Sequence[str]) -> set[str]:
@@ -281,6 +295,8 @@ def resume(
             continue
         if failed_at is not None and timedelta(0) <= now - parse(failed_at) < AGAIN:
             continue
+        if _waits_for_thaw(db, repo, intent):
+            continue
         if db.write(lambda conn, target=intent["target"]: intents.take_up_intent(conn, target)):  # type: ignore[misc]
             carry_out(db, repo, intent, on_settled=on_settled, now=now)
     return {intent["target"] for intent in db.read(intents.listing)}
@@ -289,6 +305,14 @@ def resume(
 def is_to_push(intent: IntentRow) -> bool:
     """Whether an intent's remote does not have its commit yet, as far as is known."""
     return intent["remote"] is not None and intent["pushed_at"] is None
+
+
+def _waits_for_thaw(db: Store, repo: Git, intent: Intent) -> bool:
+    """Whether a landing that was begun has not moved its target yet, and a person has frozen that since."""
+    target = intent["target"]
+    if not db.read(lambda conn: freezes.is_frozen(conn, target)):
+        return False
+    return refs.read(repo, refs.branch_ref(target)) == intent["old_sha"]
 
 
 def verify_landed(repo: Git, now: datetime) -> tuple[list[datetime], dict[str, str]]:
@@ -385,7 +409,7 @@ def _swept(db: Store, repo: Git, ref: refs.Ref, *, orphans: bool) -> bool:
 def _retire_branch(db: Store, repo: Git, merge: MergeRow) -> bool:
     """Delete a branch that has landed, if we made it and it is still at the landed head; False while it is still needed."""
     branch, landed_head_sha = merge["branch"], merge["head_sha"]
-    if db.read(lambda conn: merges.is_own_branch(conn, branch)):
+    if merge["reverts"] is not None or db.read(lambda conn: merges.is_own_branch(conn, branch)):
         full = refs.branch_ref(branch)
         if refs.read(repo, full) == landed_head_sha:
             if db.read(lambda conn: merges.is_open_branch(conn, branch)):  # another request is to land it elsewhere

@@ -17,7 +17,7 @@ from corral.config import account, trust
 from corral.config.paths import Project
 from corral.coordination.services import Services
 from corral.coordination.settings import CONFIG_IN_TREE
-from corral.core.errors import CorralError, NotPermitted
+from corral.core.errors import CorralError
 from corral.core.logs import logger
 from corral.core.pages import MOST, Page, page
 from corral.core.paging import answer
@@ -25,7 +25,7 @@ from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, PERSON, Routes
 from corral.core.states import OPEN_MERGES
 from corral.git import refs
-from corral.landing import approval, candidate_graph, opening, pauses, requests, runs, standing
+from corral.landing import approval, candidate_graph, opening, pauses, requests, runs, standing, steering_operations
 from corral.landing.api import (
     Again,
     Approval,
@@ -94,7 +94,8 @@ def _standings(services: Services, conn: Connection) -> dict[str, Standing]:
 @router.post("", status=201, answer=Submitted)
 async def submit(services: Services, body: Submission) -> Payload:
     """Put a branch into the queue; ``merge_id`` is null if the target has everything of it already."""
-    return await app_merges.submit(services, **body.model_dump(exclude={"agent_id"}))
+    answer = await app_merges.submit(services, **body.model_dump(exclude={"agent_id"}))
+    return await services.store.read(lambda conn: requests.with_reason(conn, answer))
 
 
 @router.get("/flakes")
@@ -143,12 +144,7 @@ async def review(services: Services, merge_id: str) -> Review:
 @router.post("/{merge_id}/approve", answer=MergeSummary, callers=PERSON)
 async def approve(services: Services, merge_id: str, body: Approval) -> Payload:
     """Approve, as a person, what a request changes; holds for exactly the head that was seen."""
-    if body.session_id is not None or body.task_id is not None:
-        raise NotPermitted(
-            "Only a person approves a merge.",
-            cause=f"The request comes from {'a worker' if body.task_id else 'an agent session'}.",
-            remedy=f"In a terminal of your own: corral merge approve {merge_id[:8]}",
-        )
+    steering_operations.require_person(body, "approves a merge", f"approve {merge_id[:8]}")
     reviewed = await services.work(lambda: _reviewed(services, merge_id))
     now = services.now()
     row = await services.store.write(

@@ -7,6 +7,7 @@ step as before, or gets a verdict, which ends the pause. All writes are in the c
 from __future__ import annotations
 
 from datetime import datetime
+from shlex import quote
 
 from sqlalchemy import Connection
 
@@ -16,8 +17,8 @@ from corral.core.states import MergeState
 from corral.landing import stacks
 from corral.landing.verify.blame import LONGEST_WAIT_S, set_back, wait_s
 from corral.store import events
-from corral.store.rows.merges import MergeRow, TargetPauseRow
-from corral.work.merges.store import merges, remotes
+from corral.store.rows.merges import DirectTipRow, FreezeRow, MergeRow, TargetPauseRow
+from corral.work.merges.store import direct_tips, freezes, merges, remotes
 from corral.work.merges.store import pauses as pause_rows
 from corral.work.merges.wire import waits_for_red_target
 from corral.work.tasks.store import work_pause
@@ -104,10 +105,35 @@ def explained(conn: Connection, requests: list[MergeRow]) -> list[MergeRow]:
     why = {row["target"]: str(row["reason"]) for row in reversed(rows) if waits_for_red_target(row)}
     why |= {target: row["reason"] for target, row in remotes.every(conn).items() if row["reason"] is not None}
     why |= {target: _reason(row) for target, row in pause_rows.paused(conn).items()}
-    return [
-        {**row, "reason": why[row["target"]]} if row["target"] in why and row["state"] == MergeState.QUEUED else row
-        for row in requests
-    ]
+    red, frozen = red_tips(conn), {target: freeze_in_words(row) for target, row in freezes.frozen(conn).items()}
+
+    def stop(row: MergeRow) -> str | None:
+        if row["state"] != MergeState.QUEUED or row["target"] in frozen:
+            return frozen.get(row["target"]) if row["state"] == MergeState.QUEUED else None
+        tip = red.get(row["target"])
+        if tip is not None and row["created_at"] <= tip["seen_at"] and row["bypassed_sha"] != row["head_sha"]:
+            return tip["reason"]
+        return why.get(row["target"])
+
+    return [{**row, "reason": text} if (text := stop(row)) is not None else row for row in requests]
+
+
+def red_tips(conn: Connection) -> dict[str, DirectTipRow]:
+    """The targets that somebody's own commits made red, by name: only what was submitted since is tried there."""
+    return {target: row for target, row in direct_tips.listing(conn).items() if row["reason"] is not None}
+
+
+def freeze_in_words(row: FreezeRow) -> str:
+    """Why nothing lands on a frozen target, and what to type."""
+    thaw = f"corral merge thaw {quote(row['target'])}"
+    return f"{row['target']} is frozen since {row['since_at']} by {row['by']}: {row['reason'].rstrip('.')}. To go on: {thaw}"
+
+
+def stops(conn: Connection) -> dict[str, str]:
+    """Why nothing lands on targets at present, in words, by target."""
+    paused = {target: row["reason"] for target, row in pause_rows.paused(conn).items()}
+    red = {target: str(row["reason"]) for target, row in red_tips(conn).items()}
+    return {**paused, **red, **{target: freeze_in_words(row) for target, row in freezes.frozen(conn).items()}}
 
 
 def _reason(pause: TargetPauseRow) -> str:

@@ -10,6 +10,9 @@ Invariants:
     * A request that needs a person's approval is neither verified nor landed before, and blocks no other request.
     * A target that is itself red sends nobody back: its queue is blocked. Only a request made after that was found bypasses
       those who wait, since it may be the repair.
+    * Nothing lands on a target that a person froze. A request that a person lets bypass its verification lands alone, upon the
+      tip; that tip is verified afterwards, as is everything that did not come through the queue
+      (:mod:`corral.landing.direct_commits`).
 
 Everything is decided from rows and refs, except for the verifications that run (:mod:`corral.landing.verify.slots`).
 Safe to call at any time, any number of times.
@@ -34,13 +37,14 @@ from corral.coordination.settings import CONFIG_IN_TREE
 from corral.core.crash import crash_point
 from corral.core.errors import ConfigInvalid, CorralError, DatabaseUnavailable, NotAProject, Unsupported
 from corral.core.instants import parse
+from corral.core.logs import logger
 from corral.core.remedies import with_remedy
 from corral.core.states import MergeState, ReceiptStatus
 from corral.git import refs
 from corral.git.identity import effective
 from corral.git.land import candidates
 from corral.git.process.command import Git, Identity
-from corral.landing import approval, blockers, checks, ladder, land, pauses, stacks
+from corral.landing import approval, blockers, checks, direct_commits, ladder, land, pauses, stacks
 from corral.landing.ladder import Judgement, Verdict
 from corral.landing.land import Tidy
 from corral.landing.push.place import Place, Waits
@@ -53,9 +57,9 @@ from corral.landing.verify.slots import VerificationSlots
 from corral.landing.verify.verification_context import VerificationContext
 from corral.landing.verify.verification_run import Basis, RunSpec
 from corral.store.rows import required
-from corral.store.rows.merges import MergeRow, ReceiptRow
+from corral.store.rows.merges import DirectTipRow, MergeRow, ReceiptRow
 from corral.work.merges.settling import OnSettled
-from corral.work.merges.store import intents, merges, receipts, runs
+from corral.work.merges.store import direct_tips, freezes, intents, merges, receipts, runs
 from corral.work.merges.store import pauses as pause_rows
 from corral.work.merges.store import remotes as remote_rows
 from corral.work.merges.store import stacks as stack_rows
@@ -63,6 +67,7 @@ from corral.work.merges.wire import TARGET_RED, waits_for_red_target
 from corral.work.tasks.store import work_pause
 from corral.work.worktrees.provision import INCLUDE_FILE
 
+log = logger("landing")
 TIDY_AGAIN = timedelta(seconds=20)
 _USUAL_SLOTS = 4
 """At most, where the number of slots is left to Corral."""
@@ -106,6 +111,8 @@ class _Line:
         rows: The requests that nothing keeps from landing but their verification, by id, in landing order.
         blocked_by: The request that the others have to wait for.
         waits: Something waits for what nobody announces.
+        is_frozen: Nothing lands.
+        direct: What is known of its tip, if that did not come from a verification.
     """
 
     target: str
@@ -119,6 +126,8 @@ class _Line:
     rows: dict[str, MergeRow] = field(default_factory=dict)
     blocked_by: MergeRow | None = None
     waits: bool = False
+    is_frozen: bool = False
+    direct: direct_commits.Standing = field(default_factory=direct_commits.Standing)
 
     @property
     def tip(self) -> str:
@@ -243,7 +252,11 @@ class Queue:
         if self._slots.of():
             if self._slots.follow(now):
                 self._nudge()
-            elif len(self._slots.of()) >= self._number() and self._all_run():
+            elif (
+                len(self._slots.of()) >= self._number()
+                and self._all_run()
+                and not self._db.read(merges.bypassed_targets)
+            ):
                 return min([*due, *([at] if (at := self._slots.due_at(now)) else [])], default=None)
         stuck = self._resume(repo, now)
         due += [now + land.AGAIN] if stuck else []
@@ -259,17 +272,30 @@ class Queue:
         paused = self._db.write(pauses.current) if self._db.read(pause_rows.anyone) else {}
         with self._db.reading() as conn:
             targets, at_work = merges.busy_targets(conn), merges.targets_at_work(conn)
+            bypassed, direct = merges.bypassed_targets(conn) - set(freezes.frozen(conn)), direct_tips.listing(conn)
+        targets += [target for target in direct if target not in targets]
         at_work -= stuck | {name for name, pause in paused.items() if now < parse(pause["look_at"])}
         for target in sorted(
             targets, key=self._slots.turn
         ):  # whose last run is the longest ago, then the longest waiting
             if target in stuck:
                 continue
-            if target in paused and now < (look_at := parse(paused[target]["look_at"])):
+            is_paused = target in paused and now < (look_at := parse(paused[target]["look_at"]))
+            if is_paused:
                 due.append(look_at)
+            if is_paused and target not in bypassed:
                 continue
             share = self._share(target, len(at_work | {target}))
-            outcome = self._advance_queue(repo, target, now, paused=target in paused, slots=share)
+            outcome = self._advance_queue(
+                repo,
+                target,
+                now,
+                direct.get(target),
+                paused=target in paused,
+                only_bypassed=is_paused,
+                slots=share,
+                due=due,
+            )
             if outcome is _Next.AGAIN:
                 self._untidy = True
                 self._tidy(repo, now)
@@ -316,39 +342,50 @@ class Queue:
 
     # -- the queue of one target ----------------------------------------------------------------------------------
 
-    def _advance_queue(self, repo: Git, target: str, now: datetime, *, paused: bool, slots: int) -> _Next | None:
+    def _advance_queue(
+        self, repo: Git, target: str, now: datetime, direct: DirectTipRow | None, *, paused: bool, only_bypassed: bool,
+        slots: int, due: list[datetime],
+    ) -> _Next | None:  # fmt: skip
         """Do what its plan says, until that waits for something."""
         with self._db.reading() as conn:
-            requests = merges.open_of(conn, target) if paused else merges.eligible(conn, target, now)
+            is_look = paused and not only_bypassed
+            requests = merges.open_of(conn, target) if is_look else merges.eligible(conn, target, now)
             batch = runs.batch(conn, target) or max(slots, 1)
             standing = stacks.of_target(conn, target)
+            is_frozen = freezes.is_frozen(conn, target)
         requests = stacks.settle(self._db, requests, standing, self._on_settled, now)
         requests = stacks.in_order(requests, standing, self._settings().landing.ageing_s, now)
-        if paused:  # fewest tries first: a request that always meets a fault must not block the others
+        if only_bypassed:
+            requests = [row for row in requests if _is_bypassed(row)]
+        elif is_look:  # fewest tries first: a request that always meets a fault must not block the others
             requests = sorted(requests, key=lambda row: row["tries"])
-        if not requests:
+        if not requests and direct is None:
             return None
         try:
             tip = refs.read(repo, refs.branch_ref(target))
             if tip is None:
                 self.rewinds.remember(target)
                 remedy = f"Make it again: git branch {quote(target)} COMMIT"
-                return self._hold(requests[0], with_remedy(f"There is no branch {target} any more.", remedy), now)
+                return self._hold_first(requests, with_remedy(f"There is no branch {target} any more.", remedy), now)
             landing = self._verify_settings(refs.branch_ref(target))
             place = self._remotes.place(repo, target, tip, landing, now)
             if isinstance(place, Waits):
-                return self._hold(requests[0], place.reason, now) if place.reason else _Next.RUNNING
+                return self._hold_first(requests, place.reason, now) if place.reason else _Next.RUNNING
             if place.ref != refs.branch_ref(target):
                 landing = self._verify_settings(place.ref)
             basis = self._basis(landing.verify, place.tip, now)
             check_basis = self._basis(landing.check, place.tip, now) if landing.check else basis
-            line = _Line(target, place, landing, basis, check_basis, batch, slots, standing)
+            line = _Line(target, place, landing, basis, check_basis, batch, slots, standing, is_frozen=is_frozen)
+            if (
+                direct is not None and not place.remote
+            ):  # with a remote, commits made here are verified with what lands next
+                self._look_at_tip(repo, line, direct, now, due)
         except ConfigInvalid as error:
-            return self._hold(requests[0], f"{error.message} {error.cause}", now)
+            return self._hold_first(requests, f"{error.message} {error.cause}", now)
         except DatabaseUnavailable:
             raise
         except (CorralError, OSError) as error:
-            return self._fault(requests[0], error, now)
+            return self._fault_first(requests, error, now)
         self._admit(repo, line, requests, now, most=1 if paused else 2 * ladder.LONGEST_BATCH)
         try:
             while (outcome := self._act(repo, line, now)) is _Next.PASSED:
@@ -356,8 +393,17 @@ class Queue:
         except DatabaseUnavailable:
             raise
         except (CorralError, OSError) as error:  # with which of them, git does not say: one fault stops one target
-            return self._fault(next(iter(line.rows.values())), error, now)
+            return self._fault_first([*line.rows.values()], error, now)
         return _Next.BLOCKED if outcome is None and line.waits else outcome
+
+    def _look_at_tip(self, repo: Git, line: _Line, row: DirectTipRow, now: datetime, due: list[datetime]) -> None:
+        """Find out what is known of a tip that did not come from a verification."""
+        if not line.landing.verify:
+            direct_commits.forget(self._db, row, now)
+            return
+        tree = self._tree(repo, line.tip)
+        line.direct = direct_commits.look(self._db, row, line.tip, tree, line.basis.fingerprint, now)
+        due += [line.direct.due_at] if line.direct.due_at is not None else []
 
     def _admit(self, repo: Git, line: _Line, requests: Sequence[MergeRow], now: datetime, *, most: int) -> None:
         """Take the requests into the line that nothing keeps from landing but their verification, in landing order."""
@@ -367,8 +413,11 @@ class Queue:
                 return
             if merge["branch"] in passed or line.lacks_base(merge["merge_id"]):
                 continue
-            if line.blocked_by is not None and not self._may_repair(merge, line.blocked_by):
-                continue
+            if not _is_bypassed(merge):
+                if line.blocked_by is not None and not self._may_repair(merge, line.blocked_by):
+                    continue
+                if line.direct.red_since is not None and merge["created_at"] <= line.direct.red_since:
+                    continue
             try:
                 outcome = self._gate(repo, line, merge, now)
             except DatabaseUnavailable:
@@ -429,6 +478,7 @@ class Queue:
         actions = ladder.plan(
             members, line.tip, batch=line.batch, slots=max(line.slots, 1), running=running, checking=checking,
             verify_each=line.landing.verify_each,
+            is_frozen=line.is_frozen, judges_tip=line.direct.is_wanted,
         )  # fmt: skip
         wanted = [action for action in actions if isinstance(action, ladder.Verify)]
         if wanted or not actions:
@@ -458,6 +508,7 @@ class Queue:
                 check=self._checks.look(repo, line.landing, line.check_basis, merge, None, now)[0],
                 clashes_on=merge["clashes_on_sha"],
                 behind=line.stack(merge["merge_id"]).behind,
+                is_bypassed=_is_bypassed(merge),
             )
         verdict, judgement, on_sha = None, None, required(merge["tip_sha"])
         with self._db.reading() as conn:
@@ -480,6 +531,7 @@ class Queue:
             check,
             ends_chain=self._changes_rules(repo, on_sha, merge["candidate_sha"]),
             behind=line.stack(merge["merge_id"]).behind,
+            is_bypassed=_is_bypassed(merge),
         )
 
     def _changes_rules(self, repo: Git, before: str, after: str) -> bool:
@@ -641,6 +693,9 @@ class Queue:
         return _Next.RUNNING if kept else None
 
     def _spec(self, repo: Git, line: _Line, verify: ladder.Verify, now: datetime) -> RunSpec:
+        if not verify.merge_id:
+            tree = self._tree(repo, line.tip)
+            return RunSpec("", line.target, "", line.tip, tree, line.basis, line.tip, is_alone=verify.is_alone)
         merge = line.rows[verify.merge_id]
         candidate, on_sha = required(merge["candidate_sha"]), required(merge["tip_sha"])
         if verify.is_check:
@@ -673,7 +728,10 @@ class Queue:
             if line.landing.verify and line.landing.verify_each:
                 return [self._green(conn, line, row, now) for row in rows]
             if line.landing.verify:
-                return [self._green(conn, line, rows[-1], now)] * len(rows)
+                green = self._green(conn, line, rows[-1], now)
+                if green is None and len(rows) == 1 and _is_bypassed(rows[0]):
+                    return [verification_receipts.bypassed(conn, rows[0], line.basis.fingerprint, now)]
+                return [green] * len(rows)
             tree, fingerprint = required(rows[-1]["candidate_tree"]), line.basis.fingerprint
             reason = "No verification command is configured (landing.verify)."
             return [verification_receipts.unverified(conn, tree, fingerprint, reason, now)] * len(rows)
@@ -698,7 +756,8 @@ class Queue:
 
     def _landed(self, conn: Connection, line: _Line, action: ladder.Land, now: datetime) -> None:
         """The next chain may be twice as long, if nothing of this one was red."""
-        pauses.record_verdict(conn, line.target, now)
+        if not _is_bypassed(line.rows[action.merge_ids[0]]):
+            pauses.record_verdict(conn, line.target, now)
         if action.is_clean and line.batch < ladder.LONGEST_BATCH:
             runs.set_batch(conn, line.target, min(2 * line.batch, ladder.LONGEST_BATCH))
 
@@ -725,6 +784,16 @@ class Queue:
         self._db.write(lambda conn: pauses.record_fault(conn, merge, reason, now))
         return _Next.AGAIN
 
+    def _fault_first(self, requests: Sequence[MergeRow], error: CorralError | OSError, now: datetime) -> _Next | None:
+        """A fault that is of no request in particular is told with the first one; without one it concerns the tip alone."""
+        if requests:
+            return self._fault(requests[0], error, now)
+        log.warning("tip_not_verified", reason=blame.describe(error))
+        return None
+
+    def _hold_first(self, requests: Sequence[MergeRow], reason: str, now: datetime) -> _Next | None:
+        return self._hold(requests[0], reason, now) if requests else None
+
     def _hold(self, merge: MergeRow, reason: str, now: datetime) -> _Next:
         self._db.write(lambda conn: merges.hold(conn, merge["merge_id"], reason, now))
         return _Next.BLOCKED
@@ -748,6 +817,11 @@ class Queue:
                     merges.requeue(conn, row["merge_id"], now, tries=row["tries"])
 
         self._db.write(requeue)
+
+
+def _is_bypassed(merge: MergeRow) -> bool:
+    """Whether a person lets a request land with the head that it has, whatever a verification would say."""
+    return merge["bypassed_sha"] == merge["head_sha"]
 
 
 def _is_red(receipt: ReceiptRow, basis: Basis) -> bool:

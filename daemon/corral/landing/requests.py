@@ -139,6 +139,14 @@ def _failed_landing(db: Store, repo: Git, merge_id: str) -> str | None:
     return str(intent["failed_at"])
 
 
+def with_reason(conn: Connection, submitted: Payload) -> Payload:
+    """The answer to a submission, with the reason why nothing lands on its target at present, where there is one."""
+    if submitted["merge_id"] is None:
+        return submitted
+    (row,) = pauses.explained(conn, [merges.get(conn, submitted["merge_id"])])
+    return {**submitted, "reason": row["reason"]}
+
+
 def detail(db: Store, merge_id: str) -> Payload:
     """Everything about one request; ``merge_id`` may be the beginning of it, or its task's id or number.
 
@@ -150,6 +158,8 @@ def detail(db: Store, merge_id: str) -> Payload:
         merge = merge_tasks.named(conn, merge_id)
         numbers = merge_tasks.numbers(conn, [merge["task_id"]] if merge["task_id"] else [])
         number = next(iter(numbers.values()), None)
-        return wire_detail(pauses.explained(conn, [merge])[0], receipts.get(conn, merge["receipt_id"]), number)
+        reverting = merges.reverting(conn, merge["merge_id"])
+        shown, receipt = pauses.explained(conn, [merge])[0], receipts.get(conn, merge["receipt_id"])
+        return wire_detail(shown, receipt, number, reverting["merge_id"] if reverting is not None else None)
 
     return db.read(read)

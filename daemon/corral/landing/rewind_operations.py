@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from corral.coordination.services import Services
-from corral.core.errors import NotPermitted
 from corral.core.instants import iso
 from corral.core.routing import EVERYONE, PERSON, Routes
 from corral.landing.api import Acceptance, LostTip, RewindAccepted
 from corral.landing.queue import Queue
 from corral.landing.rewinds import Rewind
+from corral.landing.steering_operations import require_person
 
 router = Routes("rewinds", "/rewinds", callers=EVERYONE)
 
@@ -22,12 +22,7 @@ async def listing(services: Services) -> list[LostTip]:
 @router.post("/accept", callers=PERSON)
 async def accept(services: Services, body: Acceptance) -> RewindAccepted:
     """Accept, as a person, that a target lost what had landed on it; holds for exactly what was seen."""
-    if body.session_id is not None or body.task_id is not None:
-        raise NotPermitted(
-            "Only a person accepts that landed work is gone.",
-            cause=f"The request comes from {'a worker' if body.task_id else 'an agent session'}.",
-            remedy=f"In a terminal of your own: corral merge accept-rewind {body.target}",
-        )
+    require_person(body, "accepts that landed work is gone", f"accept-rewind {body.target}")
     now, rewinds = services.now(), services.of(Queue).rewinds
     rewinds_accepted = await services.work(lambda: rewinds.accept(services.git, body.target, body.lost, now))
     services.nudge("landing")

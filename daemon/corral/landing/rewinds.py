@@ -26,7 +26,7 @@ from corral.git.land import kept
 from corral.git.land.kept import Aside, Held
 from corral.git.process.command import Git
 from corral.git.refs import Change
-from corral.landing import bypasses
+from corral.landing import bypasses, direct_commits
 from corral.store import events
 from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
@@ -157,9 +157,12 @@ class Rewinds:
         if tip is not None and self._tips.get(target, tip) is None:
             self._db.write(lambda conn: task_rows.end_fault_backoffs(conn))
             self._nudge()  # tasks that waited for it start now
-        before, self._tips[target] = self._tips.get(target) or held.tip, tip
+        before = self._tips.get(target) or held.tip
         if tip is not None and before and tip not in (before, held.tip):
             bypasses.record(self._db, repo, target, before, tip, now)
+            direct_commits.record(self._db, repo, target, before, tip, now)
+            self._nudge()
+        self._tips[target] = tip
 
     def _settle(self, repo: Git, target: str, held: Held, at: str | None, now: datetime) -> None:
         """Bring the refs, and then the rows, in line with where a target is."""

@@ -74,8 +74,9 @@ def in_order(
 ) -> list[MergeRow]:
     """Requests in landing order: as :mod:`corral.landing.order` has it."""
 
-    def rank(row: MergeRow) -> tuple[int, int]:
-        return -order.lifted(row["priority"], (now - parse(row["created_at"])).total_seconds(), ageing_s), row["seq"]
+    def rank(row: MergeRow) -> tuple[int, str, int]:
+        since = row["skipped_at"] or row["created_at"]  # one that was skipped counts from that moment
+        return -order.lifted(row["priority"], (now - parse(since)).total_seconds(), ageing_s), since, row["seq"]
 
     by_id = {row["merge_id"]: row for row in sorted(requests, key=rank)}
     behind = {merge_id: stack.behind for merge_id, stack in standing.items()}

@@ -48,6 +48,7 @@ class _Line:
         durations = runs.green_durations(conn, target, MOST_PAST)
         self._usual_s = median(durations) if durations else None
         self._batch = runs.batch(conn, target) or 1
+        self._is_stopped = target in pauses.stops(conn)
         self._counted: Counter[bool] = Counter()
 
     def next(self, row: MergeRow) -> Standing:
@@ -66,7 +67,7 @@ class _Line:
             if is_held
             else row["created_at"],
             "slot": run["slot"] if run is not None else None,
-            "expected_s": None if is_held else self._expected_s(ahead),
+            "expected_s": None if is_held or self._is_stopped else self._expected_s(ahead),
         }
 
     def _expected_s(self, ahead: int) -> float | None:

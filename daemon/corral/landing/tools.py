@@ -1,4 +1,4 @@
-"""The way onto the target branch: ``request_merge``, ``merge_status``, ``list_flakes``."""
+"""The way onto the target branch, and back: ``request_merge``, ``merge_status``, ``list_flakes``, ``revert_merge``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from corral.core.states import OPEN_MERGES
 from corral.faces.mcp.calls import coordinator_tool, current
 from corral.git.checkouts.status import changes
 from corral.git.process.command import open_checkout
-from corral.landing import requests
+from corral.landing import pauses, requests, reverts
+from corral.landing.steering_operations import answer_of
 from corral.landing.verify import flaky_tests
 from corral.work.merges import settling as app_merges
 from corral.work.merges import wire as merge_shapes
@@ -30,7 +31,8 @@ async def request_merge(branch: str | None = None, target: str | None = None, ta
     services = call.services
     me, worktree = await call.write(_session_and_worktree)
     source, uncommitted = (branch, []) if branch else await services.work(lambda: _checked_out(worktree))
-    answer = {"success": True, **await app_merges.submit(services, source, target, session_id=me, task_id=task_id)}
+    submitted = await app_merges.submit(services, source, target, session_id=me, task_id=task_id)
+    answer = {"success": True, **await services.store.read(lambda conn: requests.with_reason(conn, submitted))}
     if answer["merge_id"] is None:
         answer["message"] = f"{answer['target']} has everything of {source} already: there is nothing to merge."
     if uncommitted:
@@ -80,4 +82,17 @@ async def list_flakes(target: str | None = None) -> Payload:
 
 
 def _queue(conn: Connection) -> Page:
-    return page(map(merge_shapes.summary, merge_rows.listing(conn, OPEN_MERGES, limit=MOST)), size=SHOWN_BYTES)
+    rows = pauses.explained(conn, merge_rows.listing(conn, OPEN_MERGES, limit=MOST))
+    return page(map(merge_shapes.summary, rows), size=SHOWN_BYTES)
+
+
+@coordinator_tool
+async def revert_merge(merge_id: str) -> Payload:
+    """Queue the revert of what a landed merge request (or task) brought; it is verified and lands like any other request."""
+    call = current.get()
+    services = call.services
+    me = await call.write(lambda _conn, holder: holder.session_id)
+    now = services.now()
+    queued = await services.work(lambda: reverts.submit(services.db, services.git, merge_id, session_id=me, now=now))
+    services.nudge("landing")
+    return {"success": True, **await services.store.read(lambda conn: answer_of(conn, queued))}

@@ -400,6 +400,13 @@ merge_requests = Table(
     # The newer request of the same branch; of an open one: it is landing, and beyond recall.
     Column("replaced_by", String(36), nullable=True),
     Column("dismissed_at", String(24), nullable=True),
+    # The request whose work this one takes back.
+    Column("reverts", String(36), nullable=True),
+    # Since when it counts in its target's order: a person sent it to the back.
+    Column("skipped_at", String(24), nullable=True),
+    # The head that a person lets land without a verification, and in a sentence who and why.
+    Column("bypassed_sha", String(64), nullable=True),
+    Column("bypass_reason", Text, nullable=True),
     CheckConstraint(one_of("state", MergeState.values()), name="state"),
     CheckConstraint("(state = 'landed') = (landed_sha IS NOT NULL)", name="landed"),
     CheckConstraint("state <> 'landed' OR receipt_id IS NOT NULL", name="receipt"),
@@ -417,6 +424,7 @@ Index("ix_merge_requests_state_seq", merge_requests.c.state, merge_requests.c.se
 Index("ix_merge_requests_receipt_id", merge_requests.c.receipt_id)
 Index("ix_merge_requests_task_id", merge_requests.c.task_id)
 Index("ix_merge_requests_branch_seq", merge_requests.c.branch, merge_requests.c.seq)
+Index("ix_merge_requests_reverts", merge_requests.c.reverts, **only(merge_requests.c.reverts.is_not(None)))
 
 landing_intents = Table(
     "landing_intents",

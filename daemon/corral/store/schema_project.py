@@ -33,6 +33,29 @@ target_pauses = Table(
     Column("look_at", String(24), nullable=False),
 )
 
+target_freezes = Table(
+    "target_freezes",
+    metadata,
+    Column("target", Text, primary_key=True),
+    Column("reason", Text, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("since_at", String(24), nullable=False),
+)
+
+direct_tips = Table(
+    "direct_tips",
+    metadata,
+    Column("target", Text, primary_key=True),
+    Column("base_sha", String(64), nullable=False),
+    Column("tip_sha", String(64), nullable=False),
+    Column("whose", Text, nullable=False),
+    Column("seen_at", String(24), nullable=False),
+    # Verifications in a row that ended without a verdict, and when the next one may begin.
+    Column("tries", Integer, nullable=False),
+    Column("look_at", String(24), nullable=True),
+    Column("reason", Text, nullable=True),
+)
+
 work_pause = Table(
     "work_pause",
     metadata,

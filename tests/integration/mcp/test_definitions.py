@@ -18,7 +18,7 @@ PROMISED = """acquire_lock release_lock check_locks get_work complete_work submi
     file_reservation_paths release_file_reservations renew_file_reservations force_release_file_reservation
     check_file_reservation_conflicts send_message reply_message fetch_inbox acknowledge_message mark_message_read
     search_messages macro_start_session macro_prepare_thread macro_file_reservation_cycle request_contact respond_contact
-    list_contacts set_contact_policy create_agent_identity health_check request_merge merge_status list_flakes help
+    list_contacts set_contact_policy create_agent_identity health_check request_merge merge_status list_flakes revert_merge help
     get_state set_state list_state delete_state"""
 
 PROMISED_IN_CORE = """acquire_lock release_lock check_locks get_work complete_work submit_work write_handoff read_handoff

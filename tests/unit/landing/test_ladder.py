@@ -160,3 +160,38 @@ def test_a_run_that_no_longer_matters_is_not_wanted_and_one_that_does_goes_on() 
     assert ladder.Verify("b", "b1") in runs and ladder.Verify("c", "c1") in runs
     red = [*members[:2], Member("c", Candidate("c1", "b1"), Verdict.RED)]
     assert "c1" not in {run.sha for run in _plan(*red, running=["c1", "a1"]) if isinstance(run, ladder.Verify)}
+
+
+def test_nothing_lands_on_a_frozen_target_and_what_waits_is_verified_all_the_same() -> None:
+    green, later = Member("a", Candidate("a1", "tip"), Verdict.GREEN), Member("b", Candidate("b1", "a1"))
+    suspect = Member("s", Candidate("s1", "tip"), Verdict.GREEN, is_suspect=True)
+
+    def frozen(*members: Member) -> list[ladder.Action]:
+        return ladder.plan(members, "tip", batch=4, slots=2, is_frozen=True)
+
+    assert frozen(green, Member("b")) == [ladder.Build("b", "a1")]
+    assert frozen(green, later, suspect) == [ladder.Verify("b", "b1", is_alone=True)]
+    assert frozen(green, suspect) == []
+    red = Member("b", Candidate("b1", "a1"), Verdict.RED)
+    assert frozen(green, red) == [ladder.Suspect("b")]
+    assert frozen(Member("p", Candidate("p1", "tip"), is_bypassed=True)) == [ladder.Verify("p", "p1", is_alone=True)]
+
+
+def test_who_is_bypassed_lands_upon_the_tip_and_takes_nobody_along() -> None:
+    first = Member("a", Candidate("a1", "tip"))
+    behind = Member("b", Candidate("b1", "a1"), is_bypassed=True)
+    assert _plan(first, behind) == [ladder.Build("b", "tip")], "what it was built upon is not verified"
+    alone = Member("b", Candidate("b1", "tip"), is_bypassed=True)
+    assert _plan(first, alone) == [ladder.Land(("b",), False)]
+    child = Member("b", Candidate("b1", "tip"), behind=frozenset({"a"}), is_bypassed=True)
+    assert _plan(first, child) == [ladder.Build("b", "a1")], "not before what it needs"
+
+
+def test_a_tip_that_nothing_verified_gets_a_slot_that_no_request_needs() -> None:
+    one, tip = Member("a", Candidate("a1", "tip")), ladder.Verify("", "tip", is_alone=True)
+    assert ladder.plan([], "tip", batch=4, slots=1, judges_tip=True) == [tip]
+    assert ladder.plan([one], "tip", batch=4, slots=2, judges_tip=True) == [
+        ladder.Verify("a", "a1", is_alone=True),
+        tip,
+    ]
+    assert ladder.plan([one], "tip", batch=4, slots=1, judges_tip=True) == [ladder.Verify("a", "a1", is_alone=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,16 @@ from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.exc import IntegrityError
 
 from corral.core.errors import DatabaseUnavailable
+from corral.core.instants import UTC
+from corral.core.states import ReceiptStatus
 from corral.store import events, schema, schema_coordination, schema_project
 from corral.store.engine import search
 from corral.store.engine.database import Database
 from corral.store.engine.inspection import schema_of
 from corral.store.migrate import HEAD, alembic_config, open_schema
+from corral.work.merges.store import receipts
 
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
 STORED = Path(__file__).parent / "stored"
 
 
@@ -73,7 +78,16 @@ def test_a_stored_database_opens_with_all_its_rows_and_has_what_a_new_one_has(tm
     assert len([name for name, found in before.items() if found]) > 20 and len(before["audit_lines"]) > 100
     open_schema(old)
     open_schema(new)
-    fresh = (("check_receipt_id", None), ("clashes_on_sha", None), ("suspect_at", None))
+    names = (
+        "check_receipt_id",
+        "clashes_on_sha",
+        "suspect_at",
+        "reverts",
+        "skipped_at",
+        "bypassed_sha",
+        "bypass_reason",
+    )
+    fresh = tuple((name, None) for name in names)
     assert rows(old) == {
         **before,
         "alembic_version": [(("version_num", HEAD),)],
@@ -89,9 +103,12 @@ def test_a_stored_database_opens_with_all_its_rows_and_has_what_a_new_one_has(tm
         "flakes": [],
         "landing_remotes": [],
         "branch_pushes": [],
+        "target_freezes": [],
+        "direct_tips": [],
     }
     assert columns(old) == columns(new)
     database = Database(old)
+    database.write(lambda conn: receipts.add(conn, tree="t", fingerprint="f", status=ReceiptStatus.BYPASSED, now=NOW))
     assert database.read(lambda conn: search.matching(conn, "messages", "minutes"))
     assert database.read(events.newest) == len(before["events"])
     with pytest.raises(IntegrityError, match="append-only"):

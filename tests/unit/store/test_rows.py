@@ -53,6 +53,8 @@ WHOLE: dict[Table, type] = {
     schema.landing_remotes: merges.RemoteRow,
     schema.branch_pushes: merges.BranchPushRow,
     schema_project.target_pauses: merges.TargetPauseRow,
+    schema_project.target_freezes: merges.FreezeRow,
+    schema_project.direct_tips: merges.DirectTipRow,
     schema_project.work_pause: tasks.WorkPauseRow,
     schema_project.project_identity: records.IdentityRow,
     schema_project.loops: loops.LoopRow,

@@ -59,7 +59,8 @@ MAIL = (
 QUEUE = (
     "get_work", "complete_work", "submit_work", "get_task", "cancel_task_convention", "register_feature",
     "deregister_feature", "get_feature", "list_active_features", "analyze_feature_conflicts", "request_merge",
-    "merge_status", "list_flakes", "discover_agents", "cleanup_dead_agents", "send_message", "fetch_inbox", "get_state",
+    "merge_status", "list_flakes", "revert_merge", "discover_agents", "cleanup_dead_agents", "send_message", "fetch_inbox",
+    "get_state",
     "set_state", "list_state", "delete_state", "help",
 )  # fmt: skip
 """For sessions that hand out work."""

@@ -18,6 +18,7 @@ from corral.core.states import OPEN_MERGES, TaskStatus
 from corral.faces.mcp import resources_mail
 from corral.faces.mcp.acting import contents
 from corral.faces.mcp.calls import current
+from corral.landing.pauses import explained
 from corral.work.merges import wire as merge_shapes
 from corral.work.merges.store import merges
 from corral.work.tasks.store import lists
@@ -72,7 +73,9 @@ def _pending(conn: Connection) -> Iterator[dict[str, Any]]:
 
 async def merges_queue() -> Any:
     """Open merge requests, in order of submission."""
-    listed = await _fitting(lambda conn: map(merge_shapes.summary, merges.listing(conn, OPEN_MERGES, limit=MOST)))
+    listed = await _fitting(
+        lambda conn: map(merge_shapes.summary, explained(conn, merges.listing(conn, OPEN_MERGES, limit=MOST)))
+    )
     return contents(listed.rows, "GET /api/v1/merges tells the rest" if listed.more else None)
 
 

@@ -27,6 +27,8 @@ from corral.faces.screen.text import Glyphs, Row, joined
 _QUESTIONS = {
     "dismiss": "Dismiss this? Nothing more is done about it. Its branch and its log stay, and a retry takes this back.",
     "cancel": "Cancel this? A worker that runs is stopped, and its work is saved.",
+    "skip": "Send this to the back of its queue? Every other request that waits now comes before it.",
+    "revert": "Take back what this brought? The revert is queued, verified, and lands like any other request.",
     "end": "End this session? Its locks are released, and its task is given back.",
     "release": "Take this lock from its holder? They are told.",
 }

@@ -42,8 +42,10 @@ ATTACH = Action("t", "attach", "resume its conversation with Claude Code, or sho
 MESSAGE = Action("m", "message", "send a message to its agent, or reply")
 END = Action("e", "end", "end a session and release its locks", asks=True)
 RELEASE = Action("x", "release", "take a lock from its holder", asks=True)
+REVERT = Action("z", "revert", "queue the revert of what a merge brought", asks=True)
+SKIP = Action("b", "skip", "send a merge to the back of its queue", asks=True)
 RESUME = Action("u", "resume", "claim and land again after a pause")
-ALL = (APPROVE, RETRY, DISMISS, OPEN, FOLLOW, MESSAGE, ATTACH, RAISE, LOWER, CANCEL, END, RELEASE, RESUME)
+ALL = (APPROVE, RETRY, DISMISS, OPEN, FOLLOW, MESSAGE, ATTACH, RAISE, LOWER, CANCEL, SKIP, REVERT, END, RELEASE, RESUME)
 BY_KEY = {action.key: action for action in ALL} | {"O": OPEN, "=": RAISE}
 
 _RETRYABLE = ("failed", "dead", "cancelled", "dismissed", "conflict", "red", "not landed")
@@ -159,11 +161,13 @@ def _of_merge(row: Row) -> tuple[Action, ...]:
     if row["state"] == "held" and str(row["reason"]).startswith(NEEDS_APPROVAL):
         return (APPROVE, FOLLOW, OPEN, CANCEL)
     if row["state"] in _OPEN_MERGES:
-        return (FOLLOW, OPEN, CANCEL, RETRY) if row["state"] == "held" else (FOLLOW, OPEN, CANCEL)
+        return (FOLLOW, OPEN, CANCEL, RETRY, SKIP) if row["state"] == "held" else (FOLLOW, OPEN, CANCEL, SKIP)
     if row["outcome"] in _RETURNED:
         return (OPEN, FOLLOW, RETRY, DISMISS)
     if row["outcome"] == "dismissed":
         return (RETRY, FOLLOW, OPEN)
+    if row["outcome"] == "landed":
+        return (FOLLOW, REVERT)
     return (RETRY,) if row["state"] == "cancelled" else (FOLLOW,)
 
 
@@ -186,6 +190,10 @@ def call_of(action: Action, panel: str, row: Row) -> Call:
         return Call(
             f"/merges/{merge}/dismiss", None, "Dismissed. Its branch stays; r in the list of tasks tries it again."
         )
+    if action is SKIP:
+        return Call(f"/merges/{merge}/skip", None, "It went to the back of its queue.")
+    if action is REVERT:
+        return Call(f"/merges/{merge}/revert", {}, "Its revert is queued.")
     if action is CANCEL:
         if panel == panels.MERGES or (subject.task_id is None) or _is_merging(panel, row):
             return Call(f"/merges/{merge}/cancel", None, "Cancelled; its branch stays.")

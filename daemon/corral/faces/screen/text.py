@@ -31,7 +31,18 @@ STYLES = {
 _OF_STATES = {
     "good": ("landed", "completed", "passed", "active", "acknowledged"),
     "busy": ("running", "verifying", "spawning", "queued"),
-    "wait": ("held", "waiting", "pending", "unverified", "interrupted", "unguarded", "urgent", "high", "terminating"),
+    "wait": (
+        "held",
+        "waiting",
+        "pending",
+        "unverified",
+        "bypassed",
+        "interrupted",
+        "unguarded",
+        "urgent",
+        "high",
+        "terminating",
+    ),
     "bad": ("conflict", "failed", "red", "dead", "stalled"),
     "dim": ("cancelled", "dismissed", "superseded", "disconnected", "idle", "read"),
 }

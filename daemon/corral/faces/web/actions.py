@@ -23,7 +23,8 @@ from corral.core.redaction import redact
 from corral.faces.web.patches import marked
 from corral.faces.web.visit import Visit
 from corral.landing import operations as merges
-from corral.landing.api import Approval
+from corral.landing import steering_operations as steering
+from corral.landing.api import Approval, Bypass, Undo
 from corral.observe.audit import requests as audit_requests
 from corral.work.tasks import operations as tasks
 from corral.work.tasks.api import Cancellation
@@ -94,10 +95,32 @@ async def _cancel_merge(services: Services, item: str, _form: dict[str, str]) ->
 
 
 async def _approve(services: Services, item: str, form: dict[str, str]) -> Any:
+    return await merges.approve(services, item, Approval(head_sha=_head(form), session_id=None, task_id=None))
+
+
+async def _revert(services: Services, item: str, _form: dict[str, str]) -> Any:
+    return await steering.revert(services, item, Undo(session_id=None))
+
+
+async def _skip(services: Services, item: str, _form: dict[str, str]) -> Any:
+    return await steering.skip(services, item)
+
+
+async def _bypass(services: Services, item: str, form: dict[str, str]) -> Any:
+    reason = form.get("reason", "").strip()[:500]
+    if not reason:
+        raise InvalidInput("The form gives no reason.", remedy="Go back, and say why nothing has to verify it.")
+    return await steering.bypass(
+        services, item, Bypass(head_sha=_head(form), reason=reason, session_id=None, task_id=None)
+    )
+
+
+def _head(form: dict[str, str]) -> str:
+    """The head that the person saw."""
     head = form.get("head_sha", "")
     if len(head) not in (40, 64) or set(head) - set("0123456789abcdef"):
-        raise InvalidInput("The form names no head to approve.", remedy="Open the approval again.")
-    return await merges.approve(services, item, Approval(head_sha=head, session_id=None, task_id=None))
+        raise InvalidInput("The form names no head.", remedy="Open the page again.")
+    return head
 
 
 async def _release(services: Services, item: str, _form: dict[str, str]) -> None:
@@ -150,6 +173,24 @@ ACTIONS: dict[tuple[str, str], Action] = {
         "Approve this change",
         "a",
     ),
+    ("merges", "revert"): Action(
+        "Revert",
+        _revert,
+        "What it brought is taken back by a request of its own, which is verified and lands like any other.",
+        "Queue the revert",
+    ),
+    ("merges", "skip"): Action(
+        "Let others pass",
+        _skip,
+        "The request goes to the back: every other one that waits now comes before it.",
+        "Let them pass",
+    ),
+    ("merges", "bypass"): Action(
+        "Land unverified",
+        _bypass,
+        "It lands without a verification, and its receipt says so. Its target is verified afterwards; red, it stops the others.",
+        "Land it unverified",
+    ),
     ("merges", "dismiss"): Action(
         "Dismiss", _dismiss, "Nothing more is done about this request. Its branch stays.", "Dismiss it", "d"
     ),
@@ -164,6 +205,8 @@ ACTIONS: dict[tuple[str, str], Action] = {
 }
 
 
+ASKS_REASON = {("tasks", "cancel"): "Why (optional)", ("merges", "bypass"): "Why, for the receipt"}
+"""The actions whose confirmation asks for a reason, and with which words."""
 NAMES_IN_AUDIT = {"dismiss": "merge.dismiss", "release": "lock.force_release", "message": "message.send"}
 """The actions that the audit knows by another name than their address."""
 
@@ -213,10 +256,12 @@ def _named(visit: Visit) -> tuple[str, str, str, Action]:
 
 async def _confirmation(services: Services, noun: str, item: str, name: str, action: Action) -> dict[str, Any]:
     subject, back, review, lines = item, f"/{noun}/{quote(item, safe='')}", None, list[tuple[str, str]]()
+    head = ""
     if noun == "tasks":
         subject = (await tasks.detail(services, item))["title"]
     elif noun == "merges":
-        subject = (await merges.detail(services, item))["title"]
+        merge = await merges.detail(services, item)
+        subject, head = merge["title"], merge["head_sha"]
         if name == "approve":
             review = await merges.review(services, item)
             text = review["diff"]
@@ -226,7 +271,7 @@ async def _confirmation(services: Services, noun: str, item: str, name: str, act
         subject, back = f"{lock['file_path']} (held by {lock['locked_by']})", f"/sessions/{quote(lock['session_id'])}"
     return {
         "title": action.sure, "action": action, "address": f"/{noun}/{quote(item, safe='')}/{name}", "subject": subject,
-        "back": back, "review": review, "lines": lines, "asks_reason": (noun, name) == ("tasks", "cancel"),
+        "back": back, "review": review, "lines": lines, "asks_reason": ASKS_REASON.get((noun, name), ""), "head": head,
     }  # fmt: skip
 
 

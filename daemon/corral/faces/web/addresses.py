@@ -51,6 +51,9 @@ DONE = {
     "reprioritize": "The priority was changed.",
     "approve": "Approved. It is verified now, and lands if that passes.",
     "dismiss": "Dismissed.",
+    "revert": "The revert is queued; its page is linked below.",
+    "skip": "It went to the back of its queue.",
+    "bypass": "It lands without a verification, unless something else keeps it.",
     "release": "The lock was released.",
     "message": "The message was sent.",
 }

@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent
 GOOD = frozenset({"landed", "passed", "completed", "active", "done", "green"})
 BAD = frozenset({"failed", "dead", "conflict", "red", "error", "stalled", "unguarded", "faulted"})
 BUSY = frozenset({"running", "verifying", "spawning", "terminating"})
-ASKS = frozenset({"held", "interrupted", "unverified", "waits for approval"})
+ASKS = frozenset({"held", "interrupted", "unverified", "bypassed", "waits for approval"})
 
 
 @cache

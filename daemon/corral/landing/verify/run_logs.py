@@ -27,6 +27,11 @@ class Heading:
     length: int
 
 
+def name_of_tip(sha: str) -> str:
+    """The name under which the logs of a target's tip are kept, which is of no request."""
+    return f"tip-{sha[:12]}"
+
+
 def folder_of(project: Project, merge_id: str) -> Path:
     """Where the logs of a request are; the whole id."""
     return project.logs_dir / "merges" / merge_id

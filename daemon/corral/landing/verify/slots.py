@@ -15,7 +15,7 @@ from corral.core.crash import crash_point
 from corral.core.errors import CorralError, DatabaseUnavailable
 from corral.core.states import MergeState, ReceiptRole, ReceiptStatus
 from corral.git.process.command import Git
-from corral.landing import checks, land, pauses
+from corral.landing import checks, direct_commits, land, pauses
 from corral.landing.verify import blame, evidence, flaky_tests, run_logs, verification_receipts
 from corral.landing.verify.verification import Verdict, end_marked, marks
 from corral.landing.verify.verification_context import VerificationContext
@@ -23,7 +23,7 @@ from corral.landing.verify.verification_run import RunSpec, VerificationRun
 from corral.landing.verify.verification_worktree import folders
 from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.work.merges.settling import OnSettled
-from corral.work.merges.store import merges, runs
+from corral.work.merges.store import direct_tips, merges, runs
 
 
 class VerificationSlots:
@@ -47,6 +47,10 @@ class VerificationSlots:
         end_marked(self._context.marks_of_programs())
         for folder in folders(self._db):
             end_marked(marks(folder, self._context.project_id))
+        for row in self._db.read(runs.running):
+            if not row["merge_id"]:  # of a tip: no request says so later
+                for log in run_logs.files(self._context.project, run_logs.name_of_tip(row["commit_sha"])).values():
+                    self._context.put_off_sealing(log)
         self._db.write(lambda conn: runs.end_all(conn, now))
 
     def seal_left(self) -> None:
@@ -88,7 +92,10 @@ class VerificationSlots:
 
         def begin(conn: Connection) -> int | None:
             has_word = subject.role is ReceiptRole.CHECK_CONTROL  # of its red check
-            if merges.verifying(conn, subject.merge_id, subject.candidate_sha, now, keeps_reason=has_word) is None:
+            is_begun = not subject.merge_id or merges.verifying(
+                conn, subject.merge_id, subject.candidate_sha, now, keeps_reason=has_word
+            )
+            if not is_begun:
                 return None
             return runs.begin(
                 conn, merge_id=subject.merge_id, target=subject.target, commit_sha=subject.sha, tree=subject.tree,
@@ -126,9 +133,10 @@ class VerificationSlots:
         subject = run.subject
         with self._db.reading() as conn:
             merge = merges.find(conn, subject.merge_id)
+            tip = direct_tips.of(conn, subject.target) if not subject.merge_id else None
         expected = (MergeState.VERIFYING, subject.candidate_sha)
-        is_wanted = self.is_wanted(run) and merge is not None and (merge["state"], merge["candidate_sha"]) == expected
-        if is_wanted and merge is not None:
+        is_same = merge is not None and (merge["state"], merge["candidate_sha"]) == expected
+        if self.is_wanted(run) and (is_same or (tip is not None and tip["tip_sha"] == subject.sha)):
             return self._moved_on(run, merge, now)
         run.stop()
         if run.is_preparing:  # the setup uses the worktree until it ends
@@ -145,7 +153,7 @@ class VerificationSlots:
         if all(other.subject.merge_id != run.subject.merge_id for other in others):
             merges.waits_again(conn, run.subject.merge_id, run.subject.candidate_sha, now)
 
-    def _moved_on(self, run: VerificationRun, merge: MergeRow, now: datetime) -> bool:
+    def _moved_on(self, run: VerificationRun, merge: MergeRow | None, now: datetime) -> bool:
         pid = run.pid
         try:
             verdict = run.step(now)
@@ -156,7 +164,10 @@ class VerificationSlots:
             reason = f"The verification could not be followed: {blame.describe(error)}"
 
             def give_up(conn: Connection) -> None:
-                pauses.record_fault(conn, merge, reason, now)
+                if merge is not None:
+                    pauses.record_fault(conn, merge, reason, now)
+                else:
+                    direct_commits.record_fault(conn, run.subject.target, run.subject.sha, now)
                 self._put_down(conn, run, now)
 
             self._db.write(give_up)
@@ -177,12 +188,18 @@ class VerificationSlots:
             self._watch_exit(run.pid)
 
     def _conclude(
-        self, conn: Connection, run: VerificationRun, verdict: Verdict, merge: MergeRow, now: datetime
+        self, conn: Connection, run: VerificationRun, verdict: Verdict, merge: MergeRow | None, now: datetime
     ) -> None:
         """Store the result. The queue's next step acts on it, unless the result ends the request's try here."""
         root = self._context.project.root
         receipt = verification_receipts.of_verdict(conn, run, verdict, root, now)
         self._put_down(conn, run, now, receipt)
+        if merge is None:
+            if verdict.status is ReceiptStatus.ERROR:
+                direct_commits.record_fault(conn, run.subject.target, run.subject.sha, now)
+            else:
+                pauses.record_verdict(conn, run.subject.target, now)
+            return
         if verdict.status is ReceiptStatus.PASSED:
             flaky_tests.record(conn, run, receipt, merge, root, now)
         subject, why = run.subject, str(verdict.reason)

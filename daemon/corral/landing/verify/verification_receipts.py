@@ -14,13 +14,14 @@ from corral.config.sections.work import Worktrees
 from corral.core.inputs import taken_from_checkout
 from corral.core.instants import after
 from corral.core.redaction import redact
-from corral.core.states import ReceiptStatus
+from corral.core.states import ReceiptRole, ReceiptStatus
 from corral.landing.verify import programs
 from corral.landing.verify.verification import Verdict
 from corral.landing.verify.verification_context import VerificationContext
 from corral.landing.verify.verification_run import Basis, VerificationRun
 from corral.runners.environment import lasting_environment
-from corral.store.rows.merges import ReceiptRow
+from corral.store.rows import required
+from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.work.merges.store import receipts
 
 NOT_GREEN = (ReceiptStatus.FAILED.value, ReceiptStatus.ERROR.value)
@@ -98,7 +99,7 @@ def of_verdict(conn: Connection, run: VerificationRun, verdict: Verdict, root: P
         duration_s=verdict.duration_s,
         log=relative(verdict.log, root),
         reason=verdict.reason,
-        merge_id=run.subject.merge_id,
+        merge_id=run.subject.merge_id or None,
         commit_sha=run.subject.sha,
         role=run.subject.role,
         inputs=run.inputs,
@@ -121,3 +122,15 @@ def unverified(conn: Connection, tree: str, fingerprint: str, reason: str, now: 
     return receipts.add(
         conn, tree=tree, fingerprint=fingerprint, status=ReceiptStatus.UNVERIFIED, reason=reason, now=now
     )
+
+
+def bypassed(conn: Connection, merge: MergeRow, fingerprint: str, now: datetime) -> ReceiptRow:
+    """The receipt of a request that a person lets land without a verification; the same one when asked again."""
+    tree, reason = required(merge["candidate_tree"]), merge["bypass_reason"]
+    receipt = receipts.latest(conn, tree, fingerprint, ReceiptStatus.BYPASSED)
+    if receipt is not None and (receipt["merge_id"], receipt["reason"]) == (merge["merge_id"], reason):
+        return receipt
+    return receipts.add(
+        conn, tree=tree, fingerprint=fingerprint, status=ReceiptStatus.BYPASSED, reason=reason, now=now,
+        merge_id=merge["merge_id"], commit_sha=merge["candidate_sha"], role=ReceiptRole.CANDIDATE,
+    )  # fmt: skip

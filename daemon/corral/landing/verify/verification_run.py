@@ -45,6 +45,7 @@ class RunSpec:
     """The subject of a run: for which request, by which candidate, and which commit: the candidate, or the tip without it.
 
     Attributes:
+        merge_id: The request; ``""``: for none, since the target's tip is judged by itself.
         target: Where the request is to land; the short name.
         tip_sha: What the candidate is built upon, whose ``.worktreeinclude`` counts.
         control: Of a candidate that is tried again: the receipt of the green tip that was verified since its first try.
@@ -64,6 +65,11 @@ class RunSpec:
     members: tuple[str, ...] = ()
     is_alone: bool = True
     is_check: bool = False
+
+    @property
+    def logs(self) -> str:
+        """The name of the folder of its logs: the request's, or one for the tip."""
+        return self.merge_id or run_logs.name_of_tip(self.sha)
 
     @property
     def role(self) -> ReceiptRole:
@@ -199,7 +205,7 @@ class VerificationRun:
             if result is None:
                 raise RunnerUnavailable("Its preparation ended without a result: `corral daemon logs` says why.")
             laid, prepared, changed = result
-            log = run_logs.begin(self._context.project, self.subject.merge_id, self.subject.role, self.subject.sha, now)
+            log = run_logs.begin(self._context.project, self.subject.logs, self.subject.role, self.subject.sha, now)
         except (CorralError, OSError) as error:
             reason = f"The verification worktree could not be made usable: {blame.describe(error)}"
             suspect = blame.is_failed_setup(error)

@@ -30,6 +30,8 @@ LEVELS: Mapping[str, int] = {
     EventKind.MERGE_FLAKY: logging.WARNING,
     EventKind.MERGE_REQUEUED: logging.WARNING,
     EventKind.TARGET_PAUSED: logging.WARNING,
+    EventKind.TARGET_FROZEN: logging.WARNING,
+    EventKind.MERGE_BYPASSED: logging.WARNING,
     EventKind.TARGET_REWOUND: logging.WARNING,
     EventKind.TARGET_BYPASSED: logging.WARNING,
     EventKind.SUPERVISOR_PAUSED: logging.WARNING,

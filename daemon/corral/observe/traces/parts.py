@@ -207,7 +207,7 @@ def _verification(landing: Span, about: About) -> list[Span]:
     began = ended - timedelta(seconds=receipt["duration_s"])
     if began < landing.start - timedelta(seconds=1) or ended > landing.end + timedelta(seconds=1):
         return []
-    has_failed = receipt["status"] not in (ReceiptStatus.PASSED, ReceiptStatus.UNVERIFIED)
+    has_failed = receipt["status"] not in (ReceiptStatus.PASSED, ReceiptStatus.UNVERIFIED, ReceiptStatus.BYPASSED)
     values: dict[str, Value | None] = {
         "corral.receipt.id": receipt["receipt_id"],
         "corral.receipt.status": receipt["status"],

@@ -13,11 +13,12 @@ from corral.core.needs import MOST_OF_A_KIND, Need, rest
 from corral.core.outcomes import NEEDS_APPROVAL
 from corral.core.remedies import remedy_in
 from corral.core.states import MergeState
+from corral.landing.pauses import freeze_in_words, red_tips
 from corral.landing.queue import Queue
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
 from corral.store.rows.tasks import FailedTask
-from corral.work.merges.store import merges, pauses, remotes
+from corral.work.merges.store import freezes, merges, pauses, remotes
 from corral.work.merges.wire import needs_approval, outcome_of, waits_for_red_target
 from corral.work.tasks.store import outcomes
 
@@ -108,11 +109,30 @@ def unpublished_branches(_services: Services, conn: Connection) -> Iterator[Need
             yield Need("unpublished_branch", what, look, ids={"merge_id": row["merge_id"]}, title=row["title"])
 
 
+def frozen_targets(_services: Services, conn: Connection) -> Iterator[Need]:
+    """Targets on which a person lets nothing land."""
+    for target, row in freezes.frozen(conn).items():
+        waiting = len(merges.open_of(conn, target))
+        what, _, remedy = freeze_in_words(row).partition(" To go on: ")
+        yield Need("frozen_target", f"{what} {waiting} wait.", remedy, row["since_at"], {"target": target})
+
+
 def red_targets(_services: Services, conn: Connection) -> Iterator[Need]:
     """A red target once, however many wait for it."""
+    by_commits = red_tips(conn)
+    for target, tip in by_commits.items():
+        waiting = len(merges.open_of(conn, target))
+        yield Need(
+            "red_target",
+            f"Nothing lands on {target}; {waiting} wait: " + " ".join(required(tip["reason"]).split("\n")[:2]),
+            f"Repair {target}: a commit there, or a request that is submitted now, is verified first. If it was chance: "
+            f"corral merge thaw {shlex.quote(target)}",
+            tip["seen_at"],
+            {"target": target},
+        )
     red: dict[str, MergeRow] = {}
     for row in merges.in_state(conn, MergeState.HELD):
-        if waits_for_red_target(row):
+        if waits_for_red_target(row) and row["target"] not in by_commits:
             red.setdefault(row["target"], row)
     for target, row in red.items():
         waiting, merge = len(merges.open_of(conn, target)), row["merge_id"][:8]

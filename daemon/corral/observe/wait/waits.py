@@ -20,9 +20,10 @@ from corral.git.land.landing import OVERLAP
 from corral.git.refs import branch_ref
 from corral.landing.blockers import LONGEST_WAIT
 from corral.landing.land import LONGEST_UNREST
-from corral.store.rows.merges import MergeRow
+from corral.landing.pauses import red_tips
+from corral.store.rows.merges import FreezeRow, MergeRow
 from corral.store.rows.tasks import TaskRow
-from corral.work.merges.store import merges, of_tasks
+from corral.work.merges.store import freezes, merges, of_tasks
 from corral.work.merges.wire import needs_approval, waits_for_red_target
 from corral.work.tasks.store import dependencies, family, tasks, work_pause
 from corral.work.workers.supervisor import Supervisor
@@ -65,6 +66,8 @@ class PersonalWaits:
         """Whether a merge request lands only once a person has done something; False where it has ended."""
         self.behind.add(merge["merge_id"])
         if merge["state"] in (MergeState.QUEUED, MergeState.HELD) and self._is_refused(merge["target"]):
+            return True
+        if merge["state"] in (MergeState.QUEUED, MergeState.HELD) and merge["target"] in self._frozen:
             return True
         if merge["state"] == MergeState.QUEUED:
             red_since = self._red.get(merge["target"])
@@ -118,7 +121,12 @@ class PersonalWaits:
     def _red(self) -> dict[str, str]:
         """Since when targets are red; what was submitted later is tried, as it may repair them."""
         rows = merges.in_state(self._conn, MergeState.HELD)
-        return {row["target"]: row["updated_at"] for row in rows if waits_for_red_target(row)}
+        by_commits = {target: row["seen_at"] for target, row in red_tips(self._conn).items()}
+        return {row["target"]: row["updated_at"] for row in rows if waits_for_red_target(row)} | by_commits
+
+    @cached_property
+    def _frozen(self) -> dict[str, FreezeRow]:
+        return freezes.frozen(self._conn)
 
     @cached_property
     def _asking(self) -> set[str | None]:

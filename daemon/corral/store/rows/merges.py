@@ -37,6 +37,10 @@ class MergeRow(TypedDict):
     finished_at: str | None
     replaced_by: str | None
     dismissed_at: str | None
+    reverts: str | None
+    skipped_at: str | None
+    bypassed_sha: str | None
+    bypass_reason: str | None
 
 
 class StackedMerge(TypedDict):
@@ -178,6 +182,32 @@ class RanVerification(TypedDict):
     started_at: str
     ended_at: str | None
     status: str | None
+
+
+class FreezeRow(TypedDict):
+    """A target on which nothing lands until a person thaws it, and which person froze it."""
+
+    target: str
+    reason: str
+    by: str
+    since_at: str
+
+
+class DirectTipRow(TypedDict):
+    """A tip that a target did not get from a verification, as long as it is not known to be green.
+
+    ``base_sha``: the last tip before it of which nothing of that kind is known; ``whose``: its commits, in words; ``reason``: set
+    once it was red.
+    """
+
+    target: str
+    base_sha: str
+    tip_sha: str
+    whose: str
+    seen_at: str
+    tries: int
+    look_at: str | None
+    reason: str | None
 
 
 class TargetPauseRow(TypedDict):

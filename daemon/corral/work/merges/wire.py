@@ -55,8 +55,9 @@ class Receipt(_Shape):
     """The result of verifying exactly one tree.
 
     Attributes:
-        status: ``passed``, ``failed``, ``unverified`` (no commands configured), ``error`` (could not run), or ``covered``: the
-            request landed as a part of another one's commit, which was verified; its own was not.
+        status: ``passed``, ``failed``, ``unverified`` (no commands configured), ``error`` (could not run), ``bypassed`` (a person
+            let it land without a verification), or ``covered``: the request landed as a part of another one's commit, which was
+            verified; its own was not.
         tree: The git tree that was verified.
         covered_by: The commit that was, of one that is ``covered``.
         commands: The commands that ran, in order.
@@ -177,7 +178,9 @@ class MergeListed(MergeSummary):
 class MergeDetail(MergeSummary):
     """Everything about one merge request; ``number`` is that of its task.
 
-    ``approved_sha`` is the head that a person approved, ``needs_approval`` whether it waits for that.
+    ``approved_sha`` is the head that a person approved, ``needs_approval`` whether it waits for that. ``bypassed_sha`` is the
+    head that a person lets land without a verification. ``reverts`` is the request whose work this one takes back,
+    ``reverted_by`` the newest one that takes back its own.
     """
 
     number: int | None
@@ -187,6 +190,9 @@ class MergeDetail(MergeSummary):
     head_sha: str
     approved_sha: str | None
     needs_approval: bool
+    bypassed_sha: str | None
+    reverts: str | None
+    reverted_by: str | None
     base_sha: str | None
     conflicts: list[PathConflict] | None
     landed_sha: str | None
@@ -221,9 +227,17 @@ def listed(merge: Row, numbers: Mapping[str, int], standings: Mapping[str, Stand
     return MergeListed.model_validate(row).model_dump()
 
 
-def detail(merge: Row, receipt: Row | None, number: int | None = None) -> dict[str, Any]:
+def detail(
+    merge: Row, receipt: Row | None, number: int | None = None, reverted_by: str | None = None
+) -> dict[str, Any]:
     """Everything about one merge request; ``number`` is that of its task."""
-    shown = {**merge, "number": number, "outcome": outcome_of(merge), "receipt": _plain(merge, receipt)}
+    shown = {
+        **merge,
+        "number": number,
+        "reverted_by": reverted_by,
+        "outcome": outcome_of(merge),
+        "receipt": _plain(merge, receipt),
+    }
     shown["needs_approval"] = needs_approval(merge)
     return MergeDetail.model_validate(shown).model_dump()
 

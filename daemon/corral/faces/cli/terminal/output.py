@@ -18,7 +18,7 @@ _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", 
 _STATES = {
     "green": ("landed", "completed", "passed", "active"),
     "cyan": ("running", "verifying"),
-    "yellow": ("held", "waiting", "unverified", "interrupted"),
+    "yellow": ("held", "waiting", "unverified", "bypassed", "interrupted"),
     "red": ("conflict", "failed", "red", "dead"),
     "dim": ("cancelled", "dismissed", "superseded", "disconnected"),
 }

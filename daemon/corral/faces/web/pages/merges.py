@@ -54,7 +54,9 @@ def _buttons(merge: Payload) -> list[Button]:
     if merge["state"] in (*RETURNED_MERGES, "held", "cancelled"):
         names.append("retry")
     if merge["state"] in OPEN_MERGES:
-        names.append("cancel")
+        names += ["cancel", "skip", *([] if merge["bypassed_sha"] == merge["head_sha"] else ["bypass"])]
+    if merge["state"] == "landed":
+        names.append("revert")
     if merge["state"] in RETURNED_MERGES:
         names.append("dismiss")
     return [Button.of("merges", merge["merge_id"], name) for name in names]

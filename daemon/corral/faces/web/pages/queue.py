@@ -14,10 +14,11 @@ from corral.core.states import OPEN_MERGES, MergeState
 from corral.faces.web.live import following
 from corral.faces.web.pages import graph
 from corral.faces.web.visit import Visit
+from corral.landing import pauses
 from corral.observe.metrics import figures
 from corral.observe.view import landing_order
 from corral.store import events
-from corral.work.merges.store import merges, pauses
+from corral.work.merges.store import merges
 from corral.work.merges.wire import outcome_of
 from corral.work.swarm import swarm
 
@@ -38,7 +39,7 @@ async def page(services: Services, _visit: Visit, _item: str) -> dict[str, Any]:
             **landing_order.queue(services, conn, MOST_OPEN),
             "working": swarm.members(conn)[:MOST_OPEN],
             "rows": merges.in_order(conn, MOST_DRAWN),
-            "paused": pauses.paused(conn),
+            "stopped": pauses.stops(conn),
             "ended": _ended(conn),
             "history": figures.collect(conn, now - HISTORY, None),
             "seq": events.newest(conn),

@@ -1,7 +1,7 @@
 """the receipt of a message says which way it went into its recipient's context
 
 Revision ID: 0026
-Revises: 0022
+Revises: 0025
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0026"
-down_revision = "0022"
+down_revision = "0025"
 branch_labels = None
 depends_on = None
 

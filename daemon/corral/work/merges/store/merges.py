@@ -39,12 +39,12 @@ _NEXT_DUE = Prepared[object](select(func.min(_m.not_before_at)).where(_IS_OPEN, 
 _LATEST_WAIT = Prepared[object](select(func.max(_m.not_before_at)).where(_IS_OPEN))
 _COUNTS = Prepared[CountedState](select(_m.state, func.count().label("number")).group_by(_m.state))
 _IN_STATE = Prepared[MergeRow](select(merge_requests).where(_m.state == bindparam("state")).order_by(_m.seq))
+_ORDER = (_m.priority.desc(), func.coalesce(_m.skipped_at, _m.created_at), _m.seq)
+"""Landing order: priority, then age; one that was skipped counts from that moment."""
 _IN_ORDER = Prepared[MergeRow](
-    select(merge_requests)
-    .where(_IS_OPEN)
-    .order_by(_m.target, _m.priority.desc(), _m.seq)
-    .limit(bindparam("most", type_=Integer))
+    select(merge_requests).where(_IS_OPEN).order_by(_m.target, *_ORDER).limit(bindparam("most", type_=Integer))
 )
+_BYPASSED = Prepared[object](select(_m.target).where(_IS_OPEN, _m.bypassed_sha == _m.head_sha).distinct())
 _FRESH: dict[str, Any] = {**dict.fromkeys(_OF_A_TRY), "tries": 0}
 
 
@@ -61,6 +61,7 @@ def submit(
     head_sha: str,
     now: datetime,
     merge_id: str | None = None,
+    reverts: str | None = None,
 ) -> str:
     """Queue a branch, with its head pinned, for its target.
 
@@ -73,6 +74,7 @@ def submit(
         branch: Short or full name; the short one is stored.
         target: Short or full name; the short one is stored.
         merge_id: The identifier of a new request, where the caller has pinned its head under it already.
+        reverts: The request whose work it takes back.
 
     Returns:
         The identifier of the request that stands for this head now.
@@ -104,6 +106,7 @@ def submit(
             head_sha=head_sha,
             state=MergeState.QUEUED.value,
             landed_sha=None,
+            reverts=reverts,
             created_at=at,
             updated_at=at,
         )
@@ -218,7 +221,18 @@ def eligible(conn: Connection, target: str, now: datetime) -> list[MergeRow]:
 def open_of(conn: Connection, target: str) -> list[MergeRow]:
     """The open requests of a target in landing order, those too whose time has not come."""
     query = select(merge_requests).where(_m.target == target, _m.state.in_(OPEN_MERGES))
-    return fetch_all(conn, query.order_by(_m.priority.desc(), _m.seq), MergeRow)
+    return fetch_all(conn, query.order_by(*_ORDER), MergeRow)
+
+
+def bypassed_targets(conn: Connection) -> set[str]:
+    """The targets with an open request that a person lets land without a verification."""
+    return {str(target) for target in _BYPASSED.column(conn, {})}
+
+
+def reverting(conn: Connection, merge_id: str) -> MergeRow | None:
+    """The newest request that takes the work of this one back."""
+    query = select(merge_requests).where(_m.reverts == merge_id).order_by(_m.seq.desc()).limit(1)
+    return fetch_first(conn, query, MergeRow)
 
 
 def in_order(conn: Connection, limit: int) -> list[MergeRow]:
@@ -367,6 +381,19 @@ def requeue(
 def approve(conn: Connection, merge_id: str, head_sha: str, now: datetime) -> MergeRow | None:
     """A person approves an open request with this head; None if it has another one by now, or has ended."""
     return _move(conn, merge_id, OPEN_MERGES, now, _m.head_sha == head_sha, approved_sha=head_sha)
+
+
+def skip(conn: Connection, merge_id: str, priority: int, now: datetime) -> MergeRow | None:
+    """An open request counts from now on, with this priority; None if it has ended."""
+    return _move(conn, merge_id, OPEN_MERGES, now, skipped_at=iso(now), priority=priority)
+
+
+def bypass(conn: Connection, merge_id: str, head_sha: str, reason: str, now: datetime) -> MergeRow | None:
+    """An open request with this head lands without a verification, and waits for none; None if it has another one, or ended."""
+    return _move(
+        conn, merge_id, OPEN_MERGES, now, _m.head_sha == head_sha, state=MergeState.QUEUED.value, reason=None,
+        bypassed_sha=head_sha, bypass_reason=reason, not_before_at=None, suspect_at=None,
+    )  # fmt: skip
 
 
 def hold(

@@ -119,6 +119,13 @@ def parents_of(conn: Connection, task_id: str) -> list[str]:
     return [row.depends_on for row in conn.execute(query)]
 
 
+def children_of(conn: Connection, parents: Sequence[str]) -> list[str]:
+    """The tasks that wait, or waited, for any of these, oldest first."""
+    edge = task_dependencies.c
+    query = select(edge.task_id).join(tasks, tasks.c.task_id == edge.task_id).where(edge.depends_on.in_(parents))
+    return [str(task_id) for task_id in conn.execute(query.distinct().order_by(tasks.c.seq)).scalars()]
+
+
 def results_of_parents(conn: Connection, task_id: str) -> list[ParentResult]:
     """The results of the tasks that a task waits for, oldest first."""
     return _RESULTS.all(conn, {"child": task_id})
