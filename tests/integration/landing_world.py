@@ -244,7 +244,8 @@ def live_on(root: Path, verify: str) -> None:
 
     Whatever the verification leaves in ``cache/`` is removed before the next one, as build products are.
     """
-    world = World(root, landing=Landing(verify=[verify], reruns=0))
+    style = os.environ.get("LANDING_STYLE", "merge")
+    world = World(root, landing=Landing.model_validate({"verify": [verify], "reruns": 0, "style": style}))
     world.prepare = _without_cache
     world.queue.recover(world.now())
     (world.project.home / "alive").touch()
@@ -259,9 +260,10 @@ def _without_cache(bench: Path) -> Mapping[str, str]:
 
 
 def in_a_process(root: Path, verify: str, *, with_all_rights: bool = True, **extra: str) -> subprocess.Popen[bytes]:
-    """Start :func:`live_on` in a child process; ``CORRAL_CRASH_AT`` may be among ``extra``.
+    """Start :func:`live_on` in a child process.
 
     Args:
+        extra: ``CORRAL_CRASH_AT`` and ``LANDING_STYLE`` may be among it.
         with_all_rights: False: not even root passes over the permissions of files there.
     """
     code = "import sys; from tests.integration.landing_world import *; live_on(Path(sys.argv[1]), sys.argv[2])"

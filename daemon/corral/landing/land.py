@@ -25,6 +25,7 @@ from corral.git import refs
 from corral.git.checkouts import listing as worktree_list
 from corral.git.land import candidates, forward, kept, landed, landing
 from corral.git.process.command import Git, Outcome
+from corral.landing import receipt_notes
 from corral.landing.verify import blame
 from corral.store.protocol import Store
 from corral.store.rows import required
@@ -54,13 +55,6 @@ def end(
     if row is not None:
         on_settled(conn, row, now)
     return row
-
-
-def message(merge: MergeRow) -> str:
-    """The merge commit's message: whose work it is, and the ids that lead back to it."""
-    title = " ".join(merge["title"].split())
-    trailers = [f"Corral-Task: {merge['task_id']}"] if merge["task_id"] else []
-    return "\n".join([f"Merge {merge['branch']}: {title}", "", *trailers, f"Corral-Merge: {merge['merge_id']}", ""])
 
 
 def land(
@@ -145,6 +139,9 @@ def carry_out(
         db.write(give_up)
         return MergeState.HELD
     crash_point("landing.tip_kept")
+    if isinstance(outcome, landing.Landed):
+        receipt_notes.of_landing(db, repo, intent, now)
+        crash_point("landing.receipt_noted")
     blocked = isinstance(outcome, landing.InTheWay) and outcome.paths
     place = worktree_list.checkout_of(repo, refs.branch_ref(target)) if blocked else None
     clear = _not_in_the_way(db, repo, intent, outcome.paths) if isinstance(outcome, landing.InTheWay) else set[str]()
@@ -156,7 +153,8 @@ def carry_out(
             row = merges.get(conn, merge_id)
             if isinstance(outcome, landing.Landed):
                 landed_sha = row["candidate_sha"] or new_sha
-                end(conn, on_settled, merge_id, MergeState.LANDED, now=now, landed_sha=landed_sha)
+                moved = {"landed_sha": landed_sha, "landed_tip_sha": new_sha}
+                end(conn, on_settled, merge_id, MergeState.LANDED, now=now, **moved)
             elif row["replaced_by"] is not None:
                 # A newer request of its branch came while it was landing, and goes on in its place.
                 if (superseded := merges.supersede(conn, row, row["replaced_by"], now)) is not None:

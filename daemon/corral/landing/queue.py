@@ -31,7 +31,7 @@ from corral.config.model import Settings
 from corral.config.sections.sharing import Landing
 from corral.coordination.settings import CONFIG_IN_TREE
 from corral.core.crash import crash_point
-from corral.core.errors import ConfigInvalid, CorralError, DatabaseUnavailable, NotAProject, Unsupported
+from corral.core.errors import ConfigInvalid, CorralError, DatabaseUnavailable, GitFailed, NotAProject, Unsupported
 from corral.core.instants import parse
 from corral.core.remedies import with_remedy
 from corral.core.states import MergeState, ReceiptStatus
@@ -39,7 +39,7 @@ from corral.git import refs
 from corral.git.identity import effective
 from corral.git.land import candidates
 from corral.git.process.command import Git, Identity
-from corral.landing import approval, blockers, ladder, land, pauses, stacks
+from corral.landing import approval, blockers, ladder, land, pauses, receipt_notes, shapes, signing, stacks
 from corral.landing.ladder import Judgement, Verdict
 from corral.landing.land import Tidy
 from corral.landing.rewinds import Rewinds
@@ -187,6 +187,7 @@ class Queue:
         repo = self._open()
         self._slots.end_left(now)
         land.resume(self._db, repo, on_settled=self._on_settled, now=now)
+        receipt_notes.make_up(self._db, repo, now)
         self.rewinds.recover(repo, self._settings().retention.landed_days, now)
         self.look_at_paused(now)
         self._slots.seal_left()
@@ -277,7 +278,7 @@ class Queue:
                 target = refs.branch_ref(row["target"])
                 tip = refs.read(repo, target) or head
                 basis = self._basis(self._verify_settings(target), tip, now)
-                self._already_there(repo, reopened, basis.fingerprint, now)
+                self._already_there(repo, reopened, tip, basis.fingerprint, now)
                 self._nudge()
         return [now + LOOK_AGAIN] if others else []
 
@@ -491,16 +492,15 @@ class Queue:
             submitter = merges.submitter(conn, merge["task_id"])
         identity = effective(repo, Identity(*submitter) if submitter else None)
         try:
-            begun_on = line.stack(merge_id).begun_on
-            built = candidates.build(
-                repo, on_sha, merge["head_sha"], land.message(merge), identity, now, begun_on=begun_on
+            built = shapes.build(
+                self._db, repo, line.landing, merge, on_sha, line.tip, identity, now, line.stack(merge_id).begun_on
             )
         except Unsupported as error:
             return self._end(merge, MergeState.FAILED, now, reason=f"{error.message} {error.remedy}")
         if built is None and on_sha == line.tip:
-            return self._already_there(repo, merge, line.basis.fingerprint, now)
+            return self._already_there(repo, merge, line.tip, line.basis.fingerprint, now)
         if built is None:  # a request before it brings it
-            built = candidates.Candidate(on_sha, self._tree(repo, on_sha))
+            built = candidates.Candidate(on_sha, self._tree(repo, on_sha), line.landing.style)
         if isinstance(built, candidates.Conflicted) and on_sha != line.tip:
             return self._changed(line, merge_id, self._db.write(lambda c: merges.clashes(c, merge_id, on_sha, now)))
         if isinstance(built, candidates.Conflicted):
@@ -511,7 +511,7 @@ class Queue:
         crash_point("queue.candidate_built")
         candidates.hold(repo, merge_id, built.sha)
         crash_point("queue.candidate_held")
-        candidate = {"candidate_sha": built.sha, "candidate_tree": built.tree, "tip_sha": on_sha}
+        candidate = {"candidate_sha": built.sha, "candidate_tree": built.tree, "tip_sha": on_sha, "style": built.style}
         row = self._db.write(lambda conn: merges.built(conn, merge_id, **candidate, now=now))
         crash_point("queue.candidate_stored")
         outcome = self._changed(line, merge_id, row)
@@ -521,9 +521,10 @@ class Queue:
             line.waits = True
         return outcome
 
-    def _already_there(self, repo: Git, merge: MergeRow, fingerprint: str, now: datetime) -> _Next:
-        """The target has the head already: the request has landed, and nothing is verified."""
-        head, how = merge["head_sha"], self.rewinds.adopt(repo, merge, now)
+    def _already_there(self, repo: Git, merge: MergeRow, tip: str, fingerprint: str, now: datetime) -> _Next:
+        """The target has the head already, or all that it brings: the request has landed, and nothing is verified."""
+        head = merge["head_sha"] if refs.is_ancestor(repo, merge["head_sha"], tip) else tip
+        how = self.rewinds.adopt(repo, merge, head, now)
         tree = self._tree(repo, head)
 
         def store(conn: Connection) -> MergeRow | None:
@@ -621,8 +622,9 @@ class Queue:
             reason = "No verification command is configured (landing.verify)."
             return verification_receipts.unverified(conn, tree, fingerprint, reason, now)
 
-        if (receipt := self._db.write(proof)) is None:
+        if (receipt := self._db.write(proof)) is None or not self._sign(repo, line, rows, now):
             return _Next.AGAIN
+        rows = [line.rows[merge_id] for merge_id in action.merge_ids]
         state = land.land(
             self._db, repo, rows, receipt["receipt_id"], rest_s=rest_s, on_settled=self._on_settled, now=now
         )
@@ -639,6 +641,19 @@ class Queue:
                 return _Next.BLOCKED
         line.waits = True
         return _Next.PASSED
+
+    def _sign(self, repo: Git, line: _Line, rows: Sequence[MergeRow], now: datetime) -> bool:
+        """Sign what is to land, if that is wanted; False: it was not, and the line is not what it was."""
+        behind = [row for row in line.rows.values() if row not in rows]
+        try:
+            renamed = signing.sign(self._db, repo, rows, behind, now)
+        except GitFailed as error:
+            signing.hold(self._db, rows, with_remedy(error.message, error.remedy), now)
+            return False
+        if renamed:
+            self._slots.rename(renamed)
+            line.rows.update({merge_id: self._row(row) for merge_id, row in line.rows.items()})
+        return renamed is not None
 
     def _landed(self, conn: Connection, line: _Line, action: ladder.Land, now: datetime) -> None:
         """The next chain may be twice as long, if nothing of this one was red."""

@@ -387,6 +387,10 @@ merge_requests = Table(
     Column("suspect_at", String(24), nullable=True),
     Column("receipt_id", String(36), ForeignKey("receipts.receipt_id"), nullable=True),
     Column("landed_sha", String(64), nullable=True),
+    # The commit that the target moved to with it; where that is another one, its receipt covers this.
+    Column("landed_tip_sha", String(64), nullable=True),
+    # The shape of the candidate; only `merge` and `fast-forward` have the head in their history.
+    Column("style", String(16), nullable=True),
     Column("approved_sha", String(64), nullable=True),
     Column("tries", Integer, nullable=False),
     Column("not_before_at", String(24), nullable=True),
