@@ -31,6 +31,16 @@ def world(repo: Path) -> Iterator[World]:
     made.close()
 
 
+SIGNS = "cat > /dev/null; echo '[GNUPG:] SIG_CREATED ' >&2; echo signature"
+
+
+def signs_with(program: Path, script: str) -> None:
+    """The user's own configuration has commits signed by a program that stands for gpg."""
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    (Path.home() / ".gitconfig").write_text(f"[commit]\ngpgSign = true\n[gpg]\nprogram = {program}\n")
+
+
 def landed(world: World, merge_id: str) -> MergeRow:
     row = world.merge(merge_id)
     assert row["state"] == "landed", row["reason"]
@@ -144,20 +154,27 @@ def test_a_squashed_request_that_a_target_lost_is_missed_and_comes_back_as_it_wa
 @pytest.mark.faults
 @pytest.mark.req("I4")
 @pytest.mark.req("I7")
-@pytest.mark.parametrize("point", ["landing.target_moved", "landing.receipt_noted"])
-def test_a_squash_that_was_killed_lands_once_and_its_receipt_is_made_again(repo: Path, point: str) -> None:
+@pytest.mark.req("I8")
+@pytest.mark.parametrize("point", ["landing.signed", "landing.target_moved", "landing.receipt_noted"])
+def test_a_signed_squash_that_was_killed_lands_once_and_its_receipt_is_made_again(
+    repo: Path, tmp_path: Path, point: str
+) -> None:
     verify, world = "test -f new.txt", World(repo)
     world.own_branch("corral/task", {"new.txt": "x\n"})
     before = commit(repo, {"b.txt": "1\n"})
     merge_id = world.submit("corral/task")
     world.close()
+    signs_with(tmp_path / "gpg", SIGNS)
     assert in_a_process(repo, verify, LANDING_STYLE="squash", CORRAL_CRASH_AT=point).wait(60) == -9
     noted = git(repo, "for-each-ref", receipt_notes.REF) != ""
     assert noted == (point == "landing.receipt_noted"), "it is written between the move and the outcome"
+    git(repo, "gc", "--prune=now", "-q")
     again = World(repo, landing=Landing(verify=[verify], style="squash"))
     again.queue.recover(again.now())
+    again.run()
     row = landed(again, merge_id)
     assert git(repo, "rev-list", f"{before}..main").split() == [row["landed_sha"]]
+    assert "\ngpgsig " in git(repo, "cat-file", "commit", "main")
     assert receipt_notes.check(again.repo(), "main").is_proven
     git(repo, "update-ref", "-d", receipt_notes.REF)
     again.new_queue().recover(again.now())
@@ -213,24 +230,17 @@ def test_a_clone_checks_receipts_without_corral_and_nothing_passes_that_does_not
 # -- signatures -------------------------------------------------------------------------------------------------------
 
 
-def signs_with(program: Path, script: str) -> None:
-    """The user's own configuration has commits signed by a program that stands for gpg."""
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    (Path.home() / ".gitconfig").write_text(f"[commit]\ngpgSign = true\n[gpg]\nprogram = {program}\n")
-
-
 @requires("ssh-keygen")
 def test_what_lands_is_signed_with_the_trees_that_were_verified(world: World, tmp_path: Path) -> None:
     key, counter = tmp_path / "key", tmp_path / "runs"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-    own = f"[commit]\ngpgSign = true\n[gpg]\nformat = ssh\n[user]\nsigningKey = {key}\n"
-    (Path.home() / ".gitconfig").write_text(own)
     world.landing = Landing(verify=[f"echo run >> {counter}"], style="rebase")
     world.db.write(lambda conn: runs.set_batch(conn, "main", 3))
     for name in ("one", "two", "three"):
         world.branch(name, {f"{name}.txt": "1\n"})
     before = commit(world.root, {"b.txt": "1\n"})
+    own = f"[commit]\ngpgSign = true\n[gpg]\nformat = ssh\n[user]\nsigningKey = {key}\n"
+    (Path.home() / ".gitconfig").write_text(own)
     ids = [world.submit(name) for name in ("one", "two", "three")]
     world.run()
     shas = git(world.root, "rev-list", "--reverse", f"{before}..main").split()
@@ -245,7 +255,6 @@ def test_what_lands_is_signed_with_the_trees_that_were_verified(world: World, tm
 def test_runs_go_on_while_what_they_are_built_upon_is_signed(world: World, tmp_path: Path) -> None:
     """The longer prefix is verified while the shorter one lands: its commits get new names, its run goes on."""
     gate, counter = tmp_path / "go", tmp_path / "runs"
-    signs_with(tmp_path / "gpg", "cat > /dev/null; echo '[GNUPG:] SIG_CREATED ' >&2; echo signature")
     wait = f"if [ -e second.txt ]; then while [ ! -e {gate} ]; do sleep 0.05; done; fi"
     world.landing = Landing(verify=[f"echo run >> {counter}; {wait}"])
     world.slots = 2
@@ -253,6 +262,7 @@ def test_runs_go_on_while_what_they_are_built_upon_is_signed(world: World, tmp_p
     for name in ("first", "second"):
         world.branch(name, {f"{name}.txt": "1\n"})
     commit(world.root, {"b.txt": "1\n"})
+    signs_with(tmp_path / "gpg", SIGNS)
     first, second = (world.submit(name) for name in ("first", "second"))
     world.until(first, "landed")
     world.queue.step(world.now())
@@ -270,16 +280,16 @@ def test_a_signature_that_fails_holds_with_gits_words_and_lands_later_without_an
     counter = tmp_path / "runs"
     world.landing = Landing(verify=[f"echo run >> {counter}"])
     monkeypatch.setattr(signing, "LIMIT_S", 0.5)
-    signs_with(tmp_path / "gpg", script)
     world.branch("feature", {"a.txt": "1\n"})
     tip = commit(world.root, {"b.txt": "1\n"})
+    signs_with(tmp_path / "gpg", script)
     merge_id = world.submit("feature")
     row = world.until(merge_id, "held")
     assert world.tip() == tip
     assert ("was killed" if script.startswith("sleep") else "gpg failed to sign the data") in why(row)
     due = world.queue.step(world.now())
     assert due is not None and due > world.now(), "it is not asked again and again"
-    signs_with(tmp_path / "gpg", "cat > /dev/null; echo '[GNUPG:] SIG_CREATED ' >&2; echo signature")
+    signs_with(tmp_path / "gpg", SIGNS)
     requests.retry(world.db, world.repo(), merge_id, now=world.now())
     world.run()
     landed(world, merge_id)

@@ -648,7 +648,7 @@ class Queue:
         try:
             renamed = signing.sign(self._db, repo, rows, behind, now)
         except GitFailed as error:
-            signing.hold(self._db, rows, with_remedy(error.message, error.remedy), now)
+            signing.hold(self._db, repo, rows, with_remedy(error.message, error.remedy), now)
             return False
         if renamed:
             self._slots.rename(renamed)

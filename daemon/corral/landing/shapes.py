@@ -14,7 +14,6 @@ from corral.git.land import candidates
 from corral.git.land.candidates import Behind, Candidate, Conflicted
 from corral.git.process.command import Git, Identity
 from corral.store.protocol import Store
-from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
 from corral.work.merges.store import landed
 
@@ -66,9 +65,8 @@ def message(landing: Landing, merge: MergeRow, commits: Sequence[history.Written
         "task": merge["task_id"] or "", "merge": merge["merge_id"],
         "commits": "\n".join(f"* {commit.subject}" for commit in commits),
     }  # fmt: skip
-    trailers = [f"Co-authored-by: {author}" for author in dict.fromkeys(one.author for one in commits[:-1])]
-    own = commits[-1].author if commits else None
-    trailers = [line for line in trailers if line != f"Co-authored-by: {own}"]
+    others = dict.fromkeys(commit.author for commit in commits if commit.author != commits[-1].author)
+    trailers = [f"Co-authored-by: {author}" for author in others]
     trailers += [f"Corral-Task: {merge['task_id']}"] if merge["task_id"] else []
     trailers += [f"Corral-Merge: {merge['merge_id']}"]
     # Judged by the template: what stands in a title is no trailer, whatever it looks like.
@@ -78,25 +76,24 @@ def message(landing: Landing, merge: MergeRow, commits: Sequence[history.Written
 
 
 def _own_commits(repo: Git, landing: Landing, head: str, on_sha: str, base: str | None) -> list[history.Written]:
-    if landing.style not in landed.RESHAPING:
+    if landing.style not in landed.RESHAPING and "{commits}" not in (landing.message or ""):
         return []
     return history.written_between(repo, [on_sha, *([base] if base else [])], head, limit=MOST_NAMED)
 
 
 def _begins_at(db: Store, repo: Git, merge: MergeRow, on_sha: str) -> str | None:
-    """A commit of the branch that has landed under another name, so that what is left of the branch begins there.
+    """A commit of the branch that what it is built upon has under another name, so that what is left of the branch begins there.
 
     Merged by what both sides have in common as commits, a squashed branch that went on would meet its own changes.
     """
-    target = merge["target"]
-    with db.reading() as conn:
-        if not landed.has_other_shapes(conn, target):
-            return None
-    commits = repo.must("rev-list", f"--max-count={candidates.MOST_REPLAYED}", merge["head_sha"], f"^{on_sha}").split()
-    with db.reading() as conn:
-        rows = {row["head_sha"]: required(row["landed_sha"]) for row in landed.in_other_shapes(conn, target, commits)}
+    head, target = merge["head_sha"], merge["target"]
+    if not db.read(lambda conn: landed.has_other_shapes(conn, target)):
+        return None
+    commits = repo.must("rev-list", f"--max-count={candidates.MOST_REPLAYED}", head, f"^{on_sha}").split()
+    rows = db.read(lambda conn: landed.in_other_shapes(conn, target, commits))
+    others = {row["head_sha"]: row["candidate_sha"] for row in rows if row["merge_id"] != merge["merge_id"]}
     for sha in commits:
         # One that the branch has merged meanwhile is in the history of both.
-        if sha in rows and refs.is_ancestor(repo, rows[sha], on_sha):
-            return None if refs.is_ancestor(repo, rows[sha], merge["head_sha"]) else sha
+        if (other := others.get(sha)) is not None and refs.is_ancestor(repo, other, on_sha):
+            return None if refs.is_ancestor(repo, other, head) else sha
     return None

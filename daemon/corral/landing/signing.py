@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from corral.core.crash import crash_point
 from corral.core.instants import iso
-from corral.git import signing
+from corral.git import refs, signing
 from corral.git.land import candidates
 from corral.git.process.command import Git
 from corral.store.protocol import Store
@@ -20,7 +20,7 @@ from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
 from corral.work.merges.store import merges
 
-AGAIN = timedelta(seconds=30)
+AGAIN = timedelta(seconds=120)
 """Between two tries to sign: a program that waits for a passphrase costs the queue its time limit with each."""
 
 
@@ -69,7 +69,18 @@ def sign(
     return renamed if not changed or db.write(store) else None
 
 
-def hold(db: Store, rows: Sequence[MergeRow], reason: str, now: datetime) -> None:
-    """Let requests wait that could not be signed; `corral merge retry` tries them at once."""
-    again = iso(now + AGAIN)
-    db.write(lambda conn: [merges.hold(conn, row["merge_id"], reason, now, not_before_at=again) for row in rows])
+def hold(db: Store, repo: Git, rows: Sequence[MergeRow], reason: str, now: datetime) -> None:
+    """Let requests wait that could not be signed; `corral merge retry` tries them at once.
+
+    One whose candidate is gone is built again: a daemon that was killed here held the signed commit already, and not this one.
+    """
+    gone = {row["merge_id"] for row in rows if not refs.exists(repo, required(row["candidate_sha"]))}
+
+    def store(conn: Connection) -> None:
+        for row in rows:
+            if row["merge_id"] in gone:
+                merges.requeue(conn, row["merge_id"], now)
+            elif not gone:
+                merges.hold(conn, row["merge_id"], reason, now, not_before_at=iso(now + AGAIN))
+
+    db.write(store)

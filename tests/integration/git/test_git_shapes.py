@@ -120,6 +120,7 @@ def by_user(*lines: str) -> None:
     (Path.home() / ".gitconfig").write_text("\n".join(lines))
 
 
+@pytest.mark.req("X7")
 def test_only_the_users_own_configuration_has_commits_signed(forked: Git, repo: Path) -> None:
     for name, value in {"commit.gpgSign": "true", "gpg.program": "evil", "user.signingKey": "theirs"}.items():
         git(repo, "config", name, value)

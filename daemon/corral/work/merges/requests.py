@@ -87,7 +87,7 @@ def submit(
 def _has_landed(db: Store, repo: Git, target: str, head: str, tip: str) -> bool:
     """Whether a head has landed under another name, as one commit or replayed, and its target still has that."""
     rows = db.read(lambda conn: landed.in_other_shapes(conn, target, [head]))
-    return any(refs.is_ancestor(repo, str(row["landed_sha"]), tip) for row in rows)
+    return any(refs.is_ancestor(repo, row["landed_sha"], tip) for row in rows if row["landed_sha"] is not None)
 
 
 def _owner(conn: Connection, branch: str, session_id: str | None, task_id: str | None) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, func, or_, select, update
 
 from corral.core.instants import iso
 from corral.core.states import OPEN_MERGES, MergeState
@@ -37,14 +37,18 @@ def on(conn: Connection, target: str) -> list[MergeRow]:
 
 
 def in_other_shapes(conn: Connection, target: str, heads: Sequence[str]) -> list[MergeRow]:
-    """The requests that have landed on a target with one of these heads, which is not in the target's history by that."""
-    is_other = (_LANDED, _m.target == target, _m.style.in_(RESHAPING), _m.head_sha.in_(list(heads)))
-    return fetch_all(conn, select(merge_requests).where(*is_other).order_by(_m.finished_at, _m.seq), MergeRow)
+    """The requests with one of these heads that have landed on a target, or are about to, as other commits than the head."""
+    is_other = (*_in_other_shapes(target), _m.head_sha.in_(list(heads)))
+    return fetch_all(conn, select(merge_requests).where(*is_other).order_by(_m.seq), MergeRow)
 
 
 def has_other_shapes(conn: Connection, target: str) -> bool:
-    """Whether any request has landed on a target in such a shape."""
-    return has_any(conn, select(_m.seq).where(_LANDED, _m.target == target, _m.style.in_(RESHAPING)))
+    """Whether there is any such request."""
+    return has_any(conn, select(_m.seq).where(*_in_other_shapes(target)))
+
+
+def _in_other_shapes(target: str) -> tuple[ColumnElement[bool], ...]:
+    return (_m.target == target, _m.style.in_(RESHAPING), or_(_LANDED, _m.state.in_(OPEN_MERGES)))
 
 
 def is_landed_commit(conn: Connection, target: str, sha: str) -> bool:
