@@ -17,6 +17,7 @@ from corral.landing import requests, shapes
 from corral.store.rows.merges import MergeRow
 from corral.work.merges.requests import submit
 from corral.work.merges.store import runs
+from corral.work.merges.wire import covered_by
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, in_a_process, why
 from tests.support.programs import requires
@@ -57,6 +58,8 @@ def test_each_shape_lands_once_wherever_its_target_is_checked_out(
     make_repo: Callable[..., Path], tmp_path: Path, style: str, layout: str
 ) -> None:
     root = make_repo()
+    base = git(root, "rev-parse", "main")
+    tip = base if style == "fast-forward" else commit(root, {"other.txt": "x\n"})
     if layout == "bare":
         git(tmp_path, "clone", "-q", "--bare", str(root), str(tmp_path / "bare.git"))
         world = World(tmp_path / "bare.git", common_dir=tmp_path / "bare.git")
@@ -67,17 +70,12 @@ def test_each_shape_lands_once_wherever_its_target_is_checked_out(
         if layout == "linked":
             git(root, "worktree", "add", "-q", str(tmp_path / "linked"), "main")
     world.landing = Landing.model_validate({"style": style})
-    before = world.tip()
-    world.own_branch("corral/task", {"new.txt": "x\n"})
-    if style != "fast-forward":
-        world.branch("other", {"other.txt": "x\n"})
-        world.land("other")
-    tip = world.tip()
+    world.own_branch("corral/task", {"new.txt": "x\n"}, base)
     merge_id = world.submit("corral/task")
     world.run()
     row = landed(world, merge_id)
     parents = git(world.root, "log", "-1", "--format=%P", row["landed_sha"] or "").split()
-    assert parents == {"merge": [tip, row["head_sha"]], "fast-forward": [before]}.get(style, [tip])
+    assert parents == {"merge": [tip, row["head_sha"]]}.get(style, [tip])
     assert (row["landed_sha"] == row["head_sha"]) == (style == "fast-forward")
     assert git(world.root, "branch", "--list", "corral/*") == "" and world.held_refs() == [], "its branch has retired"
     git(world.root, "branch", "again", row["head_sha"])
@@ -250,6 +248,8 @@ def test_what_lands_is_signed_with_the_trees_that_were_verified(world: World, tm
         assert receipt_notes.check(world.repo(), sha).is_proven
     assert counter.read_text() == "run\n", "what was verified has landed: signing changes no tree"
     assert world.receipt(ids[-1])["tree"] == git(world.root, "rev-parse", "main^{tree}")
+    by = {covered_by(world.merge(merge_id), world.receipt(merge_id)) for merge_id in ids[:-1]}
+    assert by == {world.tip()}, "and what covers the others is on the target"
 
 
 def test_runs_go_on_while_what_they_are_built_upon_is_signed(world: World, tmp_path: Path) -> None:

@@ -43,10 +43,8 @@ def build(
         landing = landing.model_copy(update={"style": "merge"})  # what a target lost comes back as it was
     text = message(landing, merge, _own_commits(repo, landing, head, on_sha, base))
     built = candidates.build(repo, on_sha, head, text, identity, at, style=landing.style, base_sha=base)
-    if not isinstance(built, Behind):
+    if not isinstance(built, Behind) or on_sha != tip_sha:
         return built
-    if on_sha != tip_sha:
-        return Conflicted([], "")
     raise Unsupported(
         f"{merge['target']} has commits that {merge['branch']} has not, and takes fast-forwards only.",
         remedy=f"Bring it up to date (`git merge {merge['target']}`, or `git rebase {merge['target']}`) and submit it again.",

@@ -19,7 +19,7 @@ from tests.support.programs import requires
 ME = Identity("Me", "me@x")
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 LINES = [f"line {n}" for n in range(20)]
-HER = {"GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@x", "GIT_AUTHOR_DATE": "1700000000 +0230"}
+HER = ("--author=Ada <ada@x>", "--date=1700000000 +0230")
 
 
 def text(**changed: str) -> str:
@@ -27,7 +27,7 @@ def text(**changed: str) -> str:
     return "".join(f"{changed.get(line.replace(' ', '_'), line)}\n" for line in LINES)
 
 
-def build(me: Git, style: Style, head: str = "side", base: str | None = None) -> Candidate | Conflicted | Behind | None:
+def build(me: Git, style: Style, head: str = "side", base: str | None = None) -> Candidate | Conflicted | None:
     root = me.common_dir.parent
     tip, sha = git(root, "rev-parse", "main"), git(root, "rev-parse", head)
     return candidates.build(me, tip, sha, "Land it\n", ME, AT, style=style, base_sha=base)
@@ -45,10 +45,10 @@ def forked(repo: Path, me: Git) -> Git:
     commit(repo, {"f": text()})
     git(repo, "switch", "-q", "-c", "side")
     (repo / "f").write_text(text(line_15="fifteen"))
-    git(repo, "commit", "-qam", "first\n\nWhy it is so.", **HER)
+    git(repo, "commit", "-qam", "first\n\nWhy it is so.", *HER)
     (repo / "g").write_text("g\n")
     git(repo, "add", "g")
-    git(repo, "commit", "-qm", "second", **HER)
+    git(repo, "commit", "-qm", "second", *HER)
     git(repo, "switch", "-q", "main")
     commit(repo, {"f": text(line_0="zero")})
     return me

@@ -73,9 +73,8 @@ class Conflicted:
     text: str
 
 
-@dataclass(frozen=True)
-class Behind:
-    """The head lacks commits of the tip, so that nothing but a fast-forward is no way to land it."""
+class Behind(Conflicted):
+    """The head lacks commits of the tip, so that it cannot land by a fast-forward; no path is to blame."""
 
 
 def build(
@@ -88,7 +87,7 @@ def build(
     *,
     style: Style = "merge",
     base_sha: str | None = None,
-) -> Candidate | Conflicted | Behind | None:
+) -> Candidate | Conflicted | None:
     """Bring ``head_sha`` upon ``tip_sha`` as a commit that no ref names yet; hold it before relying on it.
 
     None: nothing of the head is missing in the tip.
@@ -114,7 +113,7 @@ def build(
     if base is None:
         raise _no_common_history(repo)
     if style == "fast-forward":
-        return Behind()
+        return Behind([], "")
     with _attributes_of(repo, tip_sha) as scratch:
         for attempt in range(_ATTEMPTS):
             try:

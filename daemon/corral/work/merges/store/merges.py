@@ -281,7 +281,14 @@ def is_own_branch(conn: Connection, branch: str) -> bool:
 
 
 def built(
-    conn: Connection, merge_id: str, *, candidate_sha: str, candidate_tree: str, tip_sha: str, style: str, now: datetime
+    conn: Connection,
+    merge_id: str,
+    *,
+    candidate_sha: str,
+    candidate_tree: str,
+    tip_sha: str,
+    now: datetime,
+    style: str = "merge",
 ) -> MergeRow | None:
     """An open request has a new candidate, built upon this commit, about which nothing is known yet."""
     return _move(
