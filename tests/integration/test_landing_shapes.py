@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from corral.store.rows.merges import MergeRow
 from corral.work.merges.requests import submit
 from corral.work.merges.store import runs
 from corral.work.merges.wire import covered_by
-from tests.conftest import commit, git
+from tests.conftest import commit, git, verified_in
 from tests.integration.landing_world import World, in_a_process, why
 from tests.support.programs import requires
 
@@ -166,6 +167,8 @@ def test_a_signed_squash_that_was_killed_lands_once_and_its_receipt_is_made_agai
     assert in_a_process(repo, verify, LANDING_STYLE="squash", CORRAL_CRASH_AT=point).wait(60) == -9
     noted = git(repo, "for-each-ref", receipt_notes.REF) != ""
     assert noted == (point == "landing.receipt_noted"), "it is written between the move and the outcome"
+    shutil.rmtree(verified_in(repo))
+    git(repo, "worktree", "prune")  # its HEAD would keep what was verified
     git(repo, "gc", "--prune=now", "-q")
     again = World(repo, landing=Landing(verify=[verify], style="squash"))
     again.queue.recover(again.now())
