@@ -26,23 +26,33 @@ _USUAL_OF_A_MERGE = "Merge {branch}: {title}"
 
 
 def build(
-    db: Store, repo: Git, landing: Landing, merge: MergeRow, on_sha: str, tip_sha: str, identity: Identity, at: datetime
+    db: Store,
+    repo: Git,
+    landing: Landing,
+    merge: MergeRow,
+    on_sha: str,
+    tip_sha: str,
+    identity: Identity,
+    at: datetime,
+    begun_on: Sequence[str] = (),
 ) -> Candidate | Conflicted | None:
     """The candidate of a request upon a commit, in the shape that its target wants; None: nothing of it is missing there.
 
     Args:
         on_sha: The target's tip, or another request's candidate.
         tip_sha: The target's tip.
+        begun_on: See :func:`corral.git.land.candidates.build`.
 
     Raises:
         Unsupported: It cannot land in that shape, nor could it upon any other commit.
         GitFailed: It could not be tried.
     """
-    head, base = merge["head_sha"], _begins_at(db, repo, merge, on_sha)
+    head, own = merge["head_sha"], _begins_at(db, repo, merge, on_sha)
+    below = [*begun_on, *([own] if own else [])]
     if landing.style != "merge" and db.read(lambda conn: landed.is_landed_commit(conn, merge["target"], head)):
         landing = landing.model_copy(update={"style": "merge"})  # what a target lost comes back as it was
-    text = message(landing, merge, _own_commits(repo, landing, head, on_sha, base))
-    built = candidates.build(repo, on_sha, head, text, identity, at, style=landing.style, base_sha=base)
+    text = message(landing, merge, _own_commits(repo, landing, head, [on_sha, *below]))
+    built = candidates.build(repo, on_sha, head, text, identity, at, style=landing.style, begun_on=below)
     if not isinstance(built, Behind) or on_sha != tip_sha:
         return built
     raise Unsupported(
@@ -73,10 +83,10 @@ def message(landing: Landing, merge: MergeRow, commits: Sequence[history.Written
     return "\n".join([filled(template, values).strip(), *([] if goes_on else [""]), *trailers, ""])
 
 
-def _own_commits(repo: Git, landing: Landing, head: str, on_sha: str, base: str | None) -> list[history.Written]:
+def _own_commits(repo: Git, landing: Landing, head: str, without: Sequence[str]) -> list[history.Written]:
     if landing.style not in landed.RESHAPING and "{commits}" not in (landing.message or ""):
         return []
-    return history.written_between(repo, [on_sha, *([base] if base else [])], head, limit=MOST_NAMED)
+    return history.written_between(repo, without, head, limit=MOST_NAMED)
 
 
 def _begins_at(db: Store, repo: Git, merge: MergeRow, on_sha: str) -> str | None:

@@ -30,7 +30,7 @@ def text(**changed: str) -> str:
 def build(me: Git, style: Style, head: str = "side", base: str | None = None) -> Candidate | Conflicted | None:
     root = me.common_dir.parent
     tip, sha = git(root, "rev-parse", "main"), git(root, "rev-parse", head)
-    return candidates.build(me, tip, sha, "Land it\n", ME, AT, style=style, base_sha=base)
+    return candidates.build(me, tip, sha, "Land it\n", ME, AT, style=style, begun_on=[base] if base else [])
 
 
 def built(me: Git, style: Style, head: str = "side", base: str | None = None) -> Candidate:

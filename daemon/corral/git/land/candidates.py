@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
@@ -86,7 +86,7 @@ def build(
     at: datetime,
     *,
     style: Style = "merge",
-    base_sha: str | None = None,
+    begun_on: Iterable[str] = (),
 ) -> Candidate | Conflicted | None:
     """Bring ``head_sha`` upon ``tip_sha`` as a commit that no ref names yet; hold it before relying on it.
 
@@ -98,16 +98,20 @@ def build(
         message: Of the one commit that a shape makes; commits that are replayed keep theirs.
         identity: The committer, and the author of a merge. Other commits keep their authors.
         at: The date of the commit, and of a merge's author (aware).
-        base_sha: A commit of the head whose content the tip has under another name: what the head brings begins there.
+        begun_on: Commits that the head was made on and the tip lacks, although it has what became of their work (squashed,
+            or done in another way): the changes since them are brought alone.
 
     Raises:
         Unsupported: The histories are unrelated, or too shallow to tell; there are too many commits to replay; or git is too old.
         GitFailed: The merge could not be tried, which says nothing about the head.
     """
-    base = base_sha or refs.merge_base(repo, tip_sha, head_sha)
-    if base == head_sha:
+    base = refs.merge_base(repo, tip_sha, head_sha)
+    below = [
+        sha for sha in begun_on if refs.is_ancestor(repo, sha, head_sha) and not refs.is_ancestor(repo, sha, tip_sha)
+    ]
+    if base == head_sha or head_sha in below:
         return None
-    if base == tip_sha and style in ("merge", "fast-forward"):
+    if base == tip_sha and not below and style in ("merge", "fast-forward"):
         tree = repo.must("rev-parse", "--verify", f"{head_sha}^{{tree}}")
         return Candidate(head_sha, tree, "fast-forward")
     if base is None:
@@ -117,7 +121,9 @@ def build(
     with _attributes_of(repo, tip_sha) as scratch:
         for attempt in range(_ATTEMPTS):
             try:
-                return _SHAPES[style](_Work(repo, scratch, tip_sha, head_sha, base_sha, message, identity, at))
+                return _SHAPES[style](
+                    _Work(repo, scratch, tip_sha, head_sha, (tip_sha, *below) if below else (), message, identity, at)
+                )
             except GitFailed as error:  # a user's `gc --prune=now` may delete what no ref names yet
                 if attempt + 1 == _ATTEMPTS or error.details.get("rc", 0) < 0:
                     raise
@@ -132,7 +138,7 @@ class _Work:
     scratch: Git
     tip: str
     head: str
-    base: str | None
+    bases: tuple[str, ...]
     message: str
     identity: Identity
     at: datetime
@@ -140,10 +146,10 @@ class _Work:
     def tree(self, sha: str) -> str:
         return self.repo.must("rev-parse", "--verify", f"{sha}^{{tree}}")
 
-    def merged(self, ours: str, theirs: str, base: str | None) -> Conflicted | str:
-        """The tree of a merge; ``base``: a commit of ``theirs`` to take for what both have in common."""
-        if base is not None:  # git 2.39 has no `merge-tree --merge-base`: our side becomes a child of the base
-            ours = commits.create(self.repo, self.tree(ours), (base,), "", CORRAL, self.at)
+    def merged(self, ours: str, theirs: str, bases: tuple[str, ...] = ()) -> Conflicted | str:
+        """The tree of a merge; ``bases``: what to take for what both have in common."""
+        if bases:  # git before 2.40 has no `merge-tree --merge-base`: our side becomes a child of them
+            ours = commits.create(self.repo, self.tree(ours), bases, "", CORRAL, self.at)
         return _parse(self.scratch.run("merge-tree", "--write-tree", "-z", "--messages", ours, theirs, timeout_s=300))
 
     def commit(self, tree: str, *parents: str, message: str | None = None, author: Author | None = None) -> str:
@@ -164,7 +170,7 @@ _FIELDS = "%H%x00%T%x00%P%x00%an%x00%ae%x00%ad%x00%B"
 
 def _steps(work: _Work) -> list[_Step]:
     """The commits of the head that the tip lacks, along its first parents, oldest first."""
-    without = [f"^{sha}" for sha in (work.tip, work.base) if sha is not None]
+    without = [f"^{sha}" for sha in (work.tip, *work.bases)]
     options = (
         "--first-parent",
         "--reverse",
@@ -185,12 +191,12 @@ def _steps(work: _Work) -> list[_Step]:
 
 
 def _as_merge(work: _Work) -> Candidate | Conflicted | None:
-    tree = work.merged(work.tip, work.head, work.base)
+    tree = work.merged(work.tip, work.head, work.bases)
     return tree if isinstance(tree, Conflicted) else Candidate(work.commit(tree, work.tip, work.head), tree)
 
 
 def _as_squash(work: _Work) -> Candidate | Conflicted | None:
-    tree = work.merged(work.tip, work.head, work.base)
+    tree = work.merged(work.tip, work.head, work.bases)
     if isinstance(tree, Conflicted):
         return tree
     if tree == work.tree(work.tip):
@@ -212,7 +218,7 @@ def _as_rebase(work: _Work) -> Candidate | Conflicted | None:
         if not is_merge and step.parents == [current]:
             current, tree = step.sha, step.tree
             continue
-        merged = work.merged(current, step.sha, work.base if is_merge else step.parents[0])
+        merged = work.merged(current, step.sha, work.bases if is_merge else (step.parents[0],))
         if isinstance(merged, Conflicted):
             return merged
         if merged != tree:
