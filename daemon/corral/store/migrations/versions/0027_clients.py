@@ -1,7 +1,7 @@
 """each request is told by the sessions of the processes behind it: they are found by the client's process
 
 Revision ID: 0027
-Revises: 0022
+Revises: 0024
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0027"
-down_revision = "0022"
+down_revision = "0024"
 branch_labels = None
 depends_on = None
 
