@@ -369,7 +369,7 @@ def _land(story: Story) -> None:
     story("wait", task)
     (landed,) = story("merge list")
     story("task detail", task)
-    story("merge detail", landed["merge_id"])
+    story("merge verify-receipt", story("merge detail", landed["merge_id"])["landed_sha"])
     story("merge log", landed["merge_id"])
     story("merge runs", landed["merge_id"])
     story("merge graph")

@@ -15,6 +15,7 @@ from sqlalchemy import select, update
 
 from corral.config.sections.sharing import Landing
 from corral.git.checkouts.worktrees import repair
+from corral.git.land import receipt_notes
 from corral.store.schema import worktrees
 from corral.work.merges.store import intents, receipts
 from corral.work.merges.wire import covered_by
@@ -42,6 +43,7 @@ POINTS = (
     "landing.intent_stored",
     "landing.target_moved",
     "landing.tip_kept",
+    "landing.receipt_noted",
     "landing.outcome_stored",
     "landing.branch_retired",
 )
@@ -91,6 +93,7 @@ def check(world: World, merge_ids: list[str], base: str, heads: list[str]) -> No
             "tested, or covered by a later one"
         )
         assert covered_by(row, receipt) is None or receipt["tree"] != tree
+        assert receipt_notes.check(world.repo(), sha).is_proven, "every clone can check it"
         assert git(world.root, "rev-parse", f"{sha}^2") == row["head_sha"], "the pinned head was merged"
     proven = {world.receipt(merge_id)["tree"] for merge_id in merge_ids}
     moves = git(world.root, "reflog", "show", "--format=%H %T", "main").splitlines()

@@ -244,7 +244,9 @@ def live_on(root: Path, verify: str, remote: str | None = None) -> None:
 
     Whatever the verification leaves in ``cache/`` is removed before the next one, as build products are.
     """
-    world = World(root, landing=Landing(verify=[verify], reruns=0, remote=remote))
+    style = os.environ.get("LANDING_STYLE", "merge")
+    settings = {"verify": [verify], "reruns": 0, "remote": remote, "style": style}
+    world = World(root, landing=Landing.model_validate(settings))
     world.prepare = _without_cache
     world.queue.recover(world.now())
     (world.project.home / "alive").touch()
@@ -268,9 +270,10 @@ def _without_cache(bench: Path) -> Mapping[str, str]:
 def in_a_process(
     root: Path, verify: str, *remote: str, with_all_rights: bool = True, does: str = "live_on", **extra: str
 ) -> subprocess.Popen[bytes]:
-    """Start :func:`live_on` in a child process; ``CORRAL_CRASH_AT`` may be among ``extra``.
+    """Start :func:`live_on` in a child process.
 
     Args:
+        extra: ``CORRAL_CRASH_AT`` and ``LANDING_STYLE`` may be among it.
         does: Another function of this module, that takes the same.
         with_all_rights: False: not even root passes over the permissions of files there.
     """

@@ -23,7 +23,7 @@ from corral.store.protocol import Store
 from corral.work.merges.store import merges
 from corral.work.tasks.store import tasks
 
-OURS = ("refs/corral/", "refs/heads/corral/")
+OURS = ("refs/corral/", "refs/heads/corral/", "refs/notes/corral/")
 LOOK_EVERY_S = 20.0
 STALE_S = 10.0
 

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from corral.core.errors import Conflict
 from corral.git.checkouts import staging, status
 from corral.git.process.command import Git, Identity, Outcome, as_env
+
+
+@dataclass(frozen=True)
+class Author:
+    """Who wrote a commit, and when, as git writes it: seconds and a time zone."""
+
+    identity: Identity
+    date: str
 
 
 def message_with(message: str, trailers: Mapping[str, str]) -> str:
@@ -16,14 +25,39 @@ def message_with(message: str, trailers: Mapping[str, str]) -> str:
     return "\n\n".join(part for part in (message.strip().replace("\0", ""), "\n".join(lines)) if part) + "\n"
 
 
-def create(repo: Git, tree: str, parents: Sequence[str], message: str, identity: Identity, at: datetime) -> str:
-    """Create a commit that no ref names yet; the same arguments give the same commit."""
+def create(
+    repo: Git,
+    tree: str,
+    parents: Sequence[str],
+    message: str,
+    identity: Identity,
+    at: datetime,
+    *,
+    author: Author | None = None,
+) -> str:
+    """Create a commit that no ref names yet; the same arguments give the same commit.
+
+    Args:
+        identity: The committer.
+        author: Whose work it is; None: the committer's, of that time.
+    """
     date = f"{int(at.timestamp())} +0000"
+    by = author or Author(identity, date)
     return repo.must(
         "commit-tree", "--no-gpg-sign", *(option for parent in parents for option in ("-p", parent)), "-F", "-", tree,
         input=message.replace("\0", "").encode("utf-8", "surrogateescape"),
-        env={**as_env(identity), "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date},
+        env=_signatures(by, Author(identity, date)),
     )  # fmt: skip
+
+
+def _signatures(author: Author, committer: Author) -> dict[str, str]:
+    return {
+        **as_env(committer.identity),
+        "GIT_AUTHOR_NAME": author.identity.name,
+        "GIT_AUTHOR_EMAIL": author.identity.email,
+        "GIT_AUTHOR_DATE": author.date,
+        "GIT_COMMITTER_DATE": committer.date,
+    }
 
 
 def commit_leftovers(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -42,7 +43,7 @@ def between(git: Git, old_sha: str | None, new_sha: str, *, limit: int = 100) ->
 
 @dataclass(frozen=True)
 class Written:
-    """The last commit of a file's text: its author, ``Name <email>``, and the first line of its message."""
+    """A commit: its author, ``Name <email>``, and the first line of its message."""
 
     author: str
     subject: str
@@ -64,6 +65,17 @@ def last_written(git: Git, path: str, text: str) -> Written | None:
     result = git.run("log", "-1", "--format=%an <%ae>%x00%s", "HEAD", "--", f":(top,literal){path}")
     author, _, subject = result.text.rstrip("\n").partition("\0")
     return Written(author, subject) if result.ok and author else None
+
+
+def written_between(git: Git, without: Sequence[str], head: str, *, limit: int) -> list[Written]:
+    """The commits of a head that others lack, but for merges, oldest first; of more than ``limit`` the newest.
+
+    Raises:
+        GitFailed: Git does not have one of them.
+    """
+    options = ("--no-merges", "--reverse", f"--max-count={limit}", "--encoding=UTF-8", "-z", "--format=%an <%ae>%x00%s")
+    parts = git.check("log", *options, oid(head), *(f"^{oid(sha)}" for sha in without), "--").text.split("\0")
+    return [Written(author, subject) for author, subject in zip(parts[0::2], parts[1::2], strict=False)]
 
 
 def diff_stat(git: Git, a: str, b: str, *, limit: int = 100) -> str:

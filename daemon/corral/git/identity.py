@@ -20,11 +20,11 @@ def effective(git: Git, fallback: Identity | None) -> Identity:
     result = git.run("config", "-z", "--get-regexp", r"^user\.(name|email)$")
     configured = dict(item.split("\n", 1) for item in result.text.split("\0") if "\n" in item)
     candidates = [Identity(configured.get("user.name", ""), configured.get("user.email", "")), fallback, CORRAL]
-    return next(identity for identity in candidates if identity is not None and _usable(identity))
+    return next(identity for identity in candidates if identity is not None and is_usable(identity))
 
 
-def _usable(identity: Identity) -> bool:
-    # Git refuses a name that consists only of characters that it strips.
+def is_usable(identity: Identity) -> bool:
+    """Whether git takes it: it refuses a name that consists only of characters that it strips."""
     return "\0" not in identity.name + identity.email and all(
         _CRUD.sub("", part) for part in (identity.name, identity.email)
     )

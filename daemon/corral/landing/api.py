@@ -229,6 +229,20 @@ class RewindAccepted(TypedDict):
     accepted: list[LostTip]
 
 
+class ReceiptChecked(TypedDict):
+    """The ``receipt`` of a landed commit, a git note, and what of it does not fit the repository.
+
+    ``is_proven``: it fits, and the commit was verified (``passed``), or is below one that was (``covered``).
+    """
+
+    commit: str
+    tree: str
+    status: str
+    is_proven: bool
+    problems: list[str]
+    receipt: dict[str, object]
+
+
 class Opened(TypedDict):
     """The worktree of a merge request. ``merging``: the target's merge is begun in it; ``conflicts``: the paths to resolve."""
 

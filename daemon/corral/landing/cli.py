@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from corral.client.connection import segment
-from corral.config.paths import find_checkout
+from corral.config.paths import find_checkout, find_project
 from corral.core.errors import InvalidInput
 from corral.core.instants import in_words
 from corral.core.outcomes import MERGE_WORDS, Outcome
@@ -357,6 +357,43 @@ def _show_review(review: dict[str, Any]) -> None:
     for path in review["paths"]:
         echo(f"{paint('path', 'bold')}  {one_line(path)}")
     echo(one_line(review["reason"]))
+
+
+@app.command("verify-receipt")
+def verify_receipt(
+    commit: Annotated[str, argument("A commit that has landed, in any clone.", "COMMIT", of="branch")],
+    as_json: Annotated[bool, json_of("landing.api.ReceiptChecked")] = False,
+) -> None:
+    """Hold the receipt of a landed commit, a git note, against this clone. Needs no daemon.
+
+    The note has to fit the commit, its tree, and the commit that was verified. Who wrote it is not checked.
+    """
+    from corral.git.land import receipt_notes
+    from corral.git.process.command import Git
+
+    project, checkout = find_project(here(), initialised=False), find_checkout(here())
+    checked = receipt_notes.check(Git(checkout.git_dir if checkout else project.common_dir), commit)
+    if as_json:
+        emit(
+            {name: getattr(checked, name) for name in ("commit", "tree", "status", "is_proven", "problems", "receipt")}
+        )
+    else:
+        _show_receipt(checked.commit, checked.status, checked.problems, checked.receipt)
+    if not checked.is_proven:
+        raise Exit(1)
+
+
+def _show_receipt(commit: str, status: str, problems: list[str], receipt: dict[str, Any]) -> None:
+    echo(f"{commit[:12]}  {state(one_line(status))}" + ("" if problems else "  The receipt fits this commit."))
+    verified = receipt.get("verified")
+    by = str(verified.get("commit")) if isinstance(verified, dict) else ""
+    about = {"covered by": by[:12] if by != commit else None}
+    for name in ("target", "style", "commands", "tests", "fingerprint", "at", "merge", "task"):
+        value = receipt.get(name)
+        about[name] = "; ".join(map(str, value)) if isinstance(value, list) else value and str(value)
+    facts({name: one_line(value) if value else None for name, value in about.items()})
+    for problem in problems:
+        echo(paint(one_line(problem), "red"))
 
 
 @app.command()

@@ -26,7 +26,7 @@ from corral.git import refs
 from corral.git.checkouts import listing as worktree_list
 from corral.git.land import candidates, forward, kept, landed, landing
 from corral.git.process.command import Git, Outcome
-from corral.landing import blockers
+from corral.landing import blockers, receipt_notes
 from corral.landing.push.place import Place, went_along
 from corral.landing.verify import blame
 from corral.store.protocol import Store
@@ -57,13 +57,6 @@ def end(
     if row is not None:
         on_settled(conn, row, now)
     return row
-
-
-def message(merge: MergeRow) -> str:
-    """The merge commit's message: whose work it is, and the ids that lead back to it."""
-    title = " ".join(merge["title"].split())
-    trailers = [f"Corral-Task: {merge['task_id']}"] if merge["task_id"] else []
-    return "\n".join([f"Merge {merge['branch']}: {title}", "", *trailers, f"Corral-Merge: {merge['merge_id']}", ""])
 
 
 def land(
@@ -192,6 +185,9 @@ def settle(
         # Else the next start would take what is not here yet for lost.
         kept.advance(repo, target, intent["old_sha"], "", now)
     moved = f"{target} of {intent['remote']}" if intent["remote"] else target
+    if is_landed:
+        receipt_notes.of_landing(db, repo, intent, now)
+        crash_point("landing.receipt_noted")
     blocked = isinstance(outcome, landing.InTheWay) and outcome.paths
     place = worktree_list.checkout_of(repo, refs.branch_ref(target)) if blocked else None
     clear = _not_in_the_way(db, repo, intent, outcome.paths) if isinstance(outcome, landing.InTheWay) else set[str]()
@@ -205,7 +201,8 @@ def settle(
             row = merges.get(conn, merge_id)
             if is_landed:
                 landed_sha = row["candidate_sha"] or new_sha
-                end(conn, on_settled, merge_id, MergeState.LANDED, now=now, landed_sha=landed_sha, reason=reason)
+                came = {"landed_sha": landed_sha, "landed_tip_sha": new_sha, "reason": reason}
+                end(conn, on_settled, merge_id, MergeState.LANDED, now=now, **came)
                 if row["bypassed_sha"] == row["head_sha"]:
                     _to_be_verified(conn, row, intent, now)
             elif row["replaced_by"] is not None:

@@ -35,7 +35,7 @@ from corral.config.model import Settings
 from corral.config.sections.sharing import Landing
 from corral.coordination.settings import CONFIG_IN_TREE
 from corral.core.crash import crash_point
-from corral.core.errors import ConfigInvalid, CorralError, DatabaseUnavailable, NotAProject, Unsupported
+from corral.core.errors import ConfigInvalid, CorralError, DatabaseUnavailable, GitFailed, NotAProject, Unsupported
 from corral.core.instants import parse
 from corral.core.logs import logger
 from corral.core.remedies import with_remedy
@@ -44,7 +44,19 @@ from corral.git import refs
 from corral.git.identity import effective
 from corral.git.land import candidates
 from corral.git.process.command import Git, Identity
-from corral.landing import approval, blockers, checks, direct_commits, ladder, land, pauses, stacks
+from corral.landing import (
+    approval,
+    blockers,
+    checks,
+    direct_commits,
+    ladder,
+    land,
+    pauses,
+    receipt_notes,
+    shapes,
+    signing,
+    stacks,
+)
 from corral.landing.ladder import Judgement, Verdict
 from corral.landing.land import Tidy
 from corral.landing.push.place import Place, Waits
@@ -210,6 +222,7 @@ class Queue:
         repo = self._open()
         self._slots.end_left(now)
         self._resume(repo, now)
+        receipt_notes.make_up(self._db, repo, now)
         self.rewinds.recover(repo, self._settings().retention.landed_days, now)
         self.look_at_paused(now)
         self._slots.seal_left()
@@ -328,7 +341,7 @@ class Queue:
                 target = refs.branch_ref(row["target"])
                 tip = refs.read(repo, target) or head
                 basis = self._basis(self._verify_settings(target).verify, tip, now)
-                self._already_there(repo, reopened, basis.fingerprint, now)
+                self._already_there(repo, reopened, tip, basis.fingerprint, now)
                 self._nudge()
         return [now + LOOK_AGAIN] if others else []
 
@@ -585,9 +598,8 @@ class Queue:
             submitter = merges.submitter(conn, merge["task_id"])
         identity = effective(repo, Identity(*submitter) if submitter else None)
         try:
-            begun_on = line.stack(merge_id).begun_on
-            built = candidates.build(
-                repo, on_sha, merge["head_sha"], land.message(merge), identity, now, begun_on=begun_on
+            built = shapes.build(
+                self._db, repo, line.landing, merge, on_sha, line.tip, identity, now, line.stack(merge_id).begun_on
             )
         except Unsupported as error:
             return self._end(merge, MergeState.FAILED, now, reason=f"{error.message} {error.remedy}")
@@ -595,9 +607,9 @@ class Queue:
             place, head = line.place, merge["head_sha"]
             is_here_alone = place.remote and not refs.is_ancestor(repo, head, place.remote_sha)
             also = f" {place.remote} gets it with what lands next." if is_here_alone else ""
-            return self._already_there(repo, merge, line.basis.fingerprint, now, also)
+            return self._already_there(repo, merge, line.tip, line.basis.fingerprint, now, also)
         if built is None:  # a request before it brings it
-            built = candidates.Candidate(on_sha, self._tree(repo, on_sha))
+            built = candidates.Candidate(on_sha, self._tree(repo, on_sha), line.landing.style)
         if isinstance(built, candidates.Conflicted) and on_sha != line.tip:
             return self._changed(line, merge_id, self._db.write(lambda c: merges.clashes(c, merge_id, on_sha, now)))
         if isinstance(built, candidates.Conflicted):
@@ -608,7 +620,7 @@ class Queue:
         crash_point("queue.candidate_built")
         candidates.hold(repo, merge_id, built.sha)
         crash_point("queue.candidate_held")
-        candidate = {"candidate_sha": built.sha, "candidate_tree": built.tree, "tip_sha": on_sha}
+        candidate = {"candidate_sha": built.sha, "candidate_tree": built.tree, "tip_sha": on_sha, "style": built.style}
         row = self._db.write(lambda conn: merges.built(conn, merge_id, **candidate, now=now))
         crash_point("queue.candidate_stored")
         outcome = self._changed(line, merge_id, row)
@@ -618,9 +630,12 @@ class Queue:
             line.waits = True
         return outcome
 
-    def _already_there(self, repo: Git, merge: MergeRow, fingerprint: str, now: datetime, also: str = "") -> _Next:
-        """The target has the head already: the request has landed, and nothing is verified."""
-        head, how = merge["head_sha"], self.rewinds.adopt(repo, merge, now)
+    def _already_there(
+        self, repo: Git, merge: MergeRow, tip: str, fingerprint: str, now: datetime, also: str = ""
+    ) -> _Next:
+        """The target has the head already, or all that it brings: the request has landed, and nothing is verified."""
+        head = merge["head_sha"] if refs.is_ancestor(repo, merge["head_sha"], tip) else tip
+        how = self.rewinds.adopt(repo, merge, head, now)
         tree = self._tree(repo, head)
 
         def store(conn: Connection) -> MergeRow | None:
@@ -737,8 +752,9 @@ class Queue:
             return [verification_receipts.unverified(conn, tree, fingerprint, reason, now)] * len(rows)
 
         proofs = [receipt["receipt_id"] for receipt in self._db.write(proof) if receipt is not None]
-        if len(proofs) < len(rows):
+        if len(proofs) < len(rows) or not self._sign(repo, line, rows, now):
             return _Next.AGAIN
+        rows = [line.rows[merge_id] for merge_id in action.merge_ids]
         state = land.land(self._db, repo, rows, proofs, line.place, rest_s=rest_s, on_settled=self._on_settled, now=now)
         self.rewinds.remember(line.target)
         if state is not MergeState.HELD:
@@ -753,6 +769,19 @@ class Queue:
                 return _Next.BLOCKED
         line.waits = True
         return _Next.PASSED
+
+    def _sign(self, repo: Git, line: _Line, rows: Sequence[MergeRow], now: datetime) -> bool:
+        """Sign what is to land, if that is wanted; False: it was not, and the line is not what it was."""
+        behind = [row for row in line.rows.values() if row not in rows]
+        try:
+            renamed = signing.sign(self._db, repo, rows, behind, now)
+        except GitFailed as error:
+            signing.hold(self._db, repo, rows, with_remedy(error.message, error.remedy), now)
+            return False
+        if renamed:
+            self._slots.rename(renamed)
+            line.rows.update({merge_id: self._row(row) for merge_id, row in line.rows.items()})
+        return renamed is not None
 
     def _landed(self, conn: Connection, line: _Line, action: ladder.Land, now: datetime) -> None:
         """The next chain may be twice as long, if nothing of this one was red."""

@@ -236,9 +236,13 @@ class Rewinds:
         if (changed := landed.explain(conn, row["merge_id"], reason, now)) is not None:
             self._on_settled(conn, changed, now)
 
-    def adopt(self, repo: Git, merge: MergeRow, now: datetime) -> str:
-        """Keep a ref on what the target has already, as on what lands; returns how it came there, if not by the queue."""
-        target, head = merge["target"], merge["head_sha"]
+    def adopt(self, repo: Git, merge: MergeRow, head: str, now: datetime) -> str:
+        """Keep a ref on what the target has already, as on what lands; returns how it came there, if not by the queue.
+
+        Args:
+            head: The request's head, or the commit of the target's that has all of it.
+        """
+        target = merge["target"]
         before, tip = refs.read(repo, kept.tip_ref(target)), refs.read(repo, refs.branch_ref(target))
         self.remember(target)
         if tip is None or (before is not None and refs.is_ancestor(repo, head, before)):
@@ -316,7 +320,8 @@ def _missing(repo: Git, lost: str, at: str | None, rows: Sequence[MergeRow]) -> 
     """The ids of those requests that a lost tip has and its target has not, neither as commits nor as their content."""
     reach, seen, missing = kept.reach(repo, lost, at), set[str](), set[str]()
     for row in rows:
-        own = reach.only(row["head_sha"], seen)
+        by = row["landed_sha"] if row["style"] in landed.RESHAPING else row["head_sha"]
+        own = reach.only(str(by), seen)
         if own and row["landed_sha"] in reach.parents and reach.is_missing(own):
             missing.add(row["merge_id"])
         reach.only(str(row["landed_sha"]), seen)
@@ -329,7 +334,8 @@ def _reached(repo: Git, shas: Sequence[str], at: str | None, rows: Sequence[Merg
     return {
         row["merge_id"]
         for row in rows
-        if any(refs.exists(repo, row["head_sha"]) and refs.is_ancestor(repo, row["head_sha"], tip) for tip in tips)
+        for by in [str(row["landed_sha"] if row["style"] in landed.RESHAPING else row["head_sha"])]
+        if refs.exists(repo, by) and any(refs.is_ancestor(repo, by, tip) for tip in tips)
     }
 
 

@@ -391,6 +391,10 @@ merge_requests = Table(
     # The receipt by which its check (landing.check) stands; NULL: it has to run. It may be deleted before the request.
     Column("check_receipt_id", String(36), nullable=True),
     Column("landed_sha", String(64), nullable=True),
+    # The commit that the target moved to with it; where that is another one, its receipt covers this.
+    Column("landed_tip_sha", String(64), nullable=True),
+    # The shape of the candidate; only `merge` and `fast-forward` have the head in their history.
+    Column("style", String(16), nullable=True),
     Column("approved_sha", String(64), nullable=True),
     Column("tries", Integer, nullable=False),
     Column("not_before_at", String(24), nullable=True),

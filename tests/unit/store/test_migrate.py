@@ -86,6 +86,8 @@ def test_a_stored_database_opens_with_all_its_rows_and_has_what_a_new_one_has(tm
         "skipped_at",
         "bypassed_sha",
         "bypass_reason",
+        "landed_tip_sha",
+        "style",
     )
     fresh = tuple((name, None) for name in names)
     assert rows(old) == {

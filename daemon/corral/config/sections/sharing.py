@@ -6,7 +6,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from corral.config.sections.values import DAY_S, Branch, Command, Commands, Globs, Pause, Remote, Seconds, Section
+from corral.config.sections.values import (
+    DAY_S,
+    Branch,
+    Command,
+    Commands,
+    Globs,
+    MessageTemplate,
+    Pause,
+    Remote,
+    Seconds,
+    Section,
+)
 
 MOST_SLOTS = 16
 """Verifications that may run side by side, at most."""
@@ -69,6 +80,16 @@ class Landing(Section):
     timeout_s: Seconds = Field(default=600, description="Time limit for one verification.")
     on_conflict: Literal["return"] = Field(
         default="return", description="Handling of a conflict: the branch goes back to its author."
+    )
+    style: Literal["merge", "squash", "rebase", "fast-forward"] = Field(
+        default="merge",
+        description="Shape of what lands: a merge commit (none where the target has not moved), one commit, the branch's own "
+        "commits upon the target, or nothing but a branch that has all of the target.",
+    )
+    message: MessageTemplate | None = Field(
+        default=None,
+        description="Message of the commit that `style` makes, with `{title}`, `{branch}`, `{target}`, `{task}`, `{merge}` and "
+        "`{commits}` in it; trailers that name task and request follow.",
     )
     slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)] | Literal["auto"] = Field(
         default="auto",

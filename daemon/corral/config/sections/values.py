@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -66,6 +67,25 @@ def _address(text: str) -> str:
     return text
 
 
+MESSAGE_FIELDS = ("title", "branch", "target", "task", "merge", "commits")
+_FIELD = re.compile(r"\{(\w*)\}")
+
+
+def _message(template: str) -> str:
+    if not template.strip().split("\n")[0] or "\0" in template:
+        raise ValueError("a message must not be empty")
+    if unknown := [name for name in _FIELD.findall(template) if name not in MESSAGE_FIELDS]:
+        raise ValueError(
+            f"there is no {{{unknown[0]}}}; there are {', '.join(f'{{{name}}}' for name in MESSAGE_FIELDS)}"
+        )
+    return template
+
+
+def filled(template: str, values: Mapping[str, str]) -> str:
+    """A message with its fields replaced; what stands in a value is no field."""
+    return _FIELD.sub(lambda field: values[field[1]], template)
+
+
 def expanded(path: str, info: ValidationInfo) -> str:
     """A path with the home folder for a ``~`` at its beginning."""
     if info.context is not None and (path == "~" or path.startswith("~/")):
@@ -92,6 +112,7 @@ Branch = Annotated[str, AfterValidator(_branch)]
 Remote = Annotated[str, AfterValidator(_remote)]
 Seconds = Annotated[float, Field(gt=0, le=30 * DAY_S)]
 Days = Annotated[int, Field(ge=1, le=36_500)] | None
+MessageTemplate = Annotated[str, Field(max_length=4000), AfterValidator(_message)]
 Pause = Annotated[float, Field(ge=0, le=30 * DAY_S)]
 
 

@@ -1,6 +1,17 @@
-"""Candidates: the commit that would be the target's next tip, created without a checkout.
+"""Candidates: the commit that would be the target's next tip, created without a checkout, in one of four shapes.
 
-The merge reads ``.gitattributes`` from a scratch folder with the tip's files only, so that no dirty checkout can change
+``merge``
+    The head itself where that only moves the target forward, else a commit with the tip and the head as parents.
+``squash``
+    One commit upon the tip, with all that the head brings.
+``rebase``
+    The head's own commits, one upon the other. A merge among them cannot be replayed: what its author resolved is in no
+    other commit. So all up to the last merge becomes one commit, and what follows is replayed. Commits that change
+    nothing any more are left out.
+``fast-forward``
+    The head itself, or nothing.
+
+Every merge reads ``.gitattributes`` from a scratch folder with the tip's files only, so that no dirty checkout can change
 its result; names and dates are arguments, so that the same merge is the same commit.
 """
 
@@ -8,13 +19,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal, NamedTuple
 
 from corral.core.errors import GitFailed, Unsupported
 from corral.core.identifiers import check_name
 from corral.git import commits, refs
+from corral.git.commits import Author
+from corral.git.identity import CORRAL, is_usable
 from corral.git.process import scratch
 from corral.git.process.command import Git, Identity, Outcome, Result
 
@@ -28,13 +42,19 @@ _KINDS = {
 }
 _ATTEMPTS = 3
 
+Style = Literal["merge", "squash", "rebase", "fast-forward"]
+
+MOST_REPLAYED = 200
+"""Commits of one branch that are replayed, each by a handful of processes."""
+
 
 @dataclass(frozen=True)
 class Candidate:
-    """A commit to verify and land."""
+    """A commit to verify and land, and the shape that it has come to have."""
 
     sha: str
     tree: str
+    style: Style = "merge"
 
 
 @dataclass(frozen=True)
@@ -53,6 +73,10 @@ class Conflicted:
     text: str
 
 
+class Behind(Conflicted):
+    """The head lacks commits of the tip, so that it cannot land by a fast-forward; no path is to blame."""
+
+
 def build(
     repo: Git,
     tip_sha: str,
@@ -61,57 +85,154 @@ def build(
     identity: Identity,
     at: datetime,
     *,
+    style: Style = "merge",
     begun_on: Iterable[str] = (),
 ) -> Candidate | Conflicted | None:
-    """Merge ``head_sha`` into ``tip_sha`` as a commit that no ref names yet; hold it before relying on it.
+    """Bring ``head_sha`` upon ``tip_sha`` as a commit that no ref names yet; hold it before relying on it.
 
-    If the tip is an ancestor of the head, the candidate is the head itself; None: the head is already part of the tip.
+    None: nothing of the head is missing in the tip.
 
     Args:
-        tip_sha: The target's tip, first parent of the merge.
+        tip_sha: The target's tip, first parent of what is built.
         head_sha: The commit to land.
+        message: Of the one commit that a shape makes; commits that are replayed keep theirs.
+        identity: The committer, and the author of a merge. Other commits keep their authors.
+        at: The date of the commit, and of a merge's author (aware).
         begun_on: Commits that the head was made on and the tip lacks, although it has what became of their work (squashed,
-            or done in another way): the changes since them are merged alone.
-        identity: Author and committer.
-        at: Both dates (aware).
+            or done in another way): the changes since them are brought alone.
 
     Raises:
-        Unsupported: The histories are unrelated, or too shallow to tell; or git is too old.
+        Unsupported: The histories are unrelated, or too shallow to tell; there are too many commits to replay; or git is too old.
         GitFailed: The merge could not be tried, which says nothing about the head.
     """
     base = refs.merge_base(repo, tip_sha, head_sha)
-    if base == head_sha:
-        return None
     below = [
         sha for sha in begun_on if refs.is_ancestor(repo, sha, head_sha) and not refs.is_ancestor(repo, sha, tip_sha)
     ]
-    if base == tip_sha and not below:
+    if base == head_sha or head_sha in below:
+        return None
+    if base == tip_sha and not below and style in ("merge", "fast-forward"):
         tree = repo.must("rev-parse", "--verify", f"{head_sha}^{{tree}}")
-        return Candidate(head_sha, tree)
+        return Candidate(head_sha, tree, "fast-forward")
     if base is None:
         raise _no_common_history(repo)
-    ours = _as_if_merged(repo, tip_sha, below, identity, at) if below else tip_sha
+    if style == "fast-forward":
+        return Behind([], "")
     with _attributes_of(repo, tip_sha) as scratch:
         for attempt in range(_ATTEMPTS):
-            result = scratch.run("merge-tree", "--write-tree", "-z", "--messages", ours, head_sha, timeout_s=300)
-            merged = _parse(result)
-            if isinstance(merged, Conflicted):
-                return merged
             try:
-                sha = commits.create(repo, merged, (tip_sha, head_sha), message, identity, at)
-            except GitFailed:  # a user's `gc --prune=now` may delete the new tree before the commit names it
-                if attempt + 1 == _ATTEMPTS:
+                return _SHAPES[style](
+                    _Work(repo, scratch, tip_sha, head_sha, (tip_sha, *below) if below else (), message, identity, at)
+                )
+            except GitFailed as error:  # a user's `gc --prune=now` may delete what no ref names yet
+                if attempt + 1 == _ATTEMPTS or error.details.get("rc", 0) < 0:
                     raise
-                continue
-            return Candidate(sha, merged)
     raise AssertionError("unreachable")
 
 
-def _as_if_merged(repo: Git, tip_sha: str, below: list[str], identity: Identity, at: datetime) -> str:
-    """A commit with the tip's tree that has these commits among its parents: what git before 2.40, which has no
-    ``merge-tree --merge-base``, takes them for merge bases by. No ref ever names it."""
-    tree = repo.must("rev-parse", "--verify", f"{tip_sha}^{{tree}}")
-    return commits.create(repo, tree, (tip_sha, *below), "What became of the work below", identity, at)
+@dataclass(frozen=True)
+class _Work:
+    """What is to be built, see :func:`build`."""
+
+    repo: Git
+    scratch: Git
+    tip: str
+    head: str
+    bases: tuple[str, ...]
+    message: str
+    identity: Identity
+    at: datetime
+
+    def tree(self, sha: str) -> str:
+        return self.repo.must("rev-parse", "--verify", f"{sha}^{{tree}}")
+
+    def merged(self, ours: str, theirs: str, bases: tuple[str, ...] = ()) -> Conflicted | str:
+        """The tree of a merge; ``bases``: what to take for what both have in common."""
+        if bases:  # git before 2.40 has no `merge-tree --merge-base`: our side becomes a child of them
+            ours = commits.create(self.repo, self.tree(ours), bases, "", CORRAL, self.at)
+        return _parse(self.scratch.run("merge-tree", "--write-tree", "-z", "--messages", ours, theirs, timeout_s=300))
+
+    def commit(self, tree: str, *parents: str, message: str | None = None, author: Author | None = None) -> str:
+        text = self.message if message is None else message
+        return commits.create(self.repo, tree, parents, text, self.identity, self.at, author=author)
+
+
+class _Step(NamedTuple):
+    sha: str
+    tree: str
+    parents: list[str]
+    author: Author | None
+    message: str
+
+
+_FIELDS = "%H%x00%T%x00%P%x00%an%x00%ae%x00%ad%x00%B"
+
+
+def _steps(work: _Work) -> list[_Step]:
+    """The commits of the head that the tip lacks, along its first parents, oldest first."""
+    without = [f"^{sha}" for sha in (work.tip, *work.bases)]
+    options = (
+        "--first-parent",
+        "--reverse",
+        f"--max-count={MOST_REPLAYED + 1}",
+        "--date=raw",
+        "--encoding=UTF-8",
+        "-z",
+    )
+    parts = work.repo.check("log", *options, f"--format={_FIELDS}", work.head, *without, "--").text.split("\0")
+    steps = list[_Step]()
+    for at in range(0, len(parts) - 1, 7):
+        sha, tree, parents, name, email, date, message = parts[at : at + 7]
+        writer = Identity(name, email)
+        steps.append(
+            _Step(sha, tree, parents.split(), Author(writer, f"@{date}") if is_usable(writer) else None, message)
+        )
+    return steps
+
+
+def _as_merge(work: _Work) -> Candidate | Conflicted | None:
+    tree = work.merged(work.tip, work.head, work.bases)
+    return tree if isinstance(tree, Conflicted) else Candidate(work.commit(tree, work.tip, work.head), tree)
+
+
+def _as_squash(work: _Work) -> Candidate | Conflicted | None:
+    tree = work.merged(work.tip, work.head, work.bases)
+    if isinstance(tree, Conflicted):
+        return tree
+    if tree == work.tree(work.tip):
+        return None
+    return Candidate(work.commit(tree, work.tip, author=_steps(work)[-1].author), tree, "squash")
+
+
+def _as_rebase(work: _Work) -> Candidate | Conflicted | None:
+    steps, current, tree = _steps(work), work.tip, work.tree(work.tip)
+    if len(steps) > MOST_REPLAYED:
+        raise Unsupported(
+            f"The branch has more than {MOST_REPLAYED} commits to replay.",
+            cause="`landing.style` is `rebase`.",
+            remedy="Make them fewer (`git rebase --interactive`) and submit the branch again, or let it land by `squash`.",
+        )
+    last_merge = max((place for place, step in enumerate(steps) if len(step.parents) != 1), default=-1)
+    for place, step in enumerate(steps[max(last_merge, 0) :], max(last_merge, 0)):
+        is_merge = place == last_merge
+        if not is_merge and step.parents == [current]:
+            current, tree = step.sha, step.tree
+            continue
+        merged = work.merged(current, step.sha, work.bases if is_merge else (step.parents[0],))
+        if isinstance(merged, Conflicted):
+            return merged
+        if merged != tree:
+            message = work.message if is_merge else step.message
+            current, tree = work.commit(merged, current, message=message, author=step.author), merged
+    style: Style = "fast-forward" if current == work.head else "rebase"
+    return Candidate(current, tree, style) if current != work.tip else None
+
+
+_SHAPES: dict[str, Callable[[_Work], Candidate | Conflicted | None]] = {
+    "merge": _as_merge,
+    "squash": _as_squash,
+    "rebase": _as_rebase,
+}
 
 
 def hold(repo: Git, merge_id: str, sha: str) -> None:

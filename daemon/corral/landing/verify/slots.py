@@ -5,7 +5,8 @@ They are lost with the process and started again: what is stored before is that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -24,6 +25,8 @@ from corral.landing.verify.verification_worktree import folders
 from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.work.merges.settling import OnSettled
 from corral.work.merges.store import direct_tips, merges, runs
+
+_COMMITS = ("candidate_sha", "sha", "tip_sha")
 
 
 class VerificationSlots:
@@ -119,6 +122,17 @@ class VerificationSlots:
         """End a run that nobody needs any more; its slot is free once it has ended."""
         self._unwanted.add(run.slot)
         run.stop()
+
+    def rename(self, made_again: Mapping[str, str]) -> None:
+        """Go on with runs whose commits were made again with the same trees.
+
+        Args:
+            made_again: The new names of commits.
+        """
+        for run in self._running.values():
+            subject = run.subject
+            names = {name: made_again.get(sha, sha) for name in _COMMITS if (sha := getattr(subject, name))}
+            run.subject = replace(subject, **names)
 
     def follow(self, now: datetime) -> bool:
         """Poll every run; True if one has ended: by itself, because its request changed, or it could not be polled."""

@@ -29,6 +29,8 @@ class MergeRow(TypedDict):
     receipt_id: str | None
     check_receipt_id: str | None
     landed_sha: str | None
+    landed_tip_sha: str | None
+    style: str | None
     approved_sha: str | None
     tries: int
     not_before_at: str | None

@@ -61,7 +61,7 @@ def submit(
     if head is None:
         # Not a branch: what HEAD or a tag means differs from place to place and from day to day, a commit does not.
         branch = head = refs.resolve(repo, branch)
-    if tip is not None and refs.is_ancestor(repo, head, tip):
+    if tip is not None and (refs.is_ancestor(repo, head, tip) or _has_landed(db, repo, target, head, tip)):
         return None
     # A target that was renamed or deleted meanwhile keeps nobody from submitting: the request waits until it is back.
     base, reserved = refs.merge_base(repo, tip, head) if tip is not None else None, new_id()
@@ -82,6 +82,12 @@ def submit(
         candidates.release(repo, reserved)
     with db.reading() as conn:
         return merges.get(conn, merge_id)
+
+
+def _has_landed(db: Store, repo: Git, target: str, head: str, tip: str) -> bool:
+    """Whether a head has landed under another name, as one commit or replayed, and its target still has that."""
+    rows = db.read(lambda conn: landed.in_other_shapes(conn, target, [head]))
+    return any(refs.is_ancestor(repo, row["landed_sha"], tip) for row in rows if row["landed_sha"] is not None)
 
 
 def _owner(conn: Connection, branch: str, session_id: str | None, task_id: str | None) -> str | None:

@@ -278,7 +278,8 @@ def covered_by(merge: Row, receipt: Row | None) -> str | None:
     is_landed = merge["state"] == MergeState.LANDED and merge["landed_sha"] == merge["candidate_sha"]
     if receipt is None or not is_landed or receipt["status"] != ReceiptStatus.PASSED:
         return None
-    return receipt["commit_sha"] if receipt["tree"] != merge["candidate_tree"] else None
+    by = merge["landed_tip_sha"] or receipt["commit_sha"]  # another request's run may have proven the same tree
+    return by if receipt["tree"] != merge["candidate_tree"] else None
 
 
 def _plain(merge: Row, receipt: Row | None) -> dict[str, Any] | None:

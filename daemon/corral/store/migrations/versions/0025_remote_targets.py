@@ -1,7 +1,7 @@
 """what lands is pushed to a remote first; branches of landed tasks are published
 
 Revision ID: 0025
-Revises: 0023
+Revises: 0024
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0025"
-down_revision = "0023"
+down_revision = "0024"
 branch_labels = None
 depends_on = None
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _m = merge_requests.c
 _OF_A_TRY = (
     "reason", "conflicts", "candidate_sha", "candidate_tree", "tip_sha", "clashes_on_sha", "suspect_at", "receipt_id",
-    "check_receipt_id", "not_before_at", "finished_at", "dismissed_at",
+    "check_receipt_id", "not_before_at", "finished_at", "dismissed_at", "style",
 )  # fmt: skip
 _IS_OPEN = one_of(_m.state, OPEN_MERGES)
 _BUSY = Prepared[object](select(_m.target).where(_IS_OPEN).group_by(_m.target).order_by(func.min(_m.seq)))
@@ -107,6 +107,7 @@ def submit(
             state=MergeState.QUEUED.value,
             landed_sha=None,
             reverts=reverts,
+            landed_tip_sha=None,
             created_at=at,
             updated_at=at,
         )
@@ -294,13 +295,29 @@ def is_own_branch(conn: Connection, branch: str) -> bool:
 
 
 def built(
-    conn: Connection, merge_id: str, *, candidate_sha: str, candidate_tree: str, tip_sha: str, now: datetime
+    conn: Connection,
+    merge_id: str,
+    *,
+    candidate_sha: str,
+    candidate_tree: str,
+    tip_sha: str,
+    now: datetime,
+    style: str = "merge",
 ) -> MergeRow | None:
     """An open request has a new candidate, built upon this commit, about which nothing is known yet."""
     return _move(
         conn, merge_id, OPEN_MERGES, now, state=MergeState.QUEUED.value, reason=None, receipt_id=None, not_before_at=None,
         candidate_sha=candidate_sha, candidate_tree=candidate_tree, tip_sha=tip_sha, clashes_on_sha=None,
+        style=style,
     )  # fmt: skip
+
+
+def made_again(
+    conn: Connection, merge_id: str, candidate_sha: str, now: datetime, *, new_sha: str, tip_sha: str
+) -> MergeRow | None:
+    """The candidate was made again, with the same tree; None if the request has another one by now, or has ended."""
+    same = _m.candidate_sha == candidate_sha
+    return _move(conn, merge_id, OPEN_MERGES, now, same, candidate_sha=new_sha, tip_sha=tip_sha)
 
 
 def clashes(conn: Connection, merge_id: str, on_sha: str, now: datetime) -> MergeRow | None:
@@ -404,17 +421,21 @@ def hold(
     *,
     paths: Sequence[str] = (),
     checkout: str | None = None,
+    not_before_at: str | None = None,
 ) -> MergeRow | None:
     """An open request cannot go on; the event is recorded when the reason is new.
 
     Args:
         paths: The files that are in its way, in ``checkout``; their holder is told.
+        not_before_at: When it is tried again; None: whenever the queue looks.
     """
     before = conn.execute(select(_m.state, _m.reason).where(_m.merge_id == merge_id)).first()
-    if before is not None and tuple(before) == (MergeState.HELD.value, reason):
+    is_known = before is not None and tuple(before) == (MergeState.HELD.value, reason)
+    if is_known and not_before_at is None:
         return get(conn, merge_id)
-    row = _move(conn, merge_id, OPEN_MERGES, now, state=MergeState.HELD.value, reason=reason)
-    if row is not None:
+    wait = {"not_before_at": not_before_at} if not_before_at is not None else {}
+    row = _move(conn, merge_id, OPEN_MERGES, now, state=MergeState.HELD.value, reason=reason, **wait)
+    if row is not None and not is_known:
         why: MergeHeld = {"reason": reason}
         if paths:
             why |= {"paths": list(paths), "checkout": checkout}
@@ -431,10 +452,12 @@ def finish(
     reason: str | None = None,
     conflicts: list[dict[str, str]] | None = None,
     landed_sha: str | None = None,
+    landed_tip_sha: str | None = None,
     receipt_id: str | None = None,
 ) -> MergeRow | None:
     """An open request ends; ``receipt_id`` replaces the one it has where given."""
     values: dict[str, Any] = {"state": state.value, "reason": reason, "conflicts": conflicts, "landed_sha": landed_sha}
+    values["landed_tip_sha"] = landed_tip_sha
     if receipt_id is not None:
         values["receipt_id"] = receipt_id
     row = _move(conn, merge_id, OPEN_MERGES, now, finished_at=iso(now), not_before_at=None, **values)
