@@ -28,6 +28,7 @@ from corral.store.engine.prepared import Prepared
 from corral.store.rows import agents, loops, mail, merges, records, sessions, tasks
 from corral.store.rows import metrics as metric_rows
 from corral.work.agents.store import choices, improvements, runs, versions
+from corral.work.merges.store import runs as merge_runs
 from corral.work.roadmap import store as roadmap
 from corral.work.state import store as shared_state
 from corral.work.swarm import store as swarm
@@ -224,6 +225,7 @@ def _statements(database: Connection, monkeypatch: pytest.MonkeyPatch) -> dict[s
         attempts.of_task: ("x",), task_rows.in_status: ("running",), shared_state.of_task: ("x",), swarm.members: (),
         swarm.worked_since: (now,),
         swarm.ended_since: (now,), metrics.finished: (now, 1), metrics.landed: (now,), metrics.verifications: (now,),
+        metrics.targets_seen: (now,), merge_runs.ran_since: (now, 1),
         exports.ended: (), exports.named: (some,), exports.news: (some, 0, 1), exports.histories: (some, some, 1),
         roadmap.with_keys: ("roadmap:",), audit.listing: (), audit.work_of: (some,),
         versions.of_agent: ("x",), runs.of_agents: ("x", now), runs.merges_of: ("x", now), runs.feedback_on: ("x", now),
