@@ -20,7 +20,19 @@ TASK_DETAIL = TASK | {
 USAGE = {"input_tokens", "output_tokens", "cost_usd", "turns"}
 MERGE_OF_TASK = {"merge_id", "state", "outcome", "landed_sha", "receipt"}
 RECEIPT = {"status", "tree", "commands", "exit_code", "tests", "duration_s", "log"}
-MERGE = {"merge_id", "task_id", "number", "title", "branch", "target", "state", "outcome", "reason", "created_at"}
+MERGE = {
+    "merge_id",
+    "task_id",
+    "number",
+    "title",
+    "branch",
+    "target",
+    "state",
+    "outcome",
+    "reason",
+    "created_at",
+    "standing",
+}
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
@@ -103,7 +115,7 @@ def test_a_task_that_landed_as_every_command_shows_it(house: Coordinated) -> Non
     assert listed == {
         "merge_id": merge["merge_id"], "task_id": task_id, "branch": detail["branch"], "target": "main",
         "state": "landed", "outcome": "landed", "reason": None, "number": row["number"], "title": "hello",
-        "created_at": listed["created_at"],
+        "created_at": listed["created_at"], "standing": None,
     }  # fmt: skip
     assert house.json("merge", "detail", merge["merge_id"])["receipt"] == receipt
 

@@ -98,7 +98,7 @@ def test_ids_branches_agents_and_names_are_completed_and_a_hostile_name_is_not_e
         'reply corral merge submit ""': ["feat/größe", "main"],
         'reply corral task submit --agent r': ["researcher", "resolver", "reviewer"],
         'reply corral lock release ""': ["src/a.py"],
-        'reply corral config explain landing.v': ["landing.verify"],
+        'reply corral config explain landing.verd': ["landing.verdict_max_age_s"],
         'reply corral sta': ["stale", "state", "status", "statusline"],
         f'cd /; reply corral -C "{house.root}" message send al': ["all"],
         'reply corral task detail ""; true': [],

@@ -138,6 +138,8 @@ def _is_locked(where: Project) -> bool:
 
     try:
         with where.lock_file.open() as handle:
+            if os.fstat(handle.fileno()).st_nlink > 1:  # a copy made of hard links: another repository's daemon has it
+                return False
             portalocker.lock(handle, portalocker.LockFlags.SHARED | portalocker.LockFlags.NON_BLOCKING)
     except FileNotFoundError:
         return False
