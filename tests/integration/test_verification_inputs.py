@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.landing import pauses
 from corral.store.rows.merges import MergeRow
 from corral.work.worktrees.trial import mirror
 from tests.conftest import commit, git
@@ -169,7 +170,9 @@ def test_a_green_receipt_that_took_from_the_checkout_counts_for_its_own_request_
     (world.root / ".env").unlink()
     git(world.root, "reset", "-q", "--hard", start)
     second = world.land("two")
-    assert (first["state"], second["state"]) == ("landed", "held"), "the same tree, without what made it green"
+    (shown,) = world.db.read(lambda conn: pauses.explained(conn, [second]))
+    assert first["state"] == "landed", first
+    assert second["state"] != "landed" and " is red since " in shown["reason"], "without what made it green"
 
 
 def test_a_kill_before_the_end_leaves_nothing_that_is_trusted(supplied: Make) -> None:
