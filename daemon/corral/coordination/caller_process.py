@@ -70,7 +70,7 @@ class Peer:
 
 
 def require(callers: frozenset[Caller], operation: str, services: Services, scope: Scope) -> None:
-    """Refuse a caller that may not do an operation; reads the processes behind the connection, and the database.
+    """Refuse a caller that may not do an operation; reads the processes behind the connection, and where need be the database.
 
     Args:
         operation: The operation, for the message.
@@ -79,6 +79,11 @@ def require(callers: frozenset[Caller], operation: str, services: Services, scop
         NotPermitted: The caller is none of them; ``details['caller']`` names it.
     """
     seen = process_of(services.project, scope)
+    if {
+        seen.kind,
+        Caller.SESSION,
+    } <= callers:  # whose it is makes no difference: a damaged database keeps nobody from a stop
+        return
     caller, name, *_ = services.db.read(lambda conn: identified(conn, seen))
     if caller in callers:
         return

@@ -10,6 +10,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import Parameter, cleandoc, signature
@@ -26,7 +27,7 @@ from corral.coordination.services import Services
 from corral.coordination.sessions import claims
 from corral.coordination.sessions.api import Acting
 from corral.core.asgi import Receive, Scope, Send, respond, whole
-from corral.core.errors import CorralError, InvalidInput, NotFound, NotPermitted
+from corral.core.errors import CorralError, DatabaseDamaged, InvalidInput, NotFound, NotPermitted
 from corral.core.failures import failure
 from corral.core.json_text import json_bytes
 from corral.core.routing import EVERYONE, Called, Header, Route, Routes
@@ -234,8 +235,10 @@ class Router:
         try:
             operation, in_path = await self._find(scope["method"], scope["path"])
             if operation.route.action is not None:
-                who = await claims.claimant(self._services, scope)
-                audit_requests.caller.set(who.session_id or "")
+                with suppress(
+                    DatabaseDamaged
+                ):  # nothing is put on record then, and a daemon can be stopped all the same
+                    audit_requests.caller.set((await claims.claimant(self._services, scope)).session_id or "")
             await self._require(operation, in_path, scope)
             arguments = await operation.read(scope, receive, in_path)
         except CorralError as error:
