@@ -79,7 +79,7 @@ def test_reservations_in_the_shapes_of_agent_mail(house: Coordinated) -> None:
         refused = held["mcp_error"]["error"]
         assert refused["type"] == "RESERVATION_ACTIVE" and refused["data"]["signs"] and "Ask " in refused["message"]
         gone = await two.call("force_release_file_reservation", **yours, file_reservation_id=4711)
-        assert gone == {"released": 0, "already_released": True}
+        assert gone == {"released": 0, "already_released": True, "released_at": None}
 
         # Only one's own, by path, by id, or all.
         released = await two.call("release_file_reservations", **yours, file_reservation_ids=[again["id"]])
