@@ -172,7 +172,7 @@ def test_a_green_receipt_that_took_from_the_checkout_counts_for_its_own_request_
     second = world.land("two")
     (shown,) = world.db.read(lambda conn: pauses.explained(conn, [second]))
     assert first["state"] == "landed", first
-    assert second["state"] != "landed" and " is red since " in shown["reason"], "without what made it green"
+    assert second["state"] != "landed" and " is red since " in str(shown["reason"]), "without what made it green"
 
 
 def test_a_kill_before_the_end_leaves_nothing_that_is_trusted(supplied: Make) -> None:

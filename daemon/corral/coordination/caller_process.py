@@ -114,14 +114,16 @@ def process_of(project: Project, scope: Scope) -> CallerProcess:
 def identified(conn: Connection, seen: CallerProcess) -> CallerProcess:
     """A caller with the sessions that its processes prove, in place of those that its environment names.
 
-    What a session's client runs is that session's, also with an empty environment.
+    What a session's client runs is that session's, also with an empty environment. The client's own process is the person before
+    it: no tool of an agent makes it connect, and a button that the person presses does.
     """
     if not seen.lineage:
         return seen
     own = clients.sessions_of(conn, seen.lineage)
     named = [name for name in seen.sessions if clients.may_speak(conn, name, own, seen.lineage)]
     sessions = tuple(dict.fromkeys((*named, *own)))
-    if own and seen.kind is Caller.PERSON:
+    is_client = bool(clients.sessions_of(conn, seen.lineage[:1]))
+    if own and seen.kind is Caller.PERSON and not is_client:
         return CallerProcess(Caller.SESSION, "an agent session (its client runs this)", sessions, seen.lineage)
     return seen._replace(sessions=sessions)
 
