@@ -333,8 +333,8 @@ class Gate:
         while True:
             connected = False
             with contextlib.suppress(OSError), wire.dial(self._daemon.path, None) as link:
+                connected = had_one = True  # it listened, even if it dies before it is asked
                 link.sendall(request)
-                connected = had_one = True
                 self.on_daemon()
                 rest = b""
                 while data := link.recv(4096):
