@@ -795,7 +795,7 @@ class Queue:
     def _number(self) -> int:
         """How many verifications may run at once."""
         number = self._settings().landing.slots
-        return min(max((os.cpu_count() or 1) // 2, 1), _USUAL_SLOTS) if number == "auto" else number
+        return self._slots.most(min(max((os.cpu_count() or 1) // 2, 1), _USUAL_SLOTS) if number == "auto" else number)
 
     def _share(self, target: str, targets: int) -> int:
         """How many of the slots are for a target: what it has, and of the free ones its part."""
