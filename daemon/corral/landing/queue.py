@@ -241,7 +241,10 @@ class Queue:
     def _resume(self, repo: Git, now: datetime) -> set[str]:
         self._remotes.collect(now)
         push = partial(self._remotes.push, repo, now=now)
-        return land.resume(self._db, repo, push=push, on_settled=self._on_settled, now=now)
+        begun = {intent["target"] for intent in self._db.read(intents.listing)}
+        stuck = land.resume(self._db, repo, push=push, on_settled=self._on_settled, now=now)
+        self._untidy |= stuck < begun
+        return stuck
 
     def stop(self, now: datetime) -> None:
         """End a running verification, whose request goes back to the queue, and take no further step.
