@@ -46,10 +46,10 @@ class VerificationSlots:
         self._db = context.db
         self._on_settled = on_settled
         self._watch_exit = watch_exit
+        self._apart = 0
         self._running: dict[int, VerificationRun] = {}
         self._unwanted: set[int] = set()
         self._turns: dict[str, int] = {}
-        self._apart = 0
         self._stopped = False
 
     def end_left(self, now: datetime) -> None:
