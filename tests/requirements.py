@@ -27,11 +27,6 @@ SCENARIOS = {
 """How many scenarios each document has under each prefix; they are numbered from 1."""
 
 
-def scenario(prefix: str, number: int) -> str:
-    """How a test names it."""
-    return f"{prefix}{number}" if len(prefix) == 1 else f"{prefix}-{number}"
-
-
 class Collected:
     """A pytest plugin that notes the marks ``req`` of what is collected.
 
@@ -62,6 +57,11 @@ def collect() -> dict[str, list[str]]:
     if code != pytest.ExitCode.OK:
         raise SystemExit(said.getvalue()[-2000:] + "\nThe tests could not be collected.")
     return dict(found.tests)
+
+
+def scenario(prefix: str, number: int) -> str:
+    """How a test names it."""
+    return f"{prefix}{number}" if len(prefix) == 1 else f"{prefix}-{number}"
 
 
 def scenarios() -> list[str]:

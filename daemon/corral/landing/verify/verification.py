@@ -277,9 +277,9 @@ class Verification:
         self._put_off_sealing(self._log)
         redacted = redact(reason) if reason is not None else None
         took_s = (now - self._started_at).total_seconds()
-        verdict = Verdict(state, code, self._tests, took_s, self._log, redacted, suspect, refusal=self._refusal)
+        verdict = Verdict(state, code, self._tests, took_s, self._log, redacted, suspect)
         if state is not ReceiptStatus.FAILED:
-            return verdict
+            return replace(verdict, refusal=self._refusal)
         return replace(verdict, failed_tests=self._failed_tests(), is_partial=bool(self._step.tests))
 
     def _failed_tests(self) -> tuple[str, ...]:
