@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import time
@@ -157,7 +158,8 @@ def test_each_slot_has_ports_of_its_own(coordinate: Callable[..., Coordinated], 
         f"while len(glob.glob('{tmp_path}/has-*')) < 2: assert time.monotonic() < end; time.sleep(0.02)"
     )
     house = coordinate(verify=(f'python3 -c "{code}"',))
-    house.configure("landing: {slots: 2}\n")
+    first = 10_000 + os.getpid() % 500 * 40  # not those of the same test in another process
+    house.configure(f"landing: {{slots: 2}}\nworktrees: {{port_first: {first}}}\n")
     git(house.root, "branch", "release")
     tasks = [house.submit(name, f"echo x > {name}.txt", "--target", name) for name in ("main", "release")]
     assert house.run("wait", *tasks, "--timeout", "60").returncode == 0
