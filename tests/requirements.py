@@ -2,8 +2,8 @@
 
 Tests that are marked slow prove nothing here: ``--test`` does not run them, and has to prove every requirement.
 
-The scenarios of the coordination, agent mail and task documents are listed whole, so that one without a test is seen; of the
-others whatever a test names.
+The scenarios of the coordination, agent mail and task documents are listed whole, as are the faults of git, the threats and the
+invariants of landing, so that one without a test is seen; of the others whatever a test names.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ SCENARIOS = {
     "coordination": {"HANDOFF": 5, "DISCOVER": 3, "TEAM": 2, "HOOK": 3, "HEARTBEAT": 4, "SESSION": 2, "MCP": 2},
     "agent mail": {"REGISTER": 2, "RESERVE": 3, "MESSAGE": 3, "DELEGATE": 1},
     "tasks": {"GETTASK": 3, "CANCEL": 2, "LOCKKEY": 6, "FEATURE": 3},
+    "reliability": {"G": 30, "X": 19, "I": 12},
 }
 """How many scenarios each document has under each prefix; they are numbered from 1."""
 
@@ -58,10 +59,15 @@ def collect() -> dict[str, list[str]]:
     return dict(found.tests)
 
 
+def scenario(prefix: str, number: int) -> str:
+    """How a test names it."""
+    return f"{prefix}{number}" if len(prefix) == 1 else f"{prefix}-{number}"
+
+
 def scenarios() -> list[str]:
-    """Every requirement of the three documents, in their order."""
+    """Every requirement of these documents, in their order."""
     return [
-        f"{prefix}-{number}"
+        scenario(prefix, number)
         for document in SCENARIOS.values()
         for prefix, count in document.items()
         for number in range(1, count + 1)
@@ -73,7 +79,7 @@ def table(tests: dict[str, list[str]]) -> list[str]:
     lines = []
     for document, prefixes in SCENARIOS.items():
         for prefix, count in prefixes.items():
-            numbers = [len(tests.get(f"{prefix}-{number}", ())) for number in range(1, count + 1)]
+            numbers = [len(tests.get(scenario(prefix, number), ())) for number in range(1, count + 1)]
             shown = "  ".join(f"{number}:{many or 'NONE'}" for number, many in enumerate(numbers, 1))
             lines.append(f"{document:<13} {prefix:<10} {shown}")
     others = sorted(set(tests) - set(scenarios()))

@@ -19,8 +19,9 @@ from corral.git.land import receipt_notes
 from corral.store.schema import worktrees
 from corral.work.merges.store import intents, receipts
 from corral.work.merges.wire import covered_by
+from corral.work.worktrees import store as worktree_rows
 from tests.conftest import commit, git
-from tests.integration.landing_world import World, fingerprint, in_a_process
+from tests.integration.landing_world import World, fingerprint, in_a_process, why
 from tests.integration.test_landing_verification import gone
 from tests.support.examples import examples
 
@@ -128,6 +129,67 @@ def test_killed_while_it_is_pushed(repo: Path, tmp_path: Path, point: str) -> No
     check(again, merge_ids, base, heads)
     assert git(origin, "rev-parse", "main") == again.tip()
     assert len(git(origin, "reflog", "show", "--format=%H", "main").splitlines()) == 1
+    again.close()
+
+
+@pytest.mark.req("I4", "I7")
+def test_killed_when_the_remote_has_refused(repo: Path, tmp_path: Path) -> None:
+    world, merge_ids, base = prepare(repo, checked_out=True)
+    heads = [world.merge(merge_id)["head_sha"] for merge_id in merge_ids]
+    origin = tmp_path / "origin.git"
+    git(tmp_path, "clone", "-q", "--bare", str(repo), str(origin))
+    git(repo, "remote", "add", "origin", str(origin))
+    refuses = origin / "hooks" / "pre-receive"
+    refuses.parent.mkdir(exist_ok=True)
+    refuses.write_text("#!/bin/sh\necho not today >&2; exit 1\n")
+    refuses.chmod(0o755)
+    world.close()
+    assert in_a_process(repo, VERIFY, "origin", CORRAL_CRASH_AT="push.refused").wait(60) == -9
+    again = World(repo, landing=Landing(verify=[VERIFY], reruns=0, remote="origin"))
+    again.queue.recover(again.now())
+    again.spend(4)
+    assert again.merge(merge_ids[0])["state"] == "held" and "not today" in why(again.merge(merge_ids[0]))
+    assert again.tip() == git(origin, "rev-parse", "main") == base and again.db.read(intents.listing) == []
+    refuses.unlink()
+    again.spend(60)
+    check(again, merge_ids, base, heads)
+    assert git(origin, "rev-parse", "main") == again.tip()
+    again.close()
+
+
+@pytest.mark.req("I7", "G3")
+def test_killed_when_what_took_the_place_of_its_worktree_was_set_aside(repo: Path, tmp_path: Path) -> None:
+    world, merge_ids, base = prepare(repo, checked_out=True)
+    heads, place = [world.merge(merge_id)["head_sha"] for merge_id in merge_ids], world.bench.path
+    world.close()
+    takes = f'test -e {tmp_path}/once || {{ touch {tmp_path}/once; mv "$PWD" "$PWD.moved"; mkdir "$PWD"; }}; {VERIFY}'
+    assert in_a_process(repo, takes, CORRAL_CRASH_AT="verification.set_aside").wait(60) == -9
+    again = World(repo, landing=Landing(verify=[VERIFY], reruns=0))
+    again.queue.recover(again.now())
+    again.run()
+    check(again, merge_ids, base, heads)
+    (kept,) = [str(row["note"]) for row in again.db.read(worktree_rows.noted)]
+    assert f"{place}.moved" in kept and place.is_dir() and not list(place.iterdir()), "a person finds both"
+    assert again.bench.path != place and (again.bench.path / "seed.txt").exists()
+    again.close()
+
+
+@pytest.mark.req("I7")
+def test_killed_when_it_has_kept_what_a_rewound_target_lost(repo: Path) -> None:
+    world, (merge_id,), base = prepare(repo, checked_out=True)
+    world.run()
+    tip = world.tip()
+    world.close()
+    git(repo, "reset", "-q", "--soft", base)
+    assert in_a_process(repo, VERIFY, CORRAL_CRASH_AT="rewinds.refs_moved").wait(60) == -9
+    assert git(repo, "for-each-ref", "--format=%(objectname)", "refs/corral/landed/lost/") == tip
+    again = World(repo, landing=Landing(verify=[VERIFY], reruns=0))
+    for _ in range(2):
+        again.queue.recover(again.now())
+        again.queue.step(again.now())
+    (rewind,) = again.queue.rewinds.open["main"]
+    assert [row["merge_id"] for row in rewind.requests] == [merge_id] and rewind.lost_sha == tip
+    assert again.events().count("target.rewound") == 1, "told once, although the refs were moved before"
     again.close()
 
 

@@ -55,7 +55,7 @@ def fill(folder: Path) -> Path:
     return ballast
 
 
-@pytest.mark.req("D3")
+@pytest.mark.req("D3", "G2")
 def test_a_full_worktrees_volume_fails_nobody_and_all_goes_on_when_it_is_free(
     coordinate: Callable[..., Coordinated], tmp_path: Path
 ) -> None:

@@ -52,7 +52,7 @@ def small_disk(repo: Path) -> Iterator[World]:
 
 
 AFTER = datetime.now(timezone.utc) + timedelta(days=400)
-POINTS = ("messages", "audit", "pages", "salvage", "loops")
+POINTS = ("messages", "audit", "pages", "salvage", "ignored", "loops")
 ROUND = "import sys; from tests.faults.test_retention_faults import a_round; a_round(sys.argv[1])"
 
 

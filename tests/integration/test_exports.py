@@ -156,7 +156,9 @@ def test_a_cancelled_task_says_so_and_jq_can_ask_for_all_of_it(house: Coordinate
     assert jq(lifecycle_file(house), ".event") == names(house, task)
 
 
-POINTS = ("exports.lifecycle_written", "exports.leases_written", "task.claimed", "task.started", "task.closed")
+POINTS = (
+    "exports.lifecycle_written", "exports.leases_written", "task.claimed", "task.started", "task.closed", "audit.appended",
+)  # fmt: skip
 
 
 @pytest.mark.req("SUP-NFR1", "SUP-FR3")
@@ -169,6 +171,9 @@ def test_after_a_kill_no_line_is_missing_and_none_is_there_twice(house: Coordina
     eventually(lambda: is_whole(house))
     assert names(house, task)[-4:] == FOUR
     assert "active" not in [line["status"] for line in leases(house, task)][-1:]
+    audited = [(line["action"], line["timestamp"]) for line in house.json("audit") if line["task_id"] == task]
+    assert {"task.submitted", "task.completed"} < {action for action, _at in audited}
+    assert len(set(audited)) == len(audited) and house.run("audit", "--verify").returncode == 0
 
 
 @pytest.mark.req("SUP-NFR1", "SUP-FR6")

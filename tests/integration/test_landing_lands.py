@@ -65,6 +65,7 @@ def test_the_same_tree_is_not_verified_twice(world: World, tmp_path: Path) -> No
     )
 
 
+@pytest.mark.req("G25")
 def test_what_the_target_has_already_lands_as_nothing_new(world: World) -> None:
     head = world.branch("feature", {"new.py": "x = 1\n"})
     merge_id = world.submit("feature")
@@ -93,7 +94,7 @@ def test_a_receipt_for_nothing_new_is_never_taken_for_green(world: World) -> Non
     assert git(world.root, "rev-parse", "third") == base
 
 
-@pytest.mark.req("I3")
+@pytest.mark.req("I3", "G10")
 def test_the_head_that_was_submitted_is_merged_and_a_new_one_is_a_new_request(world: World) -> None:
     world.branch("feature", {"a.txt": "1\n"})
     merge_id = world.submit("feature")
@@ -105,6 +106,40 @@ def test_the_head_that_was_submitted_is_merged_and_a_new_one_is_a_new_request(wo
     second = world.land("feature")
     assert (second["head_sha"], second["state"]) == (head, "landed")
     assert (world.root / "b.txt").exists()
+
+
+@pytest.mark.req("G10")
+def test_a_branch_that_is_submitted_anew_while_it_is_verified_ends_that_run(world: World, tmp_path: Path) -> None:
+    gate, ran = tmp_path / "gate", tmp_path / "ran"
+    world.landing = Landing(verify=[f"ls >> {ran}; while ! test -e {gate}; do sleep 0.02; done"])
+    world.branch("feature", {"a.txt": "1\n"})
+    first = world.submit("feature")
+    world.until(first, "verifying")
+    git(world.root, "branch", "-f", "feature", world.branch("more", {"b.txt": "1\n"}, base="feature"))
+    world.queue.step(world.now())
+    assert world.merge(first)["state"] == "verifying", "the head that was submitted is what is verified"
+    second = world.submit("feature")
+    world.until(second, "verifying")
+    gate.touch()
+    world.run()
+    assert world.settled == [(second, "landed")] and world.merge(first)["state"] == "superseded"
+    assert world.receipt(second)["tree"] == git(world.root, "rev-parse", "main^{tree}")
+    assert ran.read_text().split().count("b.txt") == 1 and (world.root / "b.txt").exists()
+
+
+@pytest.mark.req("G20")
+def test_names_that_differ_only_in_case_or_composition_are_files_of_their_own(world: World) -> None:
+    world.branch("composed", {"caf\u00e9": "1\n", "cafe\u0301": "2\n"})
+    world.branch("renamed", {"readme.md": "hello\n"})
+    git(world.root, "switch", "-q", "renamed")
+    git(world.root, "rm", "-q", "README.md")
+    git(world.root, "commit", "-q", "-m", "in small letters")
+    git(world.root, "switch", "-q", "main")
+    world.landing = Landing(verify=["test $(ls | grep -c caf) -ne 1"])
+    for branch in ("composed", "renamed"):
+        assert world.land(branch)["state"] == "landed"
+    assert {"caf\u00e9", "cafe\u0301", "readme.md"} <= {path.name for path in world.root.iterdir()}
+    assert not (world.root / "README.md").exists() and git(world.root, "status", "--porcelain") == ""
 
 
 def test_submitting_again_supersedes_and_the_same_head_is_one_request(world: World) -> None:
@@ -159,6 +194,7 @@ def test_the_daemon_commits_as_the_users_configuration_says(world: World) -> Non
     assert git(world.root, "log", "-1", "--format=%an <%ae> %cn", "main") == "Some One <some@one.test> Some One"
 
 
+@pytest.mark.req("X6")
 @pytest.mark.parametrize("name", ["--output=x", "a\nb", "$(touch pwned)", "x..y", "@{-1}", "HEAD:README.md", "-", ""])
 def test_a_hostile_branch_is_refused(world: World, name: str) -> None:
     with pytest.raises((InvalidInput, NotFound)):

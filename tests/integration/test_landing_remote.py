@@ -415,6 +415,7 @@ def test_a_remote_of_a_tracked_file_is_approved_first_and_ones_own_is_not(world:
     assert SettingsHolder(world.project, world.repo(), {}).untrusted() == []
 
 
+@pytest.mark.req("G18")
 def test_files_in_lfs_wait_for_git_lfs(world: World, origin: Origin) -> None:
     world.branch("feature", {".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n", "a.bin": "pointer\n"})
     before = origin.tip()

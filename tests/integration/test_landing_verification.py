@@ -235,6 +235,7 @@ def test_stop_ends_the_run_and_requeues(world: World, tmp_path: Path) -> None:
     assert world.merge(merge_id)["state"] == "queued"
 
 
+@pytest.mark.req("G27")
 def test_too_much_output_is_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "LOG_LIMIT", 100_000)
     world.landing = Landing(verify=["test ! -e new.txt || cat /dev/zero"])

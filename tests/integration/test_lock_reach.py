@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import git
 from tests.support.coordinated import Coordinated, denied
 
 
@@ -26,3 +32,18 @@ def test_a_glob_keeps_only_what_it_covers_and_a_folder_on_disk_all_that_is_in_it
     reserve("README.md")
     assert not conflicts("**/*.py") and conflicts("*.md")
     assert house.ask("POST", "/locks/release", {"session_id": "ann", "paths": ["README.md/"]})["released"]
+
+
+@pytest.mark.req("G20")
+def test_where_the_file_system_folds_names_a_file_is_held_in_every_spelling(
+    make_repo: Callable[..., Path], coordinate: Callable[..., Coordinated]
+) -> None:
+    root = make_repo("folds", {"src/Caf\u00e9.py": "x\n"})
+    git(root, "config", "core.ignoreCase", "true")
+    house = coordinate(root)
+    house.hook("SessionStart", "ann", source="startup")
+    house.ask("POST", "/locks/acquire", {"session_id": "ann", "paths": ["src/Caf\u00e9.py"]})
+    for spelling in ("src/caf\u00e9.py", "SRC/Cafe\u0301.py", "Src/*.PY"):
+        answer = house.ask("POST", "/locks/check", {"session_id": "ben", "paths": [spelling]})
+        assert answer[0]["locked"], spelling
+    assert not house.ask("POST", "/locks/check", {"session_id": "ben", "paths": ["src/cafe.py"]})[0]["locked"]

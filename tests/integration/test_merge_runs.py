@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import commit, git
 from tests.integration.test_tasks_end_to_end import started
 from tests.support.browsing import visitor
 from tests.support.coordinated import Coordinated, eventually
@@ -112,3 +113,23 @@ def test_a_log_that_is_followed_goes_through_the_runs_and_each_has_its_heading(
     first, _, last = told.partition("# Run 3")
     assert first.count("IT-IS-RED\n") == 2 and "IT-IS-GREEN" not in first
     assert last.count("IT-IS-GREEN\n") == 1 and "passed, exit code 0" in last, "each from its beginning, once"
+
+
+@pytest.mark.req("G22")
+def test_a_merge_driver_of_this_clone_is_told_with_the_receipt(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    """Another clone would have had a conflict."""
+    house = coordinate()
+    git(house.root, "config", "merge.theirs.driver", "cp %B %A")
+    commit(house.root, {"d/.gitattributes": "f merge=theirs\n", "d/f": "base\n"})
+    task = house.submit(
+        "both", f"echo work > d/f; touch {tmp_path}/began; while ! test -e {tmp_path}/go; do sleep 0.05; done"
+    )
+    eventually((tmp_path / "began").exists)
+    commit(house.root, {"d/f": "mine\n"})
+    (tmp_path / "go").touch()
+    house.run("wait", task, "--timeout", "60")
+    merge = house.json("task", "detail", task)["merge"]
+    assert (house.root / "d/f").read_text() == "work\n"
+    assert "merged by this clone's merge.theirs.driver: d/f" in str(merge["receipt"]["note"])

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import commit, git
 from tests.support.coordinated import Coordinated
 
@@ -15,6 +17,7 @@ def codes(house: Coordinated) -> dict[str, tuple[str, str]]:
     return {check["check"]: (check["message"], check["remedy"]) for check in found}
 
 
+@pytest.mark.req("G19")
 def test_worktrees_of_a_sparse_checkout_are_complete_unless_set_otherwise(
     make_repo: Callable[..., Path], coordinate: Callable[..., Coordinated]
 ) -> None:

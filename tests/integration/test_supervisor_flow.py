@@ -194,6 +194,7 @@ def test_work_on_another_branch_counts_if_it_descends_from_the_base(house: Open,
     assert git(repo, "show", "-s", "--format=%an <%ae>", merge["head_sha"]) == "Somebody <some@body.test>"
 
 
+@pytest.mark.req("G11")
 def test_a_detached_head_counts_and_what_the_branch_had_besides_is_kept(house: Open, repo: Path) -> None:
     one = house()
     command = (
@@ -216,6 +217,7 @@ def test_a_head_left_on_an_older_commit_does_not_hide_the_branch(house: Open, re
     assert git(repo, "show", f"{merge['head_sha']}:one.txt") == "1"
 
 
+@pytest.mark.req("G11")
 def test_a_head_that_does_not_descend_from_the_base_fails_and_is_salvaged(house: Open, repo: Path) -> None:
     one = house()
     command = "git switch -q --orphan other && echo q > q.txt && git add q.txt && git commit -q -m q"

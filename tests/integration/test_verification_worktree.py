@@ -94,6 +94,7 @@ def test_a_run_that_repoints_its_git_file_harms_nobody(world: World) -> None:
     assert state(own) == before
 
 
+@pytest.mark.req("G3")
 def test_its_folder_may_be_deleted(world: World) -> None:
     verify(world, "one")
     shutil.rmtree(world.bench.path)

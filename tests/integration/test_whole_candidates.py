@@ -127,6 +127,7 @@ def test_filters_that_do_not_round_trip_stop_nobody(made: Callable[..., World], 
     assert merge["state"] == "failed" and "changed tracked files (a.bin [filter=odd])" in why(merge)
 
 
+@pytest.mark.req("G18")
 def test_a_filter_like_lfs_works_and_one_without_its_program_is_named(
     made: Callable[..., World], tmp_path: Path
 ) -> None:

@@ -24,3 +24,24 @@ def test_no_test_reaches_into_private_parts() -> None:
         if inside.search(re.sub(r"\"[^\"]*\"|'[^']*'", "", line))
     ]
     assert not found
+
+
+def test_a_test_kills_at_every_named_point() -> None:
+    """By its whole name, or by its last word behind the noun's, where a test kills at all points of a noun."""
+    tests, package = Path(__file__).parents[1], Path(__file__).parents[2] / "daemon" / "corral"
+    points = {
+        point
+        for file in package.rglob("*.py")
+        for point in re.findall(r'crash_point\("([^"]+)"\)', file.read_text(encoding="utf-8"))
+    }
+    assert len(points) > 50
+    killing = [
+        text for text in (file.read_text(encoding="utf-8") for file in tests.rglob("*.py")) if _KILLS.search(text)
+    ]
+    names = {name for text in killing for name in re.findall(r'"([\w.]+)"', text)}
+    nouns = {noun for text in killing for noun in re.findall(r'f"(\w+)\.\{', text)}
+    missing = {point for point in points - names if not (point.split(".")[0] in nouns and point.split(".")[1] in names)}
+    assert not missing
+
+
+_KILLS = re.compile(r"CRASH_AT|corral\.core\.crash")

@@ -22,6 +22,7 @@ class Prepared:
         env: Variables for its commands.
         inputs: ``dependencies``: folders, each ``{path, recipe, from, digest, key?, differs?, because?}``; ``included``: files of
             the person's checkout, each ``{path, sha256}``; ``above``: what tools that search upward find above the worktree;
+            ``merge_drivers``: files that programs of this clone's configuration may have merged, by driver;
             ``notes``: lines for a person. Absent where there is nothing to say.
     """
 
@@ -49,4 +50,7 @@ def note(inputs: Mapping[str, Any] | None) -> str | None:
     if above := (inputs or {}).get("above"):
         more = f" and {len(above) - 1} more" if len(above) > 1 else ""
         parts.append(f"above its worktree: {above[0]}{more}")
+    for driver, paths in (inputs or {}).get("merge_drivers", {}).items():
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        parts.append(f"merged by this clone's merge.{driver}.driver: {paths[0]}{more}")
     return "; ".join(parts) or None

@@ -241,7 +241,10 @@ class Queue:
     def _resume(self, repo: Git, now: datetime) -> set[str]:
         self._remotes.collect(now)
         push = partial(self._remotes.push, repo, now=now)
-        return land.resume(self._db, repo, push=push, on_settled=self._on_settled, now=now)
+        begun = {intent["target"] for intent in self._db.read(intents.listing)}
+        stuck = land.resume(self._db, repo, push=push, on_settled=self._on_settled, now=now)
+        self._untidy |= stuck < begun
+        return stuck
 
     def stop(self, now: datetime) -> None:
         """End a running verification, whose request goes back to the queue, and take no further step.
@@ -795,7 +798,7 @@ class Queue:
     def _number(self) -> int:
         """How many verifications may run at once."""
         number = self._settings().landing.slots
-        return min(max((os.cpu_count() or 1) // 2, 1), _USUAL_SLOTS) if number == "auto" else number
+        return self._slots.most(min(max((os.cpu_count() or 1) // 2, 1), _USUAL_SLOTS) if number == "auto" else number)
 
     def _share(self, target: str, targets: int) -> int:
         """How many of the slots are for a target: what it has, and of the free ones its part."""

@@ -127,7 +127,7 @@ def test_an_index_that_was_written_for_a_ref_that_would_not_move(repo: Path, new
     assert land(repo, new) == Landed(new)
 
 
-@pytest.mark.req("G8", "G10")
+@pytest.mark.req("G7", "G8")
 def test_a_landing_that_was_killed_with_its_git_is_put_back_by_the_next(repo: Path, new: str) -> None:
     correct = fail_at_z(repo, f"kill -9 $(cat {repo.parent}/pid) $PPID")
     before = state(repo)

@@ -129,7 +129,7 @@ def test_refs_and_files_with_hostile_names_are_data(
     assert not list(tmp_path.rglob("pwned"))
 
 
-@pytest.mark.req("X7")
+@pytest.mark.req("X7", "G5", "G6", "G13", "G16")
 def test_the_doctor_names_what_it_finds(repo: Path, tmp_path: Path) -> None:
     me = open_repository(repo / ".git")
     later = datetime.now(timezone.utc) + timedelta(minutes=2)

@@ -105,7 +105,7 @@ def test_dirt_that_does_not_overlap_stays(repo: Path, new: str) -> None:
     assert (repo / "src/b.py").read_text() == "mine, unstaged\n" and (repo / "new.py").exists()
 
 
-@pytest.mark.req("G8")
+@pytest.mark.req("G8", "G16")
 @pytest.mark.parametrize("dirt", ["unstaged", "staged", "untracked", "both", "autostash", "deleted"])
 def test_dirt_that_overlaps_holds_the_landing_and_is_not_touched(repo: Path, new: str, dirt: str) -> None:
     paths = []

@@ -26,8 +26,11 @@ LONGEST_WAIT_S = 300.0
 KILLED = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT, 128 + signal.SIGKILL)
 """Exit codes of a command that somebody else ended: a person, the system, or the kernel because memory ran out."""
 
-_MACHINES = ("No space left", "quota exceeded", "Input/output error", "Read-only file system", "Cannot allocate memory")
-"""The C library's messages when the system refuses a call."""
+PORT_TAKEN = "address already in use"
+_MACHINES = (
+    "no space left", "quota exceeded", "input/output error", "read-only file system", "cannot allocate memory", PORT_TAKEN,
+)  # fmt: skip
+"""The C library's messages when the system refuses a call, in lower case, as some languages print them."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,8 @@ def is_failed_setup(error: CorralError | OSError) -> bool:
 
 def refusal_in(output: str) -> str | None:
     """The system's refusal that a failed command printed: no verdict then, although its change may be why."""
-    return next((phrase for phrase in _MACHINES if phrase in output), None)
+    printed = output.lower()
+    return next((phrase for phrase in _MACHINES if phrase in printed), None)
 
 
 def may_be_the_changes(error: CorralError | OSError) -> bool:

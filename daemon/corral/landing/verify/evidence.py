@@ -11,7 +11,7 @@ from corral.core.instants import in_words, parse
 from corral.core.states import ReceiptStatus
 from corral.landing.verify.blame import Run, Step, is_control, weigh
 from corral.store.rows.merges import MergeRow, ReceiptRow
-from corral.work.merges.store import receipts
+from corral.work.merges.store import receipts, runs
 
 
 def of_candidate(
@@ -53,6 +53,8 @@ def describe(control: ReceiptRow) -> str:
 def of_second_run(conn: Connection, merge: MergeRow, control_id: str | None, second: ReceiptRow) -> str | None:
     """Why a request comes back whose candidate has ended without a verdict again; None if there is no proof against it.
 
+    There is none if the target ran in another slot than both runs of the candidate: it may be that slot that fails.
+
     Args:
         control_id: The receipt of the target without the change, made between the two runs.
         second: The receipt of the second run.
@@ -61,6 +63,9 @@ def of_second_run(conn: Connection, merge: MergeRow, control_id: str | None, sec
     if first is None or control is None:
         return None
     if weigh(_run(first), _run(control), None, _run(second)) is not Step.RETURN:
+        return None
+    slot_of = runs.slots(conn, [run["receipt_id"] for run in (first, control, second)])
+    if slot_of.get(control["receipt_id"]) not in (slot_of.get(first["receipt_id"]), slot_of.get(second["receipt_id"])):
         return None
     passed = (
         f"{merge['target']} without it passed in {control['duration_s']:.1f} s between the two ({describe(control)})"

@@ -27,6 +27,12 @@ from corral.work.merges.settling import OnSettled
 from corral.work.merges.store import direct_tips, merges, runs
 
 _COMMITS = ("candidate_sha", "sha", "tip_sha")
+RUNS_APART = 20
+"""Verifications that run one at a time after one met a port that was taken, perhaps by another one's."""
+_CLASH = (
+    "Another verification ran beside it, and may have had that port. The next {number} run one at a time. Let the commands take "
+    "their ports from $CORRAL_PORTS, which are each slot's own, or set landing.slots to 1."
+)
 
 
 class VerificationSlots:
@@ -40,6 +46,7 @@ class VerificationSlots:
         self._db = context.db
         self._on_settled = on_settled
         self._watch_exit = watch_exit
+        self._apart = 0
         self._running: dict[int, VerificationRun] = {}
         self._unwanted: set[int] = set()
         self._turns: dict[str, int] = {}
@@ -72,6 +79,10 @@ class VerificationSlots:
     def turn(self, target: str) -> int:
         """The number of the last run of a target; 0: it had none yet."""
         return self._turns.get(target, 0)
+
+    def most(self, number: int) -> int:
+        """How many of ``number`` slots may be used now: one, where verifications were in each other's way."""
+        return 1 if self._apart else number
 
     def is_wanted(self, run: VerificationRun) -> bool:
         """Whether it was not dropped."""
@@ -111,6 +122,7 @@ class VerificationSlots:
             return False
         crash_point("queue.verifying_stored")
         self._turns[subject.target] = run_id
+        self._apart = max(self._apart - 1, 0)
         self._running[slot] = run = VerificationRun(repo, self._context, subject, landing, slot, run_id, now)
         if self._stopped:
             run.stop()
@@ -206,6 +218,7 @@ class VerificationSlots:
     ) -> None:
         """Store the result. The queue's next step acts on it, unless the result ends the request's try here."""
         root = self._context.project.root
+        verdict = self._without_clash(conn, run, verdict)
         receipt = verification_receipts.of_verdict(conn, run, verdict, root, now)
         self._put_down(conn, run, now, receipt)
         if merge is None:
@@ -238,3 +251,10 @@ class VerificationSlots:
             return
         if not of_target:
             merges.judged(conn, merge["merge_id"], subject.candidate_sha, receipt["receipt_id"])
+
+    def _without_clash(self, conn: Connection, run: VerificationRun, verdict: Verdict) -> Verdict:
+        """Blame nobody for a port that another verification may have had; the next ones run one at a time."""
+        if verdict.refusal != blame.PORT_TAKEN or not runs.was_beside(conn, run.run_id):
+            return verdict
+        self._apart = RUNS_APART
+        return replace(verdict, suspect=False, reason=f"{verdict.reason}\n{_CLASH.format(number=RUNS_APART)}")

@@ -46,6 +46,7 @@ class Verdict:
     Attributes:
         suspect: Of an ``error``: the change may have caused it.
         failed_tests: Of a red one, as far as the output tells.
+        refusal: What the system refused a command that failed, as that printed it.
         is_partial: Only the tests ran that the change affects: red, it proves nothing against anybody.
     """
 
@@ -58,6 +59,7 @@ class Verdict:
     suspect: bool = False
     failed_tests: tuple[str, ...] = ()
     is_partial: bool = False
+    refusal: str | None = None
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,7 @@ class Verification:
         self._output = b""
         self._written = 0
         self._trouble: str | None = None
+        self._refusal: str | None = None
         self._remark = laid.remark()
         self._next()
 
@@ -259,6 +262,7 @@ class Verification:
         if ran is not None and not self._step.tests:
             self._tests = (self._tests or 0) + ran
         if code != 0 and (refusal := blame.refusal_in(output)):
+            self._refusal = refusal
             reason = f"`{self.command}` failed with exit code {code}, and printed {refusal!r}:\n{last_lines(output)}"
             return ReceiptStatus.ERROR, reason, True
         if code != 0:
@@ -275,7 +279,7 @@ class Verification:
         took_s = (now - self._started_at).total_seconds()
         verdict = Verdict(state, code, self._tests, took_s, self._log, redacted, suspect)
         if state is not ReceiptStatus.FAILED:
-            return verdict
+            return replace(verdict, refusal=self._refusal)
         return replace(verdict, failed_tests=self._failed_tests(), is_partial=bool(self._step.tests))
 
     def _failed_tests(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from corral.config.sections.sharing import MOST_SLOTS
 from corral.config.worktree_root import WorktreeRoot
 from corral.core.inputs import Prepared
 from corral.core.sealing import put_off
+from corral.git.land import drivers
 from corral.git.process.command import Git
 from corral.git.refs import oid
 from corral.landing.verify.programs import Programs
@@ -116,7 +117,9 @@ def _prepare(worktree_context: WorktreeContext, worktree: VerificationWorktree, 
     ports = settings.port_first - blocks_below * settings.ports_each
     port_base = ports if settings.ports_each and ports >= FIRST_FREE_PORT else None
     place = preparation.Place(path, worktree.name, port_base, {VERIFICATION_MARK: str(path)}, worktree.prove)
-    return preparation.prepare(worktree_context, place, tip_sha)
+    prepared = preparation.prepare(worktree_context, place, tip_sha)
+    merged = drivers.used(worktree.prove(), tip_sha)
+    return replace(prepared, inputs={**prepared.inputs, "merge_drivers": merged}) if merged else prepared
 
 
 def _recipes_of(

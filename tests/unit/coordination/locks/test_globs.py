@@ -231,6 +231,7 @@ def test_these_do_not(left: str, right: str) -> None:
     assert not overlaps(compiled(left), compiled(right)) and not overlaps(compiled(right), compiled(left))
 
 
+@pytest.mark.req("G20")
 @pytest.mark.parametrize(
     ("left", "right", "meet"),
     [

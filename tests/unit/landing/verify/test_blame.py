@@ -116,6 +116,11 @@ def test_whatever_happens_to_it_an_innocent_change_comes_back_only_if_the_machin
         (GitFailed("x", details={"rc": 128, "stderr": "fatal: index file corrupt"}), True),
         (GitFailed("x", details={"rc": -9, "stderr": ""}), False),
         (GitFailed("x", details={"rc": 128, "stderr": "fatal: write error: No space left on device"}), False),
+        (GitFailed("x", details={"rc": 1, "stderr": "Error: ENOSPC: no space left on device, write"}), False),
+        (
+            GitFailed("x", details={"rc": 1, "stderr": "Error: listen EADDRINUSE: address already in use :::3000"}),
+            False,
+        ),
         (GitFailed("git cannot be run."), False),
         (NotAProject("it has lost its git directory"), True),
         (OSError(28, "No space left on device"), False),

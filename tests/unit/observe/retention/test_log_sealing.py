@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from corral.core import sealing
+from corral.core.crash import VARIABLE
 from corral.core.needs import Need
 from corral.observe.retention.log_sealing import AGAIN, LOOK, NEXT, LogSealer
 
@@ -26,8 +29,12 @@ def test_a_large_log_is_sealed_in_steps_and_by_the_next_daemon_after_a_kill(
     file.write_text(f"{KEY} {'.' * 500}\n" * 20)
     size = file.stat().st_size
     sealing.put_off(tmp_path, file)
-    killed = LogSealer(tmp_path, {})
-    assert killed.step(NOW) == NOW + NEXT
+    killed = os.fork()
+    if killed == 0:
+        monkeypatch.setenv(VARIABLE, "logs.window_sealed")
+        LogSealer(tmp_path, {}).step(NOW)
+        os._exit(0)
+    assert os.waitpid(killed, 0)[1] == signal.SIGKILL
     assert 0 < file.read_text().count(KEY) < 20
     assert sealing.unsealed(tmp_path) == [file]
     after, steps = LogSealer(tmp_path, {}), 0

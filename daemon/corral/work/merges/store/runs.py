@@ -99,6 +99,20 @@ def was_alone(conn: Connection, receipt_id: str | None) -> bool:
     return has_any(conn, select(_r.run_id).where(_r.receipt_id == receipt_id, _r.is_alone == 1))
 
 
+def slots(conn: Connection, receipt_ids: Sequence[str]) -> dict[str, int]:
+    """In which slot the runs of receipts were, as far as they are remembered."""
+    return dict(conn.execute(select(_r.receipt_id, _r.slot).where(_r.receipt_id.in_(receipt_ids))).all())
+
+
+def was_beside(conn: Connection, run_id: int) -> bool:
+    """Whether another verification ran while one did that has not been ended yet."""
+    began_at = select(_r.started_at).where(_r.run_id == run_id).scalar_subquery()
+    ran_meanwhile = or_(_r.ended_at.is_(None), _r.ended_at > began_at)
+    return has_any(
+        conn, select(_r.run_id).where(_r.run_id > run_id - MOST_LOOKED_AT, _r.run_id != run_id, ran_meanwhile)
+    )
+
+
 def batch(conn: Connection, target: str) -> int | None:
     """How many requests make one chain on a target; None: nothing landed there yet."""
     return conn.execute(select(landing_targets.c.batch).where(landing_targets.c.target == target)).scalar()
