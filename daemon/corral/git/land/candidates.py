@@ -11,8 +11,8 @@
 ``fast-forward``
     The head itself, or nothing.
 
-Every merge reads ``.gitattributes`` from a scratch folder with the tip's files only, so that no dirty checkout can change
-its result; names and dates are arguments, so that the same merge is the same commit.
+Every merge reads ``.gitattributes`` and ``.gitmodules`` from a scratch folder with the tip's files only, so that no checkout
+can change its result; names and dates are arguments, so that the same merge is the same commit.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def build(
         raise _no_common_history(repo)
     if style == "fast-forward":
         return Behind([], "")
-    with _attributes_of(repo, tip_sha) as scratch:
+    with _scratch_of(repo, tip_sha) as scratch:
         for attempt in range(_ATTEMPTS):
             try:
                 return _SHAPES[style](
@@ -264,12 +264,15 @@ def _no_common_history(repo: Git) -> Unsupported:
 
 
 @contextlib.contextmanager
-def _attributes_of(repo: Git, tip_sha: str) -> Iterator[Git]:
-    """A scratch work tree with the tip's ``.gitattributes`` files; git 2.39 has no other option for their source."""
-    changes = refs.raw_changes(repo, refs.empty_tree(tip_sha), tip_sha, ":(glob)**/.gitattributes")
+def _scratch_of(repo: Git, tip_sha: str) -> Iterator[Git]:
+    """A scratch work tree with those files of the tip that decide merges; git 2.39 has no other option for their source.
+
+    By ``.gitmodules`` git finds the commits of a submodule, of which it takes the later one where both sides moved it.
+    """
+    changes = refs.raw_changes(repo, refs.empty_tree(tip_sha), tip_sha, ":(glob)**/.gitattributes", ".gitmodules")
     with scratch.folder(repo) as folder:
         for path, _, _, mode, blob in changes:
-            if mode.startswith("100"):  # git reads no attributes through a symbolic link
+            if mode.startswith("100"):  # git reads neither through a symbolic link
                 target = folder / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(repo.check("cat-file", "blob", blob).stdout)
@@ -323,8 +326,8 @@ def _parse_conflicts(stages: _Stages, messages: list[_Message]) -> Conflicted:
     for paths, kind, _ in messages:
         match = re.fullmatch(r"CONFLICT \((.*)\)", kind)
         if match:
-            # A message also names paths that only one side had; those with stages are the ones to resolve.
-            for path in [path for path in paths if path in stages] or paths:
+            # A message also names paths of which nothing is left to resolve; only a conflict that is of no file has no others.
+            for path in [path for path in paths if path in stages or not stages]:
                 name = _KINDS.get(match[1], match[1])
                 if kinds.get(path, "content") == "content":
                     kinds[path] = "submodule" if name.startswith("submodule") else name
