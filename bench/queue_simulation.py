@@ -162,7 +162,7 @@ def by_ladder(
             checking = {run.sha: checking.get(run.sha, world.now + CHECK) for run in runs if run.is_check}
             wanted = {run.sha: run for run in runs if not run.is_check}
             running = {sha: outcome for sha, outcome in running.items() if sha in wanted}
-            for sha in wanted.keys() - running.keys():
+            for sha in [sha for sha in wanted if sha not in running]:
                 is_green, took = world.shot(work[sha]), 1
                 if not is_green and wanted[sha].is_alone:
                     is_green, took = world.shot(work[sha]), 2
