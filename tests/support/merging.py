@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -79,8 +80,8 @@ class PlainGit:
         os.utime(self._index, (later, later))
         merge = self._git("merge", "-q", "--no-commit", "--no-ff", "--no-autostash", theirs)
         text = merge.stdout + merge.stderr
-        if "BUG: merge-ort.c" in text:  # it aborts when it writes the conflicts to the index, and leaves its lock
-            self._index.with_name("index.lock").unlink()
+        if merge.returncode == -signal.SIGABRT:  # a fault of git's own, of which its lock is left
+            self._index.with_name("index.lock").unlink(missing_ok=True)
             return Merged(Class.CONFLICT, text=text)
         if "refusing to merge unrelated histories" in text:
             return Merged(Class.UNRELATED, text=text)
@@ -115,6 +116,7 @@ def corrals(repo: Git, ours: str, theirs: str) -> Merged:
 def agree(plain: Merged, corral: Merged) -> bool:
     """Whether the same came of both.
 
-    Some conflicts leave no file to resolve; Corral then names the paths that git's message does.
+    Some conflicts leave no file to resolve; Corral then names the paths that git's message does. At others git aborts, some
+    only when it writes them to the index.
     """
     return plain == corral or (plain == Merged(Class.CONFLICT) and corral.what is Class.CONFLICT)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,6 +42,8 @@ _KINDS = {
     "file location": "directory rename",
 }
 _ATTEMPTS = 3
+_GITS_OWN_FAULT = "merge-ort.c:"
+"""Names the place in an assertion that failed."""
 
 Style = Literal["merge", "squash", "rebase", "fast-forward"]
 
@@ -72,9 +75,18 @@ class Conflicted:
     paths: list[PathConflict]
     text: str
 
+    @property
+    def in_words(self) -> str:
+        """What conflicts, in one line."""
+        return ", ".join(f"{item.path} ({item.kind})" for item in self.paths) or self.text
+
 
 class Behind(Conflicted):
     """The head lacks commits of the tip, so that it cannot land by a fast-forward; no path is to blame."""
+
+
+class Aborted(Conflicted):
+    """Git fails at these two commits by a fault of its own, here and in any checkout, however often; no path is to blame."""
 
 
 def build(
@@ -287,6 +299,8 @@ def _parse(merged: Result) -> Conflicted | str:
             cause="`git merge-tree --write-tree` came with git 2.38.",
             remedy="Install git 2.38 or newer, then `corral daemon restart`.",
         )
+    if merged.rc == -signal.SIGABRT and _GITS_OWN_FAULT in merged.stderr:
+        return Aborted([], merged.stderr.strip())
     if merged.outcome not in (Outcome.OK, Outcome.CONFLICT):
         raise merged.failure()
     tree, *rest = merged.text.split("\0")
