@@ -27,7 +27,7 @@ class Class(Enum):
     CONFLICT = "conflict"
     NOTHING = "nothing to merge"
     UNRELATED = "unrelated"
-    FAILED = "failed"
+    FAILED = "not tried"
     """It could not be tried; that says nothing about the commits."""
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from bench.queue_simulation import World, by_ladder, serially
+from bench.queue_simulation import World, by_ladder, schedules, serially
 
 from corral.landing import ladder
 from corral.landing.ladder import Candidate, Check, Judgement, Member, Verdict
-
-SCHEDULES = 1000
 
 
 def _plan(*members: Member, batch: int = 4, slots: int = 2, running: Sequence[str] = ()) -> list[ladder.Action]:
@@ -23,11 +21,8 @@ def _plan(*members: Member, batch: int = 4, slots: int = 2, running: Sequence[st
 @pytest.mark.req("I9")
 def test_a_thousand_random_schedules_end_with_no_red_target_and_hardly_an_innocent_sent_back() -> None:
     innocents = requests = 0
-    for seed in range(SCHEDULES):
-        slots = seed % 4 + 1
-        each, checked = seed % 5 == 0, seed % 7 == 0
-        broken = [0.02, 0.1, 0.25][seed % 3]
-        world = World(seed, broken, 0.05, slots, requests=20, verify_each=each, has_check=checked)
+    for world in schedules():
+        slots, each = world.slots, world.verify_each
 
         def check(
             members: Sequence[Member], actions: list[ladder.Action], slots: int = slots, each: bool = each
