@@ -19,6 +19,7 @@ def _plan(*members: Member, batch: int = 4, slots: int = 2, running: Sequence[st
 @pytest.mark.req("I1")
 @pytest.mark.req("I5")
 @pytest.mark.req("I9")
+@pytest.mark.req("I10")
 def test_a_thousand_random_schedules_end_with_no_red_target_and_hardly_an_innocent_sent_back() -> None:
     innocents = requests = 0
     for world in schedules():
@@ -32,6 +33,9 @@ def test_a_thousand_random_schedules_end_with_no_red_target_and_hardly_an_innoce
             assert actions and (len(runs) in range(1, slots + 1) if runs else len(actions) == 1)
             assert len({run.sha for run in runs}) == len(runs)
             if isinstance(actions[0], ladder.Land):
+                behind = {member.merge_id: member.behind for member in members}
+                earlier = enumerate(actions[0].merge_ids)
+                assert all(behind[merge_id] <= set(actions[0].merge_ids[:place]) for place, merge_id in earlier)
                 landing = actions[0].merge_ids if each else actions[0].merge_ids[-1:]
                 assert {verdicts[merge_id] for merge_id in landing} == {Verdict.GREEN}
 
