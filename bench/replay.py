@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -105,8 +105,10 @@ class Replayed:
                 train = []
         return trains
 
-    def land(self, trains: Iterable[list[Recorded]], replay: Replay) -> None:
+    def land(self, trains: Sequence[list[Recorded]], replay: Replay) -> None:
         """Let the heads of each train land one behind the other, each verified by the queue's own rules."""
+        if not trains:
+            return
         queue = LandingWorld(self.clone, common_dir=self.clone, landing=Landing(verify=["git rev-parse HEAD^{tree}"]))
         queue.slots = 2
         try:

@@ -17,9 +17,16 @@ def _merged(repo: Path, *branches: str, check: bool = True) -> None:
 
 
 def _branch(repo: Path, name: str, files: dict[str, str]) -> None:
-    git(repo, "checkout", "-q", "-b", name, "main~0")
+    git(repo, "checkout", "-q", "-b", name, "main")
     commit(repo, files)
     git(repo, "checkout", "-q", "main")
+
+
+def _resolved(repo: Path) -> None:
+    _branch(repo, "clash", {"shared": "theirs\n"})
+    commit(repo, {"shared": "ours\n"})
+    _merged(repo, "clash", check=False)
+    commit(repo, {"shared": "both\n"})
 
 
 def _every_file(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -44,10 +51,7 @@ def history(repo: Path) -> Path:
     commit(repo, {"more": "x\n"})
     git(repo, "checkout", "-q", "main")
     _merged(repo, "one")
-    _branch(repo, "clash", {"shared": "theirs\n"})
-    commit(repo, {"shared": "ours\n"})
-    _merged(repo, "clash", check=False)
-    commit(repo, {"shared": "both\n"})
+    _resolved(repo)
     for name in "fg":
         _branch(repo, name, {name: "x\n"})
     _merged(repo, "f", "g")
@@ -66,10 +70,10 @@ def test_a_repositorys_own_merges_are_made_again_and_it_stays_as_it_is(history: 
     assert _every_file(history) == before
 
 
-def test_what_is_not_as_plain_git_has_it_is_told(history: Path, tmp_path: Path) -> None:
+def test_what_is_not_as_plain_git_has_it_is_told(repo: Path, tmp_path: Path) -> None:
+    _resolved(repo)
     Path(os.environ["HOME"], ".gitconfig").write_text("[merge]\n\tdefault = union\n")
-    found = replay.replay(history, tmp_path / "work", trains=1)
-    (wrong,) = found.wrong
+    (wrong,) = replay.replay(repo, tmp_path / "work").wrong
     assert Class.CLEAN.value in wrong and Class.CONFLICT.value in wrong and "shared" in wrong, (
         "Corral unites nothing unasked"
     )
