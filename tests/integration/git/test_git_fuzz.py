@@ -33,12 +33,14 @@ def differences(folder: Path, numbers: range) -> list[str]:
     return found
 
 
+@pytest.mark.req("G21")
 def test_pairs_of_trees_merge_as_plain_git_merges_them(tmp_path: Path) -> None:
     print(f"FUZZ_SEED={SEED}")
     found = differences(tmp_path, range(20))
     assert not found, "\n\n".join(found)
 
 
+@pytest.mark.req("G21")
 @pytest.mark.slow("hundreds of merges, each in a worktree of plain git too")
 def test_many_pairs_of_trees_merge_as_plain_git_merges_them(tmp_path: Path) -> None:
     print(f"FUZZ_SEED={SEED}")
