@@ -192,6 +192,9 @@ def main(arguments: list[str]) -> int:
     print("| repository | " + " | ".join(COLUMNS) + " |\n|" + "---|" * (len(COLUMNS) + 1))
     print(row(options.repository.name, found))
     print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
+    for sha, (plain, _corral) in found.checked.items():
+        if plain.what is Class.FAILED:
+            print(f"NOT TRIED, since plain git cannot: {sha}: {plain.text.strip()}")
     for wrong in found.wrong:
         print(f"DIFFERENT: {wrong}")
     return 1 if found.wrong else 0
