@@ -194,7 +194,8 @@ def main(arguments: list[str]) -> int:
     print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
     for sha, (plain, _corral) in found.checked.items():
         if plain.what is Class.FAILED:
-            print(f"NOT TRIED, since plain git cannot: {sha}: {plain.text.strip()}")
+            reason = plain.text.partition("\n")[0]
+            print(f"NOT TRIED, since plain git cannot: {sha}: {reason}")
     for wrong in found.wrong:
         print(f"DIFFERENT: {wrong}")
     return 1 if found.wrong else 0
