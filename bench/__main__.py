@@ -1,4 +1,4 @@
-"""``python -m bench [name…] [--quick]``."""
+"""``python -m bench [name…] [--quick]``; ``python -m bench replay REPOSITORY`` (:mod:`bench.replay`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,21 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import claims, commands, hooks, idle, operations, queue, storm, supervisor, swarm, tasks, view, worktrees
+from bench import (
+    claims,
+    commands,
+    hooks,
+    idle,
+    operations,
+    queue,
+    replay,
+    storm,
+    supervisor,
+    swarm,
+    tasks,
+    view,
+    worktrees,
+)
 from bench.measure import Measure, table
 from bench.world import QUICK, Sizes, World, world
 
@@ -33,6 +47,8 @@ BY_NAME: dict[str, Callable[[World], Iterator[Measure]]] = {"storm": storm.measu
 
 def main(arguments: list[str]) -> int:
     """Run the named measurements, or all."""
+    if arguments[:1] == ["replay"]:
+        return replay.main(arguments[1:])
     known = {**SECTIONS, **BY_NAME}
     parser = argparse.ArgumentParser(prog="python -m bench", description="Corral's budgets, measured on this machine.")
     parser.add_argument(

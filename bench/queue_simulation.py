@@ -2,7 +2,8 @@
 
 One unit of time is one run of the tests; as many run at once as there are slots. A request is broken by itself, or together with
 another one; a run of good work fails by chance now and then. Printed for each way are the units until nothing is left, the runs,
-and the innocent requests that were sent back for each thousand.
+and the innocent requests that were sent back for each thousand. Then the planner plays random schedules with all that a queue
+may meet; how often the target was red in them is told, and how many innocents came back.
 
     python -m bench.queue_simulation
 """
@@ -12,13 +13,14 @@ from __future__ import annotations
 import itertools
 import random
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from corral.landing import ladder, order
 from corral.landing.ladder import Check, Judgement, Verdict
 
 REQUESTS = 40
+SCHEDULES = 1000
 CHECK = 0.1
 """Of a unit that a check takes."""
 PAIRS = 0.0015
@@ -41,6 +43,8 @@ class World:
         ended_at: When each that has landed or is out did.
         verify_each: Nothing lands that was not verified by itself.
         has_check: A cheap check finds what is broken by itself.
+        clashes_share: How probable it is that two requests conflict, so that no commit has both.
+        moves: How often a person commits to the target while a run ends.
     """
 
     seed: int
@@ -51,6 +55,8 @@ class World:
     verify_each: bool = False
     has_check: bool = False
     pairs_share: float = PAIRS
+    clashes_share: float = 0.0
+    moves: float = 0.0
     arrives: dict[int, float] = field(default_factory=dict)
     priority: dict[int, int] = field(default_factory=dict)
     ageing: float = 0.0
@@ -67,12 +73,17 @@ class World:
         self.chance = random.Random(self.seed)
         numbers = range(self.requests)
         self.broken = {number for number in numbers if self.chance.random() < self.broken_share}
-        both = itertools.combinations(numbers, 2)
+        both = list(itertools.combinations(numbers, 2))
         self.pairs = {pair for pair in both if self.chance.random() < self.pairs_share}
+        self.clashes = {pair for pair in both if self.clashes_share and self.chance.random() < self.clashes_share}
 
     def is_good(self, work: frozenset[int]) -> bool:
         """Whether the tests of this work pass, but for chance."""
         return not work & self.broken and not any(work.issuperset(pair) for pair in self.pairs)
+
+    def is_clash(self, number: int, work: frozenset[int]) -> bool:
+        """Whether a request conflicts with this work."""
+        return any(number in pair and not work.isdisjoint(pair) for pair in self.clashes)
 
     def shot(self, work: frozenset[int]) -> bool:
         """One run of the tests."""
@@ -100,7 +111,7 @@ class World:
         """A request is out."""
         self.returned.add(number)
         self.ended_at[number] = self.now
-        self.innocents += self.is_good(self.landed | {number})
+        self.innocents += self.is_good(self.landed | {number}) and not self.is_clash(number, self.landed)
 
 
 def by_ladder(
@@ -111,7 +122,7 @@ def by_ladder(
     waiting = list(range(world.requests))
     built: dict[int, ladder.Candidate] = {}
     verdicts: dict[str, Verdict] = {}
-    proofs, suspects = set[str](), set[int]()
+    proofs, suspects, clashes_on = set[str](), set[int](), dict[int, str]()
     running: dict[str, tuple[float, bool]] = {}
     checks = dict.fromkeys(waiting, Check.NOT_RUN) if world.has_check else {}
     checking: dict[str, float] = {}
@@ -122,10 +133,8 @@ def by_ladder(
             verdict = verdicts.get(built[number].sha) if number in built else None
             judged = Judgement.AT_FAULT if number in suspects and verdict is Verdict.RED else None
             below = frozenset(str(other) for other in world.behind.get(number, ()) if other in waiting)
-            candidate, check_of = built.get(number), checks.get(number)
-            members.append(
-                ladder.Member(str(number), candidate, verdict, number in suspects, judged, check_of, behind=below)
-            )
+            member = ladder.Member(str(number), built.get(number), verdict, number in suspects, judged, behind=below)
+            members.append(replace(member, check=checks.get(number), clashes_on=clashes_on.get(number)))
         actions = ladder.plan(
             members, tip, batch=batch, slots=world.slots, running=set(running), checking=set(checking),
             verify_each=world.verify_each,
@@ -135,6 +144,13 @@ def by_ladder(
         action = actions[0] if actions else None
         if isinstance(action, ladder.Build):
             number, sha = int(action.merge_id), f"c{next(names)}"
+            if world.is_clash(number, work[action.on_sha]):
+                clashes_on[number] = action.on_sha
+                if action.on_sha == tip:
+                    waiting.remove(number)
+                    suspects.discard(number)
+                    world.send_back(number)
+                continue
             work[sha] = work[action.on_sha] | {number}
             built[number] = ladder.Candidate(sha, action.on_sha)
         elif isinstance(action, ladder.Land):
@@ -148,7 +164,7 @@ def by_ladder(
             number = int(action.merge_id)
             suspects.add(number)
             batch = max(batch // 2, min(world.slots, batch), 1)
-            if built[number].sha not in proofs:
+            if built[number].sha not in proofs or built[number].on_sha != tip:
                 verdicts.pop(built[number].sha, None)
         elif isinstance(action, ladder.Acquit):
             suspects.remove(int(action.merge_id))
@@ -162,7 +178,7 @@ def by_ladder(
             checking = {run.sha: checking.get(run.sha, world.now + CHECK) for run in runs if run.is_check}
             wanted = {run.sha: run for run in runs if not run.is_check}
             running = {sha: outcome for sha, outcome in running.items() if sha in wanted}
-            for sha in wanted.keys() - running.keys():
+            for sha in [sha for sha in wanted if sha not in running]:
                 is_green, took = world.shot(work[sha]), 1
                 if not is_green and wanted[sha].is_alone:
                     is_green, took = world.shot(work[sha]), 2
@@ -175,6 +191,9 @@ def by_ladder(
                 world.now = coming
                 continue
             world.now = ends[sha]
+            if world.moves and world.chance.random() < world.moves:
+                before, tip = tip, f"c{next(names)}"
+                work[tip] = work[before]
             if sha in checking:
                 del checking[sha]
                 number = next(number for number in waiting if number in built and built[number].sha == sha)
@@ -286,14 +305,32 @@ def figures(
     return statistics.mean(w.now for w in worlds), statistics.mean(w.runs for w in worlds), innocents
 
 
+def schedules(number: int = SCHEDULES) -> Iterator[World]:
+    """Random ones, which differ in all that a queue may meet."""
+    for seed in range(number):
+        yield World(
+            seed, [0.02, 0.1, 0.25][seed % 3], 0.05, seed % 4 + 1, requests=20, verify_each=seed % 5 == 0,
+            has_check=seed % 7 == 0, clashes_share=[0.0, 0.02][seed % 2], moves=[0.0, 0.0, 0.1][seed // 2 % 3],
+            behind={} if seed % 8 else {number: [number - 1] for number in range(1, 20) if number % 3},
+        )  # fmt: skip
+
+
 def main(seeds: int = 100) -> None:
-    """Print the table."""
+    """Print the table, and what random schedules come to."""
     print(f"{REQUESTS} requests, {seeds} schedules each: units of time / runs / innocents returned of 1,000")
     print(f"{'broken, by chance, slots':28}" + "".join(f"{name:>23}" for name in WAYS))
     for broken, flake, slots in SETTINGS:
         row = f"{broken:.0%}, {flake:.0%}, {slots}"
         told = ["{:.1f} / {:.0f} / {:.2f}".format(*figures(way, broken, flake, slots, seeds)) for way in WAYS.values()]
         print(f"{row:28}" + "".join(f"{text:>23}" for text in told))
+    played = list(schedules())
+    for world in played:
+        by_ladder(world)
+    red, innocents = sum(world.red_targets for world in played), sum(world.innocents for world in played)
+    requests = sum(world.requests for world in played)
+    print(
+        f"{len(played)} random schedules of the ladder: {red} red targets, {innocents} innocents returned of {requests}"
+    )
 
 
 if __name__ == "__main__":

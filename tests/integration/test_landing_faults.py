@@ -40,6 +40,22 @@ def several(world: World, number: int, target: str = "main") -> list[str]:
     return [world.submit(f"f{count}", target) for count in range(number)]
 
 
+@pytest.mark.req("I9")
+def test_a_request_at_which_git_itself_aborts_comes_back_with_what_to_do_and_holds_nobody(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.landing = Landing(verify=["true"])
+    good, bad = several(world, 2)
+    git(world.root, "commit", "-q", "--allow-empty", "-m", "so that a merge is needed")
+    head = world.merge(bad)["head_sha"]
+    says = "echo \"git: merge-ort.c:1: merge: Assertion 'x' failed.\" >&2; kill -ABRT $$"
+    shim(tmp_path / "bin", monkeypatch, f'case " $* " in *" merge-tree "*" {head} ") {says};; esac; exec "$REAL" "$@"')
+    world.run()
+    assert states(world, good, bad) == ["landed", "failed"]
+    assert "merge-ort.c:1" in why(world.merge(bad)) and "git rebase main" in why(world.merge(bad))
+    assert world.pause() is None
+
+
 @pytest.mark.req("I5")
 @pytest.mark.parametrize("verb", ["merge-tree", "read-tree", "worktree add", "update-ref", "show-ref"])
 def test_a_git_that_is_killed_again_and_again_fails_nobody_and_all_lands_when_it_lives(

@@ -279,12 +279,18 @@ def blobs(git: Git, shas: Iterable[str]) -> list[str]:
 
 
 def contents(git: Git, shas: Iterable[str]) -> list[bytes]:
-    """The contents of blobs, in the given order."""
+    """The contents of blobs, in the given order.
+
+    Raises:
+        GitFailed: One is missing: the clone is a partial one, or damaged.
+    """
     names = [oid(sha) for sha in shas]
     answer = git.check("cat-file", "--batch", input="".join(f"{sha}\n" for sha in names).encode()).stdout
     read, at = list[bytes](), 0
-    for _ in names:
+    for sha in names:
         begin = answer.index(b"\n", at) + 1
+        if answer[at:begin].endswith(b" missing\n"):
+            raise GitFailed(f"git cat-file failed: {sha} is missing.", cause="The clone is a partial one, or damaged.")
         at = begin + int(answer[at:begin].split()[2])
         read.append(answer[begin:at])
         at += 1

@@ -617,8 +617,7 @@ class Queue:
             return self._changed(line, merge_id, self._db.write(lambda c: merges.clashes(c, merge_id, on_sha, now)))
         if isinstance(built, candidates.Conflicted):
             conflicts = [{"path": item.path, "kind": item.kind} for item in built.paths]
-            paths = ", ".join(f"{item['path']} ({item['kind']})" for item in conflicts)
-            reason = f"{merge['branch']} conflicts with {merge['target']} at {on_sha[:12]}: {paths}"
+            reason = f"{merge['branch']} conflicts with {merge['target']} at {on_sha[:12]}: {built.in_words}"
             return self._end(merge, MergeState.CONFLICT, now, reason=reason, conflicts=conflicts)
         crash_point("queue.candidate_built")
         candidates.hold(repo, merge_id, built.sha)

@@ -11,7 +11,7 @@ from corral.config.sections.values import filled
 from corral.core.errors import Unsupported
 from corral.git import history, refs
 from corral.git.land import candidates
-from corral.git.land.candidates import Behind, Candidate, Conflicted
+from corral.git.land.candidates import Aborted, Behind, Candidate, Conflicted
 from corral.git.process.command import Git, Identity
 from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
@@ -53,8 +53,15 @@ def build(
         landing = landing.model_copy(update={"style": "merge"})  # what a target lost comes back as it was
     text = message(landing, merge, _own_commits(repo, landing, head, [on_sha, *below]))
     built = candidates.build(repo, on_sha, head, text, identity, at, style=landing.style, begun_on=below)
-    if not isinstance(built, Behind) or on_sha != tip_sha:
+    if not isinstance(built, Behind | Aborted) or on_sha != tip_sha:
         return built
+    if isinstance(built, Aborted):
+        raise Unsupported(
+            f"Git fails when it merges {merge['branch']} and {merge['target']}: {built.in_words}",
+            cause="A fault of git's own.",
+            remedy=f"Bring it up to date in another way (`git rebase {merge['target']}`, or `git merge -s resolve "
+            f"{merge['target']}`) and submit it again. A newer git may be able to merge it.",
+        )
     raise Unsupported(
         f"{merge['target']} has commits that {merge['branch']} has not, and takes fast-forwards only.",
         remedy=f"Bring it up to date (`git merge {merge['target']}`, or `git rebase {merge['target']}`) and submit it again.",

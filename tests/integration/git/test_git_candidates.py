@@ -201,6 +201,24 @@ def test_attributes_in_a_folder_count_and_a_driver_is_used(repo: Path) -> None:
     assert git(repo, "show", f"{built.sha}:d/f") == "driven"
 
 
+@pytest.mark.req("G22")
+def test_a_submodule_that_both_moved_gets_the_later_commit_wherever_the_checkout_is(repo: Path, tmp_path: Path) -> None:
+    library = tmp_path / "library"
+    git(tmp_path, "init", "-q", "-b", "main", str(library))
+    first, second, third = (commit(library, {"f": text}) for text in "123")
+
+    def move(sha: str) -> Callable[[], object]:
+        return lambda: git(repo / "sub", "checkout", "-q", sha)
+
+    git(repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "sub")
+    forked(repo, move(first), move(third), move(second))
+    built = build(repo)
+    assert isinstance(built, Candidate) and git(repo, "rev-parse", f"{built.sha}:sub") == third
+    git(repo, "checkout", "-q", "--orphan", "elsewhere")
+    git(repo, "rm", "-q", "-r", "-f", "--cached", ".")
+    assert build(repo) == built, "the index of a checkout decided the merge"
+
+
 @pytest.mark.req("G23")
 def test_a_recorded_resolution_is_not_used(repo: Path) -> None:
     forked(repo, write(repo, "f", "base\n"), write(repo, "f", "ours\n"), write(repo, "f", "theirs\n"))

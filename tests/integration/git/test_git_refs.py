@@ -36,6 +36,14 @@ def test_what_a_user_names_is_resolved(repo: Path) -> None:
             refs.resolve(me, missing)
 
 
+def test_contents_that_are_not_there_are_an_error_of_git(repo: Path) -> None:
+    me = open_repository(repo / ".git")
+    blob = git(repo, "hash-object", "-w", "README.md")
+    assert refs.contents(me, [blob]) == [(repo / "README.md").read_bytes()]
+    with pytest.raises(GitFailed, match="f is missing"):
+        refs.contents(me, [blob, "f" * 40])
+
+
 def test_a_ref_moves_only_from_where_it_is_said_to_be(repo: Path) -> None:
     me, first = open_repository(repo / ".git"), git(repo, "rev-parse", "HEAD")
     second = commit(repo, {"x": "1"})

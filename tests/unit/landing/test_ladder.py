@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from bench.queue_simulation import World, by_ladder, serially
+from bench.queue_simulation import World, by_ladder, schedules, serially
 
 from corral.landing import ladder
 from corral.landing.ladder import Candidate, Check, Judgement, Member, Verdict
-
-SCHEDULES = 1000
 
 
 def _plan(*members: Member, batch: int = 4, slots: int = 2, running: Sequence[str] = ()) -> list[ladder.Action]:
@@ -21,13 +19,11 @@ def _plan(*members: Member, batch: int = 4, slots: int = 2, running: Sequence[st
 @pytest.mark.req("I1")
 @pytest.mark.req("I5")
 @pytest.mark.req("I9")
+@pytest.mark.req("I10")
 def test_a_thousand_random_schedules_end_with_no_red_target_and_hardly_an_innocent_sent_back() -> None:
     innocents = requests = 0
-    for seed in range(SCHEDULES):
-        slots = seed % 4 + 1
-        each, checked = seed % 5 == 0, seed % 7 == 0
-        broken = [0.02, 0.1, 0.25][seed % 3]
-        world = World(seed, broken, 0.05, slots, requests=20, verify_each=each, has_check=checked)
+    for world in schedules():
+        slots, each = world.slots, world.verify_each
 
         def check(
             members: Sequence[Member], actions: list[ladder.Action], slots: int = slots, each: bool = each
@@ -37,6 +33,9 @@ def test_a_thousand_random_schedules_end_with_no_red_target_and_hardly_an_innoce
             assert actions and (len(runs) in range(1, slots + 1) if runs else len(actions) == 1)
             assert len({run.sha for run in runs}) == len(runs)
             if isinstance(actions[0], ladder.Land):
+                behind = {member.merge_id: member.behind for member in members}
+                earlier = enumerate(actions[0].merge_ids)
+                assert all(behind[merge_id] <= set(actions[0].merge_ids[:place]) for place, merge_id in earlier)
                 landing = actions[0].merge_ids if each else actions[0].merge_ids[-1:]
                 assert {verdicts[merge_id] for merge_id in landing} == {Verdict.GREEN}
 

@@ -11,14 +11,15 @@
 ``fast-forward``
     The head itself, or nothing.
 
-Every merge reads ``.gitattributes`` from a scratch folder with the tip's files only, so that no dirty checkout can change
-its result; names and dates are arguments, so that the same merge is the same commit.
+Every merge reads ``.gitattributes`` and ``.gitmodules`` from a scratch folder with the tip's files only, so that no checkout
+can change its result; names and dates are arguments, so that the same merge is the same commit.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,6 +42,8 @@ _KINDS = {
     "file location": "directory rename",
 }
 _ATTEMPTS = 3
+_GITS_OWN_FAULT = "merge-ort.c:"
+"""Names the place in an assertion that failed."""
 
 Style = Literal["merge", "squash", "rebase", "fast-forward"]
 
@@ -72,9 +75,18 @@ class Conflicted:
     paths: list[PathConflict]
     text: str
 
+    @property
+    def in_words(self) -> str:
+        """What conflicts, in one line."""
+        return ", ".join(f"{item.path} ({item.kind})" for item in self.paths) or self.text
+
 
 class Behind(Conflicted):
     """The head lacks commits of the tip, so that it cannot land by a fast-forward; no path is to blame."""
+
+
+class Aborted(Conflicted):
+    """Git fails at these two commits by a fault of its own, here and in any checkout, however often; no path is to blame."""
 
 
 def build(
@@ -118,7 +130,7 @@ def build(
         raise _no_common_history(repo)
     if style == "fast-forward":
         return Behind([], "")
-    with _attributes_of(repo, tip_sha) as scratch:
+    with _scratch_of(repo, tip_sha) as scratch:
         for attempt in range(_ATTEMPTS):
             try:
                 return _SHAPES[style](
@@ -264,12 +276,15 @@ def _no_common_history(repo: Git) -> Unsupported:
 
 
 @contextlib.contextmanager
-def _attributes_of(repo: Git, tip_sha: str) -> Iterator[Git]:
-    """A scratch work tree with the tip's ``.gitattributes`` files; git 2.39 has no other option for their source."""
-    changes = refs.raw_changes(repo, refs.empty_tree(tip_sha), tip_sha, ":(glob)**/.gitattributes")
+def _scratch_of(repo: Git, tip_sha: str) -> Iterator[Git]:
+    """A scratch work tree with those files of the tip that decide merges; git 2.39 has no other option for their source.
+
+    By ``.gitmodules`` git finds the commits of a submodule, of which it takes the later one where both sides moved it.
+    """
+    changes = refs.raw_changes(repo, refs.empty_tree(tip_sha), tip_sha, ":(glob)**/.gitattributes", ".gitmodules")
     with scratch.folder(repo) as folder:
         for path, _, _, mode, blob in changes:
-            if mode.startswith("100"):  # git reads no attributes through a symbolic link
+            if mode.startswith("100"):  # git reads neither through a symbolic link
                 target = folder / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(repo.check("cat-file", "blob", blob).stdout)
@@ -284,6 +299,8 @@ def _parse(merged: Result) -> Conflicted | str:
             cause="`git merge-tree --write-tree` came with git 2.38.",
             remedy="Install git 2.38 or newer, then `corral daemon restart`.",
         )
+    if merged.rc == -signal.SIGABRT and _GITS_OWN_FAULT in merged.stderr:
+        return Aborted([], merged.stderr.strip())
     if merged.outcome not in (Outcome.OK, Outcome.CONFLICT):
         raise merged.failure()
     tree, *rest = merged.text.split("\0")
@@ -323,8 +340,8 @@ def _parse_conflicts(stages: _Stages, messages: list[_Message]) -> Conflicted:
     for paths, kind, _ in messages:
         match = re.fullmatch(r"CONFLICT \((.*)\)", kind)
         if match:
-            # A message also names paths that only one side had; those with stages are the ones to resolve.
-            for path in [path for path in paths if path in stages] or paths:
+            # A message also names paths of which nothing is left to resolve; only a conflict that is of no file has no others.
+            for path in [path for path in paths if path in stages or not stages]:
                 name = _KINDS.get(match[1], match[1])
                 if kinds.get(path, "content") == "content":
                     kinds[path] = "submodule" if name.startswith("submodule") else name

@@ -114,6 +114,8 @@ _REFUSED = re.compile(
 
 _NO_INDEX = "corral.no-index"
 """A file that never exists; to git that is an empty index."""
+_OF_COMMITS = ("diff-tree", "merge-tree")
+"""Commands about commits, which read an index all the same: a damaged one fails them, and its ``.gitmodules`` decides merges."""
 
 
 def classify(verb: str, rc: int, stderr: str) -> Outcome:
@@ -229,7 +231,7 @@ class Git:
         for key, value in (config or {}).items():
             argv += ["-c", f"{key}={value}"]
         environment = environ()
-        if index_file is None and args[0] == "diff-tree":  # it compares commits, but fails if the index is damaged
+        if index_file is None and args[0] in _OF_COMMITS:
             index_file = self.git_dir / _NO_INDEX
         if index_file is not None:
             environment["GIT_INDEX_FILE"] = str(index_file)

@@ -87,8 +87,9 @@ def conflict(context: WorktreeContext, task: TaskRow, head: str) -> str | None:
     built = None if tip is None else _merged(context, task, head, tip)
     if not isinstance(built, candidates.Conflicted):
         return None
-    paths = ", ".join(f"{path.path} ({path.kind})" for path in built.paths)
-    return f"It conflicts with {target} in {paths}. Run `git merge {target}` in this worktree, and resolve that."
+    return (
+        f"It conflicts with {target} in {built.in_words}. Run `git merge {target}` in this worktree, and resolve that."
+    )
 
 
 def _merged(

@@ -102,6 +102,7 @@ def _wait(context: WorktreeContext, task: TaskRow, clashing: list[MergeRow], con
     heads = {str(merge["task_id"]): merge["head_sha"] for merge in clashing}
     context.db.write(lambda conn: dependencies.clash(conn, task["task_id"], heads))
     crash_point("task.clash_stored")
-    paths = ", ".join(f"{path.path} ({path.kind})" for path in conflict.paths)
     branches = " and ".join(merge["branch"] for merge in clashing)
-    return Ending(False, HAS_TO_WAIT, f"{branches} conflict in {paths}: it begins once one of them has landed.")
+    return Ending(
+        False, HAS_TO_WAIT, f"{branches} conflict in {conflict.in_words}: it begins once one of them has landed."
+    )
