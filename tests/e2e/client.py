@@ -188,7 +188,7 @@ class Conversation:
                 raise AssertionError(f"exit {ended}, {self._errors.read_text()}, {self.events[-3:]}")
             time.sleep(0.05)
 
-    def finish(self, *, timeout_s: float = 15) -> Run:
+    def finish(self, *, timeout_s: float = 60) -> Run:
         """Close the standard input and wait for the end."""
         assert self.process.stdin
         self.process.stdin.close()
@@ -260,4 +260,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """Leave no process of the group behind."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(timeout=10)
+    process.wait(timeout=60)
