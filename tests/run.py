@@ -1,6 +1,7 @@
 """The checks and the tests, in one command: ``python -m tests.run [pytest arguments]``; ``./install.sh --test`` calls it.
 
-The checks first, side by side; they include whether the suite proves every requirement. Then the suite, on all cores.
+The checks first, side by side; they include whether the suite proves every requirement. Then the suite, on all cores; beside it
+the types are checked.
 ``--quick``: the checks, and the unit tests without those that try many cases. ``--all``: also the tests that are marked slow
 (storms, soaks, long stories), all that :mod:`tests.support.examples` holds back, and the unit tests on the oldest and the newest
 supported Python of the machine: of those on the PATH, or on ``PYTHONS_PATH``.
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,9 +29,11 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 CHECKS = {
     "format": [str(BIN / "ruff"), "format", "--check", "--quiet", "."],
     "lint": [str(BIN / "ruff"), "check", "--quiet", "--output-format=concise", "."],
-    "types": [sys.executable, "-m", "mypy"],
     "layers": [str(BIN / "lint-imports"), "--no-cache"],
 }
+
+TYPES = "types", [sys.executable, "-m", "mypy"]
+"""It takes one core for a minute where nothing is cached, so it runs beside the tests."""
 
 REQUIREMENTS = {"requirements": [sys.executable, "-m", "tests.requirements", "--table"]}
 """It collects the tests, and so leaves them compiled for the workers, all of which collect them at once."""
@@ -71,7 +74,7 @@ def workplace() -> Iterator[list[str]]:
 
 
 def step(name: str, command: list[str], *, quiet: bool = False) -> bool:
-    """Run one step and say how it went; its output at once, or if it is quiet afterwards and only where it failed."""
+    """Run one step and say how it went; its output at once, or of a quiet one afterwards: where it failed, or is a table."""
     began = time.monotonic()
     done = subprocess.run(command, cwd=ROOT, capture_output=quiet, text=True, stdin=subprocess.DEVNULL)
     verdict = "ok" if done.returncode == 0 else f"FAILED ({done.returncode})"
@@ -80,10 +83,17 @@ def step(name: str, command: list[str], *, quiet: bool = False) -> bool:
     return done.returncode == 0
 
 
-def checked(checks: dict[str, list[str]]) -> list[bool]:
-    """Run checks side by side."""
+def side_by_side(checks: dict[str, list[str]]) -> list[bool]:
+    """Run checks, all at once."""
     with ThreadPoolExecutor() as pool:
         return list(pool.map(lambda check: step(*check, quiet=True), checks.items()))
+
+
+def checked(checks: dict[str, list[str]], tests: Callable[[], bool]) -> list[bool]:
+    """Run the checks and then the tests, and beside both the check of the types."""
+    with ThreadPoolExecutor() as pool:
+        types = pool.submit(step, *TYPES, quiet=True)
+        return [*side_by_side(checks), tests(), types.result()]
 
 
 def other_pythons() -> list[tuple[str, str]]:
@@ -157,8 +167,11 @@ def _passes_alone(suite: list[str]) -> bool:
 
 def suite_of(suite: list[str], *which: str) -> list[bool]:
     """Run the checks, and the suite or a part of it."""
-    results = checked({**CHECKS, **REQUIREMENTS})
-    return [*results, step("tests", [*suite, *which, *TOGETHER]) or _passes_alone([*suite, *which])]
+
+    def tests() -> bool:
+        return step("tests", [*suite, *which, *TOGETHER]) or _passes_alone([*suite, *which])
+
+    return checked({**CHECKS, **REQUIREMENTS}, tests)
 
 
 def everything(suite: list[str]) -> list[bool]:
@@ -189,8 +202,7 @@ def main() -> int:
                 os.environ["ALL_EXAMPLES"] = "1"
                 results = everything(suite)
             case ["--quick"]:
-                results = checked(CHECKS)
-                results.append(step("unit tests", [*suite, *QUICK, *TOGETHER, "tests/unit"]))
+                results = checked(CHECKS, lambda: step("unit tests", [*suite, *QUICK, *TOGETHER, "tests/unit"]))
             case _:
                 results = suite_of(suite, *NOT_SLOW)
     print("all green" if all(results) else "NOT green", flush=True)
