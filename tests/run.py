@@ -73,10 +73,12 @@ def workplace() -> Iterator[list[str]]:
         yield [f"--basetemp={place}/tests"]
 
 
-def step(name: str, command: list[str], *, quiet: bool = False) -> bool:
+def step(name: str, command: list[str], cwd: Path = ROOT, *, quiet: bool = False, **environment: str) -> bool:
     """Run one step and say how it went; its output at once, or of a quiet one afterwards: where it failed, or is a table."""
     began = time.monotonic()
-    done = subprocess.run(command, cwd=ROOT, capture_output=quiet, text=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        command, cwd=cwd, env={**os.environ, **environment}, capture_output=quiet, text=True, stdin=subprocess.DEVNULL
+    )
     verdict = "ok" if done.returncode == 0 else f"FAILED ({done.returncode})"
     told = done.stdout + done.stderr if quiet and (done.returncode or name in REQUIREMENTS) else ""
     print(f"{name:<14} {verdict}  {time.monotonic() - began:.1f} s\n{told}", end="", flush=True)

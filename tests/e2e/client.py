@@ -240,8 +240,10 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     def send(self, words: str) -> None:
-        """Type a prompt, as a paste, and submit it."""
+        """Type a prompt, as a paste, and submit it once it is drawn: what comes sooner belongs to the paste."""
+        before, begins = len(self.screen), "".join(words.split())[:8]
         self.type(f"\x1b[200~{words}\x1b[201~")
+        self.wait(lambda: any(drawn in self.screen[before:] for drawn in (begins, "[Pastedtext")))
         time.sleep(0.3)
         self.type("\r")
 
