@@ -237,7 +237,7 @@ def test_no_batch_keeps_the_writer_long_and_the_file_shrinks(world: World, monke
     monkeypatch.setattr(log, "CUT_AFTER_S", 0.05)
 
     def fill(conn: Connection) -> None:
-        for number in range(4_000):
+        for number in range(12_000):
             events.record(conn, THEN, LARGE, session_id=f"s{number}")
 
     world.db.write(fill)
