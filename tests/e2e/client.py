@@ -106,7 +106,9 @@ class Run:
         return next(event for event in self.events if event.get("subtype") == "init")
 
 
-def run_client(client: Path, cwd: Path, prompt: str, env: Mapping[str, str], *flags: str, timeout_s: float = 60) -> Run:
+def run_client(
+    client: Path, cwd: Path, prompt: str, env: Mapping[str, str], *flags: str, timeout_s: float = 120
+) -> Run:
     """Run ``claude -p PROMPT`` to its end, with a worker's permissions."""
     argv = [str(client), "-p", prompt, *STREAM_FLAGS, *WORKER_FLAGS, *flags]
     done = subprocess.run(
@@ -172,14 +174,14 @@ class Conversation:
         self.process.stdin.write(json.dumps(event).encode() + b"\n")
         self.process.stdin.flush()
 
-    def turn(self, words: str, *, timeout_s: float = 30) -> Json:
+    def turn(self, words: str, *, timeout_s: float = 120) -> Json:
         """Say something and return the ``result`` of the turn."""
         before = len(self.results)
         self.send(words)
         self.wait(lambda: len(self.results) > before, timeout_s=timeout_s)
         return self.results[before]
 
-    def wait(self, until: Callable[[], object], *, timeout_s: float = 30) -> None:
+    def wait(self, until: Callable[[], object], *, timeout_s: float = 60) -> None:
         """Wait until something is true; an AssertionError shows the last events and the standard error."""
         deadline = time.monotonic() + timeout_s
         while not until():
