@@ -1,6 +1,7 @@
-"""Which tests prove which requirement: ``python -m tests.requirements [--all]``, and at the end of ``./install.sh --test``.
+"""Which tests prove which requirement: ``python -m tests.requirements [--all]``, and among the checks of ``./install.sh --test``.
 
-Tests that are marked slow prove nothing here: ``--test`` does not run them, and has to prove every requirement.
+Tests that are marked slow prove nothing here: ``--test`` does not run them, and has to prove every requirement, and every promise
+of ``docs/security.md``.
 
 The scenarios of the coordination, agent mail and task documents are listed whole, as are the faults of git, the threats and the
 invariants of landing, so that one without a test is seen; of the others whatever a test names.
@@ -10,9 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import sys
 from collections import defaultdict
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -27,28 +31,46 @@ SCENARIOS = {
 """How many scenarios each document has under each prefix; they are numbered from 1."""
 
 
+class Promise(NamedTuple):
+    """A row of the table of ``docs/security.md``: its number (empty: as the row above), and the tests that prove it."""
+
+    row: str
+    text: str
+    tests: list[str]
+
+
+def promises() -> list[Promise]:
+    """Every row, in order; a test is ``file::function``, or a file."""
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (X\d+|) \| (.+?) \| (?:T[1-5].*?) \| (.+) \|$", page, re.MULTILINE)
+    return [Promise(row, text, re.findall(r"`([^`]+)`", tests)) for row, text, tests in rows]
+
+
+@dataclass
 class Collected:
-    """A pytest plugin that notes the marks ``req`` of what is collected.
+    """A pytest plugin that notes what ``--test`` runs of what is collected.
 
     Attributes:
-        tests: Every requirement that is named, with the tests that are not slow.
+        names: The tests that are not slow, and their files; the cases of a parametrized test count as one.
+        tests: Every requirement that a test names by its mark ``req``, with those of them.
     """
 
-    def __init__(self) -> None:
-        self.tests: dict[str, list[str]] = defaultdict(list)
+    names: set[str] = field(default_factory=set)
+    tests: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Note who proves what; the cases of a parametrized test count as one."""
+        """Note who proves what."""
         for item in items:
-            name = item.nodeid.split("[")[0]
-            for mark in item.iter_markers("req"):
-                for requirement in mark.args:
-                    if name not in self.tests[requirement] and item.get_closest_marker("slow") is None:
-                        self.tests[requirement].append(name)
+            name, is_run = item.nodeid.split("[")[0], item.get_closest_marker("slow") is None
+            if is_run:
+                self.names |= {name, name.partition("::")[0]}
+            for requirement in [one for mark in item.iter_markers("req") for one in mark.args]:
+                if name not in self.tests[requirement] and is_run:
+                    self.tests[requirement].append(name)
 
 
-def collect() -> dict[str, list[str]]:
-    """Every requirement that a test names, with those tests."""
+def collect() -> Collected:
+    """What the tests are, without running one."""
     found = Collected()
     with contextlib.redirect_stdout(io.StringIO()) as said:
         code = pytest.main(
@@ -56,7 +78,7 @@ def collect() -> dict[str, list[str]]:
         )
     if code != pytest.ExitCode.OK:
         raise SystemExit(said.getvalue()[-2000:] + "\nThe tests could not be collected.")
-    return dict(found.tests)
+    return found
 
 
 def scenario(prefix: str, number: int) -> str:
@@ -89,20 +111,23 @@ def table(tests: dict[str, list[str]]) -> list[str]:
 
 
 def main() -> int:
-    """Print what there is; exit code 1 where a requirement has no test.
+    """Print what there is; exit code 1 where a requirement or a promise has no test.
 
     ``--table``: a line for each prefix. ``--all``: the other requirements too, with their tests.
     """
-    tests = collect()
+    found = collect()
+    tests = found.tests
     named = [*scenarios(), *sorted(set(tests) - set(scenarios()))]
     missing = [requirement for requirement in named if not tests.get(requirement)]
+    unproven = [promise for promise in promises() if not found.names & set(promise.tests)]
     if "--table" in sys.argv[1:]:
         print("\n".join(table(tests)))
+        print(f"{'security':<13} {len(promises())} promises")
     else:
         for requirement in named if "--all" in sys.argv[1:] else scenarios():
             print(requirement, *tests.get(requirement, ["NO TEST"]), sep="\n    ")
-    print(f"without a test: {', '.join(missing) or 'none'}")
-    return 1 if missing else 0
+    print(f"without a test: {', '.join((*missing, *(promise.text for promise in unproven))) or 'none'}")
+    return 1 if missing or unproven else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The checks and the tests, in one command: ``python -m tests.run [pytest arguments]``; ``./install.sh --test`` calls it.
 
-Static checks first (seconds), then the suite on all cores; it proves every requirement.
+The checks first, side by side; they include whether the suite proves every requirement. Then the suite, on all cores; beside it
+the types are checked.
 ``--quick``: the checks, and the unit tests without those that try many cases. ``--all``: also the tests that are marked slow
 (storms, soaks, long stories), all that :mod:`tests.support.examples` holds back, and the unit tests on the oldest and the newest
 supported Python of the machine: of those on the PATH, or on ``PYTHONS_PATH``.
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,15 +26,28 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
-CHECKS: dict[str, list[str]] = {
+CHECKS = {
     "format": [str(BIN / "ruff"), "format", "--check", "--quiet", "."],
     "lint": [str(BIN / "ruff"), "check", "--quiet", "--output-format=concise", "."],
-    "types": [sys.executable, "-m", "mypy"],
     "layers": [str(BIN / "lint-imports"), "--no-cache"],
 }
 
-# One more than there are cores: much of what is tested waits for other processes.
-WORKERS = ["-n", str((os.cpu_count() or 2) + 1), "--dist", "worksteal"]
+TYPES = "types", [sys.executable, "-m", "mypy"]
+"""It takes one core for a minute where nothing is cached, so it runs beside the tests."""
+
+REQUIREMENTS = {"requirements": [sys.executable, "-m", "tests.requirements", "--table"]}
+"""It collects the tests, and so leaves them compiled for the workers, all of which collect them at once."""
+
+WORKER_BYTES = 3 << 29
+"""What the processes of one test take, several clients among them."""
+
+
+def _workers() -> int:
+    """Twice as many as there are cores, and one: a test waits for other processes and their timers half of its time."""
+    return max(2, min(2 * (os.cpu_count() or 2) + 1, psutil.virtual_memory().available // WORKER_BYTES))
+
+
+WORKERS = ["-n", str(_workers()), "--dist", "worksteal"]
 NOT_SLOW = ["-m", "not slow"]
 QUICK = ["-m", "not slow and not one_python"]
 TOGETHER = ["-p", "tests.support.ledger", *WORKERS]
@@ -59,18 +73,29 @@ def workplace() -> Iterator[list[str]]:
         yield [f"--basetemp={place}/tests"]
 
 
-def step(name: str, command: list[str], cwd: Path = ROOT, **environment: str) -> bool:
-    """Run one step and say how it went; its output only where it is wanted."""
+def step(name: str, command: list[str], cwd: Path = ROOT, *, quiet: bool = False, **environment: str) -> bool:
+    """Run one step and say how it went; its output at once, or of a quiet one afterwards: where it failed, or is a table."""
     began = time.monotonic()
-    quiet = name in CHECKS
     done = subprocess.run(
         command, cwd=cwd, env={**os.environ, **environment}, capture_output=quiet, text=True, stdin=subprocess.DEVNULL
     )
     verdict = "ok" if done.returncode == 0 else f"FAILED ({done.returncode})"
-    print(f"{name:<14} {verdict}  {time.monotonic() - began:.1f} s", flush=True)
-    if quiet and done.returncode != 0:
-        print(done.stdout + done.stderr, flush=True)
+    told = done.stdout + done.stderr if quiet and (done.returncode or name in REQUIREMENTS) else ""
+    print(f"{name:<14} {verdict}  {time.monotonic() - began:.1f} s\n{told}", end="", flush=True)
     return done.returncode == 0
+
+
+def side_by_side(checks: dict[str, list[str]]) -> list[bool]:
+    """Run checks, all at once."""
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda check: step(*check, quiet=True), checks.items()))
+
+
+def checked(checks: dict[str, list[str]], tests: Callable[[], bool]) -> list[bool]:
+    """Run the checks and then the tests, and beside both the check of the types."""
+    with ThreadPoolExecutor() as pool:
+        types = pool.submit(step, *TYPES, quiet=True)
+        return [*side_by_side(checks), tests(), types.result()]
 
 
 def other_pythons() -> list[tuple[str, str]]:
@@ -143,11 +168,12 @@ def _passes_alone(suite: list[str]) -> bool:
 
 
 def suite_of(suite: list[str], *which: str) -> list[bool]:
-    """Run the checks, the suite or a part of it, and say which requirements that proves."""
-    results = [step(name, command) for name, command in CHECKS.items()]
-    results.append(step("tests", [*suite, *which, *TOGETHER]) or _passes_alone([*suite, *which]))
-    results.append(step("requirements", [sys.executable, "-m", "tests.requirements", "--table"]))
-    return results
+    """Run the checks, and the suite or a part of it."""
+
+    def tests() -> bool:
+        return step("tests", [*suite, *which, *TOGETHER]) or _passes_alone([*suite, *which])
+
+    return checked({**CHECKS, **REQUIREMENTS}, tests)
 
 
 def everything(suite: list[str]) -> list[bool]:
@@ -169,6 +195,8 @@ def main() -> int:
     suite = [sys.executable, "-m", "pytest", "-q", "--durations=15"]
     if sys.argv[1:] not in ([], ["--all"], ["--quick"]):
         return subprocess.run([*suite, *sys.argv[1:]], cwd=ROOT).returncode
+    # Or every worker would compile every test anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with workplace() as place:
         suite += place
         match sys.argv[1:]:
@@ -176,8 +204,7 @@ def main() -> int:
                 os.environ["ALL_EXAMPLES"] = "1"
                 results = everything(suite)
             case ["--quick"]:
-                results = [step(name, command) for name, command in CHECKS.items()]
-                results.append(step("unit tests", [*suite, *QUICK, *TOGETHER, "tests/unit"]))
+                results = checked(CHECKS, lambda: step("unit tests", [*suite, *QUICK, *TOGETHER, "tests/unit"]))
             case _:
                 results = suite_of(suite, *NOT_SLOW)
     print("all green" if all(results) else "NOT green", flush=True)

@@ -106,7 +106,9 @@ class Run:
         return next(event for event in self.events if event.get("subtype") == "init")
 
 
-def run_client(client: Path, cwd: Path, prompt: str, env: Mapping[str, str], *flags: str, timeout_s: float = 60) -> Run:
+def run_client(
+    client: Path, cwd: Path, prompt: str, env: Mapping[str, str], *flags: str, timeout_s: float = 120
+) -> Run:
     """Run ``claude -p PROMPT`` to its end, with a worker's permissions."""
     argv = [str(client), "-p", prompt, *STREAM_FLAGS, *WORKER_FLAGS, *flags]
     done = subprocess.run(
@@ -172,14 +174,14 @@ class Conversation:
         self.process.stdin.write(json.dumps(event).encode() + b"\n")
         self.process.stdin.flush()
 
-    def turn(self, words: str, *, timeout_s: float = 30) -> Json:
+    def turn(self, words: str, *, timeout_s: float = 120) -> Json:
         """Say something and return the ``result`` of the turn."""
         before = len(self.results)
         self.send(words)
         self.wait(lambda: len(self.results) > before, timeout_s=timeout_s)
         return self.results[before]
 
-    def wait(self, until: Callable[[], object], *, timeout_s: float = 30) -> None:
+    def wait(self, until: Callable[[], object], *, timeout_s: float = 60) -> None:
         """Wait until something is true; an AssertionError shows the last events and the standard error."""
         deadline = time.monotonic() + timeout_s
         while not until():
@@ -188,7 +190,7 @@ class Conversation:
                 raise AssertionError(f"exit {ended}, {self._errors.read_text()}, {self.events[-3:]}")
             time.sleep(0.05)
 
-    def finish(self, *, timeout_s: float = 15) -> Run:
+    def finish(self, *, timeout_s: float = 60) -> Run:
         """Close the standard input and wait for the end."""
         assert self.process.stdin
         self.process.stdin.close()
@@ -240,8 +242,10 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     def send(self, words: str) -> None:
-        """Type a prompt, as a paste, and submit it."""
+        """Type a prompt, as a paste, and submit it once it is drawn: what comes sooner belongs to the paste."""
+        before, begins = len(self.screen), "".join(words.split())[:8]
         self.type(f"\x1b[200~{words}\x1b[201~")
+        self.wait(lambda: any(drawn in self.screen[before:] for drawn in (begins, "[Pastedtext")))
         time.sleep(0.3)
         self.type("\r")
 
@@ -260,4 +264,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """Leave no process of the group behind."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(timeout=10)
+    process.wait(timeout=60)

@@ -46,9 +46,9 @@ def client_env(stage: Stage, sealed: Path) -> Callable[..., dict[str, str]]:
 
 @pytest.fixture
 def run_claude(claude: Path, client_env: Callable[..., dict[str, str]]) -> Callable[..., Run]:
-    """Run ``claude -p`` to its end: ``run_claude(cwd, prompt, *flags, env=..., timeout_s=60)``."""
+    """Run ``claude -p`` to its end: ``run_claude(cwd, prompt, *flags, env=..., timeout_s=120)``."""
 
-    def run(cwd: Path, prompt: str, *flags: str, env: dict[str, str] | None = None, timeout_s: float = 60) -> Run:
+    def run(cwd: Path, prompt: str, *flags: str, env: dict[str, str] | None = None, timeout_s: float = 120) -> Run:
         return run_client(claude, cwd, prompt, env or client_env(), *flags, timeout_s=timeout_s)
 
     return run

@@ -115,7 +115,7 @@ class Member:
 
     def do(self, *steps: Step, say: str = "Do this.") -> str:
         """Have it play the steps; returns what the model was told meanwhile, by tool results and beside them."""
-        self.conversation.turn(script(*steps, text("Done."), say=say), timeout_s=60)
+        self.conversation.turn(script(*steps, text("Done."), say=say))
         return self.told
 
     @property

@@ -67,6 +67,7 @@ def test_a_definition_that_is_in_no_commit_holds_in_the_worktree(crew: Team) -> 
     assert not stolen.exists()
 
 
+@pytest.mark.slow("two iterations of the real client; that a loop does so stands in test_loops")
 @pytest.mark.req("FR-LOOP-001")
 def test_a_loop_gives_an_agent_its_input_and_what_its_test_said_until_that_passes(crew: Team, tmp_path: Path) -> None:
     define(crew, "counter", "tools: Bash", "You are the counter.")
@@ -118,6 +119,7 @@ def test_a_member_of_the_team_keeps_the_clients_own_prompt_and_is_told_what_the_
     assert "Speak of stones." in system(asked[0]) and ERRAND in system(asked[0])
 
 
+@pytest.mark.slow("a session, its batch and its landings; test_skills and test_runner_opencode have a half each")
 @pytest.mark.req("DELEGATE-1")
 def test_a_session_delegates_a_batch_to_the_opencode_builder_and_its_pieces_land(crew: Team, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "opencode"  # a folder that is on the PATH of the daemon

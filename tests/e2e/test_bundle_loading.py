@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -15,7 +14,7 @@ import pytest
 
 from tests.bundle.listener import Body, Listener, coordinate, listening
 from tests.conftest import git
-from tests.e2e.client import Run, Terminal, trust
+from tests.e2e.client import Run
 from tests.e2e.stage import Stage, bash, script, text, tool
 from tests.e2e.team import plugin
 
@@ -211,30 +210,6 @@ def test_a_repository_without_corral_keeps_isolation_and_is_not_changed(
     assert not (repo / "built.txt").exists()
     assert not (repo / ".corral").exists()
     assert git(repo, "status", "--short") == "?? .claude/"
-
-
-# -- what only the terminal shows -----------------------------------------------------------------------------------
-
-
-def test_a_session_that_waits_for_its_person_says_so(
-    repo: Path, sock: Path, claude: Path, sealed: Path, env: dict[str, str]
-) -> None:
-    trust(sealed, repo)
-    with (
-        listening(sock) as heard,
-        Terminal(claude, repo, env, *PLUGIN, "--permission-mode", "default") as terminal,
-    ):
-        terminal.wait(lambda: heard.opened)
-        terminal.wait("? for shortcuts")
-        terminal.send(script(tool("Write", file_path="$CWD/a.txt", content="x"), text("bye")))
-        terminal.wait(lambda: "Notification" in heard.named())
-        asked = bodies(heard, "PermissionRequest")[0]
-        assert asked["tool_input"] == {"file_path": str(repo / "a.txt")}
-        assert bodies(heard, "Notification")[0]["notification_type"] == "permission_prompt"
-        assert bodies(heard, "SessionStart")[0]["_hook"]["entrypoint"] == "cli"
-        assert bodies(heard, "SessionStart")[0]["_hook"]["pid"] == terminal.process.pid
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(int(asked["_hook"]["bridge"]), signal.SIGTERM)
 
 
 # -- skills ---------------------------------------------------------------------------------------------------------

@@ -54,6 +54,7 @@ def test_what_a_client_edited_while_the_daemon_was_away_is_locked_for_it(team: T
     assert team.locks() == {**mine, "README.md": other.session_id}
 
 
+@pytest.mark.slow("the story above once more, with a subagent")
 def test_what_a_subagent_wrote_meanwhile_is_the_subagents(team: Team) -> None:
     parent = team.member("--allowedTools", "Agent")
     began, go = team.repo.parent / "began", team.repo.parent / "go"

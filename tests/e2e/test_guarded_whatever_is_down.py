@@ -56,6 +56,9 @@ def test_a_held_file_stays_whatever_is_down(guarded: Team) -> None:
     assert (guarded.repo / HELD).read_text() == "the holder's\n"
 
 
+@pytest.mark.parametrize(
+    "guarded", ["mod", pytest.param("hooks", marks=pytest.mark.slow("the next one has them"))], indirect=True
+)
 def test_a_held_file_stays_through_kills_and_restarts_of_the_daemon(guarded: Team) -> None:
     team, holder = guarded, holding(guarded)
     other = team.member()
@@ -115,18 +118,16 @@ def without_its_python(house: Coordinated, folder: Path) -> None:
 WORLDS = [without_folder, uninstalled, without_command, without_its_python]
 
 
-@pytest.mark.parametrize("has_plugin", [True, False], ids=["with the plugin", "without it"])
 @pytest.mark.parametrize("world", WORLDS)
 def test_where_corral_is_not_there_every_tool_works(
-    team: Team, claude: Path, world: Callable[[Coordinated, Path], None], has_plugin: bool
+    team: Team, claude: Path, world: Callable[[Coordinated, Path], None]
 ) -> None:
     bin_folder = Path(team.env["PATH"].partition(os.pathsep)[0])
     world(team.house, bin_folder)
-    for flags in ((), STRICT_MCP):
+    for flags in (PLUGIN, (*PLUGIN, *STRICT_MCP), ()):
         (team.repo / HELD).write_text("before\n")
         steps = (tool("Read", file_path=f"$CWD/{HELD}"), overwrites(), tool("Bash", command="echo shell > shell.txt"))
-        loaded = PLUGIN if has_plugin else ()
-        run: Run = run_client(claude, team.repo, script(*steps, text("Done.")), team.env, *loaded, *flags)
+        run: Run = run_client(claude, team.repo, script(*steps, text("Done.")), team.env, *flags)
         assert (team.repo / HELD).read_text() == "by another\n", run.events
         assert (team.repo / "shell.txt").exists()
         (team.repo / "shell.txt").unlink()

@@ -61,6 +61,7 @@ def test_the_end_of_an_isolated_agent_loses_no_ignored_file(shared: Team) -> Non
     check_recovered(shared, name)
 
 
+@pytest.mark.slow("a third way out of a worktree, through a terminal")
 def test_the_exit_of_a_terminal_loses_no_ignored_file(shared: Team, sealed: Path, claude: Path) -> None:
     trust(sealed, shared.repo)
     flags = (*PLUGIN, *WORKER_FLAGS, "--worktree", "brief")
@@ -106,6 +107,7 @@ def test_a_reset_under_a_live_session_is_told_and_leaves_everything(shared: Team
     check_recovered(shared, "n2")
 
 
+@pytest.mark.slow("two more clients; test_guardian has it without them")
 def test_two_sessions_in_one_worktree_do_not_lose_what_the_other_wrote(shared: Team) -> None:
     place = plain(shared, "n1")
     first = shared.member(cwd=place)

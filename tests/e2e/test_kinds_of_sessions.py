@@ -28,7 +28,10 @@ MODEL = "claude-opus-5-5"
 CODE_MODE = "CLAUDE_CODE_EXPERIMENTAL_CODE_MODE"
 
 
-@pytest.fixture(params=["mod", "hooks"])
+HOOKS = pytest.param("hooks", marks=pytest.mark.slow("test_guarded_whatever_is_down has what the hooks alone guard"))
+
+
+@pytest.fixture(params=["mod", HOOKS])
 def guarded(request: pytest.FixtureRequest, team: Team, sealed: Path, tmp_path: Path) -> Team:
     """A team whose sessions have the whole plugin or its hooks alone, and a file that a person has reserved."""
     if request.param == "hooks":

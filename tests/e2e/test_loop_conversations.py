@@ -22,6 +22,7 @@ from tests.e2e.stage import Request, Stage, bash, script, text, tool
 from tests.integration.running import kill
 from tests.integration.supervision import House
 
+THE_SDK = pytest.param("anthropic", marks=pytest.mark.slow("as with the client, and each start of the SDK takes 2 s"))
 pytestmark = pytest.mark.e2e
 Open = Callable[[], House]
 FIRST = "I wrote one line."
@@ -100,7 +101,7 @@ def test_it_goes_on_in_its_conversation_and_counts_each_iteration_once(
 
 
 @pytest.mark.req("FR-LOOP-006")
-@pytest.mark.parametrize("runner", ["claude", "anthropic"])
+@pytest.mark.parametrize("runner", ["claude", THE_SDK])
 def test_a_new_daemon_goes_on_in_the_conversation_of_the_last_completed_iteration(
     house: Open, stage: Stage, tmp_path: Path, runner: str
 ) -> None:
@@ -122,7 +123,7 @@ def test_a_new_daemon_goes_on_in_the_conversation_of_the_last_completed_iteratio
 
 
 @pytest.mark.req("FR-LOOP-006")
-@pytest.mark.parametrize("runner", ["claude", "anthropic"])
+@pytest.mark.parametrize("runner", ["claude", THE_SDK])
 def test_a_lost_conversation_begins_anew_with_the_feedback_and_says_so(
     house: Open, stage: Stage, tmp_path: Path, runner: str
 ) -> None:
@@ -151,6 +152,7 @@ def test_a_conversation_that_the_api_refuses_begins_anew(house: Open, stage: Sta
     assert "400" in history(one, task_id)[1]["conversation"]["lost"]
 
 
+@pytest.mark.slow("the client and two judges; test_loop_judges has the rule")
 @pytest.mark.req("FR-LOOP-002")
 def test_the_model_that_the_client_chose_itself_does_not_judge_its_work(
     house: Open, stage: Stage, tmp_path: Path

@@ -64,8 +64,9 @@ def test_no_hostile_mod_writes_what_a_session_holds(
     assert (team.repo / HELD).read_text() == "the holder's"
 
 
-@pytest.mark.parametrize("is_first", [True, False], ids=["outside of Corral's", "inside of it"])
-@pytest.mark.parametrize("way", ["runs", "spawns"])
+@pytest.mark.parametrize(
+    ("is_first", "way"), [(True, "runs"), (False, "spawns")], ids=["runs, outside of Corral's", "spawns, inside of it"]
+)
 def test_what_a_program_of_a_hostile_mod_overwrites_is_kept_and_both_are_told(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool, way: str
 ) -> None:

@@ -110,7 +110,13 @@ def test_a_busy_api_is_waited_for(start: Start, stage: Stage) -> None:
     assert len(stage.requests) == 3
 
 
-@pytest.mark.parametrize(("status", "again"), [(400, False), (401, False), (429, True), (500, True)])
+OTHER_ERRORS = [
+    pytest.param(status, again, marks=pytest.mark.slow("one of each kind is enough"))
+    for status, again in ((400, False), (500, True))
+]
+
+
+@pytest.mark.parametrize(("status", "again"), [(401, False), (429, True), *OTHER_ERRORS])
 def test_an_api_error_is_one_in_spite_of_its_subtype(start: Start, stage: Stage, status: int, again: bool) -> None:
     stage.fail(status, times=None)
     finished = finish(start(script(text("x")), {"CLAUDE_CODE_MAX_RETRIES": "0"}))

@@ -60,6 +60,7 @@ class Screen:
         return [request for request in self._team.stage.requests if f"| {body}" in str(request.body["messages"])]
 
 
+@pytest.mark.slow("a day of a session in a terminal: five letters, /clear, a daemon that goes")
 def test_a_session_at_rest_in_a_terminal_is_woken_by_mail_once(
     team: Team, sealed: Path, claude: Path, tmp_path: Path
 ) -> None:

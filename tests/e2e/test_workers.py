@@ -96,6 +96,7 @@ def test_four_workers_land_four_branches_on_a_verified_target(crew: Callable[...
     assert len({row["worktree"] for row in workers}) == 4
 
 
+@pytest.mark.slow("three workers in turn; test_combining has it without clients")
 @pytest.mark.req("FR-SWARM-003")
 def test_a_third_agent_makes_one_result_of_two_and_it_alone_lands(crew: Callable[..., Team]) -> None:
     team = crew()
@@ -119,6 +120,7 @@ def test_a_third_agent_makes_one_result_of_two_and_it_alone_lands(crew: Callable
     assert len({row["session_id"] for row in workers}) == 3
 
 
+@pytest.mark.slow("it waits out a time limit of 20 s; test_runner_claude has a client that hangs")
 @pytest.mark.faults
 def test_a_worker_that_hangs_is_stopped_by_its_timeout_and_the_next_attempt_lands(crew: Callable[..., Team]) -> None:
     team = crew(tasks={"retry_initial_s": 0.1})
@@ -172,6 +174,7 @@ def test_what_a_worker_writes_by_bash_into_the_main_checkout_is_found_saved_told
     )
 
 
+@pytest.mark.slow("a supervisor's whole task; test_phases has it without a client")
 @pytest.mark.req("SUP-AC2", "SUP-FR4", "SUP-AC6")
 def test_a_task_of_the_roadmap_is_asked_for_its_phases_and_its_bundle_says_which_are_missing(
     crew: Callable[..., Team], stage: Stage

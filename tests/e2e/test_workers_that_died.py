@@ -26,6 +26,7 @@ from tests.e2e.stage import Stage, bash_until, script, text, tool
 from tests.integration.running import find_marked, is_alive, keeper_of, kill
 from tests.integration.supervision import House
 
+THE_SDK = pytest.param("anthropic", marks=pytest.mark.slow("as with the client, and each start of the SDK takes 2 s"))
 pytestmark = [pytest.mark.e2e, pytest.mark.faults]
 INTERRUPTED = "You were interrupted in the middle of this task"
 
@@ -106,7 +107,7 @@ def test_it_goes_on_in_its_saved_tree_and_its_own_conversation(house: House, sta
 
 
 @pytest.mark.req("FR-LOOP-006")
-@pytest.mark.parametrize("runner", ["claude", "anthropic"])
+@pytest.mark.parametrize("runner", ["claude", THE_SDK])
 def test_an_iteration_goes_on_in_its_own_tree_and_conversation(house: House, stage: Stage, runner: str) -> None:
     loop = {"until": [{"kind": "tests", "command": "test -e one.txt"}]}
     task_id = begun(house, runner, loop=loop)
@@ -127,7 +128,7 @@ def test_an_iteration_goes_on_in_its_own_tree_and_conversation(house: House, sta
     assert git(house.project.root, "show", f"{iteration['head_sha']}:one.txt") == "one"
 
 
-@pytest.mark.parametrize("runner", ["claude", "anthropic"])
+@pytest.mark.parametrize("runner", ["claude", THE_SDK])
 def test_a_lost_conversation_begins_anew_and_is_told_the_saved_work(house: House, stage: Stage, runner: str) -> None:
     task_id = begun(house, runner)
     home = Path(str(house.runners["claude"]._environ["HOME"]))  # type: ignore[attr-defined]

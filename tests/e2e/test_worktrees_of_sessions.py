@@ -53,6 +53,7 @@ def test_a_session_started_with_worktree_works_in_one_of_ours(shared: Team) -> N
     assert (session["worktree"], row["session_id"]) == (str(place), session["session_id"])
 
 
+@pytest.mark.slow("a dialogue of the terminal")
 def test_a_worktree_that_its_person_removes_at_the_exit_goes_and_what_was_uncommitted_is_saved(
     shared: Team, sealed: Path, claude: Path
 ) -> None:

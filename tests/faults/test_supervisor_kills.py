@@ -434,7 +434,7 @@ def test_stopping_the_daemon_ends_a_setup_command_and_the_attempt_is_not_counted
     assert pid in find_marked(task_id)
     began = time.monotonic()
     house.close()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert find_marked(task_id) == []
     after = House(repo, IMPATIENT)
     try:
@@ -451,7 +451,7 @@ def test_cancelling_a_task_ends_its_setup_command(repo: Path) -> None:
         task_id = house.submit("true")
         setting_up(house)
         house.db.write(lambda conn: tasks.cancel(conn, task_id, utc_now(), house.settings.tasks, reason="No."))
-        house.until_status(task_id, "cancelled", timeout_s=5)
+        house.until_status(task_id, "cancelled", timeout_s=20)
         assert find_marked(task_id) == []
     finally:
         house.close()

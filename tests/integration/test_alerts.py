@@ -19,7 +19,7 @@ CONFIG = """
 tasks: {max_retries: 0}
 worktrees: {pool_min_files: 0}
 alerts: {agent_failures: {threshold: 2}}
-notifications: {group_s: 0.2, webhook_timeout_s: 1}
+notifications: {group_s: 0.2, webhook_timeout_s: 3}
 """
 
 
@@ -82,7 +82,7 @@ def test_an_alert_from_its_rule_to_a_person_and_its_end(
     eventually(lambda: far.received)
     began = time.monotonic()
     house.ask("GET", "/health")
-    assert time.monotonic() - began < 0.9, "the daemon answers while the webhook hangs"
+    assert time.monotonic() - began < 2.7, "the daemon answers while the webhook hangs"
     first, again = eventually(lambda: far.received if len(far.received) == 2 else None)
     assert first.body == again.body and first.is_signed and again.is_signed
     told = again.body

@@ -135,7 +135,7 @@ def test_locks_of_a_person_and_of_a_session_their_paths_and_their_end(house: Coo
     assert house.run("lock", "check", str(house.root / "src" / "a.py"), check=False).returncode == 4
     house.run("lock", "release", "--all", CLAUDE_CODE_SESSION_ID="one")
     house.run("lock", "acquire", "src/a.py", "--ttl", "1", CLAUDE_CODE_SESSION_ID="one")
-    eventually(lambda: house.ask("GET", "/locks") == [], 10)
+    eventually(lambda: house.ask("GET", "/locks") == [])
     mine = house.json("lock", "acquire", "src/a.py", "api:GET /v1/users", "--ttl", "90", "--reason", "by hand")["locks"]
     assert [lock["file_path"] for lock in mine] == ["api:GET /v1/users", "src/a.py"] or len(mine) == 2
     assert all(set(row) >= LOCK for row in house.json("lock", "list"))

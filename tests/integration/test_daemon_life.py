@@ -223,6 +223,7 @@ def test_a_changed_configuration_is_taken_over_and_a_broken_one_is_reported(hous
 def test_how_a_worker_is_started_and_stopped_follows_the_settings_of_the_moment(
     house: Coordinated, tmp_path: Path
 ) -> None:
+    house.configure("supervisor: {stop_grace_s: 60}\n")
     house.run("daemon", "start")
     client = tmp_path / "client"
     client.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 7\n")
@@ -239,7 +240,7 @@ def test_how_a_worker_is_started_and_stopped_follows_the_settings_of_the_moment(
     began = time.monotonic()
     house.run("task", "cancel", deaf)
     house.run("wait", deaf, "--timeout", "40", check=False)
-    assert time.monotonic() - began < 4, "the five seconds of the start are not in force any more"
+    assert time.monotonic() - began < 30, "the minute of the start is not in force any more"
 
 
 @NEEDS_RIGHTS_DROPPED

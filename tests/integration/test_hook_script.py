@@ -150,7 +150,7 @@ def test_a_daemon_that_hangs_holds_nobody_up(repo: Path) -> None:
         deaf.listen()
         began = time.monotonic()
         assert silent(fire(repo, "SessionEnd"))
-        assert time.monotonic() - began < 1.5 + 2  # the client allows 1.5 s; the rest is a busy machine's
+        assert time.monotonic() - began < 1.5 + 8  # the client allows 1.5 s; the rest is a busy machine's
     assert "TimeoutError" in logged(repo)[0]
 
 
@@ -296,7 +296,7 @@ def test_a_daemon_that_does_not_come_up_delays_a_session_by_five_seconds_at_most
     note = starter(tmp_path / "bin" / "corral", coordinate(repo), answers=False)
     began = time.monotonic()
     said = json.loads(fire(repo, "SessionStart", path=os.fspath(tmp_path / "bin")).stdout)
-    assert time.monotonic() - began < 5 + 2
+    assert time.monotonic() - began < 5 + 8
     assert "`corral daemon start`" in said["systemMessage"] == said["hookSpecificOutput"]["additionalContext"]
     assert note.read_text().splitlines() == ["daemon start --detach"]
     (line,) = logged(repo)

@@ -48,6 +48,10 @@ def judged(stage: Stage, tmp_path: Path, answer: str, work: str = "a change", **
     return judge.evaluate(JudgeCriterion(rubric=script(text(answer)), **fields), place)
 
 
+def _also(case: object) -> Any:
+    return pytest.param(case, marks=pytest.mark.slow("a case more: each starts the SDK, which takes 2 s"))
+
+
 def vote(meets: bool, score: float = 0.5) -> str:
     return json.dumps({"meets_rubric": meets, "score": score, "reasons": "because"})
 
@@ -76,14 +80,14 @@ def test_the_words_of_the_work_do_not_decide(stage: Stage, tmp_path: Path) -> No
 
 
 @pytest.mark.req("FR-LOOP-002")
-@pytest.mark.parametrize("answer", ["It has converged!", '{"meets_rubric": "yes"}', "[]"])
+@pytest.mark.parametrize("answer", ['{"meets_rubric": "yes"}', *map(_also, ("It has converged!", "[]"))])
 def test_nonsense_is_no_vote(stage: Stage, tmp_path: Path, answer: str) -> None:
     found = judged(stage, tmp_path, answer)
     assert found.verdict is Verdict.INCONCLUSIVE and "no vote" in found.evidence
     assert len(stage.requests) == 3 and found.usage["turns"] == 3, "each answer was paid for"
 
 
-@pytest.mark.parametrize("status", [429, 529, 500])
+@pytest.mark.parametrize("status", [529, *map(_also, (429, 500))])
 def test_a_busy_api_is_asked_again_and_one_that_stays_so_gives_no_verdict(
     stage: Stage, tmp_path: Path, status: int
 ) -> None:

@@ -47,7 +47,7 @@ def test_a_reset_target_is_told_its_commits_are_kept_and_one_command_brings_them
     tip = git(house.root, "rev-parse", "main")
     assert git(house.root, "rev-parse", "refs/corral/landed/tips/main") == tip
     git(house.root, "reset", "--hard", before)
-    (need,) = eventually(lambda: needs(house), deadline_s=10)
+    (need,) = eventually(lambda: needs(house))
     assert "'one', 'two'" in need["what"] and before[:12] in need["what"] and need["since"]
     assert lost_refs(house) == [tip]
     assert (outcome(house, first), outcome(house, second)) == ("missing", "missing")

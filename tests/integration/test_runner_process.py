@@ -172,14 +172,14 @@ def test_input_is_written_without_waiting_for_a_slow_reader(tmp_path: Path) -> N
 
     wait(written)
     feed.close()
-    assert process.wait(timeout=5) == 0
+    assert process.wait(timeout=30) == 0
     assert log.read_text().strip() == "3000003"
     assert not feed.send(b"more")
 
 
 def test_a_reader_that_left_closes_the_input(tmp_path: Path) -> None:
     process = spawn(["true"], cwd=tmp_path, env=dict(os.environ), log=tmp_path / "log", takes_input=True)
-    process.wait(timeout=5)
+    process.wait(timeout=30)
     feed = Feed(process)
     assert not feed.send(b"x")
 

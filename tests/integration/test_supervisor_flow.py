@@ -158,7 +158,7 @@ def test_cancelling_a_running_task_ends_its_processes_and_keeps_its_work(house: 
     task_id = one.submit("echo partial > partial.txt; touch ready; sleep 300")
     one.until(lambda: any(worktrees_of(repo).glob("*/ready")))
     one.db.write(lambda conn: _cancel(conn, task_id, one))
-    detail = one.until_status(task_id, "cancelled", timeout_s=5)
+    detail = one.until_status(task_id, "cancelled", timeout_s=20)
     one.settle()
     assert detail["cancel_reason"] == "Not needed." and detail["error_code"] is None
     (saved,) = salvage.listing(one.grounds.repo)
@@ -177,7 +177,7 @@ def test_a_cancellation_that_was_accepted_counts_even_if_the_worker_succeeds(hou
     task_id = one.submit("trap 'exit 0' TERM; echo x > x.txt; touch ready; while :; do sleep 0.05; done")
     one.until(lambda: any(worktrees_of(repo).glob("*/ready")))
     one.db.write(lambda conn: _cancel(conn, task_id, one))
-    one.until_status(task_id, "cancelled", timeout_s=5)
+    one.until_status(task_id, "cancelled", timeout_s=20)
     one.settle()
     assert requests(one) == []
 

@@ -87,7 +87,7 @@ def test_cancelling_what_has_not_begun_and_what_runs(coordinate: Callable[..., C
     began = time.monotonic()
     house.run("task", "cancel", running, "--reason", "wrong idea")
     stopped = reached(house, running, "cancelled")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert not alive(child)
     assert stopped["cancel_reason"] == "wrong idea"
     # What it had made is saved, and its slot is free again.

@@ -23,7 +23,7 @@ def test_uninstall_takes_everything_away_keeps_what_was_saved_and_lets_it_be_pre
     pid = house.daemon_pid()
     assert pid is not None
     house.run("uninstall", "--yes")
-    eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, 5)
+    eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     assert git(house.root, "status", "--porcelain", "--ignored") == ""
     assert not (house.root / ".corral").exists()
     assert git(house.root, "show", f"{saved['ref']}:half.txt") == "half"

@@ -1,4 +1,4 @@
-"""The tests' own way to run ``python -m corral`` and ``python -m corral.daemon``: forked from a process that has imported both.
+"""The tests' own way to run what stands in ``MODULES``, as ``python -m corral``: forked from a process that has imported it.
 
 Most of a command, and half of a daemon's start, is importing; a suite runs thousands of them. What is forked is the same program
 in a process of its own, with the environment, folder and files that it was given; so is ``python -c`` with the source of both on
@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import ctypes
 import gc
+import importlib
 import json
 import os
 import select
@@ -30,7 +31,12 @@ from typing import IO, Any, NoReturn
 from tests.support.programs import is_on
 
 SOURCE = Path(__file__).parents[2] / "daemon"
-MODULES = ("corral", "corral.daemon")
+MODULES = {
+    "corral": "corral.faces.cli",
+    "corral.daemon": "corral.daemon.__main__",
+    "corral.client.start": "corral.client.start",
+}
+"""What is run as ``python -m``, and the module whose ``main`` that is."""
 _KNOWN = {"cwd", "env", "stdin", "stdout", "stderr", "text", "bufsize", "start_new_session"}
 _DECIDES = ("PYTHON", "LC_", "LANG")
 """Variables that Python reads when it starts."""
@@ -360,13 +366,7 @@ def _main(how: str) -> Any:
         main = sys.modules["__main__"] = types.ModuleType("__main__")
         exec(code, vars(main))
         return 0
-    if sys.argv[0] == "corral":
-        from corral.faces.cli import main as command
-
-        return command()
-    from corral.daemon.__main__ import main as daemon
-
-    return daemon()
+    return importlib.import_module(MODULES[sys.argv[0]]).main()
 
 
 def _leave() -> None:
@@ -387,8 +387,6 @@ def _show(argv: list[str]) -> None:
 
 def _import() -> None:
     """Import what commands and daemons import sooner or later, and build what a daemon builds of it."""
-    import importlib
-
     from corral.faces.cli.nouns import NOUNS
 
     for module, _sentence in NOUNS.values():
@@ -401,7 +399,7 @@ def _import() -> None:
         "corral.faces.cli.help",
         "encodings.ascii",
         "encodings.utf_8_sig",
-        "corral.daemon.__main__",
+        *MODULES.values(),
         "corral.daemon.life",
         "corral.faces.http.router",
         "corral.git.process.process",

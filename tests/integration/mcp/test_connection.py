@@ -70,7 +70,7 @@ def test_a_call_that_waits_is_over_when_its_connection_is(house: Coordinated) ->
     with wire.dial(str(find_socket(find_project(house.root))), 10) as link:
         link.sendall(wire.request("POST", "/mcp?profile=core", body, headers))
         eventually(lambda: queue() == 1)
-    eventually(lambda: queue() == 0, 10)
+    eventually(lambda: queue() == 0)
     house.run("lock", "release", "src/a.py")
     assert house.json("lock", "list") == []
 

@@ -113,7 +113,7 @@ def test_reservations_in_the_shapes_of_agent_mail(house: Coordinated) -> None:
         # What has expired is anybody's, and nothing of it stays behind.
         await reserve(one, mine, "short/**", "db:schema:short", ttl_seconds=1)
         assert stored("short/**", "db:schema:short") == 2
-        eventually(lambda: stored("short/**", "db:schema:short") == 0, 10)
+        eventually(lambda: stored("short/**", "db:schema:short") == 0, 20)
         assert _agent(await reserve(two, yours, "short/x.py", "db:schema:short"))[1] == []
 
     def stored(*keys: str) -> int:

@@ -151,7 +151,7 @@ def test_a_cleanup_counts_the_dead_and_leaves_the_living_alone(house: Coordinate
         assert house.json("session", "cleanup") == nothing
         assert house.run("session", "cleanup", "--silent-for", "0", check=False).returncode == 2
         for by in (lambda: house.ask("POST", "/sessions/cleanup"), lambda: house.json("session", "cleanup")):
-            eventually(lambda by=by: cleaned(by), 10)  # type: ignore[misc]
+            eventually(lambda by=by: cleaned(by))  # type: ignore[misc]
         assert [row["file_path"] for row in house.json("lock", "list")] == ["src/a.py"]
 
     until = time.monotonic() + 20
