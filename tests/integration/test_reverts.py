@@ -97,6 +97,18 @@ def test_a_revert_that_conflicts_is_told_and_comes_back_with_the_paths(world: Wo
     world.run()
     row = world.merge(undo.merge["merge_id"])
     assert row["state"] == "conflict" and "same.txt" in why(row)
+    git(world.root, "switch", "-q", "-c", "resolved", row["head_sha"])
+    git(world.root, "merge", "-q", "-X", "theirs", "main", check=False)
+    git(world.root, "rm", "-q", "same.txt")
+    git(world.root, "commit", "-q", "-m", "resolved")
+    git(world.root, "switch", "-q", "main")
+    resolved = world.land("resolved")
+    assert (resolved["state"], resolved["reverts"]) == ("landed", first["merge_id"]), "it is the revert, resolved"
+    assert "resolved" in git(world.root, "branch", "--list", "resolved"), "and yet somebody's own branch"
+    with pytest.raises(Conflict, match="was taken back already"):
+        _reverted(world, first["merge_id"])
+    world.branch("later", {"later.txt": "x\n"})
+    assert world.land("later")["reverts"] is None
 
 
 def test_what_did_not_land_or_is_gone_cannot_be_taken_back(world: World) -> None:

@@ -103,7 +103,9 @@ def detail(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.Merg
     about = {"id": merge["merge_id"], "branch": f"{merge['branch']} → {merge['target']}"}
     about |= {"head": merge["head_sha"][:12], "reason": merge["reason"]}
     of_undo = {"reverts": merge["reverts"], "reverted by": merge["reverted_by"]}
-    facts({**about, "approved": merge["approved_sha"], "landed": merge["landed_sha"], **of_undo})
+    facts(
+        {**about, "approved": merge["approved_sha"], "style": merge["style"], "landed": merge["landed_sha"], **of_undo}
+    )
     for conflict in merge["conflicts"] or []:
         echo(f"  {'':<8} {conflict['kind']}: {one_line(conflict['path'])}")
     receipt = merge["receipt"]

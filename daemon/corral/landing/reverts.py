@@ -22,13 +22,12 @@ from corral.git import commits, refs
 from corral.git.identity import effective
 from corral.git.land import candidates
 from corral.git.process.command import Git
+from corral.landing.land import REVERT_BRANCH
 from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
 from corral.work.merges.store import merges, of_tasks
 from corral.work.tasks.store import dependencies
 
-BRANCH = "corral/revert-"
-"""Begins the name of the branch that has a revert; the beginning of the request's id follows."""
 _REVERT = re.compile(r'Revert "(.*)"')
 
 
@@ -78,7 +77,7 @@ def submit(db: Store, repo: Git, merge_id: str, *, session_id: str | None, now: 
             remedy=f"To bring it back: corral merge revert {again}",
         )
     before = _before(repo, merge, landed)
-    branch, reserved = f"{BRANCH}{short}", new_id()
+    branch, reserved = f"{REVERT_BRANCH}{short}", new_id()
     head = _made_before(repo, branch, landed, before, tip) or _create(repo, merge, landed, before, now)
     built = candidates.build(repo, tip, head, f"Revert of {short}", effective(repo, None), now)
     if built is None or (isinstance(built, candidates.Candidate) and built.tree == _tree(repo, tip)):

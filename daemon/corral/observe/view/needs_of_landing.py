@@ -88,8 +88,7 @@ def remote_targets(_services: Services, conn: Connection) -> Iterator[Need]:
         if row["ahead"] and waiting:
             yield Need(
                 "unpushed_commits",
-                f"{target} has {row['ahead']} commit(s) here that {row['remote']} has not: they are verified and pushed with "
-                "what lands next.",
+                f"{target} has {row['ahead']} commit(s) here that {row['remote']} has not: they are pushed with what lands next.",
                 f"See them: git log {shlex.quote(target)} --not --remotes={row['remote']}. To keep them back, take them off "
                 f"{target}.",
                 ids=ids,
