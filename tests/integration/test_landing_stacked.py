@@ -43,11 +43,11 @@ def task(world: World, name: str) -> str:
 
 def begun(world: World, name: str, files: dict[str, str], on: str | None = None) -> str:
     """A branch of a task that is called like it, begun on the branch of another one; returns its head."""
-    sha, at = world.branch(name, files, on or "main"), iso(world.now())
+    base, sha, at = world.tip(on or "main"), world.branch(name, files, on or "main"), iso(world.now())
     row = {
-        "worktree_id": new_id(), "name": name, "path": "/nowhere", "branch": name, "base_sha": world.tip(on or "main"), "task_id": task(world, name),
-        "purpose": "task", "state": "removed", "provision": {}, "created_at": at, "removed_at": at,
-        "stacked_on": {task(world, on): world.tip(on)} if on else {},
+        "worktree_id": new_id(), "name": name, "path": "/nowhere", "branch": name, "base_sha": base,
+        "task_id": task(world, name), "purpose": "task", "state": "removed", "provision": {}, "created_at": at, "removed_at": at,
+        "stacked_on": {task(world, on): base} if on else {},
     }  # fmt: skip
     world.db.write(lambda conn: worktrees.create(conn, row))
     return sha
