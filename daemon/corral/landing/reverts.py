@@ -88,11 +88,11 @@ def submit(db: Store, repo: Git, merge_id: str, *, session_id: str | None, now: 
             cause="It brought nothing of its own, or something else took it back.",
             remedy="Nothing to do.",
         )
-    is_clean = isinstance(built, candidates.Candidate)
+    clean = built.tree if isinstance(built, candidates.Candidate) else None
     is_queued = db.read(lambda conn: merges.open_of_branch(conn, branch, target)) is not None
-    head = _made_before(repo, branch, undone, tip, now, may_be_older=is_queued or not is_clean)
+    head = _made_before(repo, branch, undone, tip, now, may_be_older=is_queued or clean is None)
     if head is None:
-        head = _create(repo, merge, landed, built.tree, tip, now) if is_clean else undone
+        head = _create(repo, merge, landed, clean, tip, now) if clean else undone
         _store_branch(repo, branch, head)
     crash_point("reverts.branch_made")
     candidates.hold(repo, reserved, head)
