@@ -107,6 +107,10 @@ def test_a_revert_that_conflicts_is_told_and_comes_back_with_the_paths(world: Wo
     assert "resolved" in git(world.root, "branch", "--list", "resolved"), "and yet somebody's own branch"
     with pytest.raises(Conflict, match="was taken back already"):
         _reverted(world, first["merge_id"])
+    _reverted(world, resolved["merge_id"])
+    world.run()
+    assert (world.root / "same.txt").exists()
+    _reverted(world, first["merge_id"])  # the branch of the first one is still there, and in main
     world.branch("later", {"later.txt": "x\n"})
     assert world.land("later")["reverts"] is None
 
