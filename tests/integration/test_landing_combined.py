@@ -94,6 +94,6 @@ def test_a_revert_that_fell_behind_is_made_anew_where_only_fast_forwards_land(wo
     late = reverts.submit(world.db, world.repo(), landed["merge_id"], session_id=None, now=world.now()).merge
     commit(world.root, {"mine.txt": "y\n"}, "while it waits")
     world.run()
-    assert world.merge(late["merge_id"])["state"] == "failed"
+    assert world.merge(late["merge_id"])["state"] == "conflict"
     reverted(world, landed["merge_id"])
     assert "f.txt" not in files(world) and (world.root / "mine.txt").read_text() == "y\n"

@@ -618,6 +618,7 @@ class Queue:
             conflicts = [{"path": item.path, "kind": item.kind} for item in built.paths]
             paths = ", ".join(f"{item['path']} ({item['kind']})" for item in conflicts)
             reason = f"{merge['branch']} conflicts with {merge['target']} at {on_sha[:12]}: {paths}"
+            reason = built.text if isinstance(built, candidates.Behind) else reason
             return self._end(merge, MergeState.CONFLICT, now, reason=reason, conflicts=conflicts)
         crash_point("queue.candidate_built")
         candidates.hold(repo, merge_id, built.sha)

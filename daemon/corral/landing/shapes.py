@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from corral.config.sections.sharing import Landing
 from corral.config.sections.values import filled
-from corral.core.errors import Unsupported
+from corral.core.remedies import with_remedy
 from corral.git import history
 from corral.git.land import candidates
 from corral.git.land.candidates import Behind, Candidate, Conflicted
@@ -45,7 +46,7 @@ def build(
         begun_on: See :func:`corral.git.land.candidates.build`.
 
     Raises:
-        Unsupported: It cannot land in that shape, nor could it upon any other commit.
+        Unsupported: It cannot land in that shape, upon whatever commit.
         GitFailed: It could not be tried.
     """
     head, own = merge["head_sha"], beginnings.landed_at(db, repo, merge, on_sha)
@@ -56,10 +57,11 @@ def build(
     built = candidates.build(repo, on_sha, head, text, identity, at, style=landing.style, begun_on=below)
     if not isinstance(built, Behind) or on_sha != tip_sha:
         return built
-    raise Unsupported(
-        f"{merge['target']} has commits that {merge['branch']} has not, and takes fast-forwards only.",
-        remedy=f"Bring it up to date (`git merge {merge['target']}`, or `git rebase {merge['target']}`) and submit it again.",
+    reason = f"{merge['target']} takes fast-forwards only, and has commits that {merge['branch']} has not."
+    remedy = (
+        f"Bring it up to date (`git merge {merge['target']}`, or `git rebase {merge['target']}`) and submit it again."
     )
+    return replace(built, text=with_remedy(reason, remedy))
 
 
 def message(landing: Landing, merge: MergeRow, commits: Sequence[history.Written] = ()) -> str:
