@@ -9,7 +9,7 @@ import pytest
 
 from corral.config.sections.sharing import Landing
 from corral.core.errors import Conflict, InvalidInput
-from corral.landing import reverts
+from corral.landing import requests, reverts
 from corral.work.merges.store import runs
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, fingerprint, in_a_process, why
@@ -110,7 +110,9 @@ def test_a_revert_that_conflicts_is_told_and_comes_back_with_the_paths(world: Wo
     _reverted(world, resolved["merge_id"])
     world.run()
     assert (world.root / "same.txt").exists()
-    _reverted(world, first["merge_id"])  # the branch of the first one is still there, and in main
+    again = _reverted(world, first["merge_id"]).merge
+    requests.cancel(world.db, world.repo(), again["merge_id"], on_settled=lambda *_: None, now=world.now())
+    git(world.root, "merge", "-q", "--no-edit", again["branch"])
     world.branch("later", {"later.txt": "x\n"})
     assert world.land("later")["reverts"] is None
 
