@@ -95,7 +95,7 @@ def test_a_bare_repository(repo: Path, tmp_path: Path) -> None:
     commit(repo, {".corral/config.yaml": "landing: {verify: ['test -f hell[o].txt']}\n"})
     git(tmp_path, "clone", "-q", "--bare", str(repo), str(bare))
     house = Coordinated(bare)
-    assert "unverified" not in house.run("init", "--yes").stdout
+    assert "work lands unverified" not in house.run("init", "--yes").stdout
     try:
         assert (bare / ".corral" / "config.yaml").is_file() and house.json("status")["verified"]
         assert lands(house)["merge"]["receipt"]["status"] == "passed"

@@ -112,7 +112,7 @@ def test_a_revert_that_conflicts_is_told_and_comes_back_with_the_paths(world: Wo
     assert (world.root / "same.txt").exists()
     again = _reverted(world, first["merge_id"]).merge
     requests.cancel(world.db, world.repo(), again["merge_id"], on_settled=lambda *_: None, now=world.now())
-    git(world.root, "merge", "-q", "--no-edit", again["branch"])
+    git(world.root, "merge", "-q", "-s", "ours", "--no-edit", again["branch"])
     world.branch("later", {"later.txt": "x\n"})
     assert world.land("later")["reverts"] is None
 

@@ -154,10 +154,10 @@ def _made_before(repo: Git, branch: str, undone: str, tip: str, now: datetime, *
         Conflict: The branch has something else.
     """
     head = refs.branch_tip(repo, branch)
-    if head is None:
+    if head is None or refs.is_ancestor(repo, head, tip):  # one that has landed makes place for the next one
         return None
     parents = repo.must("rev-list", "--parents", "--max-count=1", head).split()[1:]
-    if len(parents) == 1 and refs.is_ancestor(repo, parents[0], tip) and not refs.is_ancestor(repo, head, tip):
+    if len(parents) == 1 and refs.is_ancestor(repo, parents[0], tip):
         built = candidates.build(repo, parents[0], undone, "", CORRAL, now)
         if isinstance(built, candidates.Candidate) and built.tree == _tree(repo, head):
             return head if may_be_older or parents[0] == tip else None
