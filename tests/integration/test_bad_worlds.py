@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import git, worktrees_of
+from tests.conftest import commit, git, worktrees_of
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.programs import program, requires
 
@@ -90,12 +90,14 @@ def test_a_head_that_is_detached_later_does_not_stop_landing(house: Coordinated)
 
 
 def test_a_bare_repository(repo: Path, tmp_path: Path) -> None:
+    """Its target has settings already, which count although the new ones beside it are empty."""
     bare = tmp_path / "hub.git"
+    commit(repo, {".corral/config.yaml": "landing: {verify: ['test -f hell[o].txt']}\n"})
     git(tmp_path, "clone", "-q", "--bare", str(repo), str(bare))
     house = Coordinated(bare)
-    house.run("init", "--yes", "--no-check", "--verify", "test -f hell[o].txt")
+    assert "work lands unverified" not in house.run("init", "--yes").stdout
     try:
-        assert (bare / ".corral" / "config.yaml").is_file()
+        assert (bare / ".corral" / "config.yaml").is_file() and house.json("status")["verified"]
         assert lands(house)["merge"]["receipt"]["status"] == "passed"
         assert git(bare, "show", "main:hello.txt") == "hello"
         git(repo, "push", "-q", str(bare), "main:refs/heads/side")

@@ -71,3 +71,31 @@ def test_of_a_conflict_a_failed_task_and_a_lost_commit_what_there_is_is_shown(ho
     git(house.root, "gc", "-q", "--prune=now")
     gone = house.run("merge", "diff", merge, check=False)
     assert gone.returncode == NotFound.exit_code and head[:12] in gone.stderr
+
+
+def test_of_a_squashed_branch_that_went_on_only_what_is_new_is_shown_and_merged(house: Coordinated) -> None:
+    house.configure("landing: {style: squash}\n")
+    git(house.root, "switch", "-q", "-c", "side")
+    commit(house.root, {"README.md": "side\n"})
+    git(house.root, "switch", "-q", "main")
+    commit(house.root, {"other.txt": "o\n"})
+    first = house.json("merge", "submit", "side")["merge_id"]
+    house.run("wait", first)
+    assert house.json("merge", "detail", first)["style"] == "squash"
+    commit(house.root, {"README.md": "main goes on from that\n", "src/a.py": "a = 3\n"})
+    git(house.root, "switch", "-q", "side")
+    commit(house.root, {"src/a.py": "a = 2\n"})
+    git(house.root, "switch", "-q", "main")
+    merge = house.json("merge", "submit", "side")["merge_id"]
+    house.run("wait", merge, check=False)
+    assert [file["path"] for file in house.json("merge", "diff", merge)["files"]] == ["src/a.py"]
+    opened = house.json("merge", "open", merge)
+    assert opened["conflicts"] == ["src/a.py"], "README.md is no conflict: main has what the branch brought"
+    place = Path(opened["path"])
+    assert (place / "README.md").read_text() == "main goes on from that\n"
+    (place / "src/a.py").write_text("a = 5\n")
+    git(place, "commit", "-qam", "resolved")
+    again = house.json("merge", "submit", opened["branch"], "--target", "main")["merge_id"]
+    house.run("wait", again)
+    assert git(house.root, "show", "main:src/a.py") == "a = 5"
+    assert git(house.root, "show", "main:README.md") == "main goes on from that"

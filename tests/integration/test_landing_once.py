@@ -152,6 +152,10 @@ def test_a_flake_is_counted_by_test_and_a_known_one_suspects_nobody(world: World
     assert chain("c", "d") == ["landed", "landed"]
     assert _runs(world) == before + 1, "red by a known flake alone is run again at once"
     assert [row["times"] for row in _told(world)] == [2]
+    assert chain("e") == ["landed"]
+    world.branch("f", {"f.txt": "x\n"})
+    assert world.land("f")["state"] == "landed"
+    assert world.db.read(lambda conn: flakes.shares(conn, ""))["main"] == (3, 5), "the others were green at once"
 
 
 def _runs(world: World) -> int:

@@ -23,6 +23,7 @@ from corral.work.tasks.wire import read_submissions
 from tests.conftest import commit, git
 from tests.integration.git.test_git_wrapper import shim
 from tests.integration.landing_world import World, fingerprint, why
+from tests.integration.test_direct_commits import VERIFY, step_until, tip_row, why_red
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.programs import requires
 
@@ -142,6 +143,37 @@ def test_commits_of_a_person_are_verified_pushed_with_it_and_said(world: World, 
     assert merge["state"] == "landed" and "mine.txt" in runs.read_text().split()
     assert "origin got commits of main that it did not have: " in why(merge) and "my own work" in why(merge)
     assert git(origin.place, "show", "main:mine.txt") == "x" and remote(world)["ahead"] == 0
+
+
+def test_what_a_person_commits_or_pushes_is_verified_when_seen(world: World, origin: Origin) -> None:
+    verify(world, VERIFY)
+    world.branch("feature", {"new.txt": "x\n"})
+    world.branch("waits", {"waits.txt": "x\n"})
+    assert world.land("feature")["state"] == "landed"
+    commit(world.root, {"mine.txt": "x\n"}, "my own work")
+    before = origin.tip()
+    world.queue.step(world.now())
+    assert tip_row(world) is not None, "although nothing is queued"
+    step_until(world, lambda: tip_row(world) is None)
+    logs = [*(world.project.logs_dir / "merges").glob("tip-*/*.log")]
+    assert len(logs) == 1 and world.tip() in logs[0].read_text() and origin.tip() == before, (
+        "and nothing is pushed for it"
+    )
+
+    bad = origin.push({"broken.txt": "x\n"})
+    waits = world.submit("waits")
+    world.skip(60)
+    step_until(world, lambda: why_red(world))
+    assert f'is red since {bad[:12]} "a colleague\'s work" by' in why_red(world)
+    assert "target.paused" in world.events() and world.merge(waits)["state"] == "queued"
+    git(origin.clone, "rm", "-q", "broken.txt")
+    git(origin.clone, "commit", "-q", "-m", "repair")
+    git(origin.clone, "push", "-q", "origin", "HEAD:main")
+    world.spend(90)
+    assert world.merge(waits)["state"] == "landed" and tip_row(world) is None, (
+        "a repair that is pushed is seen by itself"
+    )
+    assert world.tip() == origin.tip() and {"mine.txt", "waits.txt"} <= {path.name for path in world.root.iterdir()}
 
 
 def test_what_went_two_ways_is_merged_first_or_waits_for_a_person(world: World, origin: Origin) -> None:

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from corral.config.sections.sharing import Landing
+from corral.landing import standing
+from corral.work.merges.store import runs
+from corral.work.merges.wire import Standing
 from tests.conftest import commit, git
+from tests.integration.landing_world import World
 from tests.support.browsing import visitor
 from tests.support.coordinated import Coordinated, eventually
 
@@ -67,3 +72,40 @@ def test_the_queue_tells_each_requests_place_slot_and_time_on_every_face(
     assert counted["landings"] == 4 == sum(hour["landed"] for hour in counted["landing_hours"])
     assert 0.5 <= counted["runs_per_landing"] <= 2
     assert [(change["target"], change["colour"]) for change in counted["colours"]] == [("main", "green")]
+
+
+def test_what_is_verified_together_lands_together_and_a_red_one_is_never_told_as_verified(
+    repo: Path, tmp_path: Path
+) -> None:
+    world, go = World(repo), tmp_path / "go"
+    hold = f"until [ -e {go} ]; do sleep 0.05; done"
+    go.touch()
+    world.landing = Landing(verify=[f"! test -e bad.txt && {hold}"], reruns=0, control_max_age_s=0)
+    world.branch("first", {"first.txt": "x\n"})
+    world.land("first")
+    go.unlink()
+    world.db.write(lambda conn: runs.set_batch(conn, "main", 4))
+    for name in ("one", "two", "three"):
+        world.branch(name, {f"{name}.txt": "x\n"})
+    ids = [world.submit(name) for name in ("one", "two", "three")]
+
+    def shown(is_meant: Callable[[Standing], object]) -> list[Standing] | None:
+        world.queue.step(world.now())
+        found = [how for _row, how in world.db.read(lambda conn: standing.of_open(conn, 9, 0, world.now()))]
+        return found if all(map(is_meant, found)) else None
+
+    eventually(lambda: shown(lambda how: how["slot"]))
+    world.db.write(lambda conn: runs.set_batch(conn, "main", 1))  # as after a suspect; a stack counts once all the same
+    together = [how for _row, how in world.db.read(lambda conn: standing.of_open(conn, 9, 0, world.now()))]
+    assert len({one["expected_s"] for one in together}) == 1 and together[0]["expected_s"] is not None
+    go.touch()
+    world.run()
+    go.unlink()
+    world.branch("bad", {"bad.txt": "x\n"})
+    bad = world.submit("bad")
+    (how,) = eventually(lambda: shown(lambda how: "was red; " in how["waits_for"]))
+    assert "main without it is verified before it is blamed" in how["waits_for"] and how["expected_s"] is None
+    go.touch()
+    world.run()
+    assert world.merge(bad)["state"] == "failed" and {world.merge(one)["state"] for one in ids} == {"landed"}
+    world.close()

@@ -98,7 +98,8 @@ def test_a_target_that_takes_fast_forwards_alone_sends_back_what_is_behind_with_
     world.run()
     first, second = map(world.merge, ids)
     assert (first["state"], first["landed_sha"]) == ("landed", first["head_sha"])
-    assert second["state"] == "failed" and "git merge main" in why(second)
+    assert (second["state"], second["conflicts"]) == ("conflict", []), "it is to be merged, and nothing was red"
+    assert "git merge main" in why(second)
 
 
 def test_a_message_is_the_templates_with_trailers_that_nobody_forges(world: World) -> None:

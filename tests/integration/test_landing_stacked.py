@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from corral.config.sections.sharing import Landing
 from corral.config.sections.work import Tasks as TaskRules
+from corral.coordination.services import Services
 from corral.core.identifiers import new_id
 from corral.core.instants import iso
 from corral.core.remedies import remedy_in
 from corral.core.states import MergeState, ReceiptStatus
 from corral.landing import requests
+from corral.work.merges import diffs
 from corral.work.merges.store import merges, receipts
 from corral.work.tasks import tasks
 from corral.work.tasks.store import dependencies
@@ -39,11 +43,11 @@ def task(world: World, name: str) -> str:
 
 def begun(world: World, name: str, files: dict[str, str], on: str | None = None) -> str:
     """A branch of a task that is called like it, begun on the branch of another one; returns its head."""
-    sha, at = world.branch(name, files, on or "main"), iso(world.now())
+    base, sha, at = world.tip(on or "main"), world.branch(name, files, on or "main"), iso(world.now())
     row = {
-        "worktree_id": new_id(), "name": name, "path": "/nowhere", "branch": name, "base_sha": sha, "task_id": task(world, name),
-        "purpose": "task", "state": "removed", "provision": {}, "created_at": at, "removed_at": at,
-        "stacked_on": {task(world, on): world.tip(on)} if on else {},
+        "worktree_id": new_id(), "name": name, "path": "/nowhere", "branch": name, "base_sha": base,
+        "task_id": task(world, name), "purpose": "task", "state": "removed", "provision": {}, "created_at": at, "removed_at": at,
+        "stacked_on": {task(world, on): base} if on else {},
     }  # fmt: skip
     world.db.write(lambda conn: worktrees.create(conn, row))
     return sha
@@ -157,6 +161,8 @@ def test_what_was_begun_on_work_that_was_done_anew_lands_on_that_and_brings_noth
     world.db.write(lambda conn: merges.finish(conn, ids["parent"], MergeState.FAILED, now=world.now(), reason="red"))
     world.queue.step(world.now())
     assert states(world, ids) == {"parent": "failed", "child": "held"}
+    parts = cast("Services", SimpleNamespace(db=world.db, git=world.repo()))
+    assert [file["path"] for file in diffs.of_merge(parts, ids["child"])["files"]] == ["child.txt"], "its own alone"
     begun(world, "again", {"parent.txt": "new\n"})
     ids["again"] = world.submit("again", task_id=task(world, "parent"))
     world.run()

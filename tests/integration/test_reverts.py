@@ -9,7 +9,7 @@ import pytest
 
 from corral.config.sections.sharing import Landing
 from corral.core.errors import Conflict, InvalidInput
-from corral.landing import reverts
+from corral.landing import requests, reverts
 from corral.work.merges.store import runs
 from tests.conftest import commit, git
 from tests.integration.landing_world import World, fingerprint, in_a_process, why
@@ -97,6 +97,24 @@ def test_a_revert_that_conflicts_is_told_and_comes_back_with_the_paths(world: Wo
     world.run()
     row = world.merge(undo.merge["merge_id"])
     assert row["state"] == "conflict" and "same.txt" in why(row)
+    git(world.root, "switch", "-q", "-c", "resolved", row["head_sha"])
+    git(world.root, "merge", "-q", "-X", "theirs", "main", check=False)
+    git(world.root, "rm", "-q", "same.txt")
+    git(world.root, "commit", "-q", "-m", "resolved")
+    git(world.root, "switch", "-q", "main")
+    resolved = world.land("resolved")
+    assert (resolved["state"], resolved["reverts"]) == ("landed", first["merge_id"]), "it is the revert, resolved"
+    assert "resolved" in git(world.root, "branch", "--list", "resolved"), "and yet somebody's own branch"
+    with pytest.raises(Conflict, match="was taken back already"):
+        _reverted(world, first["merge_id"])
+    _reverted(world, resolved["merge_id"])
+    world.run()
+    assert (world.root / "same.txt").exists()
+    again = _reverted(world, first["merge_id"]).merge
+    requests.cancel(world.db, world.repo(), again["merge_id"], on_settled=lambda *_: None, now=world.now())
+    git(world.root, "merge", "-q", "-s", "ours", "--no-edit", again["branch"])
+    world.branch("later", {"later.txt": "x\n"})
+    assert world.land("later")["reverts"] is None
 
 
 def test_what_did_not_land_or_is_gone_cannot_be_taken_back(world: World) -> None:

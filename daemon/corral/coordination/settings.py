@@ -17,7 +17,7 @@ from corral.config.last_valid import last_files, remember_settings
 from corral.config.load import Loaded, load
 from corral.config.model import Settings, all_settings
 from corral.config.paths import Project
-from corral.core.errors import ConfigInvalid
+from corral.core.errors import ConfigInvalid, GitFailed
 from corral.core.logs import logger
 from corral.git import refs
 from corral.git.process.command import Git
@@ -142,6 +142,13 @@ class SettingsHolder:
         missing = self.answers.missing(self._project.common_dir, claims)
         trust.refuse(missing, *trust.LANDING)
         return loaded.settings
+
+    def verifies(self) -> bool:
+        """Whether what lands on the target is verified, by what that branch has committed; broken: by the working copy."""
+        try:
+            return bool(self._committed(self.target()).settings.landing.verify)
+        except (ConfigInvalid, GitFailed):
+            return bool(self().landing.verify)
 
     def _committed(self, target: str) -> Loaded:
         tip = refs.read(self._git, target) or ""

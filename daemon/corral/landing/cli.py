@@ -15,13 +15,15 @@ from corral.faces.cli.parsing import Exit, Group, Option
 from corral.faces.cli.terminal import worktree_shell
 from corral.faces.cli.terminal.diff_view import Stat, show_diff, show_patch
 from corral.faces.cli.terminal.options import argument, client, here, json_of, option, session_id
-from corral.faces.cli.terminal.output import echo, emit, facts, paint, report, state, verification
+from corral.faces.cli.terminal.output import echo, emit, fact, facts, paint, report, state, verification
 from corral.faces.cli.terminal.person import confirm, refuse_agents
 from corral.faces.cli.terminal.tables import Column, age, table
 from corral.work.tasks.cli.commands import print_log
 
 app = Group("Merge queue: merge, verify, land.")
 _STATES = f"Only these outcomes or states; repeatable. One of: {', '.join(MERGE_WORDS)}."
+WIDTH = 11
+"""Of the names in a detail."""
 Id = Annotated[str, argument("A merge id, its first characters, or its task's id or number.", "ID", of="merge")]
 
 
@@ -57,7 +59,8 @@ def listing(
 
 
 def _why(row: dict[str, Any]) -> str:
-    return row["reason"] or (row["standing"]["waits_for"] if row["standing"] else "")
+    reason = row["reason"].splitlines()[0] if row["reason"] else None  # the whole of it is in its detail
+    return reason or (row["standing"]["waits_for"] if row["standing"] else "")
 
 
 def _lands_in(row: dict[str, Any]) -> str:
@@ -101,18 +104,16 @@ def detail(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.Merg
         return
     echo(f"{paint(one_line(merge['title']), 'bold')}  {state(merge['outcome'])}")
     about = {"id": merge["merge_id"], "branch": f"{merge['branch']} → {merge['target']}"}
-    about |= {"head": merge["head_sha"][:12], "reason": merge["reason"]}
-    of_undo = {"reverts": merge["reverts"], "reverted by": merge["reverted_by"]}
-    facts({**about, "approved": merge["approved_sha"], "landed": merge["landed_sha"], **of_undo})
+    about |= {"head": merge["head_sha"][:12], "reason": merge["reason"], "approved": merge["approved_sha"]}
+    if merge["landed_sha"]:
+        about |= {"landed": merge["landed_sha"], "style": merge["style"]}
+    facts({**about, "reverts": merge["reverts"], "reverted by": merge["reverted_by"]}, WIDTH)
     for conflict in merge["conflicts"] or []:
-        echo(f"  {'':<8} {conflict['kind']}: {one_line(conflict['path'])}")
+        fact("", f"{conflict['kind']}: {one_line(conflict['path'])}", WIDTH)
     receipt = merge["receipt"]
     if receipt:
-        echo(f"  {'verified':<8} {verification(receipt)}  tree {receipt['tree'][:12]}")
-        if receipt["status"] == "bypassed":
-            echo(f"  {'':<8} {one_line(receipt['reason'])}")
-        if receipt["log"]:
-            echo(f"  {'log':<8} {receipt['log']}")
+        fact("verified", f"{verification(receipt)}  tree {receipt['tree'][:12]}", WIDTH)
+        facts({"": receipt["reason"] if receipt["status"] == "bypassed" else None, "log": receipt["log"]}, WIDTH)
 
 
 @app.command()
@@ -391,7 +392,7 @@ def _show_receipt(commit: str, status: str, problems: list[str], receipt: dict[s
     for name in ("target", "style", "commands", "tests", "fingerprint", "at", "merge", "task"):
         value = receipt.get(name)
         about[name] = "; ".join(map(str, value)) if isinstance(value, list) else value and str(value)
-    facts({name: one_line(value) if value else None for name, value in about.items()})
+    facts({name: one_line(value) if value else None for name, value in about.items()}, WIDTH)
     for problem in problems:
         echo(paint(one_line(problem), "red"))
 

@@ -1,5 +1,7 @@
 """Tips that a target got past a verification: somebody's own commits, or a request that a person let bypass it.
 
+With a remote they are also what somebody pushed there, seen when the remote is asked (:mod:`corral.landing.push.remotes`).
+
 Such a tip is verified when it is seen, in a slot that is free. Red, it pauses its target: of the requests only those are tried
 that were submitted since, as one of them may be the repair. The pause ends with the first tip that is green, however the target
 got it. What is green or red the receipts say, by tree; the row says which tip to look at, and whose it is.
@@ -7,6 +9,7 @@ got it. What is green or red the receipts say, by tree; the row says which tip t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -49,12 +52,14 @@ class Standing:
     due_at: datetime | None = None
 
 
-def record(db: Store, repo: Git, target: str, before: str, tip: str, now: datetime) -> None:
+def record(db: Store, repo: Git, target: str, before: str, tip: str, now: datetime, sides: Sequence[str] = ()) -> None:
     """Store that a target has moved to a tip that did not come through the queue, and whose commits these are.
 
     Args:
         target: Short name.
         before: The last tip of which everything is known.
+        sides: The commits that the tip joins, if Corral made it: the one that moved, and one of which everything is known
+            unless a row says otherwise.
 
     Raises:
         GitFailed: The repository could not be read.
@@ -63,14 +68,14 @@ def record(db: Store, repo: Git, target: str, before: str, tip: str, now: dateti
     if row is not None and row["tip_sha"] == tip:
         return
     base = row["base_sha"] if row is not None else before
-    whose = _whose(db, repo, base, tip)
+    whose = _whose(db, repo, base, tip, sides if row is not None else sides[:1])
     crash_point("direct_commits.seen")
     db.write(lambda conn: direct_tips.seen(conn, target, base_sha=base, tip_sha=tip, whose=whose, now=now))
 
 
-def _whose(db: Store, repo: Git, base: str, tip: str) -> str:
+def _whose(db: Store, repo: Git, base: str, tip: str, sides: Sequence[str]) -> str:
     """The commits between two tips, each with its author or the task in whose worktree it was made."""
-    commits = history.between(repo, base, tip)
+    commits = [commit for side in sides or (tip,) for commit in history.between(repo, base, side)]
     tasks = {sha: str(row["task_id"]) for row, shas in bypasses.made_by_tasks(db, repo, base, tip) for sha in shas}
     titles = db.read(lambda conn: lists.titles(conn, sorted({*tasks.values()})))
 
@@ -85,19 +90,23 @@ def _whose(db: Store, repo: Git, base: str, tip: str) -> str:
     return redact(", ".join(reversed(named)) + more) or f"{tip[:12]}, which was moved there"
 
 
-def look(db: Store, row: DirectTipRow, tip: str, tree: str, fingerprint: str, now: datetime) -> Standing:
+def look(
+    db: Store, repo: Git, row: DirectTipRow, tip: str, sides: Sequence[str], tree: str, fingerprint: str, now: datetime
+) -> Standing:
     """Bring what is stored of a target's tip in line with its receipts.
 
     Args:
         tip: Where the target is.
+        sides: The commits that it joins, if Corral made it.
         tree: Of that commit.
         fingerprint: Under which a receipt counts.
     """
 
     if row["tip_sha"] != tip:
-        moved = {"base_sha": row["base_sha"], "tip_sha": tip, "whose": row["whose"]}
+        whose = _whose(db, repo, row["base_sha"], tip, sides) if sides else row["whose"]
+        moved = {"base_sha": row["base_sha"], "tip_sha": tip, "whose": whose}
         db.write(lambda conn: direct_tips.seen(conn, row["target"], **moved, now=now))
-        row = {**row, "tip_sha": tip, "tries": 0, "look_at": None}
+        row = {**row, "tip_sha": tip, "whose": whose, "tries": 0, "look_at": None}
     verdict = db.read(lambda conn: _verdict(conn, row, tree, fingerprint))
     if verdict is not None and verdict["status"] == ReceiptStatus.PASSED:
         forget(db, row, now)

@@ -37,6 +37,8 @@ from corral.work.merges.store import direct_tips, freezes, intents, merges, remo
 from corral.work.worktrees import store as worktree_rows
 
 HELD_REFS = "refs/corral/mq/"
+REVERT_BRANCH = "corral/revert-"
+"""Begins the name of the branch that has a revert; the beginning of the request's id follows."""
 AGAIN = timedelta(seconds=2)
 """Between two tries to conclude a landing."""
 
@@ -406,7 +408,8 @@ def _swept(db: Store, repo: Git, ref: refs.Ref, *, orphans: bool) -> bool:
 def _retire_branch(db: Store, repo: Git, merge: MergeRow) -> bool:
     """Delete a branch that has landed, if we made it and it is still at the landed head; False while it is still needed."""
     branch, landed_head_sha = merge["branch"], merge["head_sha"]
-    if merge["reverts"] is not None or db.read(lambda conn: merges.is_own_branch(conn, branch)):
+    is_reverts = merge["reverts"] is not None and branch.startswith(REVERT_BRANCH)
+    if is_reverts or db.read(lambda conn: merges.is_own_branch(conn, branch)):
         full = refs.branch_ref(branch)
         if refs.read(repo, full) == landed_head_sha:
             if db.read(lambda conn: merges.is_open_branch(conn, branch)):  # another request is to land it elsewhere

@@ -8,13 +8,15 @@ from pathlib import Path
 from corral.core.errors import PathReplaced
 from corral.core.states import MergeState
 from corral.git import merging, refs
-from corral.git.process.command import open_checkout
+from corral.git.process.command import Git, open_checkout
 from corral.landing.api import Opened
+from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
+from corral.work.merges import beginnings
 from corral.work.worktrees.worktrees import Worktrees
 
 
-def open_request(worktrees: Worktrees, merge: MergeRow, now: datetime) -> Opened:
+def open_request(db: Store, repo: Git, worktrees: Worktrees, merge: MergeRow, now: datetime) -> Opened:
     """Make a worktree at a request's head, or find the one made before; after a conflict, begin the merge in it.
 
     Neither the request's branch nor any other checkout is touched. What a person has there already stays as it is.
@@ -30,7 +32,9 @@ def open_request(worktrees: Worktrees, merge: MergeRow, now: datetime) -> Opened
         raise PathReplaced(f"Something else stands at {row['path']}.", remedy="Move it away, then try again.")
     checkout = open_checkout(Path(row["path"]))
     if merge["state"] == MergeState.CONFLICT:
-        merging.begin(checkout, refs.branch_ref(merge["target"]))
+        target = refs.branch_ref(merge["target"])
+        tip = refs.read(repo, target)
+        merging.begin(checkout, target, beginnings.bases(db, repo, merge, tip) if tip is not None else ())
     return {
         "merge_id": merge["merge_id"],
         "name": name,

@@ -60,7 +60,7 @@ from corral.landing import (
 from corral.landing.ladder import Judgement, Verdict
 from corral.landing.land import Tidy
 from corral.landing.push.place import Place, Waits
-from corral.landing.push.remotes import Remotes
+from corral.landing.push.remotes import FRESH, Remotes
 from corral.landing.rewinds import Rewinds
 from corral.landing.settled_elsewhere import LOOK_AGAIN, ReturnedRequests
 from corral.landing.stacks import Stack
@@ -392,9 +392,7 @@ class Queue:
             basis = self._basis(landing.verify, place.tip, now)
             check_basis = self._basis(landing.check, place.tip, now) if landing.check else basis
             line = _Line(target, place, landing, basis, check_basis, batch, slots, standing, is_frozen=is_frozen)
-            if (
-                direct is not None and not place.remote
-            ):  # with a remote, commits made here are verified with what lands next
+            if direct is not None:
                 self._look_at_tip(repo, line, direct, now, due)
         except ConfigInvalid as error:
             return self._hold_first(requests, f"{error.message} {error.cause}", now)
@@ -418,8 +416,12 @@ class Queue:
             direct_commits.forget(self._db, row, now)
             return
         tree = self._tree(repo, line.tip)
-        line.direct = direct_commits.look(self._db, row, line.tip, tree, line.basis.fingerprint, now)
+        sides = line.place.sides
+        line.direct = direct_commits.look(self._db, repo, row, line.tip, sides, tree, line.basis.fingerprint, now)
         due += [line.direct.due_at] if line.direct.due_at is not None else []
+        due += (
+            [now + FRESH] if line.direct.red_since is not None and line.place.remote else []
+        )  # nobody announces a push
 
     def _admit(self, repo: Git, line: _Line, requests: Sequence[MergeRow], now: datetime, *, most: int) -> None:
         """Take the requests into the line that nothing keeps from landing but their verification, in landing order."""
@@ -618,6 +620,7 @@ class Queue:
         if isinstance(built, candidates.Conflicted):
             conflicts = [{"path": item.path, "kind": item.kind} for item in built.paths]
             reason = f"{merge['branch']} conflicts with {merge['target']} at {on_sha[:12]}: {built.in_words}"
+            reason = built.text if isinstance(built, candidates.Behind) else reason
             return self._end(merge, MergeState.CONFLICT, now, reason=reason, conflicts=conflicts)
         crash_point("queue.candidate_built")
         candidates.hold(repo, merge_id, built.sha)

@@ -1,9 +1,10 @@
 """Take back what a landed request brought, as a commit that is queued like any other work.
 
-That commit has the tree that the target had before the request, and stands upon what landed of it: of a merge commit, that takes
-back the difference to its first parent, and of a member of a batch what this member brought. The queue merges it with the target
-as it is by then, so that what came since stays; where that changed the same lines, it is a conflict like any other. No checkout
-is needed, and the revert of a revert brings the work back.
+A commit with the tree that the target had before the request, upon what landed of it, is merged with the target: of a merge
+commit, that takes back the difference to its first parent, and of a member of a batch what this member brought; what came since
+stays. The outcome is a commit upon the target's tip, so that it lands in every shape. Where later work changed the same lines the
+first commit is queued as it is, and comes back as a conflict like any other. No checkout is needed, and the revert of a revert
+brings the work back.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from corral.core.errors import Conflict, InvalidInput, NotFound
 from corral.core.identifiers import new_id
 from corral.core.states import OPEN_MERGES, MergeState
 from corral.git import commits, refs
-from corral.git.identity import effective
+from corral.git.checkouts import listing as worktree_list
+from corral.git.identity import CORRAL, effective
 from corral.git.land import candidates
 from corral.git.process.command import Git
+from corral.landing.land import REVERT_BRANCH
 from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
 from corral.work.merges.store import merges, of_tasks
 from corral.work.tasks.store import dependencies
 
-BRANCH = "corral/revert-"
-"""Begins the name of the branch that has a revert; the beginning of the request's id follows."""
 _REVERT = re.compile(r'Revert "(.*)"')
 
 
@@ -78,17 +79,21 @@ def submit(db: Store, repo: Git, merge_id: str, *, session_id: str | None, now: 
             remedy=f"To bring it back: corral merge revert {again}",
         )
     before = _before(repo, merge, landed)
-    branch, reserved = f"{BRANCH}{short}", new_id()
-    head = _made_before(repo, branch, landed, before, tip) or _create(repo, merge, landed, before, now)
-    built = candidates.build(repo, tip, head, f"Revert of {short}", effective(repo, None), now)
+    branch, reserved = f"{REVERT_BRANCH}{short}", new_id()
+    undone = _create(repo, merge, landed, _tree(repo, before), landed, now)
+    built = candidates.build(repo, tip, undone, "", effective(repo, None), now)
     if built is None or (isinstance(built, candidates.Candidate) and built.tree == _tree(repo, tip)):
         raise InvalidInput(
             f"{target} has nothing any more of what merge request {short} brought.",
             cause="It brought nothing of its own, or something else took it back.",
             remedy="Nothing to do.",
         )
-    if refs.branch_tip(repo, branch) is None:
-        refs.make_branch(repo, refs.branch_ref(branch), head)
+    clean = built.tree if isinstance(built, candidates.Candidate) else None
+    is_queued = db.read(lambda conn: merges.open_of_branch(conn, branch, target)) is not None
+    head = _made_before(repo, branch, undone, tip, now, may_be_older=is_queued or clean is None)
+    if head is None:
+        head = _create(repo, merge, landed, clean, tip, now) if clean else undone
+        _store_branch(repo, branch, head)
     crash_point("reverts.branch_made")
     candidates.hold(repo, reserved, head)
 
@@ -138,18 +143,24 @@ def _before(repo: Git, merge: MergeRow, landed: str) -> str:
     return before
 
 
-def _made_before(repo: Git, branch: str, landed: str, before: str, tip: str) -> str | None:
+def _made_before(repo: Git, branch: str, undone: str, tip: str, now: datetime, *, may_be_older: bool) -> str | None:
     """The revert that a branch of this name has, if it was made already and is not on the target.
+
+    Args:
+        undone: The commit that takes the work back, upon what landed of it.
+        may_be_older: Also one that was made upon a former tip. Else it is made anew.
 
     Raises:
         Conflict: The branch has something else.
     """
     head = refs.branch_tip(repo, branch)
-    if head is None:
+    if head is None or refs.is_ancestor(repo, head, tip):  # one that has landed makes place for the next one
         return None
     parents = repo.must("rev-list", "--parents", "--max-count=1", head).split()[1:]
-    if (parents, _tree(repo, head)) == ([landed], _tree(repo, before)) and not refs.is_ancestor(repo, head, tip):
-        return head
+    if len(parents) == 1 and refs.is_ancestor(repo, parents[0], tip):
+        built = candidates.build(repo, parents[0], undone, "", CORRAL, now)
+        if isinstance(built, candidates.Candidate) and built.tree == _tree(repo, head):
+            return head if may_be_older or parents[0] == tip else None
     raise Conflict(
         f"There is a branch {branch} already, with other commits.",
         cause="A revert was made there before, or somebody has worked on it.",
@@ -157,12 +168,22 @@ def _made_before(repo: Git, branch: str, landed: str, before: str, tip: str) -> 
     )
 
 
-def _create(repo: Git, merge: MergeRow, landed: str, before: str, now: datetime) -> str:
+def _store_branch(repo: Git, branch: str, head: str) -> None:
+    """Have the branch at a revert; one that it had was made by Corral, and can be made again."""
+    ref = refs.branch_ref(branch)
+    old = refs.read(repo, ref)
+    if old is None:
+        refs.make_branch(repo, ref, head)
+    elif worktree_list.checkout_of(repo, ref) is not None or not refs.change(repo, [refs.Change(ref, head, old)]):
+        raise Conflict(f"{branch} is checked out, or moved just now.", remedy=f"corral merge submit {branch}")
+
+
+def _create(repo: Git, merge: MergeRow, landed: str, tree: str, upon: str, now: datetime) -> str:
     message = commits.message_with(
         f"{_title(merge['title'])}\n\nThis takes back what {landed} brought to {merge['target']}.",
         {"Corral-Reverts": merge["merge_id"]},
     )
-    return commits.create(repo, _tree(repo, before), (landed,), message, effective(repo, None), now)
+    return commits.create(repo, tree, (upon,), message, effective(repo, None), now)
 
 
 def _title(title: str) -> str:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from corral.config.sections.sharing import Landing
 from corral.config.sections.values import filled
 from corral.core.errors import Unsupported
-from corral.git import history, refs
+from corral.core.remedies import with_remedy
+from corral.git import history
 from corral.git.land import candidates
 from corral.git.land.candidates import Aborted, Behind, Candidate, Conflicted
 from corral.git.process.command import Git, Identity
 from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
+from corral.work.merges import beginnings
 from corral.work.merges.store import landed
 
 MOST_NAMED = 100
@@ -44,10 +47,10 @@ def build(
         begun_on: See :func:`corral.git.land.candidates.build`.
 
     Raises:
-        Unsupported: It cannot land in that shape, nor could it upon any other commit.
+        Unsupported: It cannot land in that shape, upon whatever commit.
         GitFailed: It could not be tried.
     """
-    head, own = merge["head_sha"], _begins_at(db, repo, merge, on_sha)
+    head, own = merge["head_sha"], beginnings.landed_at(db, repo, merge, on_sha)
     below = [*begun_on, *([own] if own else [])]
     if landing.style != "merge" and db.read(lambda conn: landed.is_landed_commit(conn, merge["target"], head)):
         landing = landing.model_copy(update={"style": "merge"})  # what a target lost comes back as it was
@@ -62,10 +65,11 @@ def build(
             remedy=f"Bring it up to date in another way (`git rebase {merge['target']}`, or `git merge -s resolve "
             f"{merge['target']}`) and submit it again. A newer git may be able to merge it.",
         )
-    raise Unsupported(
-        f"{merge['target']} has commits that {merge['branch']} has not, and takes fast-forwards only.",
-        remedy=f"Bring it up to date (`git merge {merge['target']}`, or `git rebase {merge['target']}`) and submit it again.",
+    reason = f"{merge['target']} takes fast-forwards only, and has commits that {merge['branch']} has not."
+    remedy = (
+        f"Bring it up to date (`git merge {merge['target']}`, or `git rebase {merge['target']}`) and submit it again."
     )
+    return replace(built, text=with_remedy(reason, remedy))
 
 
 def message(landing: Landing, merge: MergeRow, commits: Sequence[history.Written] = ()) -> str:
@@ -94,21 +98,3 @@ def _own_commits(repo: Git, landing: Landing, head: str, without: Sequence[str])
     if landing.style not in landed.RESHAPING and "{commits}" not in (landing.message or ""):
         return []
     return history.written_between(repo, without, head, limit=MOST_NAMED)
-
-
-def _begins_at(db: Store, repo: Git, merge: MergeRow, on_sha: str) -> str | None:
-    """A commit of the branch that what it is built upon has under another name, so that what is left of the branch begins there.
-
-    Merged by what both sides have in common as commits, a squashed branch that went on would meet its own changes.
-    """
-    head, target = merge["head_sha"], merge["target"]
-    if not db.read(lambda conn: landed.has_other_shapes(conn, target)):
-        return None
-    commits = repo.must("rev-list", f"--max-count={candidates.MOST_REPLAYED}", head, f"^{on_sha}").split()
-    rows = db.read(lambda conn: landed.in_other_shapes(conn, target, commits))
-    others = {row["head_sha"]: row["candidate_sha"] for row in rows if row["merge_id"] != merge["merge_id"]}
-    for sha in commits:
-        # One that the branch has merged meanwhile is in the history of both.
-        if (other := others.get(sha)) is not None and refs.is_ancestor(repo, other, on_sha):
-            return None if refs.is_ancestor(repo, other, head) else sha
-    return None

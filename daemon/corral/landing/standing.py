@@ -58,28 +58,41 @@ class _Line:
         self._counted[is_held] += 1
         position = self._counted.total()
         run = next((run for run in self._running if row["merge_id"] in run["members"]), None)
+        control = next(
+            (run for run in self._running if row["merge_id"] == run["merge_id"] and not run["members"]), None
+        )
         return {
             "position": position,
-            "waits_for": _reason(row, position, run, self._now),
+            "waits_for": _reason(row, position, run, control, self._now),
             "waits_since": run["started_at"]
             if run is not None
             else row["updated_at"]
             if is_held
             else row["created_at"],
             "slot": run["slot"] if run is not None else None,
-            "expected_s": None if is_held or self._is_stopped else self._expected_s(ahead),
+            "expected_s": self._expected_s(ahead, run)
+            if not (is_held or self._is_stopped or row["suspect_at"])
+            else None,
         }
 
-    def _expected_s(self, ahead: int) -> float | None:
-        """Seconds until a request has landed that so many others stand before, if each verification is green."""
+    def _expected_s(self, ahead: int, own: VerificationRunRow | None) -> float | None:
+        """Seconds until a request has landed that so many others stand before, if each verification is green.
+
+        Args:
+            own: The run that judges it; what is verified together lands together.
+        """
         if self._usual_s is None:
             return None
-        began = min((parse(run["started_at"]) for run in self._running), default=None)
+        runs_now = self._running if own is None else [own]
+        began = min((parse(run["started_at"]) for run in runs_now), default=None)
         spent_s = (self._now - began).total_seconds() if began is not None else 0.0
-        return round(ahead // self._batch * self._usual_s + max(0.0, self._usual_s - spent_s), 1)
+        others_s = ahead // self._batch * self._usual_s if own is None else 0.0
+        return round(others_s + max(0.0, self._usual_s - spent_s), 1)
 
 
-def _reason(row: MergeRow, position: int, run: VerificationRunRow | None, now: datetime) -> str:
+def _reason(
+    row: MergeRow, position: int, run: VerificationRunRow | None, control: VerificationRunRow | None, now: datetime
+) -> str:
     """Why a request has not landed, in one line; never empty."""
     if row["reason"]:
         return row["reason"].splitlines()[0]
@@ -87,6 +100,10 @@ def _reason(row: MergeRow, position: int, run: VerificationRunRow | None, now: d
         return f"it is verified as one of {len(run['members'])} together, in slot {run['slot']}"
     if run is not None:
         return f"its verification runs, in slot {run['slot']}"
+    if control is not None:
+        return f"it was red; {row['target']} without it is verified before it is blamed, in slot {control['slot']}"
+    if row["suspect_at"] is not None and row["receipt_id"] is not None:
+        return "it was red, and is judged by itself before it is blamed"
     if row["state"] == MergeState.VERIFYING:
         return "its verification runs" if row["receipt_id"] is None else "it was verified, and lands next"
     if row["not_before_at"] is not None and row["not_before_at"] > iso(now):

@@ -94,6 +94,17 @@ class RedTarget(Section):
     cooldown_s: Cooldown = HOUR_S
 
 
+class FlakyTarget(Section):
+    """Too many of a target's green verifications were red before on the same tree."""
+
+    percent: int | None = Field(
+        default=10, ge=1, le=100, description="Share of flaky ones among green verifications; null: the rule is off."
+    )
+    least: int = Field(default=20, ge=1, description="Green verifications that there must be before the share counts.")
+    window_s: Seconds = Field(default=7 * 24 * HOUR_S, description="How far back the rule looks.")
+    cooldown_s: Cooldown = 24 * HOUR_S
+
+
 class UnguardedSession(Section):
     """The edits of a session are not checked."""
 
@@ -115,6 +126,7 @@ class Alerts(Section):
     free_memory: FreeMemory = FreeMemory()
     queue_age: QueueAge = QueueAge()
     red_target: RedTarget = RedTarget()
+    flaky_target: FlakyTarget = FlakyTarget()
     unguarded_session: UnguardedSession = UnguardedSession()
 
 

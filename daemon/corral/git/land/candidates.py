@@ -82,7 +82,7 @@ class Conflicted:
 
 
 class Behind(Conflicted):
-    """The head lacks commits of the tip, so that it cannot land by a fast-forward; no path is to blame."""
+    """The head lacks commits of the tip, so that it cannot land by a fast-forward: it has to be merged first."""
 
 
 class Aborted(Conflicted):

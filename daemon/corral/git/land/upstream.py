@@ -152,6 +152,10 @@ def _failure(remote: str, result: Result) -> Failure:
     text = "; ".join(line.removeprefix("fatal: ").removeprefix("error: ") for line in lines)
     words = one_line(redacted(text or f"git ended with {result.rc}"))
     words = words if len(words) <= _LONGEST_WORDS else f"{words[:_LONGEST_WORDS]}…"
+    if any(line.startswith("[remote rejected]") for line in rejected):
+        return Failure(
+            words, f"{remote} refuses it by a rule of its own: change that there. It is tried again by itself."
+        )
     return Failure(words, f"See whether it works for you: git fetch {remote}. It is tried again by itself.")
 
 

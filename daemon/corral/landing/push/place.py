@@ -1,7 +1,7 @@
 """Where a target's next candidate begins, with and without a remote.
 
 With a remote its target is the truth: candidates are built upon what was fetched of it. Commits that only the target here has (a
-person's own) are built upon too, so that they are verified with the candidate and pushed with it, which is said before and after.
+person's own) are built upon too, and pushed with what lands next, which is said before and after.
 Where each side has commits that the other has not, both are merged first, and the candidate begins there.
 """
 
@@ -45,6 +45,12 @@ class Place:
     branches_to: str = ""
     ahead: int = 0
     trouble: str = ""
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The two commits that the tip joins; none where it is one of them."""
+        ends = (self.remote_sha, self.local_sha)
+        return ends if self.remote and self.tip not in ends else ()
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from corral.git import refs
 from corral.git.land import kept, landing, upstream
 from corral.git.land.upstream import Failure
 from corral.git.process.command import Git
-from corral.landing import land
+from corral.landing import direct_commits, land
 from corral.landing.push.place import Place, Waits, find
 from corral.landing.verify.blame import describe, wait_s
 from corral.store import events
@@ -89,7 +89,11 @@ class Remotes:
             self._places[target] = key, find(repo, target, remote, local_sha, seen, row["known_sha"])
         place = self._places[target][1]
         if isinstance(place, Place) and (row["known_sha"], row["ahead"]) != (seen, place.ahead):
-            ahead = place.ahead
+            ahead, known_sha = place.ahead, row["known_sha"]
+            if known_sha is not None and known_sha != seen:  # somebody pushed there
+                before = known_sha if refs.exists(repo, known_sha) else seen
+                direct_commits.record(self._db, repo, target, before, place.tip, now, place.sides)
+                self._ready()
             self._db.write(lambda conn: rows.built_upon(conn, target, seen, ahead))
         return replace(place, trouble=row["reason"] or "") if isinstance(place, Place) else place
 
@@ -129,10 +133,10 @@ class Remotes:
             crash_point("push.sent")
             if failure is None:
                 repo.check("update-ref", seen_ref, new_sha)
-                return partial(self._pushed, intent, new_sha)
+                return partial(self._pushed, intent)
             seen = upstream.fetch(repo, remote, ref, seen_ref)  # perhaps only the answer was lost
             if not isinstance(seen, Failure) and refs.is_ancestor(repo, new_sha, seen):
-                return partial(self._pushed, intent, seen)
+                return partial(self._pushed, intent)
         except (CorralError, OSError) as error:
             seen = failure = Failure(describe(error), "")
         if isinstance(seen, Failure):
@@ -140,12 +144,12 @@ class Remotes:
             return partial(self._unknown, intent, with_remedy(reason, failure.remedy))
         return partial(self._refused, repo, intent, seen, failure)
 
-    def _pushed(self, intent: IntentRow, tip_sha: str, now: datetime) -> None:
+    def _pushed(self, intent: IntentRow, now: datetime) -> None:
         target, remote = intent["target"], required(intent["remote"])
 
         def store(conn: Connection) -> None:
             intents.pushed(conn, target, now)
-            rows.pushed(conn, target, remote, tip_sha, now)
+            rows.pushed(conn, target, remote, intent["new_sha"], now)
             event = EventKind.TARGET_PUSHED({"target": target, "remote": remote, "sha": intent["new_sha"]})
             events.record(conn, now, event)
 

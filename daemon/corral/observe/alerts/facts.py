@@ -18,6 +18,7 @@ from corral.observe.view import needs_of_landing, running
 from corral.runners.process import available_mb
 from corral.store import events
 from corral.store.rows.records import EndedAttemptEvent
+from corral.work.merges.store import flakes
 from corral.work.swarm.performance import kind_of
 from corral.work.tasks.store import lists, work_pause
 
@@ -78,6 +79,7 @@ def gather(services: Services, conn: Connection, ended: EndedAttempts, now: date
             need.ids["target"]: parse(need.since) if need.since else None
             for need in needs_of_landing.red_targets(services, conn)
         },
+        flaky=flakes.shares(conn, iso(now - timedelta(seconds=settings.alerts.flaky_target.window_s))),
         unguarded={
             row["session_id"]: (row["agent_name"], parse(row["unguarded_since_at"]))
             for row in sessions.live(conn)

@@ -40,6 +40,7 @@ class Facts:
         free_disk_mb: None if it cannot be asked.
         oldest_pending: Since when the oldest task that could start waits, and its id; None: no task waits, or work is paused.
         red_targets: Since when, by branch; None: not known.
+        flaky: By target, how many of how many green verifications were flaky.
         unguarded: The name of each session and since when, by its id.
     """
 
@@ -50,6 +51,7 @@ class Facts:
     free_memory_mb: float | None = None
     oldest_pending: tuple[datetime, str] | None = None
     red_targets: Mapping[str, datetime | None] = field(default_factory=dict)
+    flaky: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     unguarded: Mapping[str, tuple[str, datetime]] = field(default_factory=dict)
 
 
@@ -171,6 +173,17 @@ def _red_target(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Findi
             yield Finding("red_target", target, reason, "corral status", rule.cooldown_s)
 
 
+def _flaky_target(settings: Alerts, facts: Facts, _now: datetime) -> Iterator[Finding]:
+    rule = settings.flaky_target
+    for target, (flaky, green) in facts.flaky.items():
+        if rule.percent is not None and green >= rule.least and 100 * flaky > rule.percent * green:
+            reason = (
+                f"{flaky} of the {green} green verifications of {one_line(target)} within {_span(rule.window_s)} were red "
+                "before, on the same tree: its tests fail by chance."
+            )
+            yield Finding("flaky_target", target, reason, "corral merge flakes", rule.cooldown_s)
+
+
 def _unguarded_session(settings: Alerts, facts: Facts, now: datetime) -> Iterator[Finding]:
     rule = settings.unguarded_session
     for session_id, (name, since) in facts.unguarded.items():
@@ -190,6 +203,7 @@ RULES: Mapping[str, Rule] = {
     "free_disk": _free_disk,
     "free_memory": _free_memory,
     "queue_age": _queue_age,
+    "flaky_target": _flaky_target,
 }
 """The rules by name, the most urgent first."""
 

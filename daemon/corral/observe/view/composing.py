@@ -85,7 +85,7 @@ def _of_project(services: Services) -> Payload:
         "project": str(services.project.root),
         "target": services.settings.target().removeprefix("refs/heads/"),
         "daemon": {"pid": os.getpid(), "version": __version__, "started_at": iso(services.started_at)},
-        "verified": bool(services.settings().landing.verify),
+        "verified": services.settings.verifies(),
         "config_error": broken.to_wire()["error"] if broken else None,
         "config_warnings": list(services.settings.loaded.warnings),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -21,6 +22,9 @@ from corral.store.rows.tasks import FailedTask
 from corral.work.merges.store import freezes, merges, pauses, remotes
 from corral.work.merges.wire import needs_approval, outcome_of, waits_for_red_target
 from corral.work.tasks.store import outcomes
+
+_RULE = re.compile(r" ?[_=-]{5,}")
+"""As test runners draw around a heading."""
 
 if TYPE_CHECKING:
     from corral.coordination.services import Services
@@ -83,13 +87,13 @@ def remote_targets(_services: Services, conn: Connection) -> Iterator[Need]:
         ids, waiting = {"target": target}, merges.open_of(conn, target)
         if row["reason"] is not None and waiting:
             what = f"Nothing lands on {target}; {len(waiting)} wait: {_first_line(row['reason'])}"
-            again = f"Corral tries again at {row['look_at']}, or when the settings change."
-            yield Need("remote_target", what, f"{remedy_in(row['reason'])} {again}".strip(), row["since_at"], ids)
+            again = f"Corral tries again at {row['look_at']}, or now: corral merge retry {waiting[0]['merge_id'][:8]}"
+            remedy = remedy_in(row["reason"]).removesuffix("It is tried again by itself.").strip()
+            yield Need("remote_target", what, f"{remedy} {again}".strip(), row["since_at"], ids)
         if row["ahead"] and waiting:
             yield Need(
                 "unpushed_commits",
-                f"{target} has {row['ahead']} commit(s) here that {row['remote']} has not: they are verified and pushed with "
-                "what lands next.",
+                f"{target} has {row['ahead']} commit(s) here that {row['remote']} has not: they are pushed with what lands next.",
                 f"See them: git log {shlex.quote(target)} --not --remotes={row['remote']}. To keep them back, take them off "
                 f"{target}.",
                 ids=ids,
@@ -124,7 +128,7 @@ def red_targets(_services: Services, conn: Connection) -> Iterator[Need]:
         waiting = len(merges.open_of(conn, target))
         yield Need(
             "red_target",
-            f"Nothing lands on {target}; {waiting} wait: " + " ".join(required(tip["reason"]).split("\n")[:2]),
+            f"Nothing lands on {target}; {waiting} wait: {_RULE.sub('', ' '.join(required(tip['reason']).splitlines()[:2]))}",
             f"Repair {target}: a commit there, or a request that is submitted now, is verified first. If it was chance: "
             f"corral merge thaw {shlex.quote(target)}",
             tip["seen_at"],

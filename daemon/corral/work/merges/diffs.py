@@ -16,8 +16,10 @@ from corral.core.states import MergeState, TaskStatus, WorktreeState
 from corral.git import diffs, refs
 from corral.git.diffs import Diff
 from corral.git.process.command import Git, open_checkout
+from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
 from corral.store.rows.tasks import TaskRow, WorktreePlace, WorktreeRow
+from corral.work.merges import beginnings
 from corral.work.merges.store import of_tasks
 from corral.work.tasks import tasks
 from corral.work.tasks.store import attempts
@@ -104,13 +106,13 @@ def _of_session(services: Services, task: TaskRow, place: WorktreePlace, most: i
 
 
 def _of_request(services: Services, merge: MergeRow, most: int | None) -> Payload:
-    before, after = _ends(services.git, merge)
+    before, after = _ends(services.db, services.git, merge)
     about = {name: merge[name] for name in ("merge_id", "task_id", "title", "state")}
     return {**about, **between(services.git, before, after, most)}
 
 
-def _ends(repo: Git, merge: MergeRow) -> tuple[str, str]:
-    """The two ends of a request: the tip and the commit made for it; without these, where its branch began and its head."""
+def _ends(db: Store, repo: Git, merge: MergeRow) -> tuple[str, str]:
+    """The two ends of a request: the tip and the commit made for it; without these, where its own work begins and its head."""
     tip, candidate = merge["tip_sha"], merge["candidate_sha"]
     if tip and candidate and refs.exists(repo, tip) and refs.exists(repo, candidate):
         return tip, candidate
@@ -119,7 +121,7 @@ def _ends(repo: Git, merge: MergeRow) -> tuple[str, str]:
     tip = refs.read(repo, refs.branch_ref(merge["target"])) or merge["base_sha"] or merge["head_sha"]
     if not refs.exists(repo, merge["head_sha"]):
         raise _gone(merge["head_sha"])
-    return refs.merge_base(repo, tip, merge["head_sha"]) or tip, merge["head_sha"]
+    return beginnings.own_from(db, repo, merge, tip) or tip, merge["head_sha"]
 
 
 def _left_behind(repo: Git, place: WorktreeRow) -> str | None:

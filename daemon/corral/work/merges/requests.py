@@ -66,13 +66,14 @@ def submit(
     # A target that was renamed or deleted meanwhile keeps nobody from submitting: the request waits until it is back.
     base, reserved = refs.merge_base(repo, tip, head) if tip is not None else None, new_id()
     db.read(lambda conn: _owner(conn, branch, session_id, task_id))  # refused before anything is held
+    reverts = _taken_back(db, repo, target, head, tip)
     candidates.hold(repo, reserved, head)
 
     def store(conn: Connection) -> str:
         owner = _owner(conn, branch, session_id, task_id)
         merge_id = merges.submit(
             conn, merge_id=reserved, task_id=owner, session_id=session_id, title=title, priority=priority,
-            branch=branch, target=target, base_sha=base, head_sha=head, now=now,
+            branch=branch, target=target, base_sha=base, head_sha=head, now=now, reverts=reverts,
         )  # fmt: skip
         stacking.tell(conn, merges.get(conn, merge_id), now)
         return merge_id
@@ -88,6 +89,19 @@ def _has_landed(db: Store, repo: Git, target: str, head: str, tip: str) -> bool:
     """Whether a head has landed under another name, as one commit or replayed, and its target still has that."""
     rows = db.read(lambda conn: landed.in_other_shapes(conn, target, [head]))
     return any(refs.is_ancestor(repo, row["landed_sha"], tip) for row in rows if row["landed_sha"] is not None)
+
+
+def _taken_back(db: Store, repo: Git, target: str, head: str, tip: str | None) -> str | None:
+    """The request whose work a head takes back: it goes on from a revert that came back, as where a person has resolved it."""
+    for row in db.read(lambda conn: merges.returned_reverts(conn, target)):
+        sha = row["head_sha"]
+        if (
+            refs.exists(repo, sha)
+            and refs.is_ancestor(repo, sha, head)
+            and not (tip and refs.is_ancestor(repo, sha, tip))
+        ):
+            return row["reverts"]
+    return None
 
 
 def _owner(conn: Connection, branch: str, session_id: str | None, task_id: str | None) -> str | None:

@@ -180,7 +180,8 @@ class MergeDetail(MergeSummary):
 
     ``approved_sha`` is the head that a person approved, ``needs_approval`` whether it waits for that. ``bypassed_sha`` is the
     head that a person lets land without a verification. ``reverts`` is the request whose work this one takes back,
-    ``reverted_by`` the newest one that takes back its own.
+    ``reverted_by`` the newest one that takes back its own. ``style`` is the shape that its commit has come to have; null: none
+    is built.
     """
 
     number: int | None
@@ -195,6 +196,7 @@ class MergeDetail(MergeSummary):
     reverted_by: str | None
     base_sha: str | None
     conflicts: list[PathConflict] | None
+    style: str | None
     landed_sha: str | None
     tries: int
     receipt: Receipt | None

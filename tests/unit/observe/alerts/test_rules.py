@@ -63,6 +63,8 @@ def over(mixed: int, failed: int) -> list[Ended]:
             ("queue_age", "queue"),
         ),
         ({"red_targets": {}}, {"red_targets": {"main": NOW}}, ("red_target", "main")),
+        ({"flaky": {"main": (2, 20)}}, {"flaky": {"main": (3, 20)}}, ("flaky_target", "main")),
+        ({"flaky": {"main": (19, 19)}}, {"flaky": {"main": (20, 20)}}, ("flaky_target", "main")),
         (
             {"unguarded": {"s-1": ("GreenLake", NOW - timedelta(seconds=59))}},
             {"unguarded": {"s-1": ("GreenLake", NOW - timedelta(seconds=60))}},
@@ -84,6 +86,7 @@ def test_all_rules_have_settings_and_null_turns_each_of_them_off() -> None:
         "free_memory_mb": 0.0,
         "oldest_pending": (NOW - 24 * HOUR, "t-1"),
         "red_targets": {"main": None},
+        "flaky": {"main": (20, 20)},
         "unguarded": {"s-1": ("GreenLake", NOW - HOUR)},
     }
     fired = found(**everything)

@@ -137,7 +137,8 @@ def init(
             }
         )
         return
-    _next_steps(project, unverified=project.config_file in files and not changes and not verify)
+    is_new = project.config_file in files and not changes and not verify
+    _next_steps(project, unverified=is_new and project_trust.committed_config(project, branch) is None)
     if verify and check:
         verification.report(Client(project))
 

@@ -58,6 +58,8 @@ def trust(
                 "red",
             )
         )
+    elif unapproved:
+        echo("Approved.")
 
 
 def store() -> TrustStore:

@@ -113,7 +113,7 @@ def _advice(place: Place) -> list[str]:
     if place.conflicts:
         return [f"The merge of {target} is begun; to resolve: {', '.join(place.conflicts)}. Then: git commit -a"]
     if place.merging:
-        return [f"The merge of {target} is begun and has no conflict any more: look at it, then: git commit"]
+        return [f"The merge of {target} is begun and has no conflict: look at it, then: git commit"]
     if place.request["state"] == MergeState.CONFLICT:
         return [
             f"Commit what you have changed here; to merge what {target} has by now: git merge {shlex.quote(target)}"

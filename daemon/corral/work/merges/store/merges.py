@@ -236,6 +236,13 @@ def reverting(conn: Connection, merge_id: str) -> MergeRow | None:
     return fetch_first(conn, query, MergeRow)
 
 
+def returned_reverts(conn: Connection, target: str) -> list[MergeRow]:
+    """The reverts for a target that did not land, the newest first."""
+    ended = _m.state.in_((*RETURNED_MERGES, MergeState.CANCELLED, MergeState.SUPERSEDED))
+    query = select(merge_requests).where(_m.target == target, _m.reverts.is_not(None), ended)
+    return fetch_all(conn, query.order_by(_m.seq.desc()), MergeRow)
+
+
 def in_order(conn: Connection, limit: int) -> list[MergeRow]:
     """The first open requests: target by target, of each in landing order."""
     return _IN_ORDER.all(conn, {"most": limit})

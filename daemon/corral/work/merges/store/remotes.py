@@ -48,7 +48,7 @@ def built_upon(conn: Connection, target: str, sha: str, ahead: int) -> None:
 
 
 def pushed(conn: Connection, target: str, remote: str, sha: str, now: datetime) -> None:
-    """The remote's target is at what was pushed."""
+    """The remote has got what was pushed; what came there since is not known yet."""
     _put(conn, target, remote, seen_at=iso(now), known_sha=sha, ahead=0, tries=0, **_CALM)
 
 

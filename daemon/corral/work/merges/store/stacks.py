@@ -5,8 +5,10 @@ from __future__ import annotations
 from sqlalchemy import Connection, bindparam, select
 
 from corral.core.states import OPEN_MERGES
+from corral.store.engine.fetch import fetch_first
 from corral.store.engine.prepared import Prepared, one_of
 from corral.store.rows.merges import StackedMerge, WaitedFor
+from corral.store.rows.tasks import WorktreeRow
 from corral.store.schema import merge_requests, task_dependencies, worktrees
 
 _m = merge_requests.c
@@ -35,6 +37,12 @@ def waited_for(conn: Connection, target: str) -> dict[str, list[str]]:
 def open_of(conn: Connection, target: str) -> dict[str, dict[str, str]]:
     """By the id of an open request of a target the tasks that its branch was begun on, each with the head of its work then."""
     return {row["merge_id"]: row["stacked_on"] or {} for row in _OPEN.each(conn, {"target": target})}
+
+
+def begun(conn: Connection, branch: str) -> WorktreeRow | None:
+    """The worktree in which a branch was begun on the work of others, whether it is still there or not."""
+    query = select(worktrees).where(worktrees.c.branch == branch, worktrees.c.stacked_on.is_not(None))
+    return fetch_first(conn, query.order_by(worktrees.c.created_at.desc()).limit(1), WorktreeRow)
 
 
 _UNBUILT = Prepared[object](
