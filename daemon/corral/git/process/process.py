@@ -1,8 +1,6 @@
 """Start a git, feed it, read it, end it. Only ``command.Git`` calls this, and ``remote.reading`` for what is no git.
 
-Built on GitPython's command interface. GitPython merges the environment of the daemon into every command it runs, so
-the command is ``env -i NAME=value … git …``: git sees exactly the variables given here (docs/decisions/0001). The
-values are therefore visible in a process list for a moment: nothing secret may be among them.
+Git sees exactly the variables given here (docs/decisions/0001).
 """
 
 from __future__ import annotations
@@ -15,17 +13,13 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
-from corral.core.errors import GitFailed
 from corral.git.process.bounds import LOOK_S, Bounds
-
-if TYPE_CHECKING:
-    from git.cmd import Git as GitInterface
 
 OUTPUT_CAP = 256 * 1024 * 1024
 """Maximum size of standard output, or of standard error, in bytes; beyond it git is killed."""
+NOT_FOUND = 127
 _CHUNK = 1 << 16
 _GRACE_S = 2.0
 
@@ -38,20 +32,6 @@ class Finished:
     stdout: bytes
     stderr: bytes
     cut: str
-
-
-@cache
-def _interface() -> GitInterface:
-    # Imported on first use: the import itself runs `git version`, and fails if git is not installed.
-    try:
-        from git.cmd import Git as GitInterface
-    except ImportError as error:
-        raise GitFailed(
-            "Cannot run git.",
-            cause="No working `git` is on the PATH of the daemon.",
-            remedy="Install git 2.38 or newer, then `corral daemon restart`.",
-        ) from error
-    return GitInterface()
 
 
 def execute(
@@ -72,17 +52,24 @@ def execute(
         timeout_s: Seconds until the whole group is killed.
         cap: Bytes of output until the whole group is killed.
         bounds: What it may use besides.
+
+    Returns:
+        How it ended; with 127 if there is no such program.
+
+    Raises:
+        OSError: The system cannot start one.
     """
-    limited = argv if bounds is None else bounds.limited(argv)
-    started = _interface().execute(
-        ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in env.items()), *limited],
-        istream=None if stdin is None else subprocess.PIPE,
-        as_process=True,
-        shell=False,
-        start_new_session=True,
-    )
-    process: subprocess.Popen[bytes] | None = started.proc
-    assert process is not None
+    try:
+        process = subprocess.Popen(
+            argv if bounds is None else bounds.limited(argv),
+            env=env,
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except (FileNotFoundError, PermissionError):
+        return Finished(NOT_FOUND, b"", f"fatal: no working `{argv[0]}` is on the PATH of the daemon".encode(), "")
     with process:
         try:
             outputs, cut = _exchange(process, stdin or b"", timeout_s, cap, bounds)
