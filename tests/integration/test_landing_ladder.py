@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from corral.config.sections.sharing import Landing
+from corral.git.process import process
 from corral.store.rows.merges import VerificationRunRow
 from corral.work.merges.store import runs
 from corral.work.merges.wire import detail
@@ -44,6 +45,31 @@ def _shown(world: World, merge_id: str) -> Any:
 
 def _running(world: World) -> list[VerificationRunRow]:
     return world.db.read(runs.running)
+
+
+def test_what_nothing_verifies_lands_in_one_move_and_with_few_gits(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.landing = Landing()
+    git(world.root, "commit", "-q", "--allow-empty", "-m", "so that a merge is needed")
+    names = [f"part{number}" for number in range(8)]
+    ids = _submitted(world, *names)
+    gits, before, real = list[str](), world.tip(), process.execute
+
+    def counted(argv: Sequence[str], *args: Any, **how: Any) -> process.Finished:
+        gits.append(argv[4])
+        return real(argv, *args, **how)
+
+    monkeypatch.setattr(process, "execute", counted)
+    world.run()
+    monkeypatch.undo()
+    assert set(_states(world, ids).values()) == {"landed"}
+    moves = git(world.root, "reflog", "show", "--format=%H", "main").splitlines()
+    assert moves[1] == before and moves[0] == world.tip(), "in one move"
+    receipts = [_shown(world, merge_id) for merge_id in ids.values()]
+    assert {receipt["status"] for receipt in receipts} == {"unverified"}
+    assert len({receipt["tree"] for receipt in receipts}) == len(names), "each is about its own tree"
+    assert len(gits) <= 8 * len(names), gits
 
 
 @pytest.mark.req("I1")
