@@ -183,6 +183,20 @@ def test_a_chain_whose_landing_is_killed_has_landed_whole_after_the_next_start(w
     assert len({world.merge(merge_id)["landed_sha"] for merge_id in ids.values()}) == 3
 
 
+def test_only_where_a_daemon_dies_again_is_the_chain_taken_apart(world: World) -> None:
+    _grown(world, 4)
+    ids = _submitted(world, "a", "b", "c")
+    world.queue.stop(world.now())
+    for batch in (4, 1):
+        assert in_a_process(world.root, "true", CORRAL_CRASH_AT="queue.verifying_stored").wait(60) != 0
+        world.new_queue().recover(world.now())
+        assert world.db.read(lambda conn: runs.batch(conn, "main")) == batch
+    world.queue = world.new_queue()
+    world.landing = Landing(verify=["true"])
+    world.spend(30)
+    assert set(_states(world, ids).values()) == {"landed"}
+
+
 @pytest.mark.req("I11")
 def test_a_target_that_is_slow_to_verify_does_not_hold_another_one(world: World, tmp_path: Path) -> None:
     slow = Landing(verify=[f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"])

@@ -850,7 +850,8 @@ class Queue:
                     continue
                 if died:
                     pauses.record_death(conn, row, now)
-                    runs.set_batch(conn, row["target"], 1)  # it may have been any of a chain
+                    if row["tries"]:  # not for the first time: it may be any of a chain
+                        runs.set_batch(conn, row["target"], 1)
                 else:
                     merges.requeue(conn, row["merge_id"], now, tries=row["tries"])
 
