@@ -6,7 +6,22 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import claims, commands, hooks, idle, operations, queue, storm, supervisor, swarm, tasks, view, worktrees
+from bench import (
+    claims,
+    commands,
+    hooks,
+    idle,
+    ladder,
+    operations,
+    queue,
+    scene,
+    storm,
+    supervisor,
+    swarm,
+    tasks,
+    view,
+    worktrees,
+)
 from bench.measure import Measure, table
 from bench.world import QUICK, Sizes, World, world
 
@@ -23,11 +38,12 @@ SECTIONS: dict[str, Callable[[World], Iterator[Measure]]] = {
     "worktrees": worktrees.measure,
     "landing": worktrees.measure_landing,
     "batch": worktrees.measure_batch,
+    "ladder": ladder.measure,
     "swarm": swarm.measure,
     "supervisor": supervisor.measure,
 }
 
-BY_NAME: dict[str, Callable[[World], Iterator[Measure]]] = {"storm": storm.measure}
+BY_NAME: dict[str, Callable[[World], Iterator[Measure]]] = {"storm": storm.measure, "scene": scene.measure}
 """Sections that run only where they are named."""
 
 
