@@ -274,7 +274,9 @@ def _no_common_history(repo: Git) -> Unsupported:
 
 
 def _brings_attributes(repo: Git, before: str, after: str) -> bool:
-    return any(path.rpartition("/")[2] == ".gitattributes" for path in refs.changed_paths(repo, before, after))
+    """Whether two commits differ in a file that says how to merge, or where submodules are."""
+    names = (".gitattributes", ".gitmodules")
+    return any(path.rpartition("/")[2] in names for path in refs.changed_paths(repo, before, after))
 
 
 @contextlib.contextmanager
