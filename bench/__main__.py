@@ -11,9 +11,11 @@ from bench import (
     commands,
     hooks,
     idle,
+    ladder,
     operations,
     queue,
     replay,
+    scene,
     storm,
     supervisor,
     swarm,
@@ -37,11 +39,12 @@ SECTIONS: dict[str, Callable[[World], Iterator[Measure]]] = {
     "worktrees": worktrees.measure,
     "landing": worktrees.measure_landing,
     "batch": worktrees.measure_batch,
+    "ladder": ladder.measure,
     "swarm": swarm.measure,
     "supervisor": supervisor.measure,
 }
 
-BY_NAME: dict[str, Callable[[World], Iterator[Measure]]] = {"storm": storm.measure}
+BY_NAME: dict[str, Callable[[World], Iterator[Measure]]] = {"storm": storm.measure, "scene": scene.measure}
 """Sections that run only where they are named."""
 
 

@@ -13,7 +13,7 @@ from bench.measure import Measure, in_turns, p50, spread
 from bench.world import World, git
 
 AGENTS = 10
-TASKS = 20
+TASKS = 40
 
 
 def measure(world: World) -> Iterator[Measure]:
@@ -57,18 +57,18 @@ def _measure_allocation(world: World, files: int, turns: int, budget_ms: float) 
     yield Measure(f"{what}, fresh", p50(fresh), "ms", p50(floor), note=f"{spread(fresh)}; floor: git worktree add")
 
 
-def _branch(root: Path, number: int, files: int) -> str:
-    """Create a branch from the first commit that changes one file of its own, without a checkout."""
+def branch(root: Path, number: int, files: int, text: str = "changed") -> str:
+    """Create a branch from the first commit that changes one file of its own, to ``text`` and more, without a checkout."""
     name, path = f"side-{number}", f"d{number % files // 100:03}/f{number % files:05}.txt"
     index = root / ".git" / "bench-index"
     command = """
     export GIT_INDEX_FILE="$1"; git read-tree "$2" &&
-    blob=$(printf 'changed on %s\\n' "$3" | git hash-object -w --stdin) &&
+    blob=$(printf '%s on %s\\n' "$5" "$3" | git hash-object -w --stdin) &&
     git update-index --cacheinfo "100644,$blob,$4" && tree=$(git write-tree) &&
     git update-ref "refs/heads/$3" "$(git commit-tree "$tree" -p "$2" -m "$3")"
     """
     first = git(root, "rev-list", "--max-parents=0", "main")
-    subprocess.run(["sh", "-c", command, "sh", str(index), first, name, path], cwd=root, check=True)
+    subprocess.run(["sh", "-c", command, "sh", str(index), first, name, path, text], cwd=root, check=True)
     return name
 
 
@@ -87,7 +87,7 @@ def measure_landing(world: World) -> Iterator[Measure]:
     house = world.coordinated(files)
     house.run("daemon", "start")
     client = house.client()
-    names = [_branch(house.root, number, files) for number in range(2 * turns)]
+    names = [branch(house.root, number, files) for number in range(2 * turns)]
     branches, apart = iter(names), world.folder / "apart"
     git(world.folder, "clone", "-q", str(house.root), str(apart))
 
@@ -121,9 +121,16 @@ done
 
 
 def measure_batch(world: World) -> Iterator[Measure]:
-    """Measure tasks that each write one line, from the submission until the last has landed, next to a shell loop."""
-    files = world.sizes.files_of_tasks
-    tasks = min(TASKS, files)
+    """Measure tasks that each write one line, from the submission until the last has landed, next to a shell loop.
+
+    In a large repository the loop waits for its checkouts, one after the other.
+    """
+    yield _measure_batch(world, world.sizes.files_of_swarm, 3)
+    yield _measure_batch(world, world.sizes.files_of_tasks, 1)
+
+
+def _measure_batch(world: World, files: int, ratio: float) -> Measure:
+    tasks = min(TASKS, world.sizes.tasks_of_swarm)
     house = world.coordinated(files, f"supervisor: {{max_agents: {AGENTS}}}\n")
     house.run("daemon", "start")
     client, rounds = house.client(), itertools.count()
@@ -139,7 +146,7 @@ def measure_batch(world: World) -> Iterator[Measure]:
             raise RuntimeError(f"not landed: {answer}")
 
     def bare() -> None:
-        place = world.folder / f"loop{next(rounds)}"
+        place = world.folder / f"loop{files}-{next(rounds)}"
         root = house.root.with_name(f"{house.root.name}-plain")
         if not root.exists():
             git(house.root, "clone", "-q", str(house.root), str(root))
@@ -153,4 +160,4 @@ def measure_batch(world: World) -> Iterator[Measure]:
     client.close()
     note = f"{spread(taken)}; floor: a shell loop of worktree add, command, commit, merge, remove"
     what = f"{tasks} no-op tasks, {AGENTS} agents, {files:,} files"
-    yield Measure(what, min(taken), "s", min(floor), ratio=1.5, note=note)
+    return Measure(what, min(taken), "s", min(floor), ratio=ratio, note=note)

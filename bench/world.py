@@ -36,6 +36,7 @@ class Sizes:
     idle_s: float = 10.0
     tasks_of_swarm: int = 500
     files_of_swarm: int = 20
+    suite_s: float = 8.0
     kills: int = 1000
     tasks_of_storm: int = 300
 
@@ -51,6 +52,7 @@ QUICK = Sizes(
     tool_calls=2,
     idle_s=0.5,
     tasks_of_swarm=5,
+    suite_s=0.5,
     kills=10,
     tasks_of_storm=6,
 )

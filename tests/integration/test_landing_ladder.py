@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from corral.config.sections.sharing import Landing
+from corral.git.process import process
 from corral.store.rows.merges import VerificationRunRow
 from corral.work.merges.store import runs
 from corral.work.merges.wire import detail
@@ -44,6 +45,31 @@ def _shown(world: World, merge_id: str) -> Any:
 
 def _running(world: World) -> list[VerificationRunRow]:
     return world.db.read(runs.running)
+
+
+def test_what_nothing_verifies_lands_in_one_move_and_with_few_gits(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.landing = Landing()
+    git(world.root, "commit", "-q", "--allow-empty", "-m", "so that a merge is needed")
+    names = [f"part{number}" for number in range(8)]
+    ids = _submitted(world, *names)
+    gits, before, real = list[str](), world.tip(), process.execute
+
+    def counted(argv: Sequence[str], *args: Any, **how: Any) -> process.Finished:
+        gits.append(argv[4])
+        return real(argv, *args, **how)
+
+    monkeypatch.setattr(process, "execute", counted)
+    world.run()
+    monkeypatch.undo()
+    assert set(_states(world, ids).values()) == {"landed"}
+    moves = git(world.root, "reflog", "show", "--format=%H", "main").splitlines()
+    assert moves[1] == before and moves[0] == world.tip(), "in one move"
+    receipts = [_shown(world, merge_id) for merge_id in ids.values()]
+    assert {receipt["status"] for receipt in receipts} == {"unverified"}
+    assert len({receipt["tree"] for receipt in receipts}) == len(names), "each is about its own tree"
+    assert len(gits) <= 8 * len(names), gits
 
 
 @pytest.mark.req("I1")
@@ -155,6 +181,20 @@ def test_a_chain_whose_landing_is_killed_has_landed_whole_after_the_next_start(w
     assert again.wait(60) == 0
     assert set(_states(world, ids).values()) == {"landed"}
     assert len({world.merge(merge_id)["landed_sha"] for merge_id in ids.values()}) == 3
+
+
+def test_only_where_a_daemon_dies_again_is_the_chain_taken_apart(world: World) -> None:
+    _grown(world, 4)
+    ids = _submitted(world, "a", "b", "c")
+    world.queue.stop(world.now())
+    for batch in (4, 1):
+        assert in_a_process(world.root, "true", CORRAL_CRASH_AT="queue.verifying_stored").wait(60) != 0
+        world.new_queue().recover(world.now())
+        assert world.db.read(lambda conn: runs.batch(conn, "main")) == batch
+    world.queue = world.new_queue()
+    world.landing = Landing(verify=["true"])
+    world.spend(30)
+    assert set(_states(world, ids).values()) == {"landed"}
 
 
 @pytest.mark.req("I11")

@@ -80,10 +80,10 @@ def of_settings(loaded: Loaded, root: Path) -> list[Claim]:
     Args:
         root: The project's root; a program below it counts by its relative path, so that a repository may be moved.
     """
-    claims = []
+    claims, usual = [], Settings()
     for key in _SETTINGS:
         value = _value(loaded.settings, key)
-        harmless = _STRICTEST if key == APPROVE else _value(Settings(), key)
+        harmless = _STRICTEST if key == APPROVE else _value(usual, key)
         if loaded.sources[key] in _FROM_PROJECT and value != harmless:
             if key == CLAUDE_COMMAND and value.startswith(f"{root}/"):
                 value = f".{value.removeprefix(str(root))}"

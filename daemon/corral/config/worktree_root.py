@@ -155,7 +155,7 @@ def upward_finds(path: Path, home: Path) -> Iterator[str]:
     """The files of :data:`SEARCHED` and the hidden folders that a tool in a worktree in ``path`` finds above it."""
     for folder in (path, *path.parents):
         for name in SEARCHED:
-            if os.path.lexists(folder / name) and not (folder == home and name in _OF_THE_USER):
+            if os.path.lexists(f"{folder}/{name}") and not (folder == home and name in _OF_THE_USER):
                 yield str(folder / name)
         if folder.name.startswith("."):
             yield f"{folder}, a hidden folder"

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 from corral.core.errors import Conflict, GitFailed, InvalidInput, NotFound
 from corral.core.instants import UTC
-from corral.git.process.command import OID, Git, Outcome
+from corral.git.process.command import OID, Git, Outcome, Result
 
 _EMPTY_TREE = {
     40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -102,9 +104,9 @@ def read(git: Git, ref: str) -> str | None:
     Raises:
         GitFailed: Git was killed before it answered.
     """
-    loose = git.loose(full_ref(ref))
-    if loose is not None:
-        return loose
+    stored = git.stored(full_ref(ref))
+    if stored is not None:
+        return stored or None
     result = git.run("show-ref", "--verify", "--hash", ref)
     if result.rc < 0:
         raise result.failure()
@@ -209,6 +211,8 @@ def default_branch(git: Git) -> str | None:
 
 def changed_paths(git: Git, a: str, b: str) -> list[str]:
     """Paths whose content or mode differs between two commits or trees; a rename is its two paths."""
+    if (few := _few_changes(git, a, b)) is not None:
+        return [change.path for change in few]
     return git.check("diff-tree", "-r", "-z", "--name-only", "--no-renames", oid(a), oid(b)).names
 
 
@@ -247,9 +251,31 @@ class RawChange(NamedTuple):
 
 def raw_changes(git: Git, a: str, b: str, *specs: str) -> list[RawChange]:
     """The paths that differ between two commits or trees, of these pathspecs if there are any; a rename is its two paths."""
-    tokens = git.check(
-        "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", oid(a), oid(b), "--", *specs
-    ).names
+    if not specs and (few := _few_changes(git, a, b)) is not None:
+        return list(few)
+    return _parsed(git.check("diff-tree", *_RAW, oid(a), oid(b), "--", *specs))
+
+
+_RAW = ("-r", "-z", "--raw", "--no-abbrev", "--no-renames")
+_FEW = 1 << 16
+"""Bytes of git's answer up to which it is remembered."""
+
+
+def _few_changes(git: Git, a: str, b: str) -> tuple[RawChange, ...] | None:
+    """What is known of two commits already, or is asked now; None: that is too much to remember."""
+    return _asked_once(git.git_dir, oid(a), oid(b)) if git.work_tree is None else None
+
+
+@lru_cache(maxsize=256)
+def _asked_once(git_dir: Path, a: str, b: str) -> tuple[RawChange, ...] | None:
+    result = Git(git_dir).run("diff-tree", *_RAW, a, b, "--", most=_FEW)
+    if not result.ok and len(result.stdout) <= _FEW:
+        raise result.failure()
+    return tuple(_parsed(result)) if result.ok else None
+
+
+def _parsed(result: Result) -> list[RawChange]:
+    tokens = result.names
     parts = ((path, meta.removeprefix(":").split(" ")) for meta, path in zip(tokens[0::2], tokens[1::2], strict=True))
     return [RawChange(path, old, old_blob, new, new_blob) for path, (old, new, old_blob, new_blob, _) in parts]
 

@@ -11,7 +11,8 @@ from corral.git import refs
 from corral.git.process.command import Git
 from corral.git.refs import oid
 
-_LINK = "120000"
+LINK = "120000"
+"""The mode of a symbolic link."""
 _MOST_STEPS = 40
 """Maximum number of links followed one after another, as on Linux."""
 _MOST_ROUNDS = 4
@@ -84,7 +85,7 @@ def read(git: Git, commit: str) -> Tree:
         GitFailed: There is no such commit.
     """
     entries = [entry.partition("\t") for entry in git.check("ls-tree", "-r", "-z", oid(commit)).names]
-    blobs = {path: about.split()[2] for about, _, path in entries if about.startswith(_LINK)}
+    blobs = {path: about.split()[2] for about, _, path in entries if about.startswith(LINK)}
     written = refs.blobs(git, blobs.values()) if blobs else []
     links = {}
     for path, text in zip(blobs, written, strict=True):

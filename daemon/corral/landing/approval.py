@@ -62,13 +62,14 @@ class Review:
     truncated: bool
 
 
-def missing(repo: Git, landing: Landing, merge: MergeRow, tip_sha: str) -> str:
+def missing(repo: Git, landing: Landing, merge: MergeRow, tip_sha: str, linkless: set[str]) -> str:
     """Why a request has to wait for a person; empty if it has not, or if its candidate is not known yet.
 
     Args:
         landing: As the target has it, never as the branch has it.
         merge: The stored row.
         tip_sha: Where the target is. Where it has moved since the candidate was built, what it does not have yet counts.
+        linkless: Commits that are known to have no symbolic links; grows.
 
     Raises:
         ConfigInvalid: ``landing.approve_paths`` holds what is no pattern.
@@ -76,7 +77,7 @@ def missing(repo: Git, landing: Landing, merge: MergeRow, tip_sha: str) -> str:
     approved = merge["approved_sha"] == merge["head_sha"]
     if merge["candidate_sha"] is None or approved or landing.approve == "never":
         return ""
-    paths = needing_approval(repo, landing, required(merge["tip_sha"]), merge["candidate_sha"])
+    paths = needing_approval(repo, landing, required(merge["tip_sha"]), merge["candidate_sha"], linkless)
     # Upon another request's candidate all counts that differs from it; only a tip that the target had is an old one.
     if paths and merge["tip_sha"] != tip_sha and refs.is_ancestor(repo, required(merge["tip_sha"]), tip_sha):
         still = set(refs.changed_paths(repo, tip_sha, merge["head_sha"]))
@@ -117,25 +118,43 @@ def _settings_of(landing: Landing) -> str:
     return " or ".join(f"landing.{name}" for name in ("verify", *names))
 
 
-def needing_approval(repo: Git, landing: Landing, before: str, after: str) -> list[str]:
+def needing_approval(
+    repo: Git, landing: Landing, before: str, after: str, linkless: set[str] | None = None
+) -> list[str]:
     """The paths that differ between two commits and that a person has to see, the protected ones first."""
     if landing.approve == "never":
         return []
-    paths = protected_between(repo, landing, before, after)
+    paths = protected_between(repo, landing, before, after, linkless)
     if landing.approve == "always":
         known = set(paths)
         paths += [path for path in refs.changed_paths(repo, before, after) if path not in known]
     return paths
 
 
-def protected_between(repo: Git, landing: Landing, before: str, after: str) -> list[str]:
-    """Which of the paths that differ between two commits need a person."""
+def protected_between(
+    repo: Git, landing: Landing, before: str, after: str, linkless: set[str] | None = None
+) -> list[str]:
+    """Which of the paths that differ between two commits need a person; ``linkless``: see :func:`missing`."""
     changed = refs.changed_paths(repo, before, after)
-    return protected(changed, landing, _trees(repo, before, after) if changed else ())
+    return protected(changed, landing, _trees(repo, before, after, linkless) if changed else ())
 
 
-def _trees(repo: Git, before: str, after: str) -> list[Tree]:
-    return [tree for commit in (before, after) if (tree := tree_names.read(repo, commit)).links]
+def _trees(repo: Git, before: str, after: str, linkless: set[str] | None = None) -> list[Tree]:
+    """Those of two trees that have symbolic links."""
+    known, trees = set[str]() if linkless is None else linkless, []
+    for commit in (before, after):
+        if commit == after and before in known and not _is_linked(repo, before, after):
+            known.add(after)
+        if commit not in known and (tree := tree_names.read(repo, commit)).links:
+            trees.append(tree)
+        elif commit not in known:
+            known.add(commit)
+    return trees
+
+
+def _is_linked(repo: Git, before: str, after: str) -> bool:
+    """Whether the second of two commits has a symbolic link that the first one has not."""
+    return any(change.new_mode == tree_names.LINK for change in refs.raw_changes(repo, before, after))
 
 
 def review(repo: Git, landing: Landing, merge: MergeRow) -> Review:

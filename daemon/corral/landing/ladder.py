@@ -192,6 +192,8 @@ def plan(
     green = _green(chain, verify_each=verify_each)
     if green and is_frozen:
         chain = chain[green:]  # what is green waits, and is built upon
+    elif green and build is not None and green == len(chain):
+        return [build]  # what needs no run lands with the others, in one move
     elif green:
         landing = chain[:green]
         is_clean = all(member.verdict is not Verdict.RED for member in chain)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from enum import Enum, auto
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from corral.git import refs
 from corral.git.checkouts import listing as worktree_list
 from corral.git.land import candidates, forward, kept, landed, landing
 from corral.git.process.command import Git, Outcome
+from corral.git.refs import Change
 from corral.landing import blockers, receipt_notes
 from corral.landing.push.place import Place, went_along
 from corral.landing.verify import blame
@@ -369,62 +371,105 @@ def sweep(db: Store, repo: Git, *, orphans: bool) -> Tidy:
     Args:
         orphans: Also of refs whose request was never stored. Only while nobody submits.
     """
-    worst = Tidy.DONE
     try:
-        for ref in refs.listing(repo, HELD_REFS):
-            worst = max(worst, _sweep_one(db, repo, ref, orphans=orphans), key=list(Tidy).index)
+        return _swept(db, repo, orphans=orphans)
     except GitFailed as error:  # each further ref would wait a second for the same lock
         log.warning("not_tidied", reason=blame.describe(error))
         return Tidy.FAILED
-    return worst
 
 
-def _sweep_one(db: Store, repo: Git, ref: refs.Ref, *, orphans: bool) -> Tidy:
+def _swept(db: Store, repo: Git, *, orphans: bool) -> Tidy:
+    held = {ref.name.removeprefix(HELD_REFS): ref for ref in refs.listing(repo, HELD_REFS)}
+    with db.reading() as conn:
+        requests = merges.by_id(conn, [*held])
+        behind = {target for target, row in remotes.every(conn).items() if row["behind_sha"] is not None}
+    landed = [row for row in requests.values() if row["state"] == MergeState.LANDED]
+    retired = [row for row in landed if row["target"] not in behind]  # until then nothing else here may have the others
+    outcomes = [Tidy.STAYS] if len(retired) < len(landed) else []
+    outcomes += [_retire(db, repo, [(row, held[row["merge_id"]]) for row in retired])] if retired else []
+    for merge_id, ref in held.items():
+        merge = requests.get(merge_id)
+        if merge is not None and merge["state"] not in (*OPEN_MERGES, MergeState.LANDED):
+            outcomes.append(_tried(partial(_let_go, repo, merge, ref.sha), ref))
+        elif merge is None and orphans:
+            outcomes.append(_tried(partial(_release_orphan, repo, ref), ref))
+    return max(outcomes, key=list(Tidy).index, default=Tidy.DONE)
+
+
+def _tried(tidy: Callable[[], None], ref: refs.Ref) -> Tidy:
     try:
-        return Tidy.DONE if _swept(db, repo, ref, orphans=orphans) else Tidy.STAYS
-    except DatabaseUnavailable:
-        raise
+        tidy()
     except (CorralError, OSError) as error:
+        return _not_tidied(error, ref)
+    return Tidy.DONE
+
+
+def _not_tidied(error: CorralError | OSError, ref: refs.Ref) -> Tidy:
+    if isinstance(error, DatabaseUnavailable):
+        raise error
+    if isinstance(error, GitFailed) and error.details.get("outcome") == Outcome.LOCK.value:
+        raise error
+    log.warning("not_tidied", ref=ref.name, reason=blame.describe(error))
+    return Tidy.FAILED
+
+
+def _retire(db: Store, repo: Git, landed: Sequence[tuple[MergeRow, refs.Ref]]) -> Tidy:
+    """Retire what has landed: all at once, or one by one if that fails."""
+    try:
+        return Tidy.DONE if _retire_branches(db, repo, landed) else Tidy.STAYS
+    except (CorralError, OSError) as error:
+        if len(landed) == 1:
+            return _not_tidied(error, landed[0][1])
         if isinstance(error, GitFailed) and error.details.get("outcome") == Outcome.LOCK.value:
             raise
-        log.warning("not_tidied", ref=ref.name, reason=blame.describe(error))
-        return Tidy.FAILED
+    return max((_retire(db, repo, [one]) for one in landed), key=list(Tidy).index)
 
 
-def _swept(db: Store, repo: Git, ref: refs.Ref, *, orphans: bool) -> bool:
-    merge_id = ref.name.removeprefix(HELD_REFS)
+def _retire_branches(db: Store, repo: Git, landed: Sequence[tuple[MergeRow, refs.Ref]]) -> bool:
+    """Delete the branches that have landed, if we made them and they are still at the landed head.
+
+    False: some of them are still needed, and so is the ref of their request.
+    """
     with db.reading() as conn:
-        merge = merges.find(conn, merge_id)
-        is_behind = merge is not None and remotes.is_behind(conn, merge["target"])
-    if merge is not None and merge["state"] == MergeState.LANDED:
-        return not is_behind and _retire_branch(db, repo, merge)  # until then nothing else here may have it
-    if merge is not None and merge["state"] not in OPEN_MERGES:
-        _let_go(repo, merge, ref.sha)
-    elif merge is None and orphans and refs.holder(repo, ref.sha, besides=ref.name) is not None:
-        candidates.release(repo, merge_id)  # commits that no other ref holds may be work from a lost database
-    return True
-
-
-def _retire_branch(db: Store, repo: Git, merge: MergeRow) -> bool:
-    """Delete a branch that has landed, if we made it and it is still at the landed head; False while it is still needed."""
-    branch, landed_head_sha = merge["branch"], merge["head_sha"]
-    is_reverts = merge["reverts"] is not None and branch.startswith(REVERT_BRANCH)
-    if is_reverts or db.read(lambda conn: merges.is_own_branch(conn, branch)):
-        full = refs.branch_ref(branch)
-        if refs.read(repo, full) == landed_head_sha:
-            if db.read(lambda conn: merges.is_open_branch(conn, branch)):  # another request is to land it elsewhere
-                return False
-            if worktree_list.checkout_of(repo, full) is not None or _has_folder(db, branch):
-                return False
-            refs.delete(repo, full, landed_head_sha)
+        own = {row["branch"] for row, _ in landed if _is_reverts(row) or merges.is_own_branch(conn, row["branch"])}
+        awaited = {branch for branch in own if merges.is_open_branch(conn, branch)}  # it is to land elsewhere too
+        folders = {row["path"]: branch for branch in own for row in worktree_rows.live_of_branch(conn, branch)}
+    needed = awaited | {branch for path, branch in folders.items() if Path(path).exists()}
+    at_head = {
+        row["merge_id"]: refs.branch_ref(row["branch"])
+        for row, _ in landed
+        if row["branch"] in own and refs.read(repo, refs.branch_ref(row["branch"])) == row["head_sha"]
+    }
+    listed = worktree_list.entries(repo) if at_head else []
+    branches, ended = list[Change](), list[Change]()
+    for row, ref in landed:
+        if (full := at_head.get(row["merge_id"])) is not None:
+            if row["branch"] in needed or worktree_list.holding(repo, full, listed):
+                continue
+            branches.append(Change(full, "", row["head_sha"]))
+        ended.append(Change(ref.name, "", ref.sha))
+    _delete(repo, branches)
     crash_point("landing.branch_retired")
-    candidates.release(repo, merge["merge_id"])
-    return True
+    _delete(repo, ended)
+    return len(ended) == len(landed)
 
 
-def _has_folder(db: Store, branch: str) -> bool:
-    """Whether a worktree of ours has it, seen by git or not: a removal that was killed half-way has taken the ``.git`` file."""
-    return any(Path(row["path"]).exists() for row in db.read(lambda conn: worktree_rows.live_of_branch(conn, branch)))
+def _is_reverts(merge: MergeRow) -> bool:
+    """Whether its branch was made for a revert: one that a person submitted again is theirs."""
+    return merge["reverts"] is not None and merge["branch"].startswith(REVERT_BRANCH)
+
+
+def _delete(repo: Git, changes: Sequence[Change]) -> None:
+    """Delete refs that are where they were; what has moved stays."""
+    if not refs.change(repo, changes):
+        for change in changes:
+            refs.delete(repo, change.ref, change.old)
+
+
+def _release_orphan(repo: Git, ref: refs.Ref) -> None:
+    """Release the ref of a request that was never stored, unless nothing else holds it: that may be work from a lost database."""
+    if refs.holder(repo, ref.sha, besides=ref.name) is not None:
+        candidates.release(repo, ref.name.removeprefix(HELD_REFS))
 
 
 def _let_go(repo: Git, merge: MergeRow, held_sha: str) -> None:

@@ -125,6 +125,7 @@ class _Line:
         waits: Something waits for what nobody announces.
         is_frozen: Nothing lands.
         direct: What is known of its tip, if that did not come from a verification.
+        identities: Who makes the candidates, by the submitter.
     """
 
     target: str
@@ -140,6 +141,7 @@ class _Line:
     waits: bool = False
     is_frozen: bool = False
     direct: direct_commits.Standing = field(default_factory=direct_commits.Standing)
+    identities: dict[tuple[str, str] | None, Identity] = field(default_factory=dict)
 
     @property
     def tip(self) -> str:
@@ -208,6 +210,7 @@ class Queue:
         self._approvals: dict[tuple[object, ...], str] = {}
         self._trees: dict[str, str] = {}
         self._rules: dict[tuple[str, str], bool] = {}
+        self._linkless, self._plain = set[str](), set[str]()
         self.rewinds = Rewinds(context.db, on_settled, nudge)
         self.stuck_checkouts: dict[str, str] = {}
         self._stopped = False
@@ -391,6 +394,8 @@ class Queue:
                 landing = self._verify_settings(place.ref)
             basis = self._basis(landing.verify, place.tip, now)
             check_basis = self._basis(landing.check, place.tip, now) if landing.check else basis
+            if not landing.verify:  # nothing can be red
+                batch = ladder.LONGEST_BATCH
             line = _Line(target, place, landing, basis, check_basis, batch, slots, standing, is_frozen=is_frozen)
             if direct is not None:
                 self._look_at_tip(repo, line, direct, now, due)
@@ -484,8 +489,9 @@ class Queue:
         )  # fmt: skip
         if asked not in self._approvals:
             if len(self._approvals) > _REMEMBERED:
-                self._approvals.clear()
-            self._approvals[asked] = approval.missing(repo, line.landing, merge, line.tip)
+                for remembered in (self._approvals, self._linkless, self._plain):
+                    remembered.clear()
+            self._approvals[asked] = approval.missing(repo, line.landing, merge, line.tip, self._linkless)
         return self._approvals[asked]
 
     def _act(self, repo: Git, line: _Line, now: datetime) -> _Next | None:
@@ -530,7 +536,8 @@ class Queue:
             )
         verdict, judgement, on_sha = None, None, required(merge["tip_sha"])
         with self._db.reading() as conn:
-            receipt, green = receipts.get(conn, merge["receipt_id"]), self._green(conn, line, merge, now)
+            receipt = receipts.get(conn, merge["receipt_id"])
+            green = self._green(conn, line, merge, now) if line.landing.verify else None
             if not line.landing.verify or green is not None:
                 verdict = Verdict.GREEN
             elif receipt is not None and _is_red(receipt, line.basis):
@@ -601,11 +608,13 @@ class Queue:
         merge_id = merge["merge_id"]
         with self._db.reading() as conn:
             submitter = merges.submitter(conn, merge["task_id"])
-        identity = effective(repo, Identity(*submitter) if submitter else None)
+        if submitter not in line.identities:
+            line.identities[submitter] = effective(repo, Identity(*submitter) if submitter else None)
         try:
             built = shapes.build(
-                self._db, repo, line.landing, merge, on_sha, line.tip, identity, now, line.stack(merge_id).begun_on
-            )
+                self._db, repo, line.landing, merge, on_sha, line.tip, line.identities[submitter], now,
+                line.stack(merge_id).begun_on, self._plain,
+            )  # fmt: skip
         except Unsupported as error:
             return self._end(merge, MergeState.FAILED, now, reason=f"{error.message} {error.remedy}")
         if built is None and on_sha == line.tip:
@@ -752,9 +761,9 @@ class Queue:
                 if green is None and len(rows) == 1 and _is_bypassed(rows[0]):
                     return [verification_receipts.bypassed(conn, rows[0], line.basis.fingerprint, now)]
                 return [green] * len(rows)
-            tree, fingerprint = required(rows[-1]["candidate_tree"]), line.basis.fingerprint
-            reason = "No verification command is configured (landing.verify)."
-            return [verification_receipts.unverified(conn, tree, fingerprint, reason, now)] * len(rows)
+            fingerprint, reason = line.basis.fingerprint, "No verification command is configured (landing.verify)."
+            trees = [required(row["candidate_tree"]) for row in rows]
+            return [verification_receipts.unverified(conn, tree, fingerprint, reason, now) for tree in trees]
 
         proofs = [receipt["receipt_id"] for receipt in self._db.write(proof) if receipt is not None]
         if len(proofs) < len(rows) or not self._sign(repo, line, rows, now):
@@ -846,7 +855,8 @@ class Queue:
                     continue
                 if died:
                     pauses.record_death(conn, row, now)
-                    runs.set_batch(conn, row["target"], 1)  # it may have been any of a chain
+                    if row["tries"]:  # not for the first time: it may be any of a chain
+                        runs.set_batch(conn, row["target"], 1)
                 else:
                     merges.requeue(conn, row["merge_id"], now, tries=row["tries"])
 

@@ -38,13 +38,14 @@ def build(
     identity: Identity,
     at: datetime,
     begun_on: Sequence[str] = (),
+    plain: set[str] | None = None,
 ) -> Candidate | Conflicted | None:
     """The candidate of a request upon a commit, in the shape that its target wants; None: nothing of it is missing there.
 
     Args:
         on_sha: The target's tip, or another request's candidate.
         tip_sha: The target's tip.
-        begun_on: See :func:`corral.git.land.candidates.build`.
+        begun_on: See :func:`corral.git.land.candidates.build`, as for ``plain``.
 
     Raises:
         Unsupported: It cannot land in that shape, upon whatever commit.
@@ -55,7 +56,7 @@ def build(
     if landing.style != "merge" and db.read(lambda conn: landed.is_landed_commit(conn, merge["target"], head)):
         landing = landing.model_copy(update={"style": "merge"})  # what a target lost comes back as it was
     text = message(landing, merge, _own_commits(repo, landing, head, [on_sha, *below]))
-    built = candidates.build(repo, on_sha, head, text, identity, at, style=landing.style, begun_on=below)
+    built = candidates.build(repo, on_sha, head, text, identity, at, style=landing.style, begun_on=below, plain=plain)
     if not isinstance(built, Behind | Aborted) or on_sha != tip_sha:
         return built
     if isinstance(built, Aborted):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -76,6 +77,28 @@ def test_ancestry_and_differences(repo: Path) -> None:
         refs.show_file(me, "f" * 40, "README.md")
     with pytest.raises(GitFailed):
         refs.is_ancestor(me, first, "f" * 40)
+
+
+def test_a_ref_is_read_from_wherever_it_is_stored(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    me, sha = open_repository(repo / ".git"), commit(repo, {"x": "1"})
+    for name in ("packed", "packed-too", "moved", "deleted", "folder/one"):
+        git(repo, "branch", name)
+    git(repo, "tag", "-a", "-m", "told", "told")
+    git(repo, "pack-refs", "--all")
+    later = commit(repo, {"x": "2"})
+    git(repo, "update-ref", "refs/heads/moved", later)
+    git(repo, "update-ref", "-d", "refs/heads/deleted")
+    git(repo, "symbolic-ref", "refs/heads/other", "refs/heads/packed")
+    tag, real = git(repo, "rev-parse", "refs/tags/told"), os.environ["PATH"]
+    monkeypatch.setenv("PATH", str(tmp_path))  # no git is run
+    assert [refs.read(me, f"refs/heads/{name}") for name in ("packed", "moved", "main", "folder/one")] == [
+        sha, later, later, sha
+    ]  # fmt: skip
+    assert refs.read(me, "refs/tags/told") == tag
+    for missing in ("deleted", "folder", "pack", "acked", "never", "main/below"):
+        assert refs.read(me, f"refs/heads/{missing}") is None
+    monkeypatch.setenv("PATH", real)
+    assert refs.read(me, "refs/heads/other") == sha
 
 
 def test_listing_and_holding(repo: Path) -> None:

@@ -99,7 +99,11 @@ def test_a_failure_carries_what_git_said(repo: Path) -> None:
 
 def test_no_git_at_all_is_said_plainly(repo: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert open_checkout(repo).run("status").outcome is Outcome.INFRA
+    here = open_checkout(repo)
+    assert here.run("status").outcome is Outcome.INFRA
+    with pytest.raises(GitFailed, match="No such file") as caught:
+        here.must("status")
+    assert "Install git" in caught.value.remedy
 
 
 def test_a_checkout_is_found_by_reading_files(repo: Path, tmp_path: Path) -> None:

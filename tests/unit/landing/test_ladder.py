@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from bench.queue_simulation import World, by_ladder, schedules, serially
@@ -53,6 +54,13 @@ def test_four_slots_are_three_times_as_fast_as_one_after_the_other() -> None:
         way(world)
         times.append(world.now)
     assert times[0] >= 3.2 * times[1]
+
+
+def test_what_is_green_without_a_run_is_built_upon_and_lands_in_one_move() -> None:
+    first, second = Member("a", Candidate("a1", "tip"), Verdict.GREEN), Member("b", Candidate("b1", "a1"))
+    assert _plan(first, Member("b")) == [ladder.Build("b", "a1")]
+    assert _plan(first, replace(second, verdict=Verdict.GREEN)) == [ladder.Land(("a", "b"), True)]
+    assert _plan(first, second, Member("c")) == [ladder.Land(("a",), True)], "what has to run is not waited for"
 
 
 def test_a_chain_is_built_request_upon_request_and_one_that_clashes_with_a_neighbour_waits() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -64,12 +64,19 @@ def _list(repo: Git) -> Result:
     return result
 
 
-def holding(repo: Git, ref: str) -> list[Entry]:
+def holding(repo: Git, ref: str, listed: Sequence[Entry] | None = None) -> list[Entry]:
     """The worktrees that have a branch checked out, without those of another repository.
 
     Includes worktrees whose folder is missing: it may have been deleted, or moved away and come back.
+
+    Args:
+        listed: The :func:`entries` of just now, if they were read.
     """
-    holders = [entry for entry in entries(repo) if entry.branch == ref and not _is_foreign(repo, entry)]
+    holders = [
+        entry
+        for entry in (entries(repo) if listed is None else listed)
+        if entry.branch == ref and not _is_foreign(repo, entry)
+    ]
     main = Git(repo.common_dir, repo.common_dir.parent)
     # A `core.bare` set by accident hides the user's checkout from git, but not from this function.
     if repo.common_dir.name == ".git" and (repo.common_dir / "index").exists() and main.branch() == ref:

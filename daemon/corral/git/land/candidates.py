@@ -99,6 +99,7 @@ def build(
     *,
     style: Style = "merge",
     begun_on: Iterable[str] = (),
+    plain: set[str] | None = None,
 ) -> Candidate | Conflicted | None:
     """Bring ``head_sha`` upon ``tip_sha`` as a commit that no ref names yet; hold it before relying on it.
 
@@ -112,6 +113,7 @@ def build(
         at: The date of the commit, and of a merge's author (aware).
         begun_on: Commits that the head was made on and the tip lacks, although it has what became of their work (squashed,
             or done in another way): the changes since them are brought alone.
+        plain: Commits that are known to have no ``.gitattributes``; grows.
 
     Raises:
         Unsupported: The histories are unrelated, or too shallow to tell; there are too many commits to replay; or git is too old.
@@ -130,12 +132,20 @@ def build(
         raise _no_common_history(repo)
     if style == "fast-forward":
         return Behind([], "")
-    with _scratch_of(repo, tip_sha) as scratch:
+    known = set[str]() if plain is None else plain
+    with _scratch_of(repo, tip_sha, known) as scratch:
         for attempt in range(_ATTEMPTS):
             try:
-                return _SHAPES[style](
+                built = _SHAPES[style](
                     _Work(repo, scratch, tip_sha, head_sha, (tip_sha, *below) if below else (), message, identity, at)
                 )
+                if (
+                    isinstance(built, Candidate)
+                    and tip_sha in known
+                    and not _brings_attributes(repo, tip_sha, built.sha)
+                ):
+                    known.add(built.sha)
+                return built
             except GitFailed as error:  # a user's `gc --prune=now` may delete what no ref names yet
                 if attempt + 1 == _ATTEMPTS or error.details.get("rc", 0) < 0:
                     raise
@@ -275,13 +285,26 @@ def _no_common_history(repo: Git) -> Unsupported:
     )
 
 
+def _brings_attributes(repo: Git, before: str, after: str) -> bool:
+    """Whether two commits differ in a file that says how to merge, or where submodules are."""
+    names = (".gitattributes", ".gitmodules")
+    return any(path.rpartition("/")[2] in names for path in refs.changed_paths(repo, before, after))
+
+
 @contextlib.contextmanager
-def _scratch_of(repo: Git, tip_sha: str) -> Iterator[Git]:
+def _scratch_of(repo: Git, tip_sha: str, plain: set[str]) -> Iterator[Git]:
     """A scratch work tree with those files of the tip that decide merges; git 2.39 has no other option for their source.
 
     By ``.gitmodules`` git finds the commits of a submodule, of which it takes the later one where both sides moved it.
+
+    Args:
+        plain: Commits that are known to have no such file; this one is added if it has none.
     """
-    changes = refs.raw_changes(repo, refs.empty_tree(tip_sha), tip_sha, ":(glob)**/.gitattributes", ".gitmodules")
+    changes = list[refs.RawChange]()
+    if tip_sha not in plain:
+        changes = refs.raw_changes(repo, refs.empty_tree(tip_sha), tip_sha, ":(glob)**/.gitattributes", ".gitmodules")
+    if not changes:
+        plain.add(tip_sha)
     with scratch.folder(repo) as folder:
         for path, _, _, mode, blob in changes:
             if mode.startswith("100"):  # git reads neither through a symbolic link

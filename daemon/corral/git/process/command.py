@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -170,6 +171,7 @@ class Result:
         return GitFailed(
             f"git {self.argv[0]} failed: {message[:300] or f'exit code {self.rc}'}",
             cause=locked if self.outcome is Outcome.LOCK else "",
+            remedy="Install git 2.38 or newer, then `corral daemon restart`." if self.rc == process.NOT_FOUND else "",
             details={"argv": list(self.argv), "rc": self.rc, "stderr": stderr, "outcome": outcome},
         )
 
@@ -295,6 +297,28 @@ class Git:
         except OSError:
             return None
         return text if OID.fullmatch(text) else None
+
+    def stored(self, ref: str) -> str | None:
+        """Read a ref as :meth:`loose` does, or from ``packed-refs``; ``""``: there is none, None: ask git."""
+        loose = self.loose(ref)
+        if loose is not None:
+            return loose
+        try:
+            if not stat.S_ISDIR((self.common_dir / ref).lstat().st_mode):
+                return None
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError:
+            return None
+        try:
+            packed = (self.common_dir / "packed-refs").read_bytes()
+        except FileNotFoundError:
+            return None if (self.common_dir / "reftable").exists() else ""
+        except OSError:
+            return None
+        end = packed.find(b" %s\n" % os.fsencode(ref))
+        sha = packed[packed.rfind(b"\n", 0, max(end, 0)) + 1 : end].decode("ascii", "replace") if end >= 0 else ""
+        return sha if not sha or OID.fullmatch(sha) else None
 
     def _head_text(self) -> str:
         try:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 OUTPUT_CAP = 256 * 1024 * 1024
 """Maximum size of standard output, or of standard error, in bytes; beyond it git is killed."""
+NOT_FOUND = 127
+"""The exit code of `env` where there is no such program."""
 _CHUNK = 1 << 16
 _GRACE_S = 2.0
 

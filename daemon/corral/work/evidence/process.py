@@ -73,9 +73,7 @@ def files(git: Git, base: str, head: str) -> dict[str, RawChange]:
     Raises:
         CorralError: Git cannot tell.
     """
-    places = ("", f"{OWN_FOLDER}/", f"{OWN_FOLDER}/*/")
-    names = [f":(icase,glob){place}{phase}.md" for phase in PHASES for place in places]
-    changed = refs.raw_changes(git, base, head, *names)
+    changed = refs.raw_changes(git, base, head)
     by_name: dict[str, RawChange] = {}
     for change in sorted(changed, key=lambda change: change.path.count("/")):
         name = phase_of(change.path)

@@ -70,12 +70,13 @@ def settle(context: WorktreeContext, task: TaskRow, worktree: WorktreeRow) -> st
     """
     checkout = ownership.prove(context, worktree)
     base, ref = worktree["base_sha"], refs.branch_ref(required(worktree["branch"]))
-    head = _rejoined(context, task, worktree, _committed(checkout, task, worktree, ref))
+    head, descends = _rejoined(context, task, worktree, _committed(checkout, task, worktree, ref))
     ownership.prove(context, worktree)  # the commit is the worker's only if the folder was never replaced
     tip = refs.read(context.repo, ref)
     if head is not None and tip is not None and tip != head and refs.is_ancestor(context.repo, head, tip):
         head = tip  # it looked at an older commit and left HEAD there: the branch has all of it, and more
-    if head is None or (head != base and not refs.is_ancestor(context.repo, base, head)):
+        descends = refs.is_ancestor(context.repo, base, head)
+    if head is None or not descends:
         message = f"Its HEAD is not a descendant of {base[:12]}, where the task started."
         return Ending(False, "not_descendant", message, retryable=False)
     if head == base:
@@ -110,27 +111,30 @@ def _committed(checkout: Git, task: TaskRow, worktree: WorktreeRow, ref: str) ->
     return commit or checkout.head()
 
 
-def _rejoined(context: WorktreeContext, task: TaskRow, worktree: WorktreeRow, head: str | None) -> str | None:
-    """The commit that counts, with its history: HEAD loses that if its branch is deleted while the worker runs.
+def _rejoined(
+    context: WorktreeContext, task: TaskRow, worktree: WorktreeRow, head: str | None
+) -> tuple[str | None, bool]:
+    """The commit that counts, with its history, and whether it descends from what the task started at.
 
-    Its files are then committed on the commit that HEAD was at before; the worker's commits stay on a salvage ref.
+    HEAD loses that history if its branch is deleted while the worker runs. Its files are then committed on the commit that
+    HEAD was at before; the worker's commits stay on a salvage ref.
     """
     base = worktree["base_sha"]
     if head is None or head == base or refs.is_ancestor(context.repo, base, head):
-        return head
+        return head, head is not None
     own = refs.read(context.repo, refs.branch_ref(worktree["branch"])) if worktree["branch"] else None
     if own not in (None, head):  # its branch was not deleted: the worker began a history of its own elsewhere
-        return head
+        return head, False
     checkout = ownership.prove(context, worktree)
     before = head_log.before_root(checkout, head)
     if before is None or not refs.is_ancestor(context.repo, base, before):
-        return head
+        return head, False
     _set_aside(context, worktree, head)
     tree = checkout.must("rev-parse", "--verify", f"{head}^{{tree}}")
     message = message_with(task["title"], {TRAILER: task["task_id"]})
     joined = create(checkout, tree, (before,), message, committer(checkout, task), context.clock())
     detach(checkout, joined)
-    return joined
+    return joined, True
 
 
 def _left_elsewhere(context: WorktreeContext, worktree: WorktreeRow, tips: list[str]) -> Ending:

@@ -154,6 +154,12 @@ def find(conn: Connection, merge_id: str) -> MergeRow | None:
     return fetch_first(conn, select(merge_requests).where(_m.merge_id == merge_id), MergeRow)
 
 
+def by_id(conn: Connection, merge_ids: Sequence[str]) -> dict[str, MergeRow]:
+    """Those of these requests that there are, at most a few hundred, by their whole ids."""
+    query = select(merge_requests).where(_m.merge_id.in_(list(merge_ids)))
+    return {row["merge_id"]: row for row in fetch_all(conn, query, MergeRow)} if merge_ids else {}
+
+
 def newest_of(conn: Connection, branch: str) -> MergeRow:
     """The latest merge request of a branch.
 

@@ -58,12 +58,6 @@ def behind(conn: Connection, target: str, sha: str | None, reason: str | None) -
     conn.execute(changed.values(behind_sha=sha, behind_reason=reason))
 
 
-def is_behind(conn: Connection, target: str) -> bool:
-    """Whether something has landed on the remote and not here yet."""
-    row = every(conn).get(target)
-    return row is not None and row["behind_sha"] is not None
-
-
 def look_at_once(conn: Connection, now: datetime, target: str | None = None) -> None:
     """Ask the remotes of one target, or of all, again with the next step."""
     of_target = [_r.target == target] if target is not None else []
