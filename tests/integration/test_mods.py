@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -61,6 +62,52 @@ def test_what_a_mod_was_told_to_let_pass_the_hook_of_the_same_call_does_not_ask_
         assert denies(ask("PreToolUse", session_id="ann", **edit(held, "u-1")))
         assert denies(ask("PreToolUse", session_id="ben", **edit(asked, "u-1")))
         assert not denies(ask("PreToolUse", session_id="ann", **edit(asked, "u-1")))
+
+
+def batch(path: Path, use: str, tool: str = "Edit") -> dict[str, Any]:
+    """One call as the hook of a batch lists it, as text, with its unused places."""
+    call = {"tool_name": tool, "tool_use_id": use, "tool_input": {"file_path": str(path), "command": ""}}
+    return {"calls": "1", "tool_calls": [call, {"tool_name": "", "tool_use_id": "", "tool_input": {"file_path": ""}}]}
+
+
+@pytest.mark.executed  # the daemon tells the bridges of the mod's client
+def test_of_a_mods_edit_no_hook_asks_unless_something_waits_for_its_session(house: Coordinated, bridge: Bridge) -> None:
+    """The bridge answers the hooks of its end and its batch, which the daemon would have answered with mail."""
+    for who in ("ann", "ben"):
+        house.hook("SessionStart", who, source="startup")
+    bridge.hook("UserPromptSubmit", session_id="ann", cwd=str(house.root))
+    mine, uses = house.root / "mine.txt", itertools.count(1)
+
+    def letter(text: str) -> None:
+        house.ask("POST", "/messages", {"session_id": "ben", "to": ["ann"], "subject": "s", "body": text})
+
+    def is_left_to_the_mod() -> bool:
+        use = f"u-{next(uses)}"
+        assert house.hook("PreToolUse", "ann", **edit(mine, use), _hook=MOD) == {"is_quiet": True}
+        letter("after it was let pass")
+        assert house.hook("PostToolUse", "ann", **edit(mine, use), is_unread=True, _hook=MOD) == {}, "nobody reads it"
+        assert bridge.hook("PostToolUse", session_id="ann", **edit(mine, use)) == {}
+        return bridge.hook("PostToolBatch", session_id="ann", **batch(mine, use)) == {}
+
+    eventually(is_left_to_the_mod)  # once the bridge listens; until then it asks, and brings the mail
+    assert house.hook("PreToolUse", "ann", **edit(mine, "v-1"), _hook=MOD) == {}, (
+        "mail waits: its mod waits for the end"
+    )
+    assert "after it was let pass" in str(house.hook("PostToolUse", "ann", **edit(mine, "v-1"), _hook=MOD))
+    letter("while it read")
+    told = bridge.hook("PostToolBatch", session_id="ann", **batch(mine, "v-2", "Read"))
+    assert "while it read" in str(told), "nobody else asked about that call"
+
+
+def test_a_command_whose_mod_died_meanwhile_has_ended_with_its_batch(house: Coordinated, bridge: Bridge) -> None:
+    (house.root / "README.md").write_text("theirs\n")
+    house.run("lock", "acquire", "README.md")
+    bridge.hook("UserPromptSubmit", session_id="ann", cwd=str(house.root))
+    call: dict[str, Any] = {"tool_name": "Bash", "tool_use_id": "u-1", "tool_input": {"command": "echo x > README.md"}}
+    house.hook("PreToolUse", "ann", **call, _hook=MOD)
+    (house.root / "README.md").write_text("x\n")
+    assert eventually(lambda: bridge.hook("PostToolUse", session_id="ann", **call) == {}), "its mod was to tell"
+    assert "README.md" in str(bridge.hook("PostToolBatch", session_id="ann", calls="1", tool_calls=[call]))
 
 
 def test_a_path_is_checked_as_the_client_writes_it_and_one_without_an_end_is_refused(house: Coordinated) -> None:

@@ -60,6 +60,13 @@ LEAVES_WORKTREE = "ExitWorktree"
 OF_SUBAGENT = "agent-"
 """The prefix of a subagent's worktree name; the client appends the subagent's id."""
 SKILL_SHELL = "PreSkillShellCommand"
+COVERED = {
+    "PreToolUse": ("PostToolUse", "PostToolUseFailure"),
+    "PostToolUse": ("PostToolBatch",),
+    "PostToolUseFailure": ("PostToolBatch",),
+}
+"""Which events of a call need no hook once its mod has asked about another one: it tells the end of what it asked about, and is
+told there what waits for its session."""
 HEARTBEAT_S = 60.0
 """Seconds between two heartbeats of a session whose tools need no check."""
 LATE = timedelta(seconds=3)
@@ -96,13 +103,16 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
     elif event.carrier == "bridge" and name == "PreToolUse":
         services.mods.missed(event.session_id, event.client_version)
     if name != SKILL_SHELL:
-        await _end_skill_commands(services, event)
+        await _end_commands(services, event)
     if event.ends_turn:
         services.runtime.turn_ended(event.actor)
     response = await _HANDLERS.get(name, _sign_of_life)(services, event)
     denial = hook_events.reason_of_denial(response)
     if event.carrier == "mod" and call and not denial:
-        services.mods.settle(name, call, event.client_pid or 0)
+        is_quiet = name == "PreToolUse" and event.is_edit and await services.store.read(partial(_is_quiet, event=event))
+        settled = (name, *COVERED.get(name, ()), *(["PostToolBatch"] if is_quiet else []))
+        services.mods.settle(settled, call, event.client_pid or 0)
+        response = {**response, "is_quiet": True} if is_quiet else response
     tool_calls.note_event(
         services.of(AuditTrail), event.came_at, event.actor, {**payload, "hook_event_name": name}, denial
     )
@@ -189,9 +199,10 @@ async def _blind_write(services: Services, event: HookEvent, target: Target, edi
     return f"{embedded(target.key.file_path)} is not as you last saw it: {name} changed it since.\n{difference}"
 
 
-async def _end_skill_commands(services: Services, event: HookEvent) -> None:
-    """Attribute what the commands in a skill's text changed: no event tells their end, the session's next one comes after it."""
-    for use_id in services.runtime.commands_without_end(event.actor):
+async def _end_commands(services: Services, event: HookEvent) -> None:
+    """Attribute what commands changed whose end nobody told: those in a skill's text, which the session's next event comes after;
+    and those of a batch that is over, whose mod died meanwhile."""
+    for use_id in services.runtime.commands_without_end(event.actor, event.calls):
         remarks = await shell_watch.after(services, replace(event, use_id=use_id), _policy(services))
         if remarks:
             text, at = "\n".join(remarks), iso(services.now())
@@ -238,6 +249,11 @@ async def _after_batch(services: Services, event: HookEvent) -> Payload:
     if not await services.store.read(is_due):
         return {}
     return await _present(services, event, now, lambda conn, _me: _delivery(services, conn, event))
+
+
+def _is_quiet(conn: Connection, event: HookEvent) -> bool:
+    """Whether nothing waits for the model of an event."""
+    return event.has_reader and not message_rows.anything_waits(conn, event.actor)
 
 
 def _delivery(services: Services, conn: Connection, event: HookEvent, remarks: Sequence[str] = ()) -> Payload:

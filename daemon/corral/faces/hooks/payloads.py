@@ -7,7 +7,7 @@ still an event, so that a newer client never breaks.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -49,9 +49,10 @@ class HookEvent:
         recipient: To whom the client's own SendMessage tool writes, or empty; ``summary``: about what.
         owner: The agent that a working copy is asked for, or empty: the session itself.
         since: The commit at which a working copy began, or empty; ``folder``: where it is.
-        reads: The files that the calls of a batch read.
+        calls: The ids of the calls of a batch, ``reads``: the files that they read.
         carrier: What brought the event: ``mod``, ``bridge`` or ``command``.
         client_version: The version of the client, or empty where its carrier does not know it.
+        is_unread: Whether nobody waits for the answer.
     """
 
     name: str
@@ -85,9 +86,11 @@ class HookEvent:
     owner: str
     since: str
     folder: str
+    calls: tuple[str, ...]
     reads: tuple[str, ...]
     carrier: str
     client_version: str
+    is_unread: bool
 
     @property
     def session_id(self) -> str:
@@ -113,7 +116,7 @@ class HookEvent:
     @property
     def has_reader(self) -> bool:
         """Whether a model reads the answer: none reads what is answered to another plugin's mod."""
-        return not self.use_id.startswith(_OF_MOD)
+        return not (self.is_unread or self.use_id.startswith(_OF_MOD))
 
     @property
     def ends_turn(self) -> bool:
@@ -131,7 +134,8 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
     parts = (payload.get("tool_input"), payload.get("_hook"))
     tool_input, origin = (part if isinstance(part, Mapping) else {} for part in parts)
     agent = _text(payload, "agent_id") and check_session_id(_text(payload, "agent_id"))
-    pid = origin.get("pid")
+    pid, listed = origin.get("pid"), payload.get("tool_calls")
+    batch = [call for call in listed if isinstance(call, Mapping)] if isinstance(listed, list) else []
     named = (
         _PATHS_OF_SERVERS
         if _text(payload, "tool_name").startswith("mcp__") and origin.get("source") == "mod"
@@ -174,18 +178,20 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
         owner=_text(payload, "owner"),
         since=_text(payload, "since"),
         folder=_text(payload, "path"),
-        reads=_reads(payload.get("tool_calls")),
+        calls=tuple(_text(call, "tool_use_id") for call in batch),
+        reads=tuple(_reads(batch)),
         carrier=_text(origin, "source"),
         client_version=_text(origin, "client_version"),
+        is_unread=payload.get("is_unread") is True,
     )
 
 
-def _reads(calls: object) -> tuple[str, ...]:
+def _reads(batch: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """The files that a batch of tool calls read."""
-    inputs = (
-        call.get("tool_input") for call in calls if isinstance(call, Mapping) and _text(call, "tool_name") == "Read"
-    ) if isinstance(calls, list) else ()  # fmt: skip
-    return tuple(path for one in inputs if isinstance(one, Mapping) and (path := _text(one, "file_path")))
+    for call in batch:
+        given = call.get("tool_input") if _text(call, "tool_name") == "Read" else None
+        if isinstance(given, Mapping) and (path := _text(given, "file_path")):
+            yield path
 
 
 def _text(mapping: Mapping[str, Any], key: str) -> str:
