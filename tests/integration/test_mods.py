@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -110,14 +111,38 @@ def test_a_command_whose_mod_died_meanwhile_has_ended_with_its_batch(house: Coor
     assert "README.md" in str(bridge.hook("PostToolBatch", session_id="ann", calls="1", tool_calls=[call]))
 
 
-def test_a_path_is_checked_as_the_client_writes_it_and_one_without_an_end_is_refused(house: Coordinated) -> None:
+def test_a_path_is_checked_as_the_client_writes_it_and_one_without_an_end_is_refused(
+    house: Coordinated, tmp_path: Path
+) -> None:
     house.run("lock", "acquire", "held.txt")
     home = os.path.relpath(house.root, Path.home())
-    held = (f"{house.root}/{'./' * 3000}held.txt", f"~/{home}/held.txt")
-    for path in (*held, f"{house.root}/{'x/' * 3000}free.txt"):
-        call: dict[str, Any] = {"tool_name": "Write", "tool_use_id": "u-1", "tool_input": {"file_path": path}}
-        answer = house.hook("PreToolUse", "ann", **call, _hook=MOD)
-        assert denies(answer) and ("is held by" in str(answer)) is (path in held)
+    (tmp_path / "outside" / "deep").mkdir(parents=True)
+    (house.root / "link").symlink_to(tmp_path / "outside" / "deep")
+    held = (
+        f"{house.root}/{'./' * 3000}held.txt",
+        f"~/{home}/held.txt",
+        f"{house.root}/link/../held.txt",  # the client takes `..` by the names
+        "/proc/self/cwd/held.txt",  # of the client's process, not of the daemon's
+    )
+    with subprocess.Popen(["sleep", "60"], cwd=house.root) as client:
+        for path in (*held, f"{house.root}/{'x/' * 3000}free.txt"):
+            call: dict[str, Any] = {"tool_name": "Write", "tool_use_id": "u-1", "tool_input": {"file_path": path}}
+            answer = house.hook("PreToolUse", "ann", **call, _hook={**MOD, "pid": client.pid})
+            assert denies(answer) and ("is held by" in str(answer)) is (path in held), path
+        client.kill()
+
+
+def test_a_file_that_a_tool_of_another_server_moves_away_counts_as_written(house: Coordinated) -> None:
+    house.run("lock", "acquire", "held.txt")
+
+    def move(source: str, destination: str) -> dict[str, Any]:
+        paths = {"source": str(house.root / source), "destination": str(house.root / destination)}
+        call = {"tool_name": "mcp__files__move_file", "tool_use_id": f"u-{source}", "tool_input": paths}
+        return house.hook("PreToolUse", "ann", **call, _hook=MOD)
+
+    assert denies(move("held.txt", "new.txt")) and denies(move("mine.txt", "held.txt"))
+    assert not denies(move("mine.txt", "new.txt"))
+    assert {row["file_path"] for row in house.ask("GET", "/locks")} == {"held.txt", "mine.txt", "new.txt"}
 
 
 def silent(house: Coordinated) -> list[str]:

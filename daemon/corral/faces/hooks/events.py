@@ -45,7 +45,7 @@ from corral.faces.hooks import payloads as hook_events
 from corral.faces.hooks.payloads import HookEvent
 from corral.faces.hooks.presence import arrival, await_bridge, presence
 from corral.faces.hooks.questions import waits_for_person
-from corral.faces.hooks.tool_targets import target_of
+from corral.faces.hooks.tool_targets import targets_of
 from corral.git import refs
 from corral.observe.audit import tool_calls
 from corral.observe.audit.trail import AuditTrail
@@ -153,30 +153,38 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         )
     if not event.is_edit or not event.path:
         return await _sign_of_life(services, event)
-    target = target_of(services, event)
-    if target is None:
+    targets = targets_of(services, event)
+    if not targets:
         return await _sign_of_life(services, event)
     await unannounced.first_look(services)
+    target = targets[0]
     editor = services.runtime.last_editor(target.checkout, target.key.match_key)
     now, policy, passed = services.now(), _policy(services), meanwhile.marks(services)
 
     def guard(conn: Connection, holder: Holder) -> Payload:
         meanwhile.settle(conn, passed, services, now)
-        verdict = verdicts.before_edit(conn, holder, target, policy, now)
-        if verdict.denial is not None:
-            return hook_events.denial(verdict.denial)
-        services.runtime.edits(target.checkout, target.key.match_key, event.actor)
+        remarks: list[str] = []
+        for one in targets:
+            verdict = verdicts.before_edit(conn, holder, one, policy, now)
+            if verdict.denial is not None:
+                return hook_events.denial(verdict.denial)
+            remarks += [*verdict.remarks, *unannounced.remarks(services, one)]
+        for one in targets:
+            services.runtime.edits(one.checkout, one.key.match_key, event.actor)
         # No one-time texts here: the model never sees the answer about a call that its person then refuses.
-        return hook_events.context("PreToolUse", [*verdict.remarks, *unannounced.remarks(services, target)])
+        return hook_events.context("PreToolUse", remarks)
 
     try:
         answer = await _present(services, event, now, guard)
     except DatabaseUnavailable:  # writes wait; a refusal needs none, and what is free is the last look's to mark
         me = Holder(session_id=event.actor, kin=(event.parent,) if event.parent else ())
-        refused = await services.store.read(lambda conn: verdicts.refusal(conn, me, target, policy, now))
-        if refused is None:
-            raise
-        return hook_events.denial(refused)
+        for one in targets:
+            refused = await services.store.read(
+                partial(verdicts.refusal, holder=me, target=one, policy=policy, now=now)
+            )
+            if refused is not None:
+                return hook_events.denial(refused)
+        raise
     meanwhile.forget(services, passed)
     if hook_events.reason_of_denial(answer) or (blind := await _blind_write(services, event, target, editor)) is None:
         return answer
@@ -216,9 +224,10 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
         await services.work(lambda: services.of(Guardian).announce(event.cwd, event.actor))
         remarks = await shell_watch.after(services, event, _policy(services))
     now = services.now()
-    if event.is_edit and event.path and (target := target_of(services, event)) is not None:
+    if event.is_edit and event.path and (targets := targets_of(services, event)):
         has_written = event.name == "PostToolUse"  # an attempt that failed has neither written nor seen anything
-        services.runtime.edited(target.checkout, target.key.match_key, event.actor, now if has_written else None)
+        for target in targets:
+            services.runtime.edited(target.checkout, target.key.match_key, event.actor, now if has_written else None)
         if has_written:
             await services.work(lambda: services.last_seen.saw(event.actor, Path(event.cwd, event.path)))
 

@@ -6,13 +6,12 @@ still an event, so that a newer client never breaks.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
+from corral.client import last_look
 from corral.coordination.locks.keys import MAX_PATH_BYTES
 from corral.core.identifiers import check_session_id
 from corral.core.instants import UTC
@@ -24,6 +23,7 @@ _LONGEST_COMMAND = 128 * 1024
 _ENDS_TURN = frozenset({"Stop", "StopFailure", "SubagentStop", "SessionEnd", "SessionStart"})
 _PATHS = ("file_path", "notebook_path")
 _PATHS_OF_SERVERS = (*_PATHS, "path", "filepath", "filename", "relative_path", "target_file", "destination")
+_MOVED, _MOVED_TO = "source", "destination"
 """The parameters in which MCP tools name the file that they write."""
 _OURS = ("mcp__plugin_corral_corral__", "mcp__corral__")
 _OF_MOD = "mod_"
@@ -39,6 +39,7 @@ class HookEvent:
         actor: The session that acts: the subagent's id inside a subagent, else the session's.
         parent: The session's id inside a subagent, else None.
         path: The absolute path an edit tool writes to, or empty; also where it is too long to be one (``has_endless_path``).
+        moved: The absolute path from which an MCP tool moves a file to ``path``, or empty.
         prompt: The session's prompt, or empty; a client cuts it.
         held_before: Whether a Stop hook holds the session already: it stops for the second time.
         came_at: When its bridge sent it; for a command hook, when it was read.
@@ -61,6 +62,7 @@ class HookEvent:
     cwd: str
     tool: str
     path: str
+    moved: str
     has_endless_path: bool
     command: str
     use_id: str
@@ -142,18 +144,21 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
         else _PATHS
     )
     path = next(filter(None, (_text(tool_input, name) for name in named)), "")
-    if path.startswith("~/"):  # the hooks of a call have it as the client expanded it, its mod as it was given
-        path = str(Path(path).expanduser())
-    if len(path) > MAX_PATH_BYTES:
-        path = os.path.normpath(Path(_text(payload, "cwd"), path))
+    client = pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 else None
+    cwd, moved = (
+        _text(payload, "cwd"),
+        _text(tool_input, _MOVED) if named is _PATHS_OF_SERVERS and _text(tool_input, _MOVED_TO) else "",
+    )
+    path, moved = (last_look.as_written(one, cwd, client or 0) if one else "" for one in (path, moved))
     return HookEvent(
         name=name,
         actor=agent or session,
         parent=session if agent else None,
-        cwd=_text(payload, "cwd"),
+        cwd=cwd,
         tool=_text(payload, "tool_name"),
         path=path if len(path) <= MAX_PATH_BYTES else "",
-        has_endless_path=len(path) > MAX_PATH_BYTES,
+        moved=moved if len(moved) <= MAX_PATH_BYTES else "",
+        has_endless_path=max(len(path), len(moved)) > MAX_PATH_BYTES,
         command=_text(tool_input, "command")[:_LONGEST_COMMAND],
         use_id=_text(payload, "tool_use_id"),
         agent_type=_text(payload, "agent_type"),
@@ -169,7 +174,7 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
         came_at=min(now, _instant(origin.get("sent")) or now),
         bridge=str(origin.get("bridge") or ""),
         unheard=_span(origin.get("unheard")),
-        client_pid=pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 else None,
+        client_pid=client,
         entrypoint=_text(origin, "entrypoint"),
         transcript_path="" if agent else _text(payload, "transcript_path"),
         action=_text(tool_input, "action"),
