@@ -137,7 +137,7 @@ def test_a_file_that_a_tool_of_another_server_moves_away_counts_as_written(house
 
     def move(source: str, destination: str) -> dict[str, Any]:
         paths = {"source": str(house.root / source), "destination": str(house.root / destination)}
-        call = {"tool_name": "mcp__files__move_file", "tool_use_id": f"u-{source}", "tool_input": paths}
+        call: dict[str, Any] = {"tool_name": "mcp__files__move_file", "tool_use_id": f"u-{source}", "tool_input": paths}
         return house.hook("PreToolUse", "ann", **call, _hook=MOD)
 
     assert denies(move("held.txt", "new.txt")) and denies(move("mine.txt", "held.txt"))
