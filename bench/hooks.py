@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.client import client_environment, find_client, run_client
+from tests.e2e.client import Conversation, client_environment, find_client
 from tests.e2e.stage import Stage, script, text, tool
 from tests.support.coordinated import Coordinated
 
@@ -110,8 +111,21 @@ def _gaps(stage: Stage, root: Path) -> list[float]:
     ]
 
 
+CALLS = 3
+"""Tool calls of a turn: few, so that sessions that take turns meet the same load."""
+
+
+def _write(name: str) -> Any:
+    return tool("Write", file_path=f"$CWD/{name}", content="x\n")
+
+
+def _bash(name: str) -> Any:
+    return tool("Bash", command=f"echo x > {name}", description="Write a file")
+
+
 def measure_client(world: World) -> Iterator[Measure]:
-    """Measure writes of the real client against a scripted API: with a daemon, and with the same hooks but no daemon."""
+    """Measure tools of the real client against a scripted API, in sessions that take turns: with the mod and the hooks; with the
+    hooks alone; with both but no daemon; and with nothing."""
     client = find_client()
     if client is None:
         return
@@ -121,33 +135,40 @@ def measure_client(world: World) -> Iterator[Measure]:
     tools.mkdir(exist_ok=True)
     (tools / "corral").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m corral "$@"\n')
     (tools / "corral").chmod(0o755)
-    results: dict[str, list[float]] = {"coordinated": [], "hooks": [], "nobody": [], "none": []}
     hooks_alone = ("--plugin-dir", str(_without_mod(world.folder / "hooks-alone")))
     extra = {"PYTHONPATH": os.environ["PYTHONPATH"], "XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"]}
-    for _ in range(3 if world.sizes.turns > 2 else 1):
-        for name, root, flags in (
-            ("coordinated", house.root, PLUGIN),
-            ("hooks", house.root, hooks_alone),
-            ("nobody", plain, PLUGIN),
-            ("none", plain, ()),
-        ):
-            steps = [
-                tool("Write", file_path=f"$CWD/{name}{n}.txt", content="x\n") for n in range(world.sizes.tool_calls)
-            ]
-            with Stage() as stage:
+    kinds: dict[str, tuple[Path, tuple[str, ...]]] = {
+        "coordinated": (house.root, PLUGIN),
+        "hooks": (house.root, hooks_alone),
+        "nobody": (plain, PLUGIN),
+        "none": (plain, ()),
+    }
+    made = itertools.count()
+    for what, step in (("Write", _write), ("Bash", _bash)):
+        gaps: dict[str, list[float]] = {name: [] for name in kinds}
+        with contextlib.ExitStack() as open_ones:
+            sessions = {}
+            for name, (root, flags) in kinds.items():
+                stage = open_ones.enter_context(Stage())
                 env = client_environment(stage, Path(os.environ["HOME"]), path=str(tools), extra=extra)
-                run_client(client, root, script(*steps, text("done")), env, *flags, timeout_s=180)
-                results[name] += _gaps(stage, root)
-            for file in root.glob(f"{name}*.txt"):
-                file.unlink()
-    if not all(results.values()):
-        return
-    without = p50(results["none"])
-    note = f"{spread(results['coordinated'])}; floor: the same hooks without a daemon; without {without:.1f}"
-    added, by_hooks = (p50(results[name]) - without for name in ("coordinated", "hooks"))
-    yield Measure(
-        "what the mod adds to a Write", added, "ms", by_hooks, ratio=1.25, note="floor: the hooks that it replaces"
-    )
-    yield Measure(
-        "a Write of the real client", p50(results["coordinated"]), "ms", p50(results["nobody"]), ratio=1.5, note=note
-    )
+                log = world.folder / f"{what}-{name}.jsonl"
+                sessions[name] = stage, open_ones.enter_context(Conversation(client, root, env, log, *flags))
+            for _ in range(world.sizes.tool_calls + 1):
+                for name, (stage, session) in sessions.items():
+                    seen = len(_gaps(stage, kinds[name][0]))
+                    steps = [step(f"{name}{next(made)}.txt") for _ in range(CALLS)]
+                    session.turn(script(*steps, text("done")), timeout_s=180)
+                    gaps[name].append(sum(_gaps(stage, kinds[name][0])[seen:]) / CALLS)
+        added, by_hooks, unheard = (
+            [one - without for one, without in zip(gaps[name][1:], gaps["none"][1:], strict=True)]
+            for name in ("coordinated", "hooks", "nobody")
+        )
+        note = f"{spread(added)}; floor: the hooks that it replaces; without {p50(gaps['none']):.1f}, without a daemon"
+        yield Measure(
+            f"what mod and hooks add to a {what}",
+            p50(added),
+            "ms",
+            p50(by_hooks),
+            ratio=1.0,
+            note=f"{note} {p50(unheard):.1f}",
+        )

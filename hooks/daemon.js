@@ -51,16 +51,22 @@ export async function introduce($) {
   client = { source: 'mod', pid: Number(CLAUDE_PID) || 0, client_version: version ?? '' }
 }
 
+/** Which session asks, and where it works. */
+export async function speaker($) {
+  const [session_id, cwd] = await Promise.all([$.session.id(), $.session.cwd()])
+  return { session_id, cwd }
+}
+
 /**
  * Ask the daemon about an event; resolves its answer, {} where nothing is coordinated. Rejects where no daemon answers.
  *
  * @param ms how long to wait; 0: as long as the daemon holds the question
  */
 export async function ask($, event, fields, ms = DEADLINE_MS) {
-  const [session_id, cwd] = await Promise.all([$.session.id(), $.session.cwd()])
-  const about = { session_id, cwd, ...fields, hook_event_name: event.split('/')[0], _hook: client }
+  const by = fields.session_id && fields.cwd ? {} : await speaker($)
+  const about = { ...by, ...fields, hook_event_name: event.split('/')[0], _hook: client }
   if (event.startsWith('Mail/')) return post($, `hooks/${event}`, about, ms)
-  const actor = fields.agent_id || session_id
+  const actor = about.agent_id || about.session_id
   const sent = Date.now() / 1000
   const since = unheard.get(actor)
   try {
@@ -101,8 +107,7 @@ async function request($, path, init, ms) {
 
 /** What hook.py prints to an event: the last look, where no daemon answers. Rejects where python3 cannot be run. */
 export async function lastLook($, event, fields) {
-  const [session_id, cwd] = await Promise.all([$.session.id(), $.session.cwd()])
-  const stdin = JSON.stringify({ session_id, cwd, ...fields, hook_event_name: event })
+  const stdin = JSON.stringify({ ...await speaker($), ...fields, hook_event_name: event })
   const done = await python($, [`${$.plugin.root}/hooks/hook.py`, event], { stdin, timeoutMs: 30000 })
   return JSON.parse(done.stdout || '{}')
 }

@@ -1,6 +1,6 @@
 // The guard: before a tool writes, the daemon is asked, and obeyed. Where no daemon answers, hook.py takes the last look.
 
-import { ask, forget, isHung, lastLook } from './daemon.js'
+import { ask, forget, isHung, lastLook, speaker } from './daemon.js'
 import { note } from './screen.js'
 
 const WRITES =
@@ -10,7 +10,7 @@ const LONGEST = 131072
 const EDITS = /^(Write|Edit|MultiEdit|NotebookEdit)$/
 const RECENT_MS = 3000
 const passed = new Map() // what was let pass, and when, by the ids of the calls
-const told = new Set() // calls whose end the daemon has been told
+let telling = Promise.resolve() // the last end of an edit that the daemon is being told
 
 // The daemon needs the names of files and the text of commands, never what is written.
 const brief = ({ content, new_source, new_string, old_string, ...input }) =>
@@ -18,9 +18,6 @@ const brief = ({ content, new_source, new_string, old_string, ...input }) =>
 
 const ofCall = ({ tool, tool_use_id, agentId, ...input }) =>
   ({ tool_name: tool, tool_use_id, agent_id: agentId ?? '', tool_input: brief(input) })
-
-const ofHook = ({ tool_name, tool_use_id, agent_id, tool_input, cwd }) =>
-  ({ tool_name, tool_use_id, agent_id: agent_id ?? '', tool_input: brief(tool_input ?? {}), cwd })
 
 const ofSkill = ({ tool, tool_use_id, agentId, input }) =>
   ({ tool_name: tool, tool_use_id, agent_id: agentId ?? '', tool_input: brief(input ?? {}) })
@@ -42,9 +39,6 @@ const notes = answer => [answer.hookSpecificOutput?.additionalContext].filter(Bo
 
 const withNotes = (ran, texts) =>
   texts.length && ran.deny === undefined ? { ...ran, context: [...(ran.context ?? []), ...texts] } : ran
-
-const withContext = (out, texts) =>
-  texts.length ? { ...out, additionalContext: [...texts, ...(out?.additionalContext ?? [])] } : out
 
 const denied = (e, reason) => {
   note(e.tool_use_id, reason)
@@ -89,16 +83,15 @@ async function without($, e, next) {
   return next(e)
 }
 
+/** Tell the daemon of an end; resolves what the model is to read. */
 async function after($, event, fields) {
   if (isHung()) return []
-  const answer = await ask($, event, fields)
-  told.add(fields.tool_use_id)
-  return notes(tell($, answer))
+  return notes(tell($, await ask($, event, fields).catch(() => ({}))))
 }
 
-async function ended($, fields) {
-  await after($, 'PostToolUse', fields).catch(() => [])
-  told.delete(fields.tool_use_id)
+/** Until the daemon knows of the ends of all edits. */
+export function toldAll() {
+  return telling
 }
 
 /** Ask about what another mod does, and tell its end. */
@@ -106,24 +99,28 @@ async function watched($, fields, run) {
   const reason = refusal(await before($, 'PreToolUse', fields))
   if (reason !== undefined) return { deny: reason }
   const done = await run()
-  await ended($, fields)
+  await after($, 'PostToolUse', fields)
   return done
 }
 
 export function guard(on) {
   on('tool.call', { tool: WRITES }, async ($, e, next) => {
-    const fields = ofCall(e)
+    await telling
+    const fields = { ...await speaker($), ...ofCall(e) }
     const answer = await before($, 'PreToolUse', fields)
     const reason = refusal(answer)
     if (reason !== undefined) return denied(e, reason)
     letPass(e)
     const ran = await next(e)
     passed.delete(e.tool_use_id)
-    const isTold = told.delete(e.tool_use_id) || ran.deny !== undefined
+    if (ran.deny !== undefined) return ran
     const event = ran.isError ? 'PostToolUseFailure' : 'PostToolUse'
-    const more = isTold ? [] : await after($, event, fields).catch(() => [])
-    told.delete(e.tool_use_id)
-    return withNotes(ran, [...notes(answer), ...more])
+    // The answer to an edit's end says what waits for the session. Where nothing does, nobody waits for it.
+    if (answer.is_quiet && EDITS.test(e.tool)) {
+      telling = after($, event, { ...fields, is_unread: true })
+      return withNotes(ran, notes(answer))
+    }
+    return withNotes(ran, [...notes(answer), ...await after($, event, ofCall(e))])
   }).catch(without)
 
   // Since it was let pass, a person may have been asked for longer than a lock lasts, and another mod may have changed its path.
@@ -131,16 +128,6 @@ export function guard(on) {
     const reason = isSettled(e) ? undefined : refusal(await before($, 'PreToolUse', ofCall(e)))
     return reason === undefined ? next(e) : denied(e, reason)
   }).catch(without)
-
-  on('classic.PostToolUse', { tool_name: WRITES }, async ($, e, next) => {
-    const more = await after($, 'PostToolUse', ofHook(e))
-    return withContext(await next(e), more)
-  })
-
-  on('classic.PostToolUseFailure', { tool_name: WRITES }, async ($, e, next) => {
-    const more = await after($, 'PostToolUseFailure', ofHook(e))
-    return withContext(await next(e), more)
-  })
 
   // A skill's shell is no tool call, but its permission is decided as one's is.
   on('tool.check', { tool: 'Bash' }, async ($, e, next) => {
@@ -172,7 +159,7 @@ export function guard(on) {
     const reason = refusal(await before($, 'PreToolUse', fields).catch(() => ({})))
     if (reason !== undefined) return { deny: reason }
     const done = yield* next(e)
-    await ended($, fields)
+    await after($, 'PostToolUse', fields)
     return done
   })
 }

@@ -2,6 +2,7 @@
 // Only once a request has carried it the daemon is told so: until then it waits, and comes again by another way.
 
 import { ask, find } from './daemon.js'
+import { toldAll } from './guard.js'
 
 const AGAIN_MS = 3000
 let isRunning = false
@@ -116,6 +117,7 @@ export function mail(on) {
   on('turn.complete', async ($, e, next) => {
     if (e.agentId === undefined) {
       isRunning = false
+      await toldAll() // the client may end now
       await settle($, true)
       // An open question would keep the client from ending when its input does.
       if (!canWake) void ask($, 'Mail/wait', { leaves: true }).catch(() => undefined)

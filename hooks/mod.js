@@ -3,15 +3,17 @@
 import { ask, introduce } from './daemon.js'
 import { guard } from './guard.js'
 import { mail, startMail } from './mail.js'
-import { screen, startScreen } from './screen.js'
+import { offerCommand, screen, startScreen } from './screen.js'
 import { worktrees } from './worktrees.js'
 
 export const register = (on, options) => {
   on('session.start', async ($, e, next) => {
+    const isDrawn = e.isInteractive && options.screen !== false
+    if (isDrawn) await offerCommand($)
     await introduce($)
     void ask($, 'ModStart', {}).catch(() => undefined) // told again with every question
     await startMail($, e.isInteractive)
-    if (e.isInteractive && options.screen !== false) await startScreen($)
+    if (isDrawn) await startScreen($)
     return next(e)
   })
   guard(on)

@@ -32,13 +32,17 @@ async function follow($) {
   }
 }
 
-export async function startScreen($) {
-  if (await find($).catch(() => undefined) === null) return // a search that failed is made again
-  await $.command.register({
+/** Offer `/corral`, before anything that takes time: until then what a person types completes to a skill's name. */
+export function offerCommand($) {
+  return $.command.register({
     name: 'corral',
     description: 'Show what Corral knows: the queue, locks, mail, and what waits for you',
     argumentHint: '[queue|locks|mail]',
   })
+}
+
+export async function startScreen($) {
+  if (await find($).catch(() => undefined) === null) return // a search that failed is made again
   void follow($)
 }
 
@@ -69,6 +73,7 @@ async function command($, argv) {
 
 export function screen(on) {
   on('command.run', { command: 'corral' }, async ($, e) => {
+    if (await find($) === null) return { text: 'Nothing is coordinated here: run `corral init`.', isTextDisplayOnly: true }
     await refresh($, 0)
     const what = e.args.trim()
     if (what === '' && e.presentation?.isFullscreen) {

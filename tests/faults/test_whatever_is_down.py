@@ -221,12 +221,14 @@ def test_a_clock_that_was_set_back_keeps_no_daemon_from_starting(tmp_path: Path,
     assert last_look.may_start(str(tmp_path)) is may
 
 
-def test_the_keys_of_the_last_look_are_those_of_the_locks(repo: Path) -> None:
+def test_the_keys_of_the_last_look_are_those_of_the_locks(repo: Path, tmp_path: Path) -> None:
     from corral.coordination.locks.keys import literal_key
 
     (repo / ".corral").mkdir()
     (repo / "fixtures").mkdir()
     (repo / "fixtures" / "HEAD").write_text("no repository\n")
+    (tmp_path / "outside" / "deep").mkdir(parents=True)
+    (repo / "link").symlink_to(tmp_path / "outside" / "deep")
     for name in (
         "a.py",
         "src/Ärger.py",
@@ -237,6 +239,7 @@ def test_the_keys_of_the_last_look_are_those_of_the_locks(repo: Path) -> None:
         "ß.txt",
         "new/../x.py",
         "fixtures/y.py",
+        "link/../z.py",
     ):
         event = {
             "hook_event_name": "PreToolUse",
@@ -247,7 +250,7 @@ def test_the_keys_of_the_last_look_are_those_of_the_locks(repo: Path) -> None:
         answer = last_look.decide(str(repo / ".corral"), {**event, "session_id": "s"})
         assert denied(answer) is None and answer
     kept = {mark["key"] for mark in _marks(repo)}
-    names = ("a.py", "src/Ärger.py", "api:x", "UPPER:x", "a b/[c].py", "ß.txt", "x.py", "fixtures/y.py")
+    names = ("a.py", "src/Ärger.py", "api:x", "UPPER:x", "a b/[c].py", "ß.txt", "x.py", "fixtures/y.py", "z.py")
     assert kept == {literal_key(name, fold=False).match_key for name in names}
 
 

@@ -15,7 +15,9 @@ from corral.core.routing import EVERYONE, Caller
 from corral.daemon import nouns
 from corral.faces.http.router import operations
 from tests.integration.mcp.test_identities import Plain, listening
+from tests.integration.running import ON_LINUX
 from tests.support.coordinated import Coordinated, eventually
+from tests.support.programs import requires
 
 PERSON = {Caller.PERSON}
 NO_WORK = {Caller.PERSON, Caller.SESSION, Caller.PROGRAM}
@@ -98,6 +100,24 @@ def test_those_who_may_not_are_refused_and_the_others_are_heard(house: Coordinat
     assert house.json("daemon", "status")
     if only:
         eventually(lambda: {"merge.approve", "merge.bypass", "target.freeze", "agent.pin"} <= _refused_on_record(house))
+
+
+@ON_LINUX
+@requires("setsid")
+def test_a_task_is_no_person_where_it_has_left_its_parents_and_its_environment(house: Coordinated) -> None:
+    """What it left behind, its environment cleared, still has the limit that all of a worker's processes inherit."""
+    answer, asks = house.root.parent / "answer", house.root.parent / "asks.sh"
+    clean = " ".join(
+        f"{name}='{os.environ.get(name, '')}'" for name in ("HOME", "PATH", "PYTHONPATH", "XDG_RUNTIME_DIR")
+    )
+    asks.write_text(
+        f"cd '{house.root}'; sleep 0.2\n"
+        f"'{sys.executable}' -m corral merge freeze main --reason x > {answer}.new 2>&1; mv {answer}.new {answer}\n"
+    )
+    house.submit("Leave", f"(setsid env -i {clean} /bin/sh {asks} &)\nwhile [ ! -e {answer} ]; do sleep 0.1; done")
+    eventually(answer.exists)
+    assert "may not do this" in answer.read_text()
+    assert house.ask("GET", "/targets/stopped") == []
 
 
 def _refused_over_tcp(house: Coordinated, names: list[str]) -> set[str]:

@@ -110,6 +110,7 @@ def test_no_process_of_one_client_acts_for_the_session_of_another(house: Coordin
             ("POST", "/api/v1/hooks/SessionStart", {"session_id": "s-eve", "_hook": {"pid": ann.pid}}),
             ("POST", "/api/v1/hooks/Mail/told", {"session_id": "s-ann", "messages": [1], "way": "turn"}),
             ("GET", f"/api/v1/bridge?pid=$pid&session=s-ann&client={ann.pid}", None),
+            ("GET", "/api/v1/messages?agent=s-ann", None),
         ]
         silent: list[Asked] = [
             ("POST", "/api/v1/locks/release", {"paths": ["src/a.py"]}),

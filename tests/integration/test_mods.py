@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -63,14 +65,84 @@ def test_what_a_mod_was_told_to_let_pass_the_hook_of_the_same_call_does_not_ask_
         assert not denies(ask("PreToolUse", session_id="ann", **edit(asked, "u-1")))
 
 
-def test_a_path_is_checked_as_the_client_writes_it_and_one_without_an_end_is_refused(house: Coordinated) -> None:
+def batch(path: Path, use: str, tool: str = "Edit") -> dict[str, Any]:
+    """One call as the hook of a batch lists it, as text, with its unused places."""
+    call = {"tool_name": tool, "tool_use_id": use, "tool_input": {"file_path": str(path), "command": ""}}
+    return {"calls": "1", "tool_calls": [call, {"tool_name": "", "tool_use_id": "", "tool_input": {"file_path": ""}}]}
+
+
+@pytest.mark.executed  # the daemon tells the bridges of the mod's client
+def test_of_a_mods_edit_no_hook_asks_unless_something_waits_for_its_session(house: Coordinated, bridge: Bridge) -> None:
+    """The bridge answers the hooks of its end and its batch, which the daemon would have answered with mail."""
+    for who in ("ann", "ben"):
+        house.hook("SessionStart", who, source="startup")
+    bridge.hook("UserPromptSubmit", session_id="ann", cwd=str(house.root))
+    mine, uses = house.root / "mine.txt", itertools.count(1)
+
+    def letter(text: str) -> None:
+        house.ask("POST", "/messages", {"session_id": "ben", "to": ["ann"], "subject": "s", "body": text})
+
+    def is_left_to_the_mod() -> bool:
+        use = f"u-{next(uses)}"
+        assert house.hook("PreToolUse", "ann", **edit(mine, use), _hook=MOD) == {"is_quiet": True}
+        letter("after it was let pass")
+        assert house.hook("PostToolUse", "ann", **edit(mine, use), is_unread=True, _hook=MOD) == {}, "nobody reads it"
+        assert bridge.hook("PostToolUse", session_id="ann", **edit(mine, use)) == {}
+        return bridge.hook("PostToolBatch", session_id="ann", **batch(mine, use)) == {}
+
+    eventually(is_left_to_the_mod)  # once the bridge listens; until then it asks, and brings the mail
+    assert house.hook("PreToolUse", "ann", **edit(mine, "v-1"), _hook=MOD) == {}, (
+        "mail waits: its mod waits for the end"
+    )
+    assert "after it was let pass" in str(house.hook("PostToolUse", "ann", **edit(mine, "v-1"), _hook=MOD))
+    letter("while it read")
+    told = bridge.hook("PostToolBatch", session_id="ann", **batch(mine, "v-2", "Read"))
+    assert "while it read" in str(told), "nobody else asked about that call"
+
+
+def test_a_command_whose_mod_died_meanwhile_has_ended_with_its_batch(house: Coordinated, bridge: Bridge) -> None:
+    (house.root / "README.md").write_text("theirs\n")
+    house.run("lock", "acquire", "README.md")
+    bridge.hook("UserPromptSubmit", session_id="ann", cwd=str(house.root))
+    call: dict[str, Any] = {"tool_name": "Bash", "tool_use_id": "u-1", "tool_input": {"command": "echo x > README.md"}}
+    house.hook("PreToolUse", "ann", **call, _hook=MOD)
+    (house.root / "README.md").write_text("x\n")
+    assert eventually(lambda: bridge.hook("PostToolUse", session_id="ann", **call) == {}), "its mod was to tell"
+    assert "README.md" in str(bridge.hook("PostToolBatch", session_id="ann", calls="1", tool_calls=[call]))
+
+
+def test_a_path_is_checked_as_the_client_writes_it_and_one_without_an_end_is_refused(
+    house: Coordinated, tmp_path: Path
+) -> None:
     house.run("lock", "acquire", "held.txt")
     home = os.path.relpath(house.root, Path.home())
-    held = (f"{house.root}/{'./' * 3000}held.txt", f"~/{home}/held.txt")
-    for path in (*held, f"{house.root}/{'x/' * 3000}free.txt"):
-        call: dict[str, Any] = {"tool_name": "Write", "tool_use_id": "u-1", "tool_input": {"file_path": path}}
-        answer = house.hook("PreToolUse", "ann", **call, _hook=MOD)
-        assert denies(answer) and ("is held by" in str(answer)) is (path in held)
+    (tmp_path / "outside" / "deep").mkdir(parents=True)
+    (house.root / "link").symlink_to(tmp_path / "outside" / "deep")
+    held = (
+        f"{house.root}/{'./' * 3000}held.txt",
+        f"~/{home}/held.txt",
+        f"{house.root}/link/../held.txt",  # the client takes `..` by the names
+        "/proc/self/cwd/held.txt",  # of the client's process, not of the daemon's
+    )
+    with subprocess.Popen(["sleep", "60"], cwd=house.root) as client:
+        for path in (*held, f"{house.root}/{'x/' * 3000}free.txt"):
+            call: dict[str, Any] = {"tool_name": "Write", "tool_use_id": "u-1", "tool_input": {"file_path": path}}
+            answer = house.hook("PreToolUse", "ann", **call, _hook={**MOD, "pid": client.pid})
+            assert denies(answer) and ("is held by" in str(answer)) is (path in held), path
+        client.kill()
+
+
+def test_a_file_that_a_tool_of_another_server_moves_away_counts_as_written(house: Coordinated) -> None:
+    house.run("lock", "acquire", "held.txt")
+
+    def move(source: str, destination: str) -> dict[str, Any]:
+        paths = {"source": str(house.root / source), "destination": str(house.root / destination)}
+        call: dict[str, Any] = {"tool_name": "mcp__files__move_file", "tool_use_id": f"u-{source}", "tool_input": paths}
+        return house.hook("PreToolUse", "ann", **call, _hook=MOD)
+
+    assert denies(move("held.txt", "new.txt")) and denies(move("mine.txt", "held.txt"))
+    assert not denies(move("mine.txt", "new.txt"))
+    assert {row["file_path"] for row in house.ask("GET", "/locks")} == {"held.txt", "mine.txt", "new.txt"}
 
 
 def silent(house: Coordinated) -> list[str]:

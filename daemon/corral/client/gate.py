@@ -178,7 +178,7 @@ class Gate:
         try:
             if not event.isalpha():
                 raise ValueError("no event named")
-            if f"{event} {last_look.call_of(fields)}" in self._settled:
+            if self._is_settled(event, fields):
                 return "{}"
             is_hung = time.monotonic() < self._hung_until
             if is_hung and event in LEFT_ALONE:
@@ -202,6 +202,15 @@ class Gate:
         self._hung_until = 0.0
         self._seen.set()
         return answer
+
+    def _is_settled(self, event: str, fields: dict[str, Any]) -> bool:
+        """Whether the client's mod has asked about all of an event, or will tell it."""
+        if event != "PostToolBatch":
+            return f"{event} {last_look.call_of(fields)}" in self._settled
+        of = {"session_id": fields.get("session_id")}
+        calls = [reduced(call) for call in fields.get("tool_calls", []) if call.get("tool_use_id")]
+        is_whole = str(len(calls)) == fields.get("calls")  # the hook lists the first ones
+        return is_whole and all(f"{event} {last_look.call_of({**call, **of})}" in self._settled for call in calls)
 
     def _await_daemon(self, event: str, fields: dict[str, Any], deadline: float) -> str:
         """The answer of the daemon that is being started; empty if it cannot be, or not in time."""

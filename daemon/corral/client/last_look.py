@@ -38,6 +38,7 @@ CLIENTS, HOLDS, ALLOWED, SETTINGS, START = "clients", "holds", "edits-allowed", 
 the last valid settings; and how the last start of a daemon ended (see ``corral/config/crashes.py``)."""
 
 _PREFIXED = re.compile(r"[a-z]+:")
+_OWN_PROCESS = re.compile(r"\A//?proc/(thread-)?self(?=/)")
 _WILD = re.compile(r"[*?\[\\]")
 _HELD = """SELECT match_key, is_pattern, agent_name, client_pid, client_started, expires_at FROM live_holds
 WHERE expires_at > ? AND session_id NOT IN (?, ?) AND (checkout = ? OR ("exclusive" AND NOT automatic))
@@ -70,6 +71,13 @@ def call_of(event: Mapping[str, Any]) -> str:
     text = str(about.get("file_path") or about.get("notebook_path") or about.get("command") or "")
     digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"{event.get('session_id')}:{event['tool_use_id']}:{digest}" if event.get("tool_use_id") else ""
+
+
+def as_written(path: str, cwd: str, client: int) -> str:
+    """An absolute path as the client writes to it: it takes `..` by the names alone, and `/proc/self` is its own process."""
+    path = os.path.expanduser(path) if path.startswith("~/") else path
+    path = os.path.normpath(os.path.join(cwd, path))
+    return _OWN_PROCESS.sub(f"/proc/{client}", path) if client else path
 
 
 def decide(home: str, event: Mapping[str, Any], database: str = "") -> Json:
@@ -204,8 +212,9 @@ def _target(home: str, event: Mapping[str, Any]) -> Target | None:
     path = (given.get("file_path") or given.get("notebook_path")) if isinstance(given, dict) else None
     if not isinstance(path, str) or "\0" in path:
         return None
-    path = os.path.expanduser(path) if path.startswith("~/") else path
-    real = os.path.realpath(os.path.join(str(event.get("cwd") or ""), path))
+    named = os.environ.get("CLAUDE_PID", "")
+    client = int(named) if named.isdecimal() else os.getppid()
+    real = os.path.realpath(as_written(path, str(event.get("cwd") or ""), client))
     top = os.path.dirname(real)
     while not os.path.isfile(os.path.join(git_dir := _git_dir(top), "HEAD")):
         top, below = os.path.dirname(top), top

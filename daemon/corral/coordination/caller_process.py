@@ -19,6 +19,7 @@ from corral.core.asgi import Scope
 from corral.core.errors import NotPermitted, OwnDaemon
 from corral.core.marks import of_a_session, sessions_of, started_by_work_of
 from corral.core.routing import PEER, Caller
+from corral.runners.tags import PROJECT_MARK, is_tagged
 
 if TYPE_CHECKING:
     from corral.coordination.services import Services
@@ -62,10 +63,10 @@ class Peer:
         """The ids of the process and of those above it, the nearest first; empty where they are unknown."""
         return tuple(upwards(self.pid)) if self.pid else ()
 
-    def look(self, project: Project) -> CallerProcess:
-        """Read the environments of these processes."""
+    def look(self, project: Project, project_id: str) -> CallerProcess:
+        """Read the tag of the process, and the environments of all of them."""
         if self.seen is None:
-            self.seen = _look(self.lineage, project)
+            self.seen = _look(self.lineage, project, project_id)
         return self.seen
 
 
@@ -78,7 +79,7 @@ def require(callers: frozenset[Caller], operation: str, services: Services, scop
     Raises:
         NotPermitted: The caller is none of them; ``details['caller']`` names it.
     """
-    seen = process_of(services.project, scope)
+    seen = process_of(services.project, services.project_id, scope)
     if {
         seen.kind,
         Caller.SESSION,
@@ -100,7 +101,7 @@ def is_tcp(scope: Scope) -> bool:
     return (scope.get("server") or ("", None))[1] is not None
 
 
-def process_of(project: Project, scope: Scope) -> CallerProcess:
+def process_of(project: Project, project_id: str, scope: Scope) -> CallerProcess:
     """The caller of a request, by its processes alone.
 
     A process that has ended, or that cannot be looked at, counts as a worker: nothing proves the contrary.
@@ -108,7 +109,7 @@ def process_of(project: Project, scope: Scope) -> CallerProcess:
     if is_tcp(scope):
         return _PROGRAM
     peer: Peer | None = scope.get(PEER)
-    return _PERSON if peer is None else peer.look(project)
+    return _PERSON if peer is None else peer.look(project, project_id)
 
 
 def identified(conn: Connection, seen: CallerProcess) -> CallerProcess:
@@ -132,7 +133,7 @@ _PERSON = CallerProcess(Caller.PERSON, "a person")
 _PROGRAM = CallerProcess(Caller.PROGRAM, Caller.PROGRAM.value)
 
 
-def _look(lineage: tuple[int, ...], project: Project) -> CallerProcess:
+def _look(lineage: tuple[int, ...], project: Project, project_id: str) -> CallerProcess:
     try:
         own = psutil.Process(lineage[0]).environ() if lineage else None
     except psutil.NoSuchProcess:
@@ -144,6 +145,8 @@ def _look(lineage: tuple[int, ...], project: Project) -> CallerProcess:
     for environ in (own, *map(_environment, lineage[1:])):
         if owner := started_by_work_of(environ, str(project.root)):
             return CallerProcess(Caller.WORK, owner, sessions_of(own), lineage)
+    if is_tagged(lineage[0], {PROJECT_MARK: project_id}):  # it has left its parents and cleared its environment
+        return CallerProcess(Caller.WORK, "a process that a task or a verification started", sessions_of(own), lineage)
     if mark := of_a_session(own):
         return CallerProcess(Caller.SESSION, f"an agent session ({mark} is set)", sessions_of(own), lineage)
     return _PERSON._replace(lineage=lineage)

@@ -39,6 +39,7 @@ class Services:
     """The services of every operation. Parts that higher layers add are looked up by their class (:meth:`of`).
 
     Attributes:
+        project_id: Of this database: all that its daemons start carries it.
         db: The database, for what runs in a thread; what runs in the event loop uses ``store``.
         pool: Threads for what touches disk or git.
         fold: Whether the repository's file system ignores case.
@@ -48,6 +49,7 @@ class Services:
     """
 
     project: Project
+    project_id: str
     db: Database
     git: Git
     settings: SettingsHolder

@@ -138,6 +138,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
     )
     services = Services(
         project=project,
+        project_id=bound.project_id,
         db=db,
         git=git,
         settings=settings,

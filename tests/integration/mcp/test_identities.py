@@ -244,8 +244,8 @@ def test_a_request_over_tcp_acts_for_whom_its_token_proves(house: Coordinated, e
     assert acquire(as_ann, agent_id="Ann", session_id=ben["session_id"]) == (422, "invalid_input")
     release = {"paths": ["src/a.py"], "agent_id": "Ann"}
     assert as_ben.send("POST", "/api/v1/locks/release", release)[0] == 403
-    read = "/api/v1/messages?agent_id=Ann"
-    assert (as_ben.send("GET", read)[0], as_ann.send("GET", read)[0]) == (403, 200)
+    for read in ("/api/v1/messages?agent_id=Ann", "/api/v1/messages?agent=Ann"):
+        assert [one.send("GET", read)[0] for one in (as_ben, nobody, as_ann)] == [403, 403, 200], read
     assert as_ben.send("POST", f"/api/v1/sessions/{ann['session_id']}/end", {"agent_id": "Ann"})[0] == 403
     assert [row["locked_by"] for row in house.json("lock", "list")] == ["Ann"]
     refused = [row for row in house.json("status")["recent"] if row["kind"] == "identity.refused"]

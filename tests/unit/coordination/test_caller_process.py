@@ -30,7 +30,7 @@ def asked_by(environ: dict[str, str] | Exception, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(psutil.Process, "environ", read)
     one, other = socket.socketpair()
     with one, other:
-        return process_of(PROJECT, {PEER: Peer(SimpleNamespace(get_extra_info=lambda _name: one))}).kind
+        return process_of(PROJECT, "an-id", {PEER: Peer(SimpleNamespace(get_extra_info=lambda _name: one))}).kind
 
 
 @pytest.mark.parametrize(

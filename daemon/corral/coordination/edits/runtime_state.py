@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Collection
 from datetime import datetime
 from typing import TypeVar
 
@@ -180,10 +181,15 @@ class RuntimeState:
                 self._forget_ended()
             return call
 
-    def commands_without_end(self, session_id: str) -> list[str]:
-        """The ids of a session's commands whose end no event tells: those in the text of a skill."""
+    def commands_without_end(self, session_id: str, over: Collection[str] = ()) -> list[str]:
+        """The ids of a session's commands whose end no event tells: those in the text of a skill, and of these the ones that run.
+
+        Args:
+            over: Calls that have ended.
+        """
         with self._lock:
-            return [use_id for actor, use_id in self._shell if actor == session_id and OF_SKILL in use_id]
+            mine = [use_id for actor, use_id in self._shell if actor == session_id]
+            return [use_id for use_id in mine if OF_SKILL in use_id or use_id in over]
 
     def turn_ended(self, session_id: str) -> None:
         """The session's turn has ended: forget the commands and edits whose end no hook reported."""

@@ -45,7 +45,11 @@ class Inbox(Acting):
     """Which mail is asked for."""
 
     session_id: str | None = Field(None, max_length=128, description="Whose inbox; none named: the person's.")
-    agent: str | None = Field(None, max_length=128, description="Whose inbox, by name; without blind copies.")
+    agent: str | None = Field(
+        None,
+        max_length=128,
+        description="Whose inbox, by name; without blind copies. For the agent itself and a person.",
+    )
     everyone: bool = Field(False, description="The mail of the whole project.")
     urgent_only: bool = False
     unread_only: bool = False

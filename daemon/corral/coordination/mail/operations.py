@@ -26,6 +26,7 @@ from corral.coordination.mail.api import (
 from corral.coordination.mail.messages import Letter
 from corral.coordination.mail.store import messages as message_rows
 from corral.coordination.services import Services
+from corral.coordination.sessions import claims
 from corral.coordination.sessions.actor import person
 from corral.coordination.sessions.api import Caller
 from corral.coordination.sessions.callers import act
@@ -79,10 +80,13 @@ def _common(body: Answering) -> Payload:
 
 @router.get("", answer=list[InboxMessage])
 async def inbox(services: Services, request: Request, query: Inbox) -> Response:
-    """An inbox, the newest first; reading it changes nothing."""
+    """An inbox, the newest first; reading it changes nothing. Another agent's is only for a person."""
+    whose = query.session_id or person()
+    if (agent := query.agent) and not query.everyone:
+        whose = (await services.store.read(lambda conn: addresses.known(conn, agent)))["session_id"]
+        await claims.require_speaker(services, request.scope, whose, is_chosen=False)
 
     def fetch(conn: Connection) -> Page:
-        whose = addresses.known(conn, query.agent)["session_id"] if query.agent else query.session_id or person()
         mail = mailbox.inbox(
             conn,
             None if query.everyone else whose,

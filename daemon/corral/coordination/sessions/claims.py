@@ -132,7 +132,7 @@ async def _process(services: Services, scope: Scope) -> CallerProcess:
     peer: Peer | None = scope.get(PEER)
     if peer is not None and peer.seen is not None:  # looked at by an earlier request of this connection
         return peer.seen
-    return await services.work(lambda: process_of(services.project, scope))
+    return await services.work(lambda: process_of(services.project, services.project_id, scope))
 
 
 async def check_event(
@@ -170,11 +170,14 @@ async def check_event(
             )
 
 
-async def require_speaker(services: Services, scope: Scope, session_id: str | None) -> Claimant:
+async def require_speaker(
+    services: Services, scope: Scope, session_id: str | None, *, is_chosen: bool = True
+) -> Claimant:
     """Refuse a caller who may not speak for the session that a path, or a registration, names; returns who it is.
 
     Args:
         session_id: None: it names none, but makes a new one.
+        is_chosen: As for :meth:`Claimant.check`.
 
     Raises:
         NotPermitted: The caller may not act for it; that is put on record.
@@ -182,7 +185,7 @@ async def require_speaker(services: Services, scope: Scope, session_id: str | No
     who = await claimant(services, scope)
     if session_id is not None and not who.is_person:
         async with refusals(services, who.session_id):
-            await services.store.read(lambda conn: who.check(conn, session_id))
+            await services.store.read(lambda conn: who.check(conn, session_id, is_chosen=is_chosen))
     return who
 
 

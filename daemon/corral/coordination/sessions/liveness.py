@@ -14,7 +14,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from corral.coordination.locks.store import locks as lock_rows
-from corral.coordination.sessions.registry import CONNECTION, PERSON, SILENT
+from corral.coordination.sessions.registry import CONNECTION, PERSON, SILENT, rest
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import Conflict
 from corral.core.instants import iso, parse
@@ -74,6 +74,13 @@ def judge(
             # A connection has ended when its process has: whichever of the two is seen first.
             reasons[session_id] = "closed" if row["agent_type"] == CONNECTION else "process_gone"
             continue
+        if (
+            row["status"] == SessionStatus.ACTIVE
+            and session_id in observations.resting
+            and _has_client(row, observations)
+        ):
+            rest(conn, session_id, now)
+            continue
         silent_s = _silent_s(conn, row, observations, now)
         if silent_s <= stall_after_s or _may_be_silent(conn, row, observations, now, asking):
             continue
@@ -108,9 +115,6 @@ def _may_be_silent(conn: Connection, row: SessionLife, observations: Seen, now: 
         return bool(lock_rows.listing(conn, iso(now), [session_id]))
     if not _has_client(row, observations):
         return False
-    if row["status"] == SessionStatus.ACTIVE and session_id in observations.resting:
-        session_rows.change(conn, session_id, {"status": SessionStatus.IDLE, "stalled_since_at": None})
-        return True
     return row["status"] == SessionStatus.IDLE or _family(row) in asking
 
 

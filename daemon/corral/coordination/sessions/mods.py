@@ -9,7 +9,7 @@ Memory only; used in the event loop alone. A restarted daemon knows the mods aga
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -74,18 +74,20 @@ class Mods:
         until = self._offers.get(session_id)
         return until is not None and now < until
 
-    def settle(self, event: str, call: str, client: int) -> None:
+    def settle(self, events: Iterable[str], call: str, client: int) -> None:
         """A mod was told to let a call pass: tell the client's bridges, which then ask no more about it.
 
         Args:
+            events: Those of the call that need no hook any more: the one that the mod asked about, and those that it will tell.
             call: As :func:`corral.client.last_look.call_of` names it: the session, the call, and what it writes.
         """
-        self._settled[(event, call)] = None
+        for event in events:
+            self._settled[(event, call)] = None
+            for owner, tell in self._listeners.values():
+                if owner == client:
+                    tell(f"settled {event} {call}")
         while len(self._settled) > REMEMBERED:
             self._settled.popitem(last=False)
-        for owner, tell in self._listeners.values():
-            if owner == client:
-                tell(f"settled {event} {call}")
 
     def is_settled(self, event: str, call: str) -> bool:
         """Whether a mod was told to let this call pass."""

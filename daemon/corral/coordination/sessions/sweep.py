@@ -14,12 +14,12 @@ from corral.coordination.sessions.liveness import Seen
 from corral.coordination.sessions.processes import is_running
 from corral.coordination.sessions.registry import Cleaned, EndedSession
 from corral.coordination.sessions.store import sessions as session_rows
+from corral.coordination.sessions.transcripts import NEVER
 from corral.core.errors import CorralError, DatabaseUnavailable, InvalidInput
-from corral.core.instants import after
+from corral.core.instants import after, iso
 from corral.core.logs import logger
 from corral.core.payload import Payload
 from corral.core.states import SessionStatus
-from corral.store.rows.sessions import SessionLife
 
 LOOK_EVERY_S = 3.0
 """Between two looks at the processes of live sessions; without a live session nothing is looked at."""
@@ -73,9 +73,12 @@ def sweep(
     killed = [row for row in living if (row["client_pid"], row["client_started"]) in dead]
     last_words = {row["session_id"]: transcripts.last_words(row["transcript_path"]) for row in killed}
     answered_at = {row["session_id"]: transcripts.answered_at(row["transcript_path"]) for row in killed}
-    silent = [row for row in living if _is_silent(row, now, stall_after_s)]
+    heard_by = max(after(now, -stall_after_s), iso(services.started_at))  # a Stop before that fell while no daemon ran
+    silent = [row for row in living if row["status"] == SessionStatus.ACTIVE and row["last_heartbeat"] < heard_by]
     output_at = {row["session_id"]: at for row in silent if (at := transcripts.written_at(row["transcript_path"]))}
-    moving = (row for row in silent if row["stalled_since_at"] is None)
+    # What was written down before the last sign tells of an earlier turn.
+    since = (row for row in silent if iso(output_at.get(row["session_id"], NEVER)) >= row["last_heartbeat"])
+    moving = (row for row in since if row["stalled_since_at"] is None)
     resting = (row["session_id"] for row in moving if transcripts.is_at_rest(row["transcript_path"]))
     observations = Seen(
         awake_since=services.runtime.awake_since(services.started_at),
@@ -124,8 +127,3 @@ def sweep(
     if ended:
         services.nudge("supervisor")
     return Cleaned(agents=len(ended), locks=sum(len(row["released"]) for row in ended))
-
-
-def _is_silent(row: SessionLife, now: datetime, stall_after_s: float) -> bool:
-    """Whether a session gave no sign for so long that its client's transcript has to be read."""
-    return bool(row["status"] == SessionStatus.ACTIVE and row["last_heartbeat"] < after(now, -stall_after_s))

@@ -64,7 +64,8 @@ class HookAnswer(TypedDict):
     """What the hook prints, in the words that Claude Code knows; empty: there is nothing to say.
 
     ``vcs``: what a mod answers where the client asks for a working copy, asks what one holds, or gives one back. ``decision``:
-    keeps a session from stopping, for a ``reason`` that the model reads; ``systemMessage``: for the person.
+    keeps a session from stopping, for a ``reason`` that the model reads; ``systemMessage``: for the person. ``is_quiet``: to a
+    mod before a call, that nothing waits for its session.
     """
 
     hookSpecificOutput: NotRequired[HookOutput]
@@ -72,6 +73,7 @@ class HookAnswer(TypedDict):
     reason: NotRequired[str]
     systemMessage: NotRequired[str]
     vcs: NotRequired[dict[str, Any]]
+    is_quiet: NotRequired[Literal[True]]
 
 
 class Woken(TypedDict):

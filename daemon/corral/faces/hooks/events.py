@@ -45,7 +45,7 @@ from corral.faces.hooks import payloads as hook_events
 from corral.faces.hooks.payloads import HookEvent
 from corral.faces.hooks.presence import arrival, await_bridge, presence
 from corral.faces.hooks.questions import waits_for_person
-from corral.faces.hooks.tool_targets import target_of
+from corral.faces.hooks.tool_targets import targets_of
 from corral.git import refs
 from corral.observe.audit import tool_calls
 from corral.observe.audit.trail import AuditTrail
@@ -60,6 +60,13 @@ LEAVES_WORKTREE = "ExitWorktree"
 OF_SUBAGENT = "agent-"
 """The prefix of a subagent's worktree name; the client appends the subagent's id."""
 SKILL_SHELL = "PreSkillShellCommand"
+COVERED = {
+    "PreToolUse": ("PostToolUse", "PostToolUseFailure"),
+    "PostToolUse": ("PostToolBatch",),
+    "PostToolUseFailure": ("PostToolBatch",),
+}
+"""Which events of a call need no hook once its mod has asked about another one: it tells the end of what it asked about, and is
+told there what waits for its session."""
 HEARTBEAT_S = 60.0
 """Seconds between two heartbeats of a session whose tools need no check."""
 LATE = timedelta(seconds=3)
@@ -96,13 +103,16 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
     elif event.carrier == "bridge" and name == "PreToolUse":
         services.mods.missed(event.session_id, event.client_version)
     if name != SKILL_SHELL:
-        await _end_skill_commands(services, event)
+        await _end_commands(services, event)
     if event.ends_turn:
         services.runtime.turn_ended(event.actor)
     response = await _HANDLERS.get(name, _sign_of_life)(services, event)
     denial = hook_events.reason_of_denial(response)
     if event.carrier == "mod" and call and not denial:
-        services.mods.settle(name, call, event.client_pid or 0)
+        is_quiet = name == "PreToolUse" and event.is_edit and await services.store.read(partial(_is_quiet, event=event))
+        settled = (name, *COVERED.get(name, ()), *(["PostToolBatch"] if is_quiet else []))
+        services.mods.settle(settled, call, event.client_pid or 0)
+        response = {**response, "is_quiet": True} if is_quiet else response
     tool_calls.note_event(
         services.of(AuditTrail), event.came_at, event.actor, {**payload, "hook_event_name": name}, denial
     )
@@ -143,30 +153,38 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
         )
     if not event.is_edit or not event.path:
         return await _sign_of_life(services, event)
-    target = target_of(services, event)
-    if target is None:
+    targets = targets_of(services, event)
+    if not targets:
         return await _sign_of_life(services, event)
     await unannounced.first_look(services)
+    target = targets[0]
     editor = services.runtime.last_editor(target.checkout, target.key.match_key)
     now, policy, passed = services.now(), _policy(services), meanwhile.marks(services)
 
     def guard(conn: Connection, holder: Holder) -> Payload:
         meanwhile.settle(conn, passed, services, now)
-        verdict = verdicts.before_edit(conn, holder, target, policy, now)
-        if verdict.denial is not None:
-            return hook_events.denial(verdict.denial)
-        services.runtime.edits(target.checkout, target.key.match_key, event.actor)
+        remarks: list[str] = []
+        for one in targets:
+            verdict = verdicts.before_edit(conn, holder, one, policy, now)
+            if verdict.denial is not None:
+                return hook_events.denial(verdict.denial)
+            remarks += [*verdict.remarks, *unannounced.remarks(services, one)]
+        for one in targets:
+            services.runtime.edits(one.checkout, one.key.match_key, event.actor)
         # No one-time texts here: the model never sees the answer about a call that its person then refuses.
-        return hook_events.context("PreToolUse", [*verdict.remarks, *unannounced.remarks(services, target)])
+        return hook_events.context("PreToolUse", remarks)
 
     try:
         answer = await _present(services, event, now, guard)
     except DatabaseUnavailable:  # writes wait; a refusal needs none, and what is free is the last look's to mark
         me = Holder(session_id=event.actor, kin=(event.parent,) if event.parent else ())
-        refused = await services.store.read(lambda conn: verdicts.refusal(conn, me, target, policy, now))
-        if refused is None:
-            raise
-        return hook_events.denial(refused)
+        for one in targets:
+            refused = await services.store.read(
+                partial(verdicts.refusal, holder=me, target=one, policy=policy, now=now)
+            )
+            if refused is not None:
+                return hook_events.denial(refused)
+        raise
     meanwhile.forget(services, passed)
     if hook_events.reason_of_denial(answer) or (blind := await _blind_write(services, event, target, editor)) is None:
         return answer
@@ -189,9 +207,10 @@ async def _blind_write(services: Services, event: HookEvent, target: Target, edi
     return f"{embedded(target.key.file_path)} is not as you last saw it: {name} changed it since.\n{difference}"
 
 
-async def _end_skill_commands(services: Services, event: HookEvent) -> None:
-    """Attribute what the commands in a skill's text changed: no event tells their end, the session's next one comes after it."""
-    for use_id in services.runtime.commands_without_end(event.actor):
+async def _end_commands(services: Services, event: HookEvent) -> None:
+    """Attribute what commands changed whose end nobody told: those in a skill's text, which the session's next event comes after;
+    and those of a batch that is over, whose mod died meanwhile."""
+    for use_id in services.runtime.commands_without_end(event.actor, event.calls):
         remarks = await shell_watch.after(services, replace(event, use_id=use_id), _policy(services))
         if remarks:
             text, at = "\n".join(remarks), iso(services.now())
@@ -205,9 +224,10 @@ async def _after_tool(services: Services, event: HookEvent) -> Payload:
         await services.work(lambda: services.of(Guardian).announce(event.cwd, event.actor))
         remarks = await shell_watch.after(services, event, _policy(services))
     now = services.now()
-    if event.is_edit and event.path and (target := target_of(services, event)) is not None:
+    if event.is_edit and event.path and (targets := targets_of(services, event)):
         has_written = event.name == "PostToolUse"  # an attempt that failed has neither written nor seen anything
-        services.runtime.edited(target.checkout, target.key.match_key, event.actor, now if has_written else None)
+        for target in targets:
+            services.runtime.edited(target.checkout, target.key.match_key, event.actor, now if has_written else None)
         if has_written:
             await services.work(lambda: services.last_seen.saw(event.actor, Path(event.cwd, event.path)))
 
@@ -238,6 +258,11 @@ async def _after_batch(services: Services, event: HookEvent) -> Payload:
     if not await services.store.read(is_due):
         return {}
     return await _present(services, event, now, lambda conn, _me: _delivery(services, conn, event))
+
+
+def _is_quiet(conn: Connection, event: HookEvent) -> bool:
+    """Whether nothing waits for the model of an event."""
+    return event.has_reader and not message_rows.anything_waits(conn, event.actor)
 
 
 def _delivery(services: Services, conn: Connection, event: HookEvent, remarks: Sequence[str] = ()) -> Payload:

@@ -6,13 +6,12 @@ still an event, so that a newer client never breaks.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
+from corral.client import last_look
 from corral.coordination.locks.keys import MAX_PATH_BYTES
 from corral.core.identifiers import check_session_id
 from corral.core.instants import UTC
@@ -24,6 +23,7 @@ _LONGEST_COMMAND = 128 * 1024
 _ENDS_TURN = frozenset({"Stop", "StopFailure", "SubagentStop", "SessionEnd", "SessionStart"})
 _PATHS = ("file_path", "notebook_path")
 _PATHS_OF_SERVERS = (*_PATHS, "path", "filepath", "filename", "relative_path", "target_file", "destination")
+_MOVED, _MOVED_TO = "source", "destination"
 """The parameters in which MCP tools name the file that they write."""
 _OURS = ("mcp__plugin_corral_corral__", "mcp__corral__")
 _OF_MOD = "mod_"
@@ -39,6 +39,7 @@ class HookEvent:
         actor: The session that acts: the subagent's id inside a subagent, else the session's.
         parent: The session's id inside a subagent, else None.
         path: The absolute path an edit tool writes to, or empty; also where it is too long to be one (``has_endless_path``).
+        moved: The absolute path from which an MCP tool moves a file to ``path``, or empty.
         prompt: The session's prompt, or empty; a client cuts it.
         held_before: Whether a Stop hook holds the session already: it stops for the second time.
         came_at: When its bridge sent it; for a command hook, when it was read.
@@ -49,9 +50,10 @@ class HookEvent:
         recipient: To whom the client's own SendMessage tool writes, or empty; ``summary``: about what.
         owner: The agent that a working copy is asked for, or empty: the session itself.
         since: The commit at which a working copy began, or empty; ``folder``: where it is.
-        reads: The files that the calls of a batch read.
+        calls: The ids of the calls of a batch, ``reads``: the files that they read.
         carrier: What brought the event: ``mod``, ``bridge`` or ``command``.
         client_version: The version of the client, or empty where its carrier does not know it.
+        is_unread: Whether nobody waits for the answer.
     """
 
     name: str
@@ -60,6 +62,7 @@ class HookEvent:
     cwd: str
     tool: str
     path: str
+    moved: str
     has_endless_path: bool
     command: str
     use_id: str
@@ -85,9 +88,11 @@ class HookEvent:
     owner: str
     since: str
     folder: str
+    calls: tuple[str, ...]
     reads: tuple[str, ...]
     carrier: str
     client_version: str
+    is_unread: bool
 
     @property
     def session_id(self) -> str:
@@ -113,7 +118,7 @@ class HookEvent:
     @property
     def has_reader(self) -> bool:
         """Whether a model reads the answer: none reads what is answered to another plugin's mod."""
-        return not self.use_id.startswith(_OF_MOD)
+        return not (self.is_unread or self.use_id.startswith(_OF_MOD))
 
     @property
     def ends_turn(self) -> bool:
@@ -131,25 +136,29 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
     parts = (payload.get("tool_input"), payload.get("_hook"))
     tool_input, origin = (part if isinstance(part, Mapping) else {} for part in parts)
     agent = _text(payload, "agent_id") and check_session_id(_text(payload, "agent_id"))
-    pid = origin.get("pid")
+    pid, listed = origin.get("pid"), payload.get("tool_calls")
+    batch = [call for call in listed if isinstance(call, Mapping)] if isinstance(listed, list) else []
     named = (
         _PATHS_OF_SERVERS
         if _text(payload, "tool_name").startswith("mcp__") and origin.get("source") == "mod"
         else _PATHS
     )
     path = next(filter(None, (_text(tool_input, name) for name in named)), "")
-    if path.startswith("~/"):  # the hooks of a call have it as the client expanded it, its mod as it was given
-        path = str(Path(path).expanduser())
-    if len(path) > MAX_PATH_BYTES:
-        path = os.path.normpath(Path(_text(payload, "cwd"), path))
+    client = pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 else None
+    cwd, moved = (
+        _text(payload, "cwd"),
+        _text(tool_input, _MOVED) if named is _PATHS_OF_SERVERS and _text(tool_input, _MOVED_TO) else "",
+    )
+    path, moved = (last_look.as_written(one, cwd, client or 0) if one else "" for one in (path, moved))
     return HookEvent(
         name=name,
         actor=agent or session,
         parent=session if agent else None,
-        cwd=_text(payload, "cwd"),
+        cwd=cwd,
         tool=_text(payload, "tool_name"),
         path=path if len(path) <= MAX_PATH_BYTES else "",
-        has_endless_path=len(path) > MAX_PATH_BYTES,
+        moved=moved if len(moved) <= MAX_PATH_BYTES else "",
+        has_endless_path=max(len(path), len(moved)) > MAX_PATH_BYTES,
         command=_text(tool_input, "command")[:_LONGEST_COMMAND],
         use_id=_text(payload, "tool_use_id"),
         agent_type=_text(payload, "agent_type"),
@@ -165,7 +174,7 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
         came_at=min(now, _instant(origin.get("sent")) or now),
         bridge=str(origin.get("bridge") or ""),
         unheard=_span(origin.get("unheard")),
-        client_pid=pid if isinstance(pid, int) and not isinstance(pid, bool) and pid > 1 else None,
+        client_pid=client,
         entrypoint=_text(origin, "entrypoint"),
         transcript_path="" if agent else _text(payload, "transcript_path"),
         action=_text(tool_input, "action"),
@@ -174,18 +183,20 @@ def read(name: str, payload: Mapping[str, Any], now: datetime) -> HookEvent:
         owner=_text(payload, "owner"),
         since=_text(payload, "since"),
         folder=_text(payload, "path"),
-        reads=_reads(payload.get("tool_calls")),
+        calls=tuple(_text(call, "tool_use_id") for call in batch),
+        reads=tuple(_reads(batch)),
         carrier=_text(origin, "source"),
         client_version=_text(origin, "client_version"),
+        is_unread=payload.get("is_unread") is True,
     )
 
 
-def _reads(calls: object) -> tuple[str, ...]:
+def _reads(batch: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """The files that a batch of tool calls read."""
-    inputs = (
-        call.get("tool_input") for call in calls if isinstance(call, Mapping) and _text(call, "tool_name") == "Read"
-    ) if isinstance(calls, list) else ()  # fmt: skip
-    return tuple(path for one in inputs if isinstance(one, Mapping) and (path := _text(one, "file_path")))
+    for call in batch:
+        given = call.get("tool_input") if _text(call, "tool_name") == "Read" else None
+        if isinstance(given, Mapping) and (path := _text(given, "file_path")):
+            yield path
 
 
 def _text(mapping: Mapping[str, Any], key: str) -> str:

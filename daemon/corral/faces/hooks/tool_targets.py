@@ -21,9 +21,10 @@ MOST_WORDS = 500
 _WORD = re.compile(r"[^\s'\"`;|&<>()=,]+")
 
 
-def target_of(services: Services, event: HookEvent) -> Target | None:
-    """The file of an edit, resolved through symlinks; None if it is not in this project."""
-    return target_at(services, Path(event.cwd, event.path))
+def targets_of(services: Services, event: HookEvent) -> list[Target]:
+    """The files of an edit, resolved through symlinks, without those that are not in this project; the written one first."""
+    found = (target_at(services, Path(event.cwd, path)) for path in (event.path, event.moved) if path)
+    return [target for target in found if target is not None]
 
 
 def target_at(services: Services, path: Path) -> Target | None:
