@@ -210,7 +210,7 @@ def install(
         return
     echo(paint(f"{unit.name} is installed" + ("." if running else ", and the daemon runs."), "green"))
     if running:
-        echo("  The running daemon was started otherwise; to start it by the unit: corral daemon restart --drain")
+        echo("  The running daemon was started otherwise; to start it by the unit: corral daemon restart")
     echo(f"  {service.linger_remedy()}")
     echo("  A key of the Messages API: corral config set-key. To take it back: corral daemon uninstall")
 
@@ -221,7 +221,11 @@ def uninstall(as_json: Annotated[bool, json_of("faces.cli.api.ServiceRemoved")] 
     refuse_agents("Removing a service", "corral daemon uninstall")
     where = project()
     if service.of(where) is None:
-        raise NotFound("No unit is installed for this project.", remedy="`corral daemon install` installs one.")
+        raise NotFound(
+            "No unit is installed for this project.",
+            cause="It never was, or was taken back.",
+            remedy="`corral daemon install` installs one.",
+        )
     stopped = stop_and_wait(where, until_asked=True)
     unit = service.remove(where)
     line = f"{unit.name if unit else 'The unit'} is removed" + (", and the daemon stopped." if stopped else ".")
