@@ -24,6 +24,7 @@ from corral.config.links import make_own_folder
 from corral.config.paths import Project, find_socket
 from corral.core.errors import Conflict, CorralError, DaemonUnreachable, InvalidInput, from_wire
 from corral.core.log_files import open_log
+from corral.core.volumes import is_full, no_room
 
 if TYPE_CHECKING:
     from corral.config.service import Service
@@ -420,6 +421,8 @@ def _start_failure(project: Project, complaints: bytes) -> CorralError:
             continue
         if isinstance(envelope, dict) and "error" in envelope:
             return from_wire(envelope)
+    if not lines and is_full(project.home):  # the log could not take its reason
+        return no_room("Cannot start the daemon.")
     return DaemonUnreachable(
         "Cannot start the daemon.",
         cause=lines[-1] if lines else "It gave no reason.",

@@ -17,6 +17,7 @@ from corral.config.links import make_own_folder
 from corral.config.paths import Project, find_project
 from corral.core.errors import Conflict, CorralError, DaemonUnreachable
 from corral.core.log_files import open_log, shorten
+from corral.core.volumes import met_the_end, no_room
 from corral.daemon.instance import Instance, claim
 from corral.runners import tags
 
@@ -51,7 +52,7 @@ def main() -> int:
 
 
 def _write_to_log(project: Project) -> None:
-    """Let the output go to the log of starts; a service manager that opened the file would start nothing where it cannot be written."""
+    """Write to the log of starts; a service manager that opened it would start nothing where no log can be written."""
     with suppress(OSError):
         make_own_folder(project.logs_dir, project.root)
         log = open_log(project.start_log)
@@ -128,7 +129,11 @@ def _serve(instance: Instance, pipe: int | None) -> int:
         import traceback
 
         traceback.print_exc()
-        wrapped = DaemonUnreachable("The daemon could not start.", cause=f"{type(error).__name__}: {error}")
+        wrapped: CorralError = DaemonUnreachable(
+            "The daemon could not start.", cause=f"{type(error).__name__}: {error}"
+        )
+        if met_the_end(error):
+            wrapped = no_room("The daemon could not start.")
         report(json.dumps(wrapped.to_wire()).encode())
         return 1
     return 0
