@@ -14,7 +14,7 @@ from corral import __version__
 from corral.client.connection import Client, adopt_database
 from corral.config import crashes
 from corral.config.paths import Project
-from corral.core.errors import Conflict, DaemonUnreachable, NotFound, OwnDaemon
+from corral.core.errors import Conflict, DaemonUnreachable, DatabaseDamaged, DatabaseUnavailable, NotFound, OwnDaemon
 from corral.core.marks import started_by_work_of
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Group, Option
@@ -48,8 +48,14 @@ def stop(
     as_json: Annotated[bool, json_of("faces.cli.api.DaemonStopped")] = False,
 ) -> None:
     """Stop the workers, mark their tasks interrupted, and wait for the daemon to exit."""
-    stopped = stop_and_wait(project(), drain=drain, until_asked=True)
-    line = "stopped" if stopped else "The daemon was not running."
+    try:
+        stopped = stop_and_wait(project(), drain=drain, until_asked=True)
+        line = "stopped" if stopped else "The daemon was not running."
+    except DatabaseUnavailable as error:
+        if error.name != DatabaseDamaged.name:
+            raise
+        stopped = False  # none can start to end what outlived the last one
+        line = "The daemon was not running. Its workers go on until one starts with a new database, which ends them."
     report({"stopped": stopped, "running": False}, line, as_json=as_json)
 
 
