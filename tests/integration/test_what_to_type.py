@@ -244,6 +244,8 @@ def test_what_does_not_start_says_what_it_waits_for_and_what_ends_that(house: Co
     go.touch()
     git(house.root, "restore", "src/a.py")
     assert by_hand in person.type("corral task claim")
+    taken = house.run("wait", by_hand, "--timeout", "60", check=False)
+    assert "has taken it" in taken.stdout and "What is left waits for you." in taken.stdout
     assert house.run("wait", child, second, third, "--timeout", "60").returncode == 0
 
 
