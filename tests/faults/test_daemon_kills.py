@@ -58,6 +58,10 @@ def test_clients_at_work_while_everything_is_killed_at_random(
     assert {*storm.kills} == {*KINDS[:KILLS]}
 
 
+def _has_lines(file: Path, enough: int) -> bool:
+    return len(file.read_text().splitlines()) >= enough
+
+
 @pytest.mark.slow("Forty tasks of eight seconds, twice: what a kill costs is measured against the same without one.")
 @pytest.mark.req("D1")
 def test_five_kills_cost_forty_tasks_no_attempt_and_less_than_half_their_time_again(
@@ -72,7 +76,7 @@ def test_five_kills_cost_forty_tasks_no_attempt_and_less_than_half_their_time_ag
             house.submit(f"{name} {n}", f"sleep 8; echo {n} > {name}-{n}.txt; echo {n} >> {ended}") for n in range(40)
         ]
         for number in range(1, kills + 1):
-            eventually(lambda enough=6 * number: len(ended.read_text().split()) >= enough)
+            eventually(partial(_has_lines, ended, 6 * number))
             house.kill_daemon()
             house.run("daemon", "start")
         house.run("wait", "--all", timeout_s=300)
