@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -55,6 +56,39 @@ def test_clients_at_work_while_everything_is_killed_at_random(
     print(storm)
     assert storm.tasks and len(storm.tasks) >= TASKS and storm.merges and storm.kills.total() == KILLS
     assert {*storm.kills} == {*KINDS[:KILLS]}
+
+
+def _has_lines(file: Path, enough: int) -> bool:
+    return len(file.read_text().splitlines()) >= enough
+
+
+@pytest.mark.slow("Forty tasks of eight seconds, twice: what a kill costs is measured against the same without one.")
+@pytest.mark.req("D1")
+def test_five_kills_cost_forty_tasks_no_attempt_and_less_than_half_their_time_again(
+    coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    house = coordinate(verify=("test -f README.md",), config="supervisor: {max_agents: 10}\n")
+
+    def time_of(name: str, kills: int) -> float:
+        began, ended = time.monotonic(), tmp_path / name
+        ended.touch()
+        tasks = [
+            house.submit(f"{name} {n}", f"sleep 8; echo {n} > {name}-{n}.txt; echo {n} >> {ended}") for n in range(40)
+        ]
+        for number in range(1, kills + 1):
+            eventually(partial(_has_lines, ended, 6 * number))
+            house.kill_daemon()
+            house.run("daemon", "start")
+        house.run("wait", "--all", timeout_s=300)
+        assert sorted(map(int, ended.read_text().split())) == [*range(40)], "each ran once"
+        for task in tasks:
+            detail = house.json("task", "detail", task)
+            assert (detail["outcome"], detail["attempts"], detail["crashes"]) == ("landed", 1, 0)
+        return time.monotonic() - began
+
+    calm, stormy = time_of("calm", kills=0), time_of("stormy", kills=5)
+    print(f"{calm:.0f} s without a kill, {stormy:.0f} s with five")
+    assert stormy < 1.5 * calm
 
 
 @pytest.mark.req("D1")

@@ -96,8 +96,11 @@ def test_damage_is_noticed_stops_everything_and_the_printed_remedy_works(
 
 
 def test_a_damaged_file_at_the_start_has_the_same_remedy(house: Coordinated, tmp_path: Path) -> None:
-    house.run("daemon", "start")
-    house.stop()
+    mark = tmp_path / "pid"
+    house.submit("outlives its daemon", f"echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 600")
+    eventually(mark.exists)
+    worker = psutil.Process(int(mark.read_text()))
+    house.kill_daemon()
     overwrite(house.root / ".corral" / "corral.db")
     others = [house.root / ".corral" / f"corral.db.{what}" for what in ("before-0003", "of-another")]
     for other in others:
@@ -105,6 +108,7 @@ def test_a_damaged_file_at_the_start_has_the_same_remedy(house: Coordinated, tmp
     refusal = house.run("status", check=False).stderr
     assert "damaged" in refusal
     follow(house, refusal.replace("\n", " "), tmp_path)
+    eventually(lambda: not worker.is_running())
     assert [need["kind"] for need in house.json("status")["needs_you"]] == ["foreign_database"]
     assert all(other.exists() for other in others), "what else begins with its name stays"
 

@@ -76,8 +76,9 @@ def mount() -> Iterator[Mount]:
 
 @contextmanager
 def filled(folder: Path) -> Iterator[None]:
-    """No byte is left on the file system of the folder of a database, nor in the database's log, which is cut when idle."""
-    eventually(lambda: (folder / "corral.db-wal").stat().st_size == 0)
+    """No byte is left on the file system of a folder, nor in the log of a database there, which is cut when idle."""
+    log = folder / "corral.db-wal"
+    eventually(lambda: not log.exists() or log.stat().st_size == 0)
     ballast = folder / "ballast"
     with ballast.open("wb", buffering=0) as file:
         chunk = 1 << 20
@@ -156,6 +157,29 @@ def test_a_task_that_ends_while_the_disk_is_full_is_not_lost(coordinate: Callabl
     assert house.json("task", "detail", task)["merge"]["state"] == "landed"
     assert house.daemon_pid() == pid
     assert eventually(lambda: house.worktrees_in_use() == [])
+
+
+@pytest.mark.req("D3")
+def test_what_failed_on_a_full_disk_is_no_failure_though_there_is_room_when_that_is_seen(
+    mount: Mount, coordinate: Callable[..., Coordinated], tmp_path: Path
+) -> None:
+    place, gate = tmp_path / "small", tmp_path / "gate"
+    place.mkdir()
+    mount(place, "8m")
+    rules = "{max_retries: 0, retry_initial_s: 0.2, retry_max_s: 0.5}"
+    house = coordinate(config=f"worktrees: {{root: {place}}}\ntasks: {rules}\n")
+    wait = f"touch {gate}.began; while [ ! -e {gate} ]; do sleep 0.05; done"
+    task = house.submit("writes", f"{wait}; head -c 100000 /dev/zero > big.bin")
+    eventually(Path(f"{gate}.began").exists)
+    (attempt,) = find_project(house.root).attempts_dir.iterdir()
+    house.kill_daemon()
+    with filled(place):
+        gate.touch()
+        eventually(lambda: "\nexit " in (attempt / "record").read_text())
+    house.run("wait", task, "--timeout", "60")
+    detail = house.json("task", "detail", task)
+    assert (detail["outcome"], detail["attempts"]) == ("landed", 1), "nothing is counted"
+    assert [one["error_code"] for one in detail["attempt_history"]] == ["disk_full", None]
 
 
 def _words(process: psutil.Process) -> list[str]:
@@ -257,6 +281,7 @@ def test_on_a_full_disk_a_held_file_stays_and_a_person_lets_edits_pass(mount: Mo
             assert "is held by" in (denied(ben.edits("README.md")) or "")
             assert "`corral guard allow --for 1h`" in (denied(ben.edits("src/a.py")) or ""), "it cannot be marked"
             house.kill_daemon()
+            assert "The disk is full." in house.run("daemon", "start", check=False).stderr
             assert denied(ben.edits("README.md"))
             house.run("guard", "allow", "--for", "1h")
             assert denied(ben.edits("src/a.py")) is None

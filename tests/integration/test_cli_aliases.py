@@ -71,5 +71,7 @@ def test_what_cannot_be_an_alias_is_refused(house: Coordinated) -> None:
 
 
 def test_an_agent_can_set_an_alias_but_not_approve_it(house: Coordinated) -> None:
-    house.run("alias", "set", "do", "task submit -t x --command true", CLAUDECODE="1")
-    assert [row["approved"] for row in house.json("alias", "list")] == [False]
+    done = house.run("alias", "set", "do", "task submit -t x --command true", CLAUDECODE="1")
+    assert "until a person has approved it: corral trust" in done.stderr
+    assert "approved" not in house.run("alias", "set", "mine", "task submit -t x --command true").stderr
+    assert [row["approved"] for row in house.json("alias", "list")] == [False, True]

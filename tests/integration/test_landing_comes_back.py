@@ -10,6 +10,7 @@ import pytest
 from corral.config.sections.sharing import Landing
 from corral.core.errors import ConfigInvalid, CorralError
 from corral.core.redaction import remember_secrets
+from corral.core.remedies import remedy_in
 from corral.landing import requests
 from corral.observe.retention.log_sealing import AGAIN, LogSealer
 from tests.conftest import commit, git
@@ -211,7 +212,9 @@ def test_a_branch_cannot_choose_what_verifies_it(world: World) -> None:
 
 def test_broken_settings_on_the_target_hold_the_line_until_they_are_mended(world: World) -> None:
     def broken(_target: str) -> Landing:
-        raise ConfigInvalid("The configuration has 1 error.", cause="landing.verify: should be a list")
+        raise ConfigInvalid(
+            "The configuration has 1 error.", cause="landing.verify: should be a list", remedy="Correct it."
+        )
 
     good, world.settings_of = world.settings_of, broken
     world.branch("feature", {"new.txt": "x\n"})
@@ -219,6 +222,7 @@ def test_broken_settings_on_the_target_hold_the_line_until_they_are_mended(world
     world.run()
     assert world.merge(merge_id)["state"] == "held"
     assert "landing.verify" in why(world.merge(merge_id))
+    assert remedy_in(why(world.merge(merge_id))) == "Correct it."
     world.settings_of = good
     world.run()
     assert world.merge(merge_id)["state"] == "landed"

@@ -72,6 +72,17 @@ def test_a_start_by_the_unit_that_fails_says_why(house: Coordinated, manager: Ma
     assert done.returncode == 2 and "locks.ttl_s" in done.stderr and manager.started() == 2
 
 
+@pytest.mark.req("NFR-REL-002")
+def test_the_unit_starts_the_daemon_where_no_log_can_be_written(house: Coordinated, manager: Manager) -> None:
+    unit_of(house)
+    house.stop()
+    logs = house.root / ".corral" / "logs"
+    logs.rename(logs.with_name("before"))
+    logs.touch()
+    house.run("daemon", "start")
+    assert house.daemon_pid() == int((manager.folder / "pid").read_text()), "by the unit, and not without it"
+
+
 WORK = "echo $$ > {0}.new; mv {0}.new {0}; while [ ! -e {0}.go ]; do sleep 0.1; done; echo done > done.txt"
 
 

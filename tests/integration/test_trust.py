@@ -121,6 +121,7 @@ def test_a_file_that_a_worker_can_write_opens_no_protected_path(house: Coordinat
     held = eventually(lambda: (rows := house.json("merge", "list")) and rows[0]["state"] == "held" and rows[0])
     assert "local.yaml" in held["reason"] or "CLAUDE.md" in held["reason"]
     eventually(lambda: "local.yaml" in str(house.json("merge", "list")[0]["reason"]))
+    assert [need["kind"] for need in house.json("status")["needs_you"]] == ["untrusted_commands"], "told once"
 
 
 def test_the_users_own_configuration_needs_no_answer(house: Coordinated, sealed: Path) -> None:

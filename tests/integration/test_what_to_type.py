@@ -232,6 +232,8 @@ def test_what_does_not_start_says_what_it_waits_for_and_what_ends_that(house: Co
     by_hand = house.json("task", "submit", "--title", "By hand", "--description", "Look at it.")["task_id"]
     person.need("held_merge")
     rows = {row["task_id"]: row for row in house.json("wait", "--all", "--timeout", "0", check=False)["tasks"]}
+    refusal = house.run("task", "cancel", parent, check=False).stderr
+    assert f"corral merge cancel {rows[parent]['merge_id'][:8]}" in refusal
     assert rows[child]["delay"] == f"It waits for 'Parent' (held, {parent[:8]}) to land."
     assert rows[second]["delay"] == f"It waits until task {first[:8]} has ended, which claims docs/ too."
     assert rows[third]["delay"] == (
@@ -244,6 +246,8 @@ def test_what_does_not_start_says_what_it_waits_for_and_what_ends_that(house: Co
     go.touch()
     git(house.root, "restore", "src/a.py")
     assert by_hand in person.type("corral task claim")
+    taken = house.run("wait", by_hand, "--timeout", "60", check=False)
+    assert "has taken it" in taken.stdout and "What is left waits for you." in taken.stdout
     assert house.run("wait", child, second, third, "--timeout", "60").returncode == 0
 
 

@@ -24,6 +24,7 @@ from corral.config.links import make_own_folder
 from corral.config.paths import Project, find_socket
 from corral.core.errors import Conflict, CorralError, DaemonUnreachable, InvalidInput, from_wire
 from corral.core.log_files import open_log
+from corral.core.volumes import is_full, no_room
 
 if TYPE_CHECKING:
     from corral.config.service import Service
@@ -259,7 +260,7 @@ class Client:
             health = self.health()
         if health is None:
             raise DaemonUnreachable(
-                "The daemon was started but does not answer.", remedy=f"Read {_start_log(self.project)}."
+                "The daemon was started but does not answer.", remedy=f"Read {self.project.start_log}."
             )
         if health.get("protocol") != PROTOCOL:
             raise DaemonUnreachable(
@@ -292,12 +293,12 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
 
     from corral.config.service import installed
 
-    _note(f"starting the daemon of {project.root}; its errors go to {_start_log(project)}")
+    _note(f"starting the daemon of {project.root}; its errors go to {project.start_log}")
     # These variables would mark the daemon as a worker's child, and it would be ended with that worker.
     environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") and k not in ONE_WORKERS}
     try:
         make_own_folder(project.logs_dir, project.root)
-        out = open_log(_start_log(project))
+        out = open_log(project.start_log)
     except OSError:  # no log stops a start, and the start itself says what does
         import tempfile
 
@@ -323,7 +324,7 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
             raise _start_failure(project, os.pread(out, os.fstat(out).st_size - began, began))
     except subprocess.TimeoutExpired as error:
         raise DaemonUnreachable(
-            f"Timed out: the daemon did not start within {timeout_s:g} s.", remedy=f"Read {_start_log(project)}."
+            f"Timed out: the daemon did not start within {timeout_s:g} s.", remedy=f"Read {project.start_log}."
         ) from error
     finally:
         os.close(out)
@@ -370,7 +371,7 @@ def _start_service(project: Project, service: Service, timeout_s: float, complai
     raise DaemonUnreachable(
         f"Timed out: the daemon did not start within {timeout_s:g} s.",
         cause=f"It is started by the unit {service.name}.",
-        remedy=f"Read {_start_log(project)}; or take the unit back: corral daemon uninstall.",
+        remedy=f"Read {project.start_log}; or take the unit back: corral daemon uninstall.",
     )
 
 
@@ -410,10 +411,6 @@ def _showing_wait(reason: str | None) -> AbstractContextManager[object]:
     return nullcontext() if Client.waiting is None else Client.waiting(reason)
 
 
-def _start_log(project: Project) -> Path:
-    return project.logs_dir / "daemon-start.log"
-
-
 def _start_failure(project: Project, complaints: bytes) -> CorralError:
     """The error in the last line of a failed start's stderr, else a general one."""
     lines = complaints.decode("utf-8", "replace").strip().splitlines()
@@ -424,10 +421,12 @@ def _start_failure(project: Project, complaints: bytes) -> CorralError:
             continue
         if isinstance(envelope, dict) and "error" in envelope:
             return from_wire(envelope)
+    if not lines and is_full(project.home):  # the log could not take its reason
+        return no_room("Cannot start the daemon.")
     return DaemonUnreachable(
         "Cannot start the daemon.",
         cause=lines[-1] if lines else "It gave no reason.",
-        remedy=f"Read {_start_log(project)}.",
+        remedy=f"Read {project.start_log}.",
     )
 
 

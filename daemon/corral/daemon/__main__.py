@@ -13,9 +13,11 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from corral.config.paths import find_project
+from corral.config.links import make_own_folder
+from corral.config.paths import Project, find_project
 from corral.core.errors import Conflict, CorralError, DaemonUnreachable
-from corral.core.log_files import shorten
+from corral.core.log_files import open_log, shorten
+from corral.core.volumes import met_the_end, no_room
 from corral.daemon.instance import Instance, claim
 from corral.runners import tags
 
@@ -33,6 +35,8 @@ def main() -> int:
     tags.shed()  # a worker may start a daemon, which does not end with it
     try:
         project = find_project(options.project)
+        if options.foreground:
+            _write_to_log(project)
         instance = claim(project)
         if options.adopt is not None:
             print(json.dumps(_adopt(instance, options.adopt)), flush=True)
@@ -45,6 +49,16 @@ def main() -> int:
     if options.foreground:
         return _serve(instance, None)
     return _detach(instance)
+
+
+def _write_to_log(project: Project) -> None:
+    """Write to the log of starts; a service manager that opened it would start nothing where no log can be written."""
+    with suppress(OSError):
+        make_own_folder(project.logs_dir, project.root)
+        log = open_log(project.start_log)
+        for stream in (1, 2):
+            os.dup2(log, stream)
+        os.close(log)
 
 
 def _adopt(instance: Instance | None, source: Path) -> dict[str, str | None]:
@@ -115,7 +129,11 @@ def _serve(instance: Instance, pipe: int | None) -> int:
         import traceback
 
         traceback.print_exc()
-        wrapped = DaemonUnreachable("The daemon could not start.", cause=f"{type(error).__name__}: {error}")
+        wrapped: CorralError = DaemonUnreachable(
+            "The daemon could not start.", cause=f"{type(error).__name__}: {error}"
+        )
+        if met_the_end(error):
+            wrapped = no_room("The daemon could not start.")
         report(json.dumps(wrapped.to_wire()).encode())
         return 1
     return 0

@@ -248,7 +248,9 @@ def approve(
         _show_review(review)
     if not yes and not confirm("Approve this change, so that it can land?", default=False):
         raise Exit(1)
-    _acted("approve", review["merge_id"], {"head_sha": review["head_sha"]}, as_json)
+    path, body = f"/merges/{segment(review['merge_id'])}/approve", {"head_sha": review["head_sha"]}
+    answer = client().request("POST", path, body)
+    report(answer, f"{answer['merge_id']}  approved: it is verified, and lands if that passes", as_json=as_json)
 
 
 @app.command()

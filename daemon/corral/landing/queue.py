@@ -400,7 +400,7 @@ class Queue:
             if direct is not None:
                 self._look_at_tip(repo, line, direct, now, due)
         except ConfigInvalid as error:
-            return self._hold_first(requests, f"{error.message} {error.cause}", now)
+            return self._hold_first(requests, _because(error), now)
         except DatabaseUnavailable:
             raise
         except (CorralError, OSError) as error:
@@ -446,7 +446,7 @@ class Queue:
             except DatabaseUnavailable:
                 raise
             except ConfigInvalid as error:
-                outcome = self._hold(merge, f"{error.message} {error.cause}", now)
+                outcome = self._hold(merge, _because(error), now)
             except (CorralError, OSError) as error:
                 self._fault(merge, error, now)
                 continue
@@ -519,7 +519,7 @@ class Queue:
         except DatabaseUnavailable:
             raise
         except ConfigInvalid as error:
-            return self._hold(merge, f"{error.message} {error.cause}", now)
+            return self._hold(merge, _because(error), now)
         except (CorralError, OSError) as error:
             return self._fault(merge, error, now)
 
@@ -861,6 +861,11 @@ class Queue:
                     merges.requeue(conn, row["merge_id"], now, tries=row["tries"])
 
         self._db.write(requeue)
+
+
+def _because(error: ConfigInvalid) -> str:
+    """Why settings hold a request, and what ends that."""
+    return with_remedy(f"{error.message} {error.cause}", error.remedy)
 
 
 def _is_bypassed(merge: MergeRow) -> bool:

@@ -175,7 +175,7 @@ class Keeper:
 
     def _has_noted(self, status: int) -> bool:
         """Put the exit on the disk, then let those go on who wait for it; False: the disk is full, and it is tried again."""
-        reason, used = self._reason or ("-", 0.0)
+        reason, used = self._reason or ("disk_full" if status > 0 and _is_full(self._order["cwd"]) else "-", 0.0)
         try:
             _note(self._record, f"exit {status} {reason} {used:g}")
             os.fsync(self._record)
@@ -309,6 +309,15 @@ def _share_of(pid: int, resident: int) -> int:
         if line.startswith("Pss:"):
             return int(line.split()[1]) << 10
     return resident
+
+
+def _is_full(folder: bytes) -> bool:
+    """Whether the volume has no room left; later it may have, and the worker's own words of it found none."""
+    try:
+        volume = os.statvfs(folder)
+    except OSError:
+        return False
+    return volume.f_bavail * volume.f_frsize < _MIB or (volume.f_files > 0 and volume.f_favail == 0)
 
 
 def _read(path: str) -> str:

@@ -73,7 +73,7 @@ class Exit:
 
     Attributes:
         code: Negative for a signal; None: the keeper died before it could tell, and the worker may live.
-        limit: The error code of the limit for which the keeper ended it; None: for none.
+        limit: The error code of the limit for which the keeper ended it, or of a full disk on which it failed; None: neither.
         used: What it had used of that limit.
     """
 

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import psutil
 
-from corral.runners.blame import OUT_OF_MEMORY
+from corral.runners.blame import DISK_FULL, OUT_OF_MEMORY
 from corral.runners.keeping import Exit, Kept
 from corral.runners.process import Load, kernel_kills, lives, load_of, signal_each, survivors
 from corral.runners.protocol import Assignment, Finished, Observation, ToolCall, Usage, failure
@@ -185,6 +185,8 @@ class Worker:
     def _passed(self, limit: str, used: float) -> tuple[str, str]:
         """A limit that the keeper enforces too, and its message."""
         limits = self._limits
+        if limit == DISK_FULL:
+            return limit, f"The volume of its worktree was full when it failed.{self._last_output}"
         if limit == "timeout":
             return limit, f"The worker timed out after {limits.timeout_s:g} s.{self._last_output}"
         if limit == "output_limit":
@@ -252,7 +254,7 @@ class Worker:
         return failure(*error, exit_code=ended.code)
 
     def _error_of(self, ended: Exit | None) -> tuple[str, str] | None:
-        """The limit for which the keeper ended the worker while no daemon followed it."""
+        """The limit for which the keeper ended the worker while no daemon followed it, or the full disk on which it failed."""
         if ended is None or ended.limit is None or self._output.settled:
             return None
         return self._passed(ended.limit, ended.used)

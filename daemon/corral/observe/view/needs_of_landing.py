@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
+from corral.config.trust import LANDING
+from corral.core.errors import NotTrusted
 from corral.core.instants import iso
 from corral.core.needs import MOST_OF_A_KIND, Need, rest
 from corral.core.outcomes import NEEDS_APPROVAL
@@ -30,14 +32,17 @@ if TYPE_CHECKING:
     from corral.coordination.services import Services
 
 
-def held_merges(_services: Services, conn: Connection) -> Iterator[Need]:
-    """Requests that wait for their target's checkout, or for an approval."""
+def held_merges(services: Services, conn: Connection) -> Iterator[Need]:
+    """Requests that wait for their target's checkout, or for an approval; what holds them and is a need itself stands once."""
     told = {row["reason"] for row in remotes.every(conn).values()}
+    of_trust = (
+        {NotTrusted.default_remedy} if any(claim.key in LANDING for claim in services.settings.untrusted()) else {}
+    )
     for row in merges.in_state(conn, MergeState.HELD):
-        if waits_for_red_target(row) or row["reason"] in told:
+        condition = remedy_in(required(row["reason"]))
+        if waits_for_red_target(row) or row["reason"] in told or condition in of_trust:
             continue
         approval, merge, reason = needs_approval(row), row["merge_id"][:8], _first_line(row["reason"])
-        condition = remedy_in(required(row["reason"]))
         because = reason.removeprefix(NEEDS_APPROVAL).lstrip(": ")
         look = (
             f"{condition} It lands by itself then."

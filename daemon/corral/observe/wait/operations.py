@@ -107,11 +107,12 @@ def open_work(conn: Connection) -> tuple[list[str], list[str]]:
 
 
 def _look(services: Services, conn: Connection, task_ids: list[str], merge_ids: list[str], watched_s: float) -> Payload:
-    """The snapshot, with ``delay`` for each task that something keeps from starting, and ``waits_for_person``."""
+    """The snapshot, with ``delay`` for each task that something keeps from starting or a person has, and ``waits_for_person``."""
     answer = snapshot(conn, task_ids, merge_ids, services.settings.target().removeprefix("refs/heads/"))
     now = services.now()
-    pending = [row for row in answer["tasks"] if row["status"] in (TaskStatus.PENDING, TaskStatus.WAITING)]
-    for row in pending[:MOST_DELAYED]:
+    delayed = [row for row in answer["tasks"] if row["status"] in (TaskStatus.PENDING, TaskStatus.WAITING)]
+    delayed += [row for row in answer["tasks"] if row["status"] == TaskStatus.RUNNING]
+    for row in delayed[:MOST_DELAYED]:
         task = task_rows.get(conn, row["task_id"])
         if task and (text := app_tasks.delay_of(services, conn, task, now)):
             row["delay"] = text

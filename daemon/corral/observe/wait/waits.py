@@ -12,6 +12,7 @@ from functools import cached_property
 from sqlalchemy import Connection
 
 from corral.coordination.services import Services
+from corral.coordination.sessions.registry import PERSON
 from corral.coordination.sessions.store import sessions
 from corral.core.errors import ConfigInvalid
 from corral.core.instants import parse
@@ -22,6 +23,7 @@ from corral.landing.blockers import LONGEST_WAIT
 from corral.landing.land import LONGEST_UNREST
 from corral.landing.pauses import red_tips
 from corral.store.rows.merges import FreezeRow, MergeRow
+from corral.store.rows.sessions import SessionRow
 from corral.store.rows.tasks import TaskRow
 from corral.work.merges.store import freezes, merges, of_tasks
 from corral.work.merges.wire import needs_approval, waits_for_red_target
@@ -81,10 +83,10 @@ class PersonalWaits:
     def _of_task(self, row: TaskRow) -> bool:
         status = row["status"]
         if status == TaskStatus.RUNNING:
-            return row["task_id"] in self._asking
+            return row["task_id"] in self._asking or row["session_id"] in self._people
         if status == TaskStatus.PENDING:
             is_kept_back = self._has_watched and row["runner"] is not None and self._gate.reason(row) is not None
-            return self._is_paused or is_kept_back or (row["runner"] is None and not sessions.anyone(self._conn))
+            return self._is_paused or is_kept_back or (row["runner"] is None and not self._takers)
         if status == TaskStatus.WAITING:
             parents = [
                 *dependencies.parents_of(self._conn, row["task_id"]),
@@ -131,5 +133,18 @@ class PersonalWaits:
     @cached_property
     def _asking(self) -> set[str | None]:
         """The tasks whose sessions ask their person in the middle of a turn."""
-        rows = sessions.live(self._conn)
-        return {row["task_id"] for row in rows if row["waiting_for"] and row["status"] == SessionStatus.ACTIVE}
+        return {row["task_id"] for row in self._live if row["waiting_for"] and row["status"] == SessionStatus.ACTIVE}
+
+    @cached_property
+    def _people(self) -> set[str | None]:
+        """The sessions by which people hold what they have claimed."""
+        return {row["session_id"] for row in self._live if row["agent_type"] == PERSON}
+
+    @cached_property
+    def _takers(self) -> list[SessionRow]:
+        """The sessions that may take a task by themselves."""
+        return [row for row in self._live if row["agent_type"] != PERSON]
+
+    @cached_property
+    def _live(self) -> list[SessionRow]:
+        return sessions.live(self._conn)

@@ -23,7 +23,7 @@ from corral.config.model import Settings
 from corral.config.paths import Project
 from corral.config.trust import Claim
 from corral.coordination.services import Services
-from corral.core.errors import Conflict, CorralError
+from corral.core.errors import Conflict, CorralError, InvalidInput
 from corral.core.logs import logger
 from corral.core.states import MergeState, TaskStatus
 from corral.core.steps import Step
@@ -286,7 +286,7 @@ class RoadmapSupervision:
             try:
                 (submission,) = self._settle([submission_of(task)])
             except CorralError as error:
-                self._refused.append(Problem(error.message, task.line, task.task_id))
+                self._refused.append(_refusal(task, error))
                 continue
             chosen.append((task, submission.model_copy(update={"wait_for": sync.parents(task, rows)})))
         return chosen
@@ -318,8 +318,7 @@ class RoadmapSupervision:
                 with conn.begin_nested():
                     self._queue(conn, rows.get(task.task_id), submission, now)
             except CorralError as error:
-                remedy = error.remedy if isinstance(error, Conflict) else None  # a full queue is no fault of the file
-                refused.append(Problem(error.message, task.line, task.task_id, remedy))
+                refused.append(_refusal(task, error))
         return refused
 
     def _queue(self, conn: Connection, row: RoadmapTaskRow | None, submission: TaskSubmission, now: datetime) -> None:
@@ -336,6 +335,12 @@ class RoadmapSupervision:
             if row["status"] in (TaskStatus.FAILED, TaskStatus.DEAD) or sync.status_of(row) == "blocked":
                 _dismiss(conn, row, now)
         tasks.submit(conn, submission, now, settings.tasks, max_size=settings.queue.max_size)
+
+
+def _refusal(task: RoadmapTask, error: CorralError) -> Problem:
+    """Why a task did not go to the queue; only what is invalid is a fault of the file."""
+    remedy = None if isinstance(error, InvalidInput) else error.remedy
+    return Problem(error.message, task.line, task.task_id, remedy)
 
 
 def _rows(conn: Connection) -> Rows:

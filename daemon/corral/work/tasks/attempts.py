@@ -196,8 +196,8 @@ def _crash_message(crashes: int) -> str:
     if crashes == 1:
         return "The daemon died while it ran."
     return (
-        f"The daemon died {crashes} times in a row while it ran; from the second time on no other task under suspicion ran "
-        "beside it. Its log may show what it does to the daemon."
+        f"The daemon died {crashes} times in a row while it ran, so no other task under suspicion runs beside it. "
+        "Its log may show what it does to the daemon."
     )
 
 

@@ -8,6 +8,8 @@ from functools import partial
 
 from sqlalchemy import Connection
 
+from corral.coordination.sessions.registry import PERSON
+from corral.coordination.sessions.store import sessions
 from corral.core.instants import iso, parse
 from corral.core.outcomes import of_task
 from corral.core.payload import Payload
@@ -48,7 +50,7 @@ def reason(
     ageing_s: float = 0,
     fold: bool = False,
 ) -> str | None:
-    """Why a task has not started; None: it only waits for its turn.
+    """Why a task has not started, or who has taken it; None: it only waits for its turn, or a worker does it.
 
     Args:
         row: The task, whole.
@@ -64,6 +66,8 @@ def reason(
         return _awaited_tasks(conn, row["task_id"]) or agents
     if row["status"] == TaskStatus.INTERRUPTED:
         return "It starts again once no process of its former worker is alive."
+    if row["status"] == TaskStatus.RUNNING:
+        return _with_person(conn, row)
     if row["status"] != TaskStatus.PENDING:
         return None
     if (ordered := work_pause.current(conn)) is not None:
@@ -87,6 +91,13 @@ def reason(
     held = {runner.value for runner in RunnerName if limits.holding(throttles, runner)}
     startable = gate.startable if gate is not None else scheduling.startable
     return blocked_by_claims(ready=partial(startable, without=held)) or busy
+
+
+def _with_person(conn: Connection, row: TaskRow) -> str | None:
+    holder = sessions.get(conn, row["session_id"]) if row["session_id"] else None
+    if holder is None or holder["agent_type"] != PERSON:
+        return None
+    return f"{one_line(holder['agent_name'])} has taken it, and says when it is done: `corral task complete ID`."
 
 
 def _is_judged(conn: Connection, task_id: str) -> bool:

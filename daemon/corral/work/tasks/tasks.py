@@ -20,7 +20,7 @@ from corral.core.instants import iso
 from corral.core.logs import logger
 from corral.core.payload import Payload, picked
 from corral.core.redaction import redact
-from corral.core.states import TaskStatus
+from corral.core.states import OPEN_MERGES, TaskStatus
 from corral.store import events
 from corral.store.rows import Columns, required
 from corral.store.rows.tasks import TaskRow
@@ -230,7 +230,11 @@ def cancel(
             return moved
     if convention and row["error_code"] == attempts.CANCELLED_BY_ORCHESTRATOR:
         return row
-    raise Conflict(f"Task {row['task_id']} is {row['status']} already.", remedy="There is nothing left to cancel.")
+    merge = merge_tasks.decisive(conn, row["task_id"])
+    remedy = "There is nothing left to cancel."
+    if merge is not None and merge["state"] in OPEN_MERGES:
+        remedy = f"`corral merge cancel {merge['merge_id'][:8]}` takes what it made out of the queue."
+    raise Conflict(f"Task {row['task_id']} is {row['status']} already.", remedy=remedy)
 
 
 def retry(conn: Connection, task_id: str, now: datetime, rules: TaskRules) -> TaskRow:

@@ -30,6 +30,7 @@ from corral.core.redaction import redact
 from corral.core.remedies import with_remedy
 from corral.core.sealing import seal_where_possible
 from corral.core.states import RunnerName, TaskStatus, WorktreePurpose, WorktreeState
+from corral.core.volumes import is_full, met_the_end
 from corral.runners import keeping
 from corral.runners.blame import BY_ITSELF, CONVERSATION_LOST, DISK_FULL, Blame, blame_of, blame_of_error
 from corral.runners.keeping import is_killed
@@ -52,7 +53,6 @@ from corral.work.tasks.store import tasks
 from corral.work.trust.trust import TrustGate
 from corral.work.workers.assigning import assignment, keeper_folder, model_of
 from corral.work.workers.collect import collect
-from corral.work.workers.disk import is_full, met_the_end
 from corral.work.workers.foundation import Foundation, lay
 from corral.work.workers.resuming import resumption
 from corral.work.worktrees import ownership

@@ -119,8 +119,20 @@ def test_a_task_waits_for_a_person_where_all_that_it_waits_for_does(any_database
     assert not waits(any_database).has_task("asking") and waits(any_database).has_task("asked")
     assert waits(any_database, gate="Nobody approved it.").has_task("busy")
     assert not waits(any_database, gate="Nobody approved it.", watched=timedelta(seconds=1)).has_task("busy")
+    task(any_database, "by hand", runner=None)
+    assert not waits(any_database).has_task("by hand"), "a session may take it"
     work_pause.begin(any_database, None, NOW)
     assert waits(any_database).has_task("busy") and not waits(any_database).has_task("done")
+
+
+def test_what_a_person_has_taken_or_alone_can_take_waits_for_one(any_database: Connection) -> None:
+    session(any_database, "person-me", agent_type="person")
+    task(any_database, "free", runner=None)
+    claimed(any_database, "taken", "person-me", runner=None)
+    now = waits(any_database)
+    assert now.has_task("free") and now.has_task("taken")
+    session(any_database, "s1")
+    assert not waits(any_database).has_task("free"), "that one may take it"
 
 
 def test_only_what_stops_the_awaited_targets_is_told(any_database: Connection, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -11,12 +11,14 @@ import pytest
 from corral.config.model import Settings
 from corral.config.paths import Project
 from corral.config.sections.work import Queue, Tasks
+from corral.core.errors import RunnerUnavailable
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
 from corral.store.rows.tasks import RoadmapTaskRow
 from corral.work.roadmap import store as rows_of
 from corral.work.roadmap.supervision import AT_REST_S, RoadmapSupervision
 from corral.work.tasks import tasks
+from corral.work.tasks.wire import TaskSubmission
 
 LINES = ("- {id: A, command: 'true'}", "- {id: B, command: 'true'}")
 
@@ -29,7 +31,10 @@ class World:
         self.db = Database(root / "corral.db")
         project = Project(root, root / ".git", root / ".corral", bare=False)
         self.settings = Settings()
-        self.me = RoadmapSupervision(self.db, project, lambda: self.settings, list, lambda _claims: [], lambda: None)
+        self.settle: Callable[[Sequence[TaskSubmission]], list[TaskSubmission]] = list
+        self.me = RoadmapSupervision(
+            self.db, project, lambda: self.settings, lambda them: self.settle(them), lambda _claims: [], lambda: None
+        )
         self.me.path.parent.mkdir(parents=True)
         self.write(*LINES)
         self.me.start(self.after(0))
@@ -78,6 +83,17 @@ def test_a_full_queue_is_no_fault_of_the_file(world: World) -> None:
     world.me.step(world.after(2 * AT_REST_S))
     (problem,) = world.me.problems()
     assert problem.task_id == "C" and problem.remedy == "Wait until some have started, or raise `queue.max_size`."
+
+
+def test_what_the_machine_lacks_is_no_fault_of_the_file(world: World) -> None:
+    def refuse(_them: Sequence[TaskSubmission]) -> list[TaskSubmission]:
+        raise RunnerUnavailable("The client was not found.", remedy="Install it.")
+
+    world.settle = refuse
+    world.write(*LINES, "- {id: C, command: 'true'}")
+    world.me.step(world.after(2 * AT_REST_S))
+    (problem,) = world.me.problems()
+    assert (problem.task_id, problem.remedy) == ("C", "Install it.")
 
 
 def test_a_status_is_written_once_the_file_is_at_rest(world: World) -> None:

@@ -14,7 +14,7 @@ from corral import __version__
 from corral.client.connection import Client, adopt_database
 from corral.config import crashes
 from corral.config.paths import Project
-from corral.core.errors import Conflict, DaemonUnreachable, NotFound, OwnDaemon
+from corral.core.errors import Conflict, DaemonUnreachable, DatabaseDamaged, DatabaseUnavailable, NotFound, OwnDaemon
 from corral.core.marks import started_by_work_of
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Group, Option
@@ -48,8 +48,14 @@ def stop(
     as_json: Annotated[bool, json_of("faces.cli.api.DaemonStopped")] = False,
 ) -> None:
     """Stop the workers, mark their tasks interrupted, and wait for the daemon to exit."""
-    stopped = stop_and_wait(project(), drain=drain, until_asked=True)
-    line = "stopped" if stopped else "The daemon was not running."
+    try:
+        stopped = stop_and_wait(project(), drain=drain, until_asked=True)
+        line = "stopped" if stopped else "The daemon was not running."
+    except DatabaseUnavailable as error:
+        if error.name != DatabaseDamaged.name:
+            raise
+        stopped = False  # none can start to end what outlived the last one
+        line = "The daemon was not running. Its workers go on until one starts with a new database, which ends them."
     report({"stopped": stopped, "running": False}, line, as_json=as_json)
 
 
@@ -210,7 +216,7 @@ def install(
         return
     echo(paint(f"{unit.name} is installed" + ("." if running else ", and the daemon runs."), "green"))
     if running:
-        echo("  The running daemon was started otherwise; to start it by the unit: corral daemon restart --drain")
+        echo("  The running daemon was started otherwise; to start it by the unit: corral daemon restart")
     echo(f"  {service.linger_remedy()}")
     echo("  A key of the Messages API: corral config set-key. To take it back: corral daemon uninstall")
 
@@ -221,7 +227,11 @@ def uninstall(as_json: Annotated[bool, json_of("faces.cli.api.ServiceRemoved")] 
     refuse_agents("Removing a service", "corral daemon uninstall")
     where = project()
     if service.of(where) is None:
-        raise NotFound("No unit is installed for this project.", remedy="`corral daemon install` installs one.")
+        raise NotFound(
+            "No unit is installed for this project.",
+            cause="It never was, or was taken back.",
+            remedy="`corral daemon install` installs one.",
+        )
     stopped = stop_and_wait(where, until_asked=True)
     unit = service.remove(where)
     line = f"{unit.name if unit else 'The unit'} is removed" + (", and the daemon stopped." if stopped else ".")

@@ -70,7 +70,7 @@ def remove(project: Project) -> Service | None:
 
 def unit_text(project: Project, service: Service) -> str:
     """The unit's file."""
-    log, stopped = project.logs_dir / "daemon-start.log", project.stopped_file
+    stopped = project.stopped_file
     if manager() is LAUNCHD:
         unit = {
             "Label": service.name,
@@ -88,8 +88,6 @@ def unit_text(project: Project, service: Service) -> str:
             "RunAtLoad": True,
             "KeepAlive": {"SuccessfulExit": False},
             "AbandonProcessGroup": True,
-            "StandardOutPath": str(log),
-            "StandardErrorPath": str(log),
         }
         return plistlib.dumps(unit, sort_keys=False).decode()
     variables = "".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in service.environment.items())
@@ -108,8 +106,6 @@ StartLimitBurst=3
 [Service]
 ExecStart={command}
 {variables}WorkingDirectory=/
-StandardOutput=append:{_plain(log)}
-StandardError=inherit
 Restart=on-failure
 RestartSec=1
 # Workers outlive their daemon, and one of them that takes too much memory does not take the others along.
@@ -155,9 +151,10 @@ def _ask(commands: Iterable[str], service: Service) -> None:
             trouble = str(error)
         if trouble:
             raise Unsupported(
-                "The service manager of your user cannot be asked.",
+                "Nothing was installed: no service manager of your user answers here.",
                 cause=f"{shlex.join(argv)}: {trouble}",
-                remedy="Run this in a login session of yours. Without a unit, commands and sessions start the daemon.",
+                remedy="Run it in a login session of a system with systemd or launchd. Without a unit, commands and sessions "
+                "start the daemon.",
             )
 
 

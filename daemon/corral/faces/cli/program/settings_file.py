@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
@@ -133,13 +134,15 @@ def write(file: Path, content: bytes) -> None:
 
 def approve_own(where: Project, claims: Iterable[Claim]) -> None:
     """Approve what a person just wrote, whatever else decides there; what an agent wrote waits for ``corral trust``."""
+    if not (own := list(claims)):
+        return
     try:
         refuse_agents("Approving commands", "corral trust")
     except NotPermitted:
+        print("Nothing runs it until a person has approved it: corral trust", file=sys.stderr)
         return
-    if own := list(claims):
-        project_trust.store().approve(where.common_dir, own)
-        project_trust.tell_daemon(where)
+    project_trust.store().approve(where.common_dir, own)
+    project_trust.tell_daemon(where)
 
 
 def claims_of(where: Project, place: Place, key: str, value: Any) -> list[Claim]:

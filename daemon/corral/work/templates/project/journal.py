@@ -139,7 +139,11 @@ def _rolled_back(project: Project, lock: str, now: datetime) -> tuple[Done, list
     _complete(project)
     backups = _backups(project)
     if not backups:
-        raise NotFound("There is no backup of a template's update.", remedy="Nothing was changed.")
+        raise NotFound(
+            "There is no backup of a template's update.",
+            cause="Nothing was updated, or every update was undone.",
+            remedy="Nothing was changed.",
+        )
     last = backups[-1]
     rows: list[dict[str, Any]] = json.loads((last / "plan.json").read_bytes())["files"]
     if any(row["path"] == lock and row["before"] is None for row in rows):

@@ -41,7 +41,7 @@ def session(conn: Connection, session_id: str, **values: Any) -> str:
         "session_id": session_id, "agent_name": session_id, "agent_type": "claude", "status": "active", "capabilities": [],
         "started_at": AT, "last_heartbeat": AT,
     }  # fmt: skip
-    conn.execute(agent_sessions.insert().values(**fresh, **values))
+    conn.execute(agent_sessions.insert().values({**fresh, **values}))
     return session_id
 
 

@@ -1,4 +1,4 @@
-"""Whether a volume is full: the evidence that a failure was the machine's."""
+"""Full volumes: the evidence that a failure was the machine's. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from corral.core.errors import CorralError
+from corral.core.errors import CorralError, DatabaseUnavailable
 
 FULL_BYTES = 1 << 20
 """A volume with less room than this for a user is full: the last write failed or will."""
@@ -37,3 +37,10 @@ def met_the_end(error: BaseException) -> bool:
             return True
         link = link.__cause__
     return False
+
+
+def no_room(what: str) -> DatabaseUnavailable:
+    """The error of what failed because a volume is full."""
+    return DatabaseUnavailable(
+        what, cause="The disk is full.", remedy="Free some space and try again; nothing was lost."
+    )
