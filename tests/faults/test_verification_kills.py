@@ -87,8 +87,10 @@ def scene(repo: Path, tmp_path: Path) -> Iterator[Scene]:
 
 @pytest.mark.parametrize("ends", ["with the next daemon", "while none lives", "and its keeper is killed"])
 def test_a_command_outlives_the_daemon_and_those_behind_it_run_with_the_next_one(scene: Scene, ends: str) -> None:
-    second = f"echo second >> {scene.ran}; echo '4 passed in 0.01s'"
-    scene.landing["verify"].append(second)
+    before, behind = (
+        f"echo {name} >> {scene.ran}; echo '{tests} passed in 0.01s'" for name, tests in (("1st", 2), ("3rd", 4))
+    )
+    scene.landing["verify"] = [before, *scene.landing["verify"], behind]
     merge_id = scene.submit()
     scene.kill_daemon(lambda: scene.ran_for(merge_id))
     (run,) = scene.runs()
@@ -106,8 +108,8 @@ def test_a_command_outlives_the_daemon_and_those_behind_it_run_with_the_next_one
     scene.world.run()
     merge, receipt = scene.world.merge(merge_id), scene.world.receipt(merge_id)
     assert (merge["state"], merge["tries"]) == ("landed", 0)
-    assert scene.ran.read_text().split() == [merge_id, "second"], "each command once"
-    assert (receipt["status"], receipt["tests"], receipt["tree"]) == ("passed", 7, run["tree"])
+    assert scene.ran.read_text().split() == ["1st", merge_id, "3rd"], "each command once"
+    assert (receipt["status"], receipt["tests"], receipt["tree"]) == ("passed", 9, run["tree"])
     log = scene.world.receipt_log(merge_id).read_text()
     assert "the end\n$ " in log and log.count("\n3 passed") == log.count("\n4 passed") == 1
     wait(lambda: not is_alive(keeper))

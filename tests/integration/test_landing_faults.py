@@ -189,7 +189,7 @@ def test_a_daemon_that_died_is_not_the_requests_fault_and_one_that_dies_with_it_
         merge = world.merge(first)
         assert (merge["state"], merge["tries"]) == ("queued", tries)
         assert "the daemon died meanwhile" in why(merge)
-    world.until(second, "landed")
+    world.until(second, "landed", deadline_s=60)
     assert world.merge(first)["state"] == "queued"
 
 
