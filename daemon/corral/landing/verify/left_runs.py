@@ -1,8 +1,8 @@
 """Verification runs that a dead daemon left: which of them are provably its own and go on, and the end of the others.
 
 A run goes on if its keeper proves that it is the one of the row (:func:`corral.runners.keeping.take_up`), its slot still has its
-commit, nothing has written to a tracked file there since its command began, the same commands, programs and recipes are in
-force, and its command was not killed while nobody looked. Everything else is ended, and begins again.
+commit, nothing has written to a tracked file there since its command began, its fingerprint is the one in force, and its command
+was not killed while nobody looked. Everything else is ended, and begins again.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _proven(
         raise Unproven("was killed while no daemon followed it")
     laid = _unchanged(repo, context, row, subject, plan)
     if (landing := in_force(subject, now)) is None:
-        raise Unproven("began under other commands, programs or recipes")
+        raise Unproven("began under other commands, programs, recipes or variables")
     left = Left(kept, laid, [_verdict(red) for red in plan["reds"]], plan["inputs"], plan["env"])
     return VerificationRun(repo, context, subject, landing, row["slot"], row["run_id"], now, left)
 
