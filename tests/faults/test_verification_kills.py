@@ -145,6 +145,8 @@ def test_what_is_not_provably_its_own_is_ended_and_begins_again_and_is_blamed_on
     for harm in ("the command is killed", "both are killed"):
         os.killpg(commands[harm], signal.SIGKILL)
     wait(lambda: "\nexit -9 " in scene.record(of["the command is killed"]))
+    keepers = [keeper_of(scene.folder(of[harm])) for harm in ("the keeper is killed", "both are killed")]
+    wait(lambda: not any(map(is_alive, keepers)))
     _change_and_change_back(place["a file is changed and changed back"] / "README.md")
     git(place["another commit"], "checkout", "-q", "--detach", "main")
     strange = of["its record is of another run"]

@@ -20,7 +20,7 @@ from corral.work.merges.store import intents
 from tests.conftest import git
 from tests.integration.git.test_git_wrapper import shim
 from tests.integration.landing_world import World, in_a_process, listed, why
-from tests.integration.running import keeper_of
+from tests.integration.running import is_alive, keeper_of
 from tests.support.coordinated import eventually
 
 pytestmark = pytest.mark.timeout(120)
@@ -184,7 +184,9 @@ def test_a_daemon_that_died_is_not_the_requests_fault_and_one_that_dies_with_it_
         daemon.kill()
         daemon.wait()
         (folder,) = keepers.iterdir()
-        os.kill(keeper_of(folder), signal.SIGKILL)  # else the verification goes on
+        keeper = keeper_of(folder)
+        os.kill(keeper, signal.SIGKILL)  # else the verification goes on
+        eventually(lambda keeper=keeper: not is_alive(keeper))  # type: ignore[misc]
         world.queue.recover(world.now())
         merge = world.merge(first)
         assert (merge["state"], merge["tries"]) == ("queued", tries)
