@@ -29,8 +29,9 @@ def test_the_logs_of_a_killed_daemon_are_sealed_by_the_next(coordinate: Callable
     changing = house.submit("lands", "echo x > new.txt")
     eventually(lambda: files_with_key(logs / "merges"), 60)
     house.kill_daemon()
-    (attempt,) = (house.root / ".corral" / "run" / "attempts").glob(f"{worker}.*")
-    os.kill(keeper_of(attempt), signal.SIGKILL)  # else the worker goes on, and its end is seen
+    run = house.root / ".corral" / "run"
+    for folder in (*run.glob(f"attempts/{worker}.*"), *run.glob("verifications/*")):
+        os.kill(keeper_of(folder), signal.SIGKILL)  # else what it keeps goes on, and its end is seen
     left = files_with_key(logs)
     assert len(left) == 2, "the programs wrote their logs themselves"
 

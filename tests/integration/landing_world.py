@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -246,7 +247,9 @@ def live_on(root: Path, verify: str, remote: str | None = None) -> None:
     """
     style = os.environ.get("LANDING_STYLE", "merge")
     settings = {"verify": [verify], "reruns": 0, "remote": remote, "style": style}
+    settings |= json.loads(os.environ.get("LANDING_SETTINGS", "{}"))
     world = World(root, landing=Landing.model_validate(settings))
+    world.slots = int(os.environ.get("LANDING_SLOTS", "1"))
     world.prepare = _without_cache
     world.queue.recover(world.now())
     (world.project.home / "alive").touch()
@@ -273,7 +276,7 @@ def in_a_process(
     """Start :func:`live_on` in a child process.
 
     Args:
-        extra: ``CORRAL_CRASH_AT`` and ``LANDING_STYLE`` may be among it.
+        extra: ``CORRAL_CRASH_AT``, ``LANDING_STYLE``, ``LANDING_SETTINGS`` (JSON) and ``LANDING_SLOTS`` may be among it.
         does: Another function of this module, that takes the same.
         with_all_rights: False: not even root passes over the permissions of files there.
     """

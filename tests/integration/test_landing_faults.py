@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from corral.work.merges.store import intents
 from tests.conftest import git
 from tests.integration.git.test_git_wrapper import shim
 from tests.integration.landing_world import World, in_a_process, listed, why
+from tests.integration.running import is_alive, keeper_of
 from tests.support.coordinated import eventually
 
 pytestmark = pytest.mark.timeout(120)
@@ -189,16 +192,21 @@ def test_a_daemon_that_died_is_not_the_requests_fault_and_one_that_dies_with_it_
     verify = "test ! -e f0.txt || sleep 300"
     world.landing = Landing(verify=[verify])
     first, second = several(world, 2)
+    keepers = world.project.verifications_dir
     for tries in (1, 2):
         daemon = in_a_process(world.root, verify)
-        eventually(lambda: world.merge(first)["state"] == "verifying")
+        eventually(lambda: [log for log in keepers.glob("*/record") if "\nworker " in log.read_text()])
         daemon.kill()
         daemon.wait()
+        (folder,) = keepers.iterdir()
+        keeper = keeper_of(folder)
+        os.kill(keeper, signal.SIGKILL)  # else the verification goes on
+        eventually(lambda keeper=keeper: not is_alive(keeper))  # type: ignore[misc]
         world.queue.recover(world.now())
         merge = world.merge(first)
         assert (merge["state"], merge["tries"]) == ("queued", tries)
         assert "the daemon died meanwhile" in why(merge)
-    world.until(second, "landed")
+    world.until(second, "landed", deadline_s=60)
     assert world.merge(first)["state"] == "queued"
 
 

@@ -264,7 +264,7 @@ def test_a_log_that_is_removed_meanwhile_costs_nothing_but_the_log(world: World,
 
 
 def test_a_run_that_cannot_be_followed_is_no_verdict(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_tail: LogTail) -> list[bytes]:
+    def broken(_tail: LogTail, _most: int) -> list[bytes]:
         raise OSError(errno.EIO, "Input/output error")
 
     world.landing = Landing(verify=["true"])

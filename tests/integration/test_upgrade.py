@@ -69,11 +69,15 @@ def test_an_idle_daemon_is_replaced_by_the_version_that_was_installed(
     assert f"the daemon is version 99.0, this command {__version__}: corral daemon restart" in shown
 
 
-def test_a_daemon_that_verifies_is_named_until_that_is_done_and_no_task_notices(
+def test_a_daemon_that_prepares_a_verification_is_named_until_that_is_done_and_the_verification_goes_on(
     coordinate: Callable[..., Coordinated], site: Path, tmp_path: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    house = coordinate(verify=(f"touch {gate}.waits; while [ ! -e {gate} ]; do sleep 0.05; done",))
+    gate, ran = tmp_path / "gate", tmp_path / "ran"
+    setup = (
+        f"case $PWD in *verification-*) touch {gate}.waits; while [ ! -e {gate}.set-up ]; do sleep 0.05; done;; esac"
+    )
+    house = coordinate(verify=(f"echo x >> {ran}; while [ ! -e {gate} ]; do sleep 0.05; done",))
+    house.configure(f"worktrees: {{setup: ['{setup}']}}")
     assert version_of(house) == __version__
     task = house.submit("works", "echo x > out.txt")
     eventually(Path(f"{gate}.waits").exists)
@@ -85,12 +89,14 @@ def test_a_daemon_that_verifies_is_named_until_that_is_done_and_no_task_notices(
     (need,) = eventually(named)
     assert "99.0" in need["what"] and __version__ in need["what"] and "corral daemon restart" in need["remedy"]
     assert version_of(house) == __version__
-    gate.touch()
+    Path(f"{gate}.set-up").touch()
     wait_for(house, "99.0")
     assert version_of(house) == "99.0"
     assert named() == []
+    assert house.json("task", "detail", task)["merge"]["state"] == "verifying"
+    gate.touch()
     eventually(lambda: house.json("task", "detail", task)["merge"]["state"] == "landed")
-    assert house.json("task", "detail", task)["attempts"] == 1
+    assert (house.json("task", "detail", task)["attempts"], ran.read_text().split()) == (1, ["x"])
 
 
 def test_an_upgrade_leaves_a_worker_alone(coordinate: Callable[..., Coordinated], site: Path, tmp_path: Path) -> None:

@@ -112,6 +112,11 @@ class Project(NamedTuple):  # not a dataclass: their module takes as long to loa
         return self.run_dir / "attempts"
 
     @property
+    def verifications_dir(self) -> Path:
+        """A folder for the keeper of each verification that runs."""
+        return self.run_dir / "verifications"
+
+    @property
     def logs_dir(self) -> Path:
         """The folder of all logs; while the usual one cannot be written, one in :attr:`run_dir`: logs stop no work."""
         return self.home / "logs" if self.unwritable_logs is None else self.run_dir / "logs"

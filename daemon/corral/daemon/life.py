@@ -1,8 +1,8 @@
 """The daemon of one project: its start, its service and its stop.
 
 The order matters. Start: database, recovery, jobs, then the sockets; only then is it ``ready``. Stop: no new work, workers
-ended and their tasks marked (or, when draining, finished; or left to the next daemon), then the sockets, then the database, last
-the lock.
+and verifications ended and their tasks marked (or, when draining, workers finished; or both left to the next daemon), then the
+sockets, then the database, last the lock.
 """
 
 from __future__ import annotations
@@ -256,8 +256,10 @@ def _end_work(parts: Assembly, how: HowToStop) -> None:
         time.sleep(0.1)
     deadline = time.monotonic() + STOP_S
     try:
-        services.of(Queue).stop(now())
-    except CorralError as error:  # the verification has ended; the next start requeues its request, if a row is left
+        services.of(Queue).stop(now(), leaves_runs=how.leaves_workers)
+    except (
+        CorralError
+    ) as error:  # its verification has ended, or goes on; the next start requeues the request, if a row is left
         log.warning("landing_not_put_back", reason=f"{error.message} {error.cause}")
     while _left_to_end(supervisor, how) and time.monotonic() < deadline:
         services.nudge("supervisor")

@@ -1,4 +1,4 @@
-"""What a SIGTERM means: a service manager that restarts the unit leaves the workers to the next daemon, any other ends them."""
+"""What a SIGTERM means: a service manager that restarts the unit leaves what runs to the next daemon, any other ends it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """An upgrade under a running daemon: it is detected, shown until it takes effect, and takes effect when nothing is in progress
-that begins again with a new daemon. Workers go on meanwhile.
+that begins again with a new daemon. Workers and verifications go on meanwhile.
 
 A daemon keeps the code that it was started with, while its files on the disk already belong to another version: later imports
 would not fit the loaded modules. The record of installed files, which every installer writes, shows that.
@@ -19,17 +19,16 @@ from corral.coordination.services import Services
 from corral.core.instants import iso
 from corral.core.logs import logger
 from corral.core.needs import Need
-from corral.core.states import MergeState
+from corral.landing.queue import Queue
 from corral.landing.verify.verification_context import DRY_RUN, VerificationContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
-from corral.work.merges.store import merges
 from corral.work.workers.supervisor import Supervisor
 
 LOOK_EVERY_S = 20.0
 """A check reads one folder: a millisecond or two."""
 
 FAULT = "upgrade"
-REMEDY = "It is replaced as soon as nothing starts, ends or is verified; at once: corral daemon restart"
+REMEDY = "It is replaced as soon as nothing starts, ends or is prepared; at once: corral daemon restart"
 
 log = logger("daemon")
 
@@ -56,8 +55,8 @@ def find_installed(package: Path) -> Installed | None:
 
 
 def is_idle(services: Services) -> bool:
-    """Whether no attempt starts or ends, and nothing is verified or landed; workers at work outlive a daemon."""
-    if services.of(Supervisor).unsettled_count() or services.db.read(merges.counts).get(MergeState.VERIFYING):
+    """Whether no attempt starts or ends, and no verification is prepared: what runs outlives a daemon."""
+    if services.of(Supervisor).unsettled_count() or services.of(Queue).unsettled_count:
         return False
     return not VerificationWorktree(
         services.db, services.of(VerificationContext).places, services.git, DRY_RUN

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -217,7 +216,7 @@ def _bring_work(services: Services, nudge: Callable[[str], None]) -> None:
         lambda target: settings.for_target(target).landing,
         merge_settled(settings),
         landed,
-        lambda pid: _watch(partial(_await_child, pid), lambda: nudge("landing")),
+        lambda await_exit: _watch(await_exit, lambda: nudge("landing")),
     )
     services.bring(supervisor, verification, queue)
 
@@ -265,9 +264,3 @@ def _watch(await_exit: Callable[[], None], ended: Callable[[], None]) -> None:
         ended()
 
     threading.Thread(target=wait, name="watch", daemon=True).start()
-
-
-def _await_child(pid: int) -> None:
-    """Block until a child process ends, without taking its exit status from the code that waits for it."""
-    with suppress(ChildProcessError, AttributeError):  # it has ended, or no waitid: the regular step notices the end
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)

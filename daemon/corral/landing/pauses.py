@@ -45,17 +45,21 @@ def record_fault(conn: Connection, merge: MergeRow, why: str, now: datetime, *, 
         events.record(conn, now, paused, merge_id=row["merge_id"])
 
 
-def record_death(conn: Connection, merge: MergeRow, now: datetime) -> None:
+def record_death(conn: Connection, merge: MergeRow, now: datetime, left: str | None) -> None:
     """Send a request back whose verification ended with the daemon: at once the first time, then after a growing wait.
 
     The others bypass it meanwhile, in case its verification is what ends the daemon. Its target is not counted as failing: a
     daemon that is killed now and then must not stand still for minutes.
+
+    Args:
+        left: Why what the daemon left of it cannot go on, as a predicate; None: there was nothing.
     """
     tries = merge["tries"] + 1
     again_at = after(now, wait_s(tries - 1)) if tries > 1 else None
     reason = (
         f"Verification could not run (try {tries}), and that says nothing about the change: the daemon died meanwhile."
     )
+    reason += f" What it left {left}." if left else ""
     merges.requeue(conn, merge["merge_id"], now, reason=reason, tries=tries, not_before_at=again_at)
 
 

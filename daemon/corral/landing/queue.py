@@ -14,14 +14,14 @@ Invariants:
       tip; that tip is verified afterwards, as is everything that did not come through the queue
       (:mod:`corral.landing.direct_commits`).
 
-Everything is decided from rows and refs, except for the verifications that run (:mod:`corral.landing.verify.slots`).
+Everything is decided from rows and refs, and from the verifications that run (:mod:`corral.landing.verify.slots`).
 Safe to call at any time, any number of times.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -43,6 +43,7 @@ from corral.core.states import MergeState, ReceiptStatus
 from corral.git import refs
 from corral.git.identity import effective
 from corral.git.land import candidates
+from corral.git.land.upstream import joined_ref, seen_ref
 from corral.git.process.command import Git, Identity
 from corral.landing import (
     approval,
@@ -65,7 +66,7 @@ from corral.landing.rewinds import Rewinds
 from corral.landing.settled_elsewhere import LOOK_AGAIN, ReturnedRequests
 from corral.landing.stacks import Stack
 from corral.landing.verify import blame, evidence, verification_receipts
-from corral.landing.verify.slots import VerificationSlots
+from corral.landing.verify.slots import VerificationSlots, WatchExit
 from corral.landing.verify.verification_context import VerificationContext
 from corral.landing.verify.verification_run import Basis, RunSpec
 from corral.store.rows import required
@@ -182,7 +183,7 @@ class Queue:
             branch that wants to land.
         on_settled: Told in the transaction in which a request ends.
         nudge: Told after a request has ended, so that others look soon.
-        watch_exit: Asked to have :meth:`step` called soon after this process ends.
+        watch_exit: Asked to have :meth:`step` called soon after a process ends, given a function that returns then.
 
     Attributes:
         rewinds: The work that targets lost after it had landed.
@@ -197,7 +198,7 @@ class Queue:
         verify_settings: Callable[[str], Landing],
         on_settled: OnSettled,
         nudge: Callable[[], None],
-        watch_exit: Callable[[int], None],
+        watch_exit: WatchExit,
     ) -> None:
         self._context = context
         self._db = context.db
@@ -217,20 +218,33 @@ class Queue:
         self._returned = ReturnedRequests()
         self._checks = checks.Checks(context.db, self._tree)
         self._remotes = Remotes(context.db, context.spawn, nudge, on_settled)
+        self._is_looked_through = True
         self._untidy = False
         self._tidy_at: datetime | None = None
 
     def recover(self, now: datetime) -> None:
-        """Finish or undo what a dead daemon left: processes, intents, half-verified requests, refs of ended ones."""
+        """Go on with, finish or undo what a dead daemon left: verifications, intents, refs of ended requests."""
         repo = self._open()
-        self._slots.end_left(now)
+        left = self._slots.take_over(repo, partial(self._in_force, repo), now)
+        self._is_looked_through = False
         self._resume(repo, now)
         receipt_notes.make_up(self._db, repo, now)
         self.rewinds.recover(repo, self._settings().retention.landed_days, now)
         self.look_at_paused(now)
         self._slots.seal_left()
-        self._requeue_verifying(now, died=True)
+        self._requeue_verifying(now, [run.subject.merge_id for run in self._slots.of()], left)
         self._untidy = land.sweep(self._db, repo, orphans=True) is not Tidy.DONE
+
+    def _in_force(self, repo: Git, subject: RunSpec, now: datetime) -> Landing | None:
+        """The settings of a run's target, if it would stand on the same now; None: it would not."""
+        for ref in (refs.branch_ref(subject.target), seen_ref(subject.target), joined_ref(subject.target)):
+            if refs.read(repo, ref) is None:
+                continue
+            landing = self._verify_settings(ref)
+            commands = landing.check if subject.is_check else landing.verify
+            if commands and self._basis(commands, subject.tip_sha, now).fingerprint == subject.basis.fingerprint:
+                return landing
+        return None
 
     def look_at_paused(self, now: datetime) -> None:
         """Have paused targets looked at in the next step: something has changed that may have been why. From any thread."""
@@ -249,14 +263,21 @@ class Queue:
         self._untidy |= stuck < begun
         return stuck
 
-    def stop(self, now: datetime) -> None:
-        """End a running verification, whose request goes back to the queue, and take no further step.
+    @property
+    def unsettled_count(self) -> int:
+        """How many verifications are being prepared, so that the next daemon would have to begin them again."""
+        return self._slots.unsettled_count()
+
+    def stop(self, now: datetime, *, leaves_runs: bool = False) -> None:
+        """End what is verified, whose requests go back to the queue, and take no further step.
 
         May be called from another thread than :meth:`step`: the second of the two ends the verification.
+
+        Args:
+            leaves_runs: Verifications whose commands run go on, for the next daemon.
         """
         self._stopped = True
-        self._slots.stop()
-        self._requeue_verifying(now)
+        self._requeue_verifying(now, self._slots.stop(leaves_runs=leaves_runs))
 
     def step(self, now: datetime) -> datetime | None:
         """Do what is due.
@@ -273,6 +294,7 @@ class Queue:
                 self._nudge()
             elif (
                 len(self._slots.of()) >= self._number()
+                and self._is_looked_through
                 and self._all_run()
                 and not self._db.read(merges.bypassed_targets)
             ):
@@ -322,6 +344,7 @@ class Queue:
                 return now
             if outcome is _Next.BLOCKED:
                 due.append(self._db.read(lambda conn, target=target: blockers.next_look(conn, target, now)))  # type: ignore[misc]
+        self._is_looked_through = True
         due += [at] if (at := self._slots.due_at(now)) else []
         with self._db.reading() as conn:
             waiting = merges.next_due_at(conn, now)
@@ -845,16 +868,23 @@ class Queue:
         self._db.write(lambda conn: land.end(conn, self._on_settled, merge["merge_id"], state, now=now, **values))
         return _Next.AGAIN
 
-    def _requeue_verifying(self, now: datetime, *, died: bool = False) -> None:
-        """Queue again the requests whose verification ended without an outcome; ``died``: because the daemon died."""
+    def _requeue_verifying(
+        self, now: datetime, going_on: Collection[str], left: Mapping[str, str] | None = None
+    ) -> None:
+        """Queue again the requests whose verification ended without an outcome.
+
+        Args:
+            going_on: Those of which one goes on.
+            left: Because the daemon died; by request, why what it left cannot go on.
+        """
 
         def requeue(conn: Connection) -> None:
             landing = {merge_id for intent in intents.listing(conn) for merge_id in intent["merge_ids"]}
             for row in merges.listing(conn, [MergeState.VERIFYING]):
-                if row["merge_id"] in landing:
+                if row["merge_id"] in landing or row["merge_id"] in going_on:
                     continue
-                if died:
-                    pauses.record_death(conn, row, now)
+                if left is not None:
+                    pauses.record_death(conn, row, now, left.get(row["merge_id"]))
                     if row["tries"]:  # not for the first time: it may be any of a chain
                         runs.set_batch(conn, row["target"], 1)
                 else:

@@ -1,6 +1,7 @@
-"""Keepers, from the daemon's side: start one for an attempt, find one that another daemon started, and speak to it.
+"""Keepers, from the daemon's side: start one, find one that another daemon started, and speak to it.
 
-The folder of an attempt holds, from before the keeper's start until the attempt is closed:
+What is kept is the worker of an attempt, or a command of a verification; "worker" below means both. The folder of its keeper
+holds, from before the keeper's start until what came of the worker is stored:
 
 =============  =====================================================================================================
 ``keeper.py``  the keeper's program, as it was when the attempt began
@@ -10,8 +11,8 @@ The folder of an attempt holds, from before the keeper's start until the attempt
 ``followed``   how far the worker's output was told to others. Locked by the daemon that follows the worker.
 =============  =====================================================================================================
 
-Nothing of a command, a prompt or an environment is in it. Both sides hold the files open: who cleans the folder away under a
-running daemon takes nothing from the attempt but its adoption by the next one.
+Nothing of a worker's command, prompt or environment is in it. Both sides hold the files open: who cleans the folder away under a
+running daemon takes nothing from the worker but its adoption by the next one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 
@@ -42,12 +43,12 @@ from corral.runners import keeper
 from corral.runners.keeper import FOLLOWED, INPUT, RECORD
 from corral.runners.process import LogTail, end_leftovers, kernel_kills, open_private, start_time
 from corral.runners.protocol import Assignment, Limits, PastConversation, Usage
-from corral.runners.tags import PROJECT_MARK, tagging
+from corral.runners.tags import PROJECT_MARK, TASK_MARK, tagging
 
 log = logger("keeper")
 
 KEEPER_MARK = "CORRAL_KEEPER"
-"""In the environment of a keeper: its task and its attempt. The worker does not get it."""
+"""In the environment of a keeper: the name of what it keeps. The worker does not get it."""
 
 MOST_ADOPTIONS = 10
 """How often a worker is adopted within :data:`ADOPTIONS_S`: one that its daemons die of, again and again, is ended."""
@@ -65,6 +66,42 @@ _FIELD = 20
 """Bytes of a number in the file ``followed``: what was told, then the instant of each adoption."""
 _started: list[int] = []
 _reaping = threading.Lock()
+
+
+class Charge(Protocol):
+    """What a keeper is started for."""
+
+    @property
+    def name(self) -> str:
+        """Unique in the project: an attempt's, or a verification's."""
+
+    @property
+    def keeper(self) -> Path:
+        """The folder of its keeper, made at the start."""
+
+    @property
+    def project_id(self) -> str:
+        """The project whose processes these are."""
+
+    @property
+    def worktree(self) -> Path:
+        """The folder that it works in."""
+
+    @property
+    def log(self) -> Path:
+        """Its output; created with mode 0600, appended to if it exists."""
+
+    @property
+    def limits(self) -> Limits:
+        """Those of time, memory and output are enforced by the keeper too."""
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        """The marks in the environment of each of its processes."""
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """What the next daemon needs to go on with it, beside these; JSON."""
 
 
 @dataclass(frozen=True)
@@ -207,16 +244,21 @@ class Kept:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
-    def has_mark(self, task_id: str, attempt: int) -> bool:
-        """Whether its keeper carries the mark of an attempt."""
+    @property
+    def name(self) -> str | None:
+        """The name of what is kept; in the record of an earlier version that is an attempt."""
+        return self.plan.get("name") or f"{self.plan.get('task_id')}/{self.plan.get('attempt')}"
+
+    def has_mark(self) -> bool:
+        """Whether its keeper carries the mark of what the record says is kept."""
         with suppress(psutil.Error, OSError):
             environ = psutil.Process(self._keeper).environ() if self._keeper is not None else {}
-            return environ.get(KEEPER_MARK) == _mark(task_id, attempt)
+            return environ.get(KEEPER_MARK) == self.name
         return False
 
     def kill_keeper(self) -> None:
         """Kill the keeper, if it is certainly that."""
-        if self._keeper is not None and self.has_mark(str(self.plan.get("task_id")), int(self.plan.get("attempt", 0))):
+        if self._keeper is not None and self.has_mark():
             with suppress(ProcessLookupError):
                 os.kill(self._keeper, signal.SIGKILL)
 
@@ -269,7 +311,7 @@ class Kept:
 
 
 def keep(
-    assignment: Assignment,
+    charge: Charge,
     argv: Sequence[str],
     env: Mapping[str, str],
     *,
@@ -291,11 +333,11 @@ def keep(
         RunnerUnavailable: The system refused for another reason.
     """
     _reap()
-    folder, limits = assignment.keeper, assignment.limits
+    folder, limits = charge.keeper, charge.limits
     order = {
         "argv": [os.fsencode(word) for word in tagging(argv, env)],
         "env": {os.fsencode(name): os.fsencode(value) for name, value in env.items()},
-        "cwd": os.fsencode(assignment.worktree),
+        "cwd": os.fsencode(charge.worktree),
         "stdin": stdin,
         "closes_stdin": closes_stdin,
         "grace_s": grace_s,
@@ -304,7 +346,7 @@ def keep(
         "output_mb": limits.output_mb,
     }
     try:
-        kept, reply = _begin(assignment, marshal.dumps(order))
+        kept, reply = _begin(charge, marshal.dumps(order))
     except OSError as error:
         forget(folder)
         raise OutOfResources(f"The keeper of {argv[0]} could not be started: {error.strerror}.") from error
@@ -314,27 +356,27 @@ def keep(
         kept.pid_started = start_time(kept.pid) or kept.pid_started
         return kept
     kept.close()
-    while not revoke(folder, assignment.marks):
+    while not revoke(folder, charge.marks):
         pass
     forget(folder)
     if word == "failed":
-        raise _refused(argv[0], assignment.worktree, OSError(int(number), os.strerror(int(number))))
+        raise _refused(argv[0], charge.worktree, OSError(int(number), os.strerror(int(number))))
     raise OutOfResources(f"The keeper of {argv[0]} ended before it had started it.")
 
 
-def _begin(assignment: Assignment, order: bytes) -> tuple[Kept, str]:
-    """Lay out the folder of an attempt, whose files are held open from then on, and start the keeper there; gives its reply.
+def _begin(charge: Charge, order: bytes) -> tuple[Kept, str]:
+    """Lay out the folder of a keeper, whose files are held open from then on, and start the keeper there; gives its reply.
 
     Raises:
         OSError: It could not be started.
     """
-    output = open_private(assignment.log, os.O_WRONLY | os.O_APPEND)
+    output = open_private(charge.log, os.O_WRONLY | os.O_APPEND)
     try:
-        lay_out(assignment, os.fstat(output).st_size)
-        kept = Kept(assignment.keeper)
+        lay_out(charge, os.fstat(output).st_size)
+        kept = Kept(charge.keeper)
         try:
-            kept.follow_output(assignment.log)
-            return kept, _start(assignment, order, output)
+            kept.follow_output(charge.log)
+            return kept, _start(charge, order, output)
         except OSError:
             kept.close()
             raise
@@ -342,27 +384,28 @@ def _begin(assignment: Assignment, order: bytes) -> tuple[Kept, str]:
         os.close(output)
 
 
-def lay_out(assignment: Assignment, log_start: int) -> None:
-    """Make the folder of an attempt, for a keeper that is about to start.
+def lay_out(charge: Charge, log_start: int) -> None:
+    """Make the folder of a keeper that is about to start.
 
     Args:
         log_start: Where in its log its output will begin, bytes.
     """
-    folder, resumes = assignment.keeper, assignment.resumes
+    folder = charge.keeper
     forget(folder)  # a start that failed
     for place in (folder.parent.parent, folder.parent):
         place.mkdir(mode=0o700, exist_ok=True)  # the first one is the daemon's, and private, whoever makes it again
     folder.mkdir(mode=0o700)
     shutil.copyfile(keeper.__file__, folder / "keeper.py")
     plan = {
-        **{name: getattr(assignment, name) for name in ("task_id", "attempt", "title", "session_id", "project_id")},
+        **charge.told,
+        "name": charge.name,
+        "project_id": charge.project_id,
         "folder": str(folder),
-        "worktree": str(assignment.worktree),
-        "log": str(assignment.log),
+        "worktree": str(charge.worktree),
+        "log": str(charge.log),
         "log_start": log_start,
-        "limits": asdict(assignment.limits),
+        "limits": asdict(charge.limits),
         "kernel_kills": kernel_kills(),
-        "resumes": resumes and {**asdict(resumes), "file": str(resumes.file)},
     }
     for name, content in ((INPUT, ""), (FOLLOWED, "0" * _FIELD), (RECORD, json.dumps(plan) + "\n")):
         descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -370,16 +413,16 @@ def lay_out(assignment: Assignment, log_start: int) -> None:
             file.write(content)
 
 
-def _start(assignment: Assignment, order: bytes, output: int) -> str:
+def _start(charge: Charge, order: bytes, output: int) -> str:
     """Start the keeper and give it the order; its reply, empty if it died or took too long.
 
     Raises:
         OSError: It could not be started.
     """
-    marks = {PROJECT_MARK: assignment.project_id, KEEPER_MARK: _mark(assignment.task_id, assignment.attempt)}
+    marks = {PROJECT_MARK: charge.project_id, KEEPER_MARK: charge.name}
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "keeper.py"],
-        cwd=assignment.keeper,
+        cwd=charge.keeper,
         env=marks,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -430,10 +473,7 @@ def _refused(program: str, worktree: Path, error: OSError) -> OutOfResources | R
 
 
 def find(folder: Path, marks: Mapping[str, str], attempt: int) -> tuple[Kept, Assignment] | None:
-    """The worker of an attempt that another daemon started, if it is certainly that: its keeper lives, or its exit is recorded.
-
-    The lock on the record proves that the process which took it lives, and that the pids in the record are not reused: a stronger
-    proof than a start time, which moves when the clock is set. The keeper must carry the attempt's mark as well.
+    """The worker of an attempt that another daemon started, if :func:`take_up` proves it.
 
     Args:
         marks: Those of the task's processes.
@@ -442,38 +482,55 @@ def find(folder: Path, marks: Mapping[str, str], attempt: int) -> tuple[Kept, As
     Returns:
         It, with as much of its assignment as following it takes: no command, prompt or environment.
     """
+    kept = take_up(folder, marks[PROJECT_MARK], f"{marks[TASK_MARK]}/{attempt}")
+    if kept is None:
+        return None
+    assignment = _assignment_of(kept.plan, folder, attempt)
+    if assignment is None:
+        kept.close()
+        return None
+    return kept, assignment
+
+
+def take_up(folder: Path, project_id: str, name: str) -> Kept | None:
+    """What another daemon started, if it is certainly that: its keeper lives, or its exit is recorded.
+
+    The lock on the record proves that the process which took it lives, and that the pids in the record are not reused: a stronger
+    proof than a start time, which moves when the clock is set. The keeper must carry the mark of its charge as well. A repository
+    that was moved is not where the plan says: what ran there does not follow it.
+
+    Args:
+        name: That of the charge.
+    """
     try:
         kept = Kept(folder)
     except FileNotFoundError:
         return None
     with ExitStack() as unless_ours:
         unless_ours.callback(kept.close)
-        assignment = _assignment_of(kept.plan, folder, marks, attempt)
-        if assignment is None or not kept.pid or kept.is_revoked:
+        plan = kept.plan
+        if (plan.get("project_id"), plan.get("folder"), kept.name) != (project_id, str(folder), name):
+            return None
+        if plan.get("log_start") is None or "kernel_kills" not in plan or not kept.pid or kept.is_revoked:
             return None
         ended = kept.exit()
-        is_ours = kept.has_mark(assignment.task_id, attempt) if ended is None else ended.code is not None
+        is_ours = kept.has_mark() if ended is None else ended.code is not None
         if not is_ours or kept.count_adoption() > MOST_ADOPTIONS:
             return None
-        kept.follow_output(assignment.log, kept.plan["log_start"])
+        kept.follow_output(Path(plan["log"]), plan["log_start"])
         unless_ours.pop_all()
-    return kept, assignment
+    return kept
 
 
-def _assignment_of(plan: Mapping[str, Any], folder: Path, marks: Mapping[str, str], attempt: int) -> Assignment | None:
-    """The assignment in a record, which another version may have written; None: it is not this attempt's.
-
-    A repository that was moved is not where the plan says: its workers do not follow it.
-    """
+def _assignment_of(plan: Mapping[str, Any], folder: Path, attempt: int) -> Assignment | None:
+    """The assignment in a record, which another version may have written; None: it is none."""
     try:
-        if (plan["project_id"], plan["attempt"], plan["folder"]) != (marks[PROJECT_MARK], attempt, str(folder)):
-            return None
-        if plan["log_start"] is None or "kernel_kills" not in plan:
+        if plan["attempt"] != attempt:
             return None
         past, limits = plan["resumes"], Limits.__annotations__
         return Assignment(
             task_id=plan["task_id"],
-            attempt=plan["attempt"],
+            attempt=attempt,
             title=plan["title"],
             command=None,
             prompt=None,
@@ -491,15 +548,11 @@ def _assignment_of(plan: Mapping[str, Any], folder: Path, marks: Mapping[str, st
         return None
 
 
-def _mark(task_id: str, attempt: int) -> str:
-    return f"{task_id}/{attempt}"
-
-
 def revoke(folder: Path, marks: Mapping[str, str]) -> bool:
-    """Make certain that no keeper works on an attempt, now or later: one that comes late finds the record revoked, and goes.
+    """Make certain that no keeper works on a charge, now or later: one that comes late finds the record revoked, and goes.
 
     Args:
-        marks: Those of the task's processes.
+        marks: Those of its processes.
 
     Returns:
         False while one lives, which was killed, or something of its worker; call again until it is True.
@@ -522,13 +575,13 @@ def revoke(folder: Path, marks: Mapping[str, str]) -> bool:
 
 
 def forget(folder: Path) -> None:
-    """Remove the folder of an attempt that is over; what resists is tried again at the next start."""
+    """Remove the folder of a keeper whose charge is over; what resists is tried again at the next start."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def forget_others(attempts: Path, names: Collection[str]) -> None:
-    """Remove the folders of all attempts but these: those of attempts that an earlier daemon had closed when it died."""
-    for folder in attempts.glob("*"):
+def forget_others(keepers: Path, names: Collection[str]) -> None:
+    """Remove the folders of all keepers but these: those of charges that an earlier daemon had closed when it died."""
+    for folder in keepers.glob("*"):
         if folder.name not in names:
             forget(folder)
 

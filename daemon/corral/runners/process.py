@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -267,6 +268,16 @@ def _belongs(pid: int, group: int | None, marks: Marks) -> bool:
         )
         return is_ours and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     return False
+
+
+def await_end(pid: int, timeout_s: float) -> None:
+    """Return when a process has ended, reaped or not, or the time is over; at once where the system has no way to wait for it."""
+    with suppress(OSError, AttributeError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            select.select([descriptor], [], [], timeout_s)
+        finally:
+            os.close(descriptor)
 
 
 def lives(process: psutil.Process) -> bool:

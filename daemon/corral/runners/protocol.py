@@ -7,7 +7,7 @@ A runner starts one worker process per assignment and never blocks: no thread, n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -131,6 +131,18 @@ class Assignment:
     def marks(self) -> dict[str, str]:
         """The marks in the environment of every process of this attempt."""
         return {PROJECT_MARK: self.project_id, TASK_MARK: self.task_id}
+
+    @property
+    def name(self) -> str:
+        """What its keeper is marked with."""
+        return f"{self.task_id}/{self.attempt}"
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the next daemon needs to follow it (:mod:`corral.runners.keeping`)."""
+        past = self.resumes
+        told = {name: getattr(self, name) for name in ("task_id", "attempt", "title", "session_id")}
+        return {**told, "resumes": past and {**asdict(past), "file": str(past.file)}}
 
     @property
     def briefing(self) -> str:

@@ -70,6 +70,18 @@ class Whole:
         paths = [path for path in _dirty(self.checkout) if self.converted.get(path) != _digest(top / path)]
         return sorted(_not_as_written(self.checkout, paths)) if paths else []
 
+    def touched(self, since: float) -> list[str]:
+        """Tracked files that something has written since an instant, even if they have the same content again.
+
+        Args:
+            since: By the clock of the file system, seconds since the epoch.
+
+        Raises:
+            GitFailed: Git could not look.
+        """
+        paths = self.checkout.check("diff-files", "--name-only", "-z", **_options(self.checkout)).names
+        return [path for path in paths if _is_changed_since(_top(self.checkout) / path, since)]
+
 
 def complete(checkout: Git) -> None:
     """Take away the sparse patterns that git copied into a new worktree of Corral's; other settings stay.
@@ -252,6 +264,13 @@ def _prove_complete(checkout: Git) -> Whole:
 
 def _dirty(checkout: Git) -> list[str]:
     return [change.path for change in status.changes(checkout, untracked=False, **_options(checkout))]
+
+
+def _is_changed_since(file: Path, since: float) -> bool:
+    try:
+        return file.lstat().st_ctime >= since
+    except OSError:
+        return True
 
 
 def _digest(file: Path) -> str:

@@ -25,9 +25,10 @@ from corral.core.log_files import DRY_RUN_LOG
 from corral.core.states import ReceiptStatus
 from corral.git.process.command import Git, open_checkout
 from corral.landing.verify import blame
-from corral.landing.verify.verification import Verification, end_marked, marks
+from corral.landing.verify.verification import KeeperPlace, Verification, end_marked, marks
 from corral.landing.verify.verification_context import DRY_RUN, VerificationContext
 from corral.landing.verify.verification_worktree import VerificationWorktree
+from corral.runners import keeping
 from corral.work.worktrees.provision import OWN_SETTINGS
 
 ROUNDS = 5
@@ -150,6 +151,7 @@ class DryRun:
             project_id=self._context.project_id,
             env=self._context.environment(self._prepared.env),
             log=self._log,
+            keeper=KeeperPlace(_keeper(self._context)),
             put_off_sealing=self._context.put_off_sealing,
             timeout_s=self._landing.timeout_s,
             now=now,
@@ -166,8 +168,13 @@ def take_down(repo: Git, context: VerificationContext, now: datetime) -> None:
     worktree = VerificationWorktree(context.db, context.places, repo, DRY_RUN)
     if not worktree.is_there:
         return
+    keeping.forget(_keeper(context))
     end_marked(marks(worktree.path, context.project_id))
     worktree.retire(now)
+
+
+def _keeper(context: VerificationContext) -> Path:
+    return context.project.verifications_dir / DRY_RUN
 
 
 def _lacking(main: Path, worktree: Path) -> Iterator[Missing]:

@@ -1,30 +1,40 @@
 """The verifications that run, for all targets: each in a slot of its own, followed, and its outcome stored.
 
-They are lost with the process and started again: what is stored before is that each runs, and for which request.
+What is stored before is that each runs, for which request, and of what. Its commands outlive the daemon: the next one goes on
+with those that are provably its own (:mod:`corral.landing.verify.left_runs`), and begins the others again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
 from sqlalchemy import Connection
 
 from corral.config.sections.sharing import Landing
 from corral.core.crash import crash_point
 from corral.core.errors import CorralError, DatabaseUnavailable
+from corral.core.logs import logger
 from corral.core.states import MergeState, ReceiptRole, ReceiptStatus
 from corral.git.process.command import Git
 from corral.landing import checks, direct_commits, land, pauses
-from corral.landing.verify import blame, evidence, flaky_tests, run_logs, verification_receipts
+from corral.landing.verify import blame, evidence, flaky_tests, left_runs, run_logs, verification_receipts
+from corral.landing.verify.left_runs import InForce
 from corral.landing.verify.verification import Verdict, end_marked, marks
-from corral.landing.verify.verification_context import VerificationContext
+from corral.landing.verify.verification_context import DRY_RUN, VerificationContext
 from corral.landing.verify.verification_run import RunSpec, VerificationRun
-from corral.landing.verify.verification_worktree import folders
-from corral.store.rows.merges import MergeRow, ReceiptRow
+from corral.landing.verify.verification_worktree import VerificationWorktree, folders
+from corral.runners import keeping
+from corral.store.rows.merges import MergeRow, ReceiptRow, VerificationRunRow
 from corral.work.merges.settling import OnSettled
 from corral.work.merges.store import direct_tips, merges, runs
+
+log = logger("landing")
+
+WatchExit = Callable[[Callable[[], None]], None]
+"""Given a function that returns when a process has ended."""
 
 _COMMITS = ("candidate_sha", "sha", "tip_sha")
 RUNS_APART = 20
@@ -41,7 +51,7 @@ class VerificationSlots:
     All but :meth:`stop` are for the thread that steps.
     """
 
-    def __init__(self, context: VerificationContext, on_settled: OnSettled, watch_exit: Callable[[int], None]) -> None:
+    def __init__(self, context: VerificationContext, on_settled: OnSettled, watch_exit: WatchExit) -> None:
         self._context = context
         self._db = context.db
         self._on_settled = on_settled
@@ -50,27 +60,62 @@ class VerificationSlots:
         self._running: dict[int, VerificationRun] = {}
         self._unwanted: set[int] = set()
         self._turns: dict[str, int] = {}
-        self._stopped = False
+        self._stopped = self._leaves = False
 
-    def end_left(self, now: datetime) -> None:
-        """End the processes that verifications of a dead daemon left."""
+    def take_over(self, repo: Git, in_force: InForce, now: datetime) -> dict[str, str]:
+        """Go on with the runs of a dead daemon that are provably its own, and end what is left of the others.
+
+        Returns:
+            By request, why one of its runs does not go on, as a predicate.
+        """
+        why = dict[str, str]()
+        for row in self._db.read(runs.running):
+            if row["run_id"] not in self._own_ids() and row["slot"] not in self._running:
+                why |= self._take_over(repo, row, in_force, now)
+        own = {run.path for run in self.of()}
         end_marked(self._context.marks_of_programs())
         for folder in folders(self._db):
-            end_marked(marks(folder, self._context.project_id))
+            if folder not in own:
+                end_marked(marks(folder, self._context.project_id))
         for row in self._db.read(runs.running):
             if not row["merge_id"]:  # of a tip: no request says so later
-                for log in run_logs.files(self._context.project, run_logs.name_of_tip(row["commit_sha"])).values():
-                    self._context.put_off_sealing(log)
-        self._db.write(lambda conn: runs.end_all(conn, now))
+                self._seal(run_logs.files(self._context.project, run_logs.name_of_tip(row["commit_sha"])).values())
+        self._db.write(lambda conn: runs.end_all(conn, now, self._own_ids()))
+        keeping.forget_others(self._context.project.verifications_dir, [*map(str, self._own_ids()), DRY_RUN])
+        return why
+
+    def _own_ids(self) -> list[int]:
+        return [run.run_id for run in self.of()]
+
+    def _take_over(self, repo: Git, row: VerificationRunRow, in_force: InForce, now: datetime) -> dict[str, str]:
+        """Go on with one run, or say why not, and end what is left of it."""
+        known = {"run_id": row["run_id"], "merge_id": row["merge_id"], "commit_sha": row["commit_sha"]}
+        try:
+            run = left_runs.go_on(repo, self._context, row, in_force, now)
+        except left_runs.Unproven as why:
+            place = VerificationWorktree(self._context.db, self._context.places, repo, str(row["slot"]))
+            left_runs.end(self._context, row["run_id"], place.path if place.is_there else None)
+            log.warning("verification_begun_again", **known, reason=f"What its daemon left {why}.")
+            return {row["merge_id"]: str(why)}
+        log.info("verification_adopted", **known, slot=row["slot"])
+        self._turns[row["target"]] = row["run_id"]
+        self._running[row["slot"]] = run
+        self._watch(run)
+        return {}
 
     def seal_left(self) -> None:
         """Seal the logs of verifications that a dead daemon did not see the end of, while their requests say so."""
         logs = self._context.project.logs_dir
         for row in self._db.read(lambda conn: merges.listing(conn, [MergeState.VERIFYING])):
-            for log in run_logs.files(self._context.project, row["merge_id"]).values():
-                self._context.put_off_sealing(log)
-        for log in logs.glob("verification-*.log"):
-            self._context.put_off_sealing(log)
+            self._seal(run_logs.files(self._context.project, row["merge_id"]).values())
+        self._seal(logs.glob("verification-*.log"))
+
+    def _seal(self, files: Iterable[Path]) -> None:
+        """Have logs sealed, without those that are still written to."""
+        at_work = {run.log for run in self.of()}
+        for file in files:
+            if file not in at_work:
+                self._context.put_off_sealing(file)
 
     def of(self, target: str | None = None) -> list[VerificationRun]:
         """What runs for a target, or for any: also what is not wanted any more and has not ended yet."""
@@ -92,11 +137,28 @@ class VerificationSlots:
         """When to follow what runs at the latest; None: nothing runs."""
         return min((run.due_at(now) for run in self._running.values()), default=None)
 
-    def stop(self) -> None:
-        """End what runs, for good. May be called from any thread; the second of two callers ends it."""
-        self._stopped = True
-        for run in list(self._running.values()):
-            run.stop()
+    def unsettled_count(self) -> int:
+        """How many runs the next daemon could not go on with now: those whose worktree is being prepared. From any thread."""
+        return sum(not run.is_kept for run in list(self._running.values()))
+
+    def stop(self, *, leaves_runs: bool = False) -> list[str]:
+        """End what runs, for good. May be called from any thread; the second of two callers ends it.
+
+        Args:
+            leaves_runs: Those that the next daemon can go on with go on.
+
+        Returns:
+            The requests whose verification goes on.
+        """
+        self._stopped, self._leaves = True, leaves_runs
+        return [run.subject.merge_id for run in list(self._running.values()) if not self._ends(run)]
+
+    def _ends(self, run: VerificationRun) -> bool:
+        """End a run at a stop, unless it is left to the next daemon."""
+        if self._leaves and run.is_kept and self.is_wanted(run):
+            return False
+        run.stop()
+        return True
 
     def start(self, repo: Git, subject: RunSpec, landing: Landing, number: int, now: datetime) -> bool:
         """Begin to verify a commit for a request; False if the request is not what it was, or all ``number`` slots are taken."""
@@ -125,7 +187,7 @@ class VerificationSlots:
         self._apart = max(self._apart - 1, 0)
         self._running[slot] = run = VerificationRun(repo, self._context, subject, landing, slot, run_id, now)
         if self._stopped:
-            run.stop()
+            self._ends(run)
         crash_point("queue.verification_started")
         self._watch(run)
         return True
@@ -180,7 +242,7 @@ class VerificationSlots:
             merges.waits_again(conn, run.subject.merge_id, run.subject.candidate_sha, now)
 
     def _moved_on(self, run: VerificationRun, merge: MergeRow | None, now: datetime) -> bool:
-        pid = run.pid
+        awaited = run.await_exit
         try:
             verdict = run.step(now)
         except DatabaseUnavailable:
@@ -198,11 +260,10 @@ class VerificationSlots:
 
             self._db.write(give_up)
             return True
-        if self._stopped:
-            run.stop()
-            return True
+        if self._stopped and (verdict is None or not self._leaves):
+            return self._ends(run)
         if verdict is None:
-            if run.pid != pid:
+            if run.await_exit != awaited:
                 self._watch(run)
             return False
         self._db.write(lambda conn: self._conclude(conn, run, verdict, merge, now))
@@ -210,8 +271,8 @@ class VerificationSlots:
         return True
 
     def _watch(self, run: VerificationRun) -> None:
-        if run.pid is not None:
-            self._watch_exit(run.pid)
+        if (await_exit := run.await_exit) is not None:
+            self._watch_exit(await_exit)
 
     def _conclude(
         self, conn: Connection, run: VerificationRun, verdict: Verdict, merge: MergeRow | None, now: datetime

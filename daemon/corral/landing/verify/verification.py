@@ -1,5 +1,8 @@
 """One run of the configured commands on one tree, as processes that are started, polled and ended.
 
+Each command has a keeper, as a worker has (:mod:`corral.runners.keeping`): it outlives the daemon. What the next daemon needs to
+judge it, and to go on with the commands behind it, stands in the keeper's record before the command is started.
+
 A verdict is green only if every command ran, ended with 0, ran tests where its runner tells, and left the tree as it
 was. Anything that keeps a command from ending by itself (not found, killed, out of time, out of log space, a tree it changed, a
 full disk that it met) is ``error``: no verdict. Whether the change may be why is said with it (``suspect``), and judged by
@@ -8,25 +11,26 @@ full disk that it met) is ``error``: no verdict. Whether the change may be why i
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from corral.core.awake import AwakeClock
+from corral.core.crash import crash_point
 from corral.core.errors import RunnerUnavailable
 from corral.core.redaction import redact
 from corral.core.states import ReceiptStatus
 from corral.landing.verify import blame, failed_tests, test_counts
 from corral.landing.verify.verification_worktree import LaidOut
-from corral.runners.process import LogTail, Marks, open_private, signal_each, spawn, survivors
+from corral.runners import keeping
+from corral.runners.keeping import Exit, Kept
+from corral.runners.process import Marks, await_end, open_private, signal_each, survivors
+from corral.runners.protocol import Limits
 from corral.runners.tags import PROJECT_MARK, VERIFICATION_MARK
-
-"""In the environment of every process of a run, with the worktree's path: finds those that left the process group."""
 
 POLL_S = 1.0
 LOG_LIMIT = 256 * 1024 * 1024
@@ -35,6 +39,8 @@ MOST_PRINTED = 100_000
 """Bytes of affected tests; for more of them, everything runs at once."""
 _LOOKS = 5
 """Rounds of looking for survivors, since a killed process may have started another one just before."""
+_DYING_S = 5.0
+"""How long a killed command is waited for: SIGKILL is not refused, but one may be stuck in the kernel."""
 REASON_LINES = 8
 _COULD_NOT_RUN = {126: "it is not executable", 127: "a command was not found"}
 
@@ -90,6 +96,38 @@ class _Step:
         return ["/bin/sh", "-c", self.command]
 
 
+@dataclass(frozen=True)
+class _Charge:
+    """One command, as its keeper is told of it (:class:`corral.runners.keeping.Charge`)."""
+
+    name: str
+    keeper: Path
+    project_id: str
+    worktree: Path
+    log: Path
+    limits: Limits
+    marks: Mapping[str, str]
+    told: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class KeeperPlace:
+    """Where the keeper of a run's present command is.
+
+    Attributes:
+        folder: Its own; the name is the run's.
+        told: What the next daemon needs beside what stands here; JSON.
+    """
+
+    folder: Path
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What its keepers are marked with."""
+        return f"verification/{self.folder.name}"
+
+
 class Verification:
     """A run in progress. Made started; :meth:`poll` moves it on and at last gives the verdict.
 
@@ -99,11 +137,13 @@ class Verification:
         project_id: Marks the processes of the run as this project's.
         env: The whole environment of the commands.
         log: Where their output goes; made with mode 0600.
+        keeper: Where the keepers of its commands are, one after the other.
         put_off_sealing: Given the log when a command has ended: its secrets are to be overwritten, and that may take long.
-        timeout_s: Seconds for all commands together, in which the daemon was awake.
+        timeout_s: Seconds for all commands together, in which the machine was awake.
         now: When the run starts.
         affected: Prints the tests that are run first, with the first of the commands.
         reports: Where the commands leave JUnit XML.
+        kept: The command of a run that another daemon started and that is to go on, proven to be its own.
     """
 
     def __init__(
@@ -114,35 +154,42 @@ class Verification:
         project_id: str,
         env: Mapping[str, str],
         log: Path,
+        keeper: KeeperPlace,
         put_off_sealing: Callable[[Path], None],
         timeout_s: float,
         now: datetime,
         affected: str | None = None,
         reports: Sequence[str] = (),
+        kept: Kept | None = None,
     ) -> None:
         self._laid = laid
         self._waiting = [_Step(command) for command in commands]
-        if affected is not None:
-            self._waiting.insert(0, _Step(affected, prints=log.with_suffix(".affected")))
+        printing = _Step(affected or "landing.affected", prints=log.with_suffix(".affected"))
         self._step = self._waiting[0]
         self._reports = reports
         self._reports_since = 0.0
+        self._project_id = project_id
         self._marks = marks(laid.path, project_id)
         self._env = {**env, **self._marks}
-        self._log = log
+        self.log = log
+        self._keeper = keeper
         self._put_off_sealing = put_off_sealing
         self._timeout_s = timeout_s
         self._awake = AwakeClock()
         self._started_at = self._awake.at(now)
         self._tests: int | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._tail: LogTail | None = None
+        self._kept: Kept | None = None
+        self._group: int | None = None
         self._output = b""
         self._written = 0
         self._trouble: str | None = None
         self._refusal: str | None = None
         self._remark = laid.remark()
-        self._next()
+        if kept is not None:
+            self._go_on(kept, printing)
+        else:
+            self._waiting[:0] = [printing] if affected is not None else []
+            self._next(self._started_at)
 
     @property
     def command(self) -> str:
@@ -150,14 +197,13 @@ class Verification:
         return self._step.command
 
     @property
-    def pid(self) -> int | None:
-        """The process of the command that runs now."""
-        return self._process.pid if self._process else None
+    def await_exit(self) -> Callable[[], None] | None:
+        """Returns when the command that runs now has ended; blocks, so for a thread of its own. None: there is none."""
+        return self._kept.await_exit if self._kept else None
 
     def due_at(self, now: datetime) -> datetime:
         """When to poll again at the latest."""
-        remaining = self._started_at + timedelta(seconds=self._timeout_s) - self._awake.at(now)
-        return now + min(max(remaining, timedelta(0)), timedelta(seconds=POLL_S))
+        return now + min(timedelta(seconds=max(self._left_s(self._awake.at(now)), 0)), timedelta(seconds=POLL_S))
 
     def poll(self, now: datetime) -> Verdict | None:
         """Look without waiting: start the next command, end one that is over its limits, or conclude.
@@ -173,73 +219,120 @@ class Verification:
             return self._verdict(self._awake.at(now), ReceiptStatus.ERROR, None, reason)
 
     def stop(self) -> None:
-        """End every process of the run and wait for the first one's death."""
-        if self._process is None:
+        """End every process of the run and wait for the first one's death. From any thread."""
+        group = self._group
+        if group is None:
             return
-        end_marked(self._marks, self._process.pid)
-        # SIGKILL is not refused; one stuck in the kernel is reaped whenever it leaves it.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=5)
-        self._put_off_sealing(self._log)
+        end_marked(self._marks, group)
+        await_end(group, _DYING_S)
+        keeping.forget(self._keeper.folder)  # nobody is to go on with it
+        self._put_off_sealing(self.log)
 
     def close(self) -> None:
-        """Close the log; for the polling thread, after its last poll."""
-        if self._tail is not None:
-            self._tail.close()
-            self._tail = None
+        """Let the keeper of the last command go; for the polling thread, after what came of it is stored."""
+        self._group = None
+        if self._kept is not None:
+            self._kept.acknowledge()
+            keeping.forget(self._keeper.folder)
+            self._kept = None
 
-    def _next(self) -> None:
-        self._step = self._waiting.pop(0)
-        self._process = None
+    def _next(self, now: datetime) -> None:
         self.close()
+        self._step = self._waiting.pop(0)
         try:
-            _write(self._log, f"{self._remark}$ {self._step.shown}\n")
-            self._remark = ""
-            self._reports_since = self._log.stat().st_mtime
-            self._tail, self._output = LogTail(self._log), b""
-            self._process = spawn(self._step.argv(), cwd=self._laid.path, env=self._env, log=self._log)
+            _write(self.log, f"{self._remark}$ {self._step.shown}\n")
+            self._remark, self._output = "", b""
+            self._reports_since = self.log.stat().st_mtime
+            crash_point("verification.command_intended")
+            self._kept = keeping.keep(self._charge(now), self._step.argv(), self._env, grace_s=0.0)
+            self._group = self._kept.pid
+            crash_point("verification.command_started")
         except (OSError, RunnerUnavailable) as error:
             self._trouble = str(error)
 
+    def _charge(self, now: datetime) -> _Charge:
+        left_s, left_mb = self._left_s(now), max(LOG_LIMIT - self._written, 0) // 1024 // 1024
+        told = {
+            **self._keeper.told,
+            "converted": dict(self._laid.files.converted),
+            "behind": len(self._waiting),
+            "prints": self._step.prints is not None,
+            "affected": list(self._step.tests),
+            "tests": self._tests,
+            "written": self._written,
+            "spent_s": self._timeout_s - left_s,
+            "begun": self._reports_since,
+        }
+        limits = Limits(timeout_s=max(left_s, 0.0), output_mb=left_mb)
+        name, folder, place = self._keeper.name, self._keeper.folder, self._laid.path
+        return _Charge(name, folder, self._project_id, place, self.log, limits, self._marks, told)
+
+    def _go_on(self, kept: Kept, printing: _Step) -> None:
+        """Be where the record of a command says that the run was."""
+        plan, self._remark = kept.plan, ""
+        before = len(self._waiting) - plan["behind"]
+        if plan["prints"]:
+            self._step = printing
+        elif plan["affected"]:
+            self._step = replace(self._waiting[0], tests=tuple(plan["affected"]))
+        else:
+            self._step = self._waiting[before - 1]
+        del self._waiting[:before]
+        self._tests, self._written, self._reports_since = plan["tests"], plan["written"], plan["begun"]
+        self._started_at -= timedelta(seconds=plan["spent_s"] + kept.age_s)
+        self._kept, self._group = kept, kept.pid
+
+    def _left_s(self, now: datetime) -> float:
+        return self._timeout_s - (now - self._started_at).total_seconds()
+
     def _look(self, now: datetime) -> Verdict | None:
-        if self._process is None:
+        if self._kept is None:
             reason = f"`{self.command}` could not be started: {self._trouble}"
             return self._verdict(now, ReceiptStatus.ERROR, None, reason)
-        code = self._process.poll()
-        self._read()
-        if code is None:
-            over = self._over_limit(now)
-            if over is None:
-                return None
+        ended = self._kept.exit()
+        self._read(self._kept)
+        over = self._over_limit(now, ended)
+        if ended is None and over is None:
+            return None
+        if over is not None:
             self.stop()
             reason = f"`{self.command}` {over} and was ended."
             return self._verdict(now, ReceiptStatus.ERROR, None, reason, suspect=True)
-        end_marked(self._marks, self._process.pid)
-        failure = self._judge(code, now)
+        assert ended is not None
+        if not self._kept.is_kept:
+            self._group = None  # its pid may be another process's
+        end_marked(self._marks, self._group)
+        if ended.code is None:
+            reason = f"The keeper of `{self.command}` was killed from outside, and the command was ended."
+            return self._verdict(now, ReceiptStatus.ERROR, None, reason)
+        failure = self._judge(ended.code, now)
         if failure is not None:
             state, reason, suspect = failure
-            return self._verdict(now, state, code, reason, suspect=suspect)
+            return self._verdict(now, state, ended.code, reason, suspect=suspect)
         if self._step.prints is not None:
-            self._put_first(_printed(self._step.prints) if code == 0 else [])
+            self._put_first(_printed(self._step.prints) if ended.code == 0 else [])
         if self._waiting:
-            self._next()
+            self._next(now)
             return None
-        return self._verdict(now, ReceiptStatus.PASSED, code, None)
+        return self._verdict(now, ReceiptStatus.PASSED, ended.code, None)
 
     def _put_first(self, tests: list[str]) -> None:
         """Run these tests first; none: everything at once."""
         if tests:
             self._waiting.insert(0, replace(self._waiting[0], tests=tuple(tests)))
 
-    def _read(self) -> None:
-        for data in self._tail.chunks() if self._tail else ():
+    def _read(self, kept: Kept) -> None:
+        before = kept.output.read
+        for data in kept.output.chunks(TAIL_BYTES):
             self._output = (self._output + data)[-TAIL_BYTES:]
-            self._written += len(data)
+        self._written += kept.output.read - before
 
-    def _over_limit(self, now: datetime) -> str | None:
-        if now - self._started_at >= timedelta(seconds=self._timeout_s):
+    def _over_limit(self, now: datetime, ended: Exit | None) -> str | None:
+        """The limit that a command has passed: while it runs, or by its keeper's account when nobody followed it."""
+        limit = ended.limit if ended is not None else None
+        if limit == "timeout" or (ended is None and self._left_s(now) <= 0):
             return f"took longer than landing.timeout_s ({self._timeout_s:g} s)"
-        if self._written > LOG_LIMIT:
+        if limit == "output_limit" or (ended is None and self._written > LOG_LIMIT):
             return f"wrote more than {LOG_LIMIT // 1024 // 1024} MB of output"
         return None
 
@@ -274,10 +367,10 @@ class Verification:
     def _verdict(
         self, now: datetime, state: ReceiptStatus, code: int | None, reason: str | None, *, suspect: bool = False
     ) -> Verdict:
-        self._put_off_sealing(self._log)
+        self._put_off_sealing(self.log)
         redacted = redact(reason) if reason is not None else None
         took_s = (now - self._started_at).total_seconds()
-        verdict = Verdict(state, code, self._tests, took_s, self._log, redacted, suspect)
+        verdict = Verdict(state, code, self._tests, took_s, self.log, redacted, suspect)
         if state is not ReceiptStatus.FAILED:
             return replace(verdict, refusal=self._refusal)
         return replace(verdict, failed_tests=self._failed_tests(), is_partial=bool(self._step.tests))

@@ -9,8 +9,9 @@ import contextlib
 import os
 import tempfile
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,10 @@ from corral.core.redaction import redact
 from corral.core.states import ReceiptRole, ReceiptStatus
 from corral.git.process.command import Git
 from corral.landing.verify import blame, run_logs
-from corral.landing.verify.verification import POLL_S, Verdict, Verification, end_marked, marks
+from corral.landing.verify.verification import POLL_S, KeeperPlace, Verdict, Verification, end_marked, marks
 from corral.landing.verify.verification_context import VerificationContext
 from corral.landing.verify.verification_worktree import LaidOut, VerificationWorktree
+from corral.runners.keeping import Kept
 from corral.work.merges.store import flakes
 
 FULL_BYTES = 64 * 1024
@@ -83,8 +85,30 @@ _Preparation = Future["tuple[LaidOut, Prepared, tuple[str, bool] | None] | None"
 """The worktree that is being laid out and prepared, which may take minutes; with what the setup changed in it."""
 
 
+@dataclass(frozen=True)
+class Left:
+    """A run that a dead daemon left, and that is provably its own (:mod:`corral.landing.verify.left_runs`).
+
+    Attributes:
+        kept: Its command that runs, or has ended.
+        laid: Its worktree.
+        reds: Its tries that were red.
+        inputs: What it takes beside the commit.
+        env: What its preparation gave to its commands.
+    """
+
+    kept: Kept
+    laid: LaidOut
+    reds: Sequence[Verdict]
+    inputs: Mapping[str, Any]
+    env: Mapping[str, str]
+
+
 class VerificationRun:
     """A verification in progress. The constructor starts it; :meth:`step` returns the verdict at its end.
+
+    Args:
+        left: What there is of it already.
 
     Attributes:
         inputs: What it takes beside the commit, for its receipt.
@@ -100,6 +124,7 @@ class VerificationRun:
         slot: int,
         run_id: int,
         now: datetime,
+        left: Left | None = None,
     ) -> None:
         self.subject = subject
         self.slot = slot
@@ -115,12 +140,32 @@ class VerificationRun:
         self._run: Verification | None = None
         self._preparation: _Preparation | None = None
         self._unwanted = threading.Event()
-        self._start(now)
+        if left is None:
+            self._start(now)
+        else:
+            self.reds, self.inputs = list(left.reds), dict(left.inputs)
+            log = Path(left.kept.plan["log"])
+            self._run = self._verification(left.laid, left.env, log, now, left.kept)
 
     @property
-    def pid(self) -> int | None:
-        """The process to watch."""
-        return self._run.pid if self._run else None
+    def path(self) -> Path:
+        """Its worktree."""
+        return self._worktree.path
+
+    @property
+    def log(self) -> Path | None:
+        """Where its commands write now."""
+        return self._run.log if self._run else None
+
+    @property
+    def await_exit(self) -> Callable[[], None] | None:
+        """Returns when the command that runs now has ended; blocks, so for a thread of its own. None: there is none."""
+        return self._run.await_exit if self._run else None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the next daemon can go on with it: a command of it runs."""
+        return self._preparation is None and self.await_exit is not None
 
     def due_at(self, now: datetime) -> datetime:
         """When to call :meth:`step` again at the latest."""
@@ -215,23 +260,41 @@ class VerificationRun:
             reason = f"There is no verdict: its setup, before any command ran, {changed[0]}."
             self._failure = Verdict(ReceiptStatus.ERROR, None, None, 0.0, None, redact(reason), changed[1])
             return
-        env = self._context.environment(
-            {**prepared.env, "CORRAL_MERGE_ID": self.subject.merge_id, "CORRAL_BASE_SHA": self.subject.tip_sha}
-        )
+        env = self._environment(prepared.env)
         self.inputs = {**prepared.inputs, "programs": self._programs(env.get("PATH", os.defpath), now)}
         if above := list(upward_finds(laid.path.parent, self._context.places.home)):
             self.inputs["above"] = above
-        self._run = Verification(
+        self._run = self._verification(laid, prepared.env, log, now)
+
+    def _environment(self, prepared: Mapping[str, str]) -> dict[str, str]:
+        subject = self.subject
+        return self._context.environment(
+            {**prepared, "CORRAL_MERGE_ID": subject.merge_id, "CORRAL_BASE_SHA": subject.tip_sha}
+        )
+
+    def _verification(
+        self, laid: LaidOut, prepared: Mapping[str, str], log: Path, now: datetime, kept: Kept | None = None
+    ) -> Verification:
+        """Start its commands, or go on with the one that is kept."""
+        told = {
+            "subject": asdict(self.subject),
+            "reds": [{**asdict(red), "log": str(red.log)} for red in self.reds],
+            "inputs": self.inputs,
+            "env": dict(prepared),
+        }
+        return Verification(
             laid,
             self.commands,
             project_id=self._context.project_id,
-            env=env,
+            env=self._environment(prepared),
             log=log,
+            keeper=KeeperPlace(folder_of(self._context, self.run_id), told),
             put_off_sealing=self._context.put_off_sealing,
             timeout_s=self._landing.timeout_s,
             now=now,
             affected=self._landing.affected if self._takes_affected() else None,
             reports=self._landing.reports,
+            kept=kept,
         )
 
     def _takes_affected(self) -> bool:
@@ -276,3 +339,8 @@ class VerificationRun:
                 if space.f_bavail * space.f_frsize < FULL_BYTES or (space.f_files and not space.f_favail):
                     return folder
         return None
+
+
+def folder_of(context: VerificationContext, run_id: int) -> Path:
+    """The folder of the keeper of a run's present command."""
+    return context.project.verifications_dir / str(run_id)

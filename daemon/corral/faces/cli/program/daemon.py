@@ -67,7 +67,7 @@ def stop_and_wait(
     Args:
         drain: Let running tasks finish first.
         until_asked: Read-only commands do not start it again (:attr:`Project.stopped_file`).
-        leave_workers: The workers go on; the next daemon follows them.
+        leave_workers: Workers and verifications go on; the next daemon follows them.
 
     Raises:
         OwnDaemon: This process is part of the work of that daemon.
@@ -77,7 +77,7 @@ def stop_and_wait(
     speaker = Client(where, autostart=False)
     health = speaker.health() or _starting(where, speaker)
     if health is None and not leave_workers and _has_workers(where):
-        health = speaker.ensure_daemon()  # its workers outlived it, and only a daemon may judge which are its own
+        health = speaker.ensure_daemon()  # they outlived it, and only a daemon may judge which are its own
     if health is None:
         return False
     if until_asked:
@@ -118,8 +118,8 @@ def _stuck(where: Project, what: str, pid: int | None) -> DaemonUnreachable:
 
 
 def _has_workers(where: Project) -> bool:
-    """Whether a daemon that died left attempts here that nobody has closed; those in a copy are another repository's."""
-    for folder in where.attempts_dir.glob("*"):
+    """Whether a daemon that died left workers or verifications here; those in a copy are another repository's."""
+    for folder in (*where.attempts_dir.glob("*"), *where.verifications_dir.glob("*")):
         with suppress(OSError, ValueError, KeyError):
             plan, _, _ = (folder / "record").read_text(encoding="utf-8").partition("\n")
             if json.loads(plan)["folder"] == str(folder):
@@ -180,7 +180,7 @@ def restart(
     drain: Annotated[bool, Option("--drain", help="Let running tasks finish first.")] = False,
     as_json: Annotated[bool, json_of("faces.cli.api.DaemonRunning")] = False,
 ) -> None:
-    """Stop the daemon if it runs, and start it; the workers go on meanwhile."""
+    """Stop the daemon if it runs, and start it; workers and verifications go on meanwhile."""
     where = project()
     stop_and_wait(where, drain=drain, leave_workers=True)
     crashes.forget(where)

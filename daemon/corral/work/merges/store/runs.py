@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection, delete, func, insert, or_, select, update
@@ -57,9 +57,10 @@ def end(conn: Connection, run_id: int, now: datetime, receipt_id: str | None = N
     conn.execute(update(verification_runs).where(_r.run_id == run_id).values(ended_at=iso(now), receipt_id=receipt_id))
 
 
-def end_all(conn: Connection, now: datetime) -> None:
-    """Nothing runs: the daemon that had begun these is gone."""
-    conn.execute(update(verification_runs).where(_r.ended_at.is_(None)).values(ended_at=iso(now)))
+def end_all(conn: Connection, now: datetime, but: Collection[int]) -> None:
+    """Nothing runs but these: the daemon that had begun the others is gone."""
+    others = (_r.ended_at.is_(None), _r.run_id.not_in(but))
+    conn.execute(update(verification_runs).where(*others).values(ended_at=iso(now)))
 
 
 def running(conn: Connection) -> list[VerificationRunRow]:
