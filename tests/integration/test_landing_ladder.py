@@ -35,6 +35,10 @@ def _submitted(world: World, *names: str, **files: dict[str, str]) -> dict[str, 
     return {name: world.submit(name) for name in names}
 
 
+def _wait(file: Path) -> str:
+    return f"while [ ! -e {file} ]; do sleep 0.05; done"
+
+
 def _states(world: World, ids: dict[str, str]) -> dict[str, str]:
     return {name: world.merge(merge_id)["state"] for name, merge_id in ids.items()}
 
@@ -118,6 +122,27 @@ def test_the_broken_one_of_a_chain_is_out_with_evidence_and_the_others_land(worl
 
 
 @pytest.mark.req("I5")
+def test_who_joins_a_broken_head_waits_for_one_run_of_it(world: World, tmp_path: Path) -> None:
+    joined, ran, again = (tmp_path / name for name in ("joined", "ran", "again"))
+    alone = (
+        f"if [ -e bad.txt ] && [ ! -e other.txt ]; then echo >> {ran}; [ $(wc -l < {ran}) = 1 ] || {_wait(again)}; fi"
+    )
+    world.landing = Landing(verify=[f"{alone}; {_wait(joined)}; test ! -e bad.txt"], reruns=1)
+    world.slots = 2
+    ids = _submitted(world, "head", head={"bad.txt": "x\n"})
+    world.queue.step(world.now())
+    assert [len(run["members"]) for run in _running(world)] == [1]
+    ids |= _submitted(world, "other")
+    world.queue.step(world.now())
+    joined.touch()
+    world.until(ids["other"], "landed")
+    assert world.merge(ids["head"])["state"] != "failed", "it is judged beside, by itself"
+    again.touch()
+    world.run()
+    assert _states(world, ids) == {"head": "failed", "other": "landed"}
+
+
+@pytest.mark.req("I6")
 def test_of_two_that_break_only_together_exactly_the_later_one_is_out(world: World) -> None:
     world.landing = Landing(verify=["test ! -e left.txt || test ! -e right.txt"], reruns=0)
     world.slots = 2

@@ -107,6 +107,10 @@ class Executor:
             key = (run.subject.merge_id, run.subject.sha, run.subject.is_check)
             if key in keys:
                 kept.add(key)
+                if (
+                    line.slots > 1 and not keys[key].is_alone
+                ):  # with one slot its second run is the proof that saves others
+                    self._slots.joined(run)
             elif self._slots.is_wanted(run):
                 self._slots.drop(run)
         for key, verify in keys.items():

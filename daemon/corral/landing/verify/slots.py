@@ -192,6 +192,12 @@ class VerificationSlots:
         self._watch(run)
         return True
 
+    def joined(self, run: VerificationRun) -> None:
+        """Others wait by now for a run that began alone: they go on without it at once if it is red, and it is judged later."""
+        if run.subject.is_alone and not run.reds:
+            run.subject = replace(run.subject, is_alone=False)
+            self._db.write(lambda conn: runs.joined(conn, run.run_id))
+
     def drop(self, run: VerificationRun) -> None:
         """End a run that nobody needs any more; its slot is free once it has ended."""
         self._unwanted.add(run.slot)

@@ -52,6 +52,11 @@ def begin(
     return int(conn.execute(insert(verification_runs).values(**values).returning(_r.run_id)).scalar_one())
 
 
+def joined(conn: Connection, run_id: int) -> None:
+    """Red of a run that began alone is not run again before it counts."""
+    conn.execute(update(verification_runs).where(_r.run_id == run_id).values(is_alone=0))
+
+
 def end(conn: Connection, run_id: int, now: datetime, receipt_id: str | None = None) -> None:
     """A verification has ended; without a receipt: nobody needed it any more, or it could not be followed."""
     conn.execute(update(verification_runs).where(_r.run_id == run_id).values(ended_at=iso(now), receipt_id=receipt_id))
