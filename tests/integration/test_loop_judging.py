@@ -106,8 +106,9 @@ def test_bytecode_of_an_edit_in_the_same_second_decides_no_loop(coordinate: Coor
     one = coordinate(repo)
     ids = []
     for number in (1, 2, 3):
-        # Both edits have one size and one time: bytecode of the first would be taken for that of the second.
-        work = f"echo VALUE = $CORRAL_ITERATION > mod{number}.py; touch -d @1700000000 mod{number}.py"
+        # Both edits have one size and one time: bytecode of the first would be taken for that of the second. Each is a file
+        # of its own, or git would take it for unchanged too, where both are made in one second.
+        work = f"echo VALUE = $CORRAL_ITERATION > new; touch -d @1700000000 new; mv new mod{number}.py"
         test = f"python3 -c 'import sys, mod{number}; print(mod{number}.VALUE); sys.exit(mod{number}.VALUE != 2)'"
         ids.append(looped(one, "--command", work, "--test", test, "--max-iterations", "4"))
     for task_id in ids:

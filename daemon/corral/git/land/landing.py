@@ -26,6 +26,8 @@ _MOST_TYPED = 5
 """Maximum number of files in a command for the user to type."""
 OVERLAP = "overlap with the changes to land"
 """Part of the reason where a person's uncommitted work would be overwritten."""
+RESTS = "it lands when that checkout is idle for a moment"
+"""Ends the reason where somebody has just worked with git: nobody has to do anything."""
 _LEFT_HALFWAY = "holds files of a landing that failed half-way and cannot be restored yet"
 
 
@@ -120,7 +122,7 @@ def _land_in_checkout(
     if halfway.read_note(checkout) is not None and (stuck := forward.conclude(checkout)):
         return _not_restored(checkout, stuck)
     if quiet_since is not None and landed.was_written(checkout, quiet_since):
-        return InTheWay(f"a git has just been running in {path}: it lands when that checkout is idle for a moment", [])
+        return InTheWay(f"a git has just been running in {path}: {RESTS}", [])
     try:
         # In an idle checkout, a git that has just started goes first; in a busy one, the landing waits for a moment
         # between two.

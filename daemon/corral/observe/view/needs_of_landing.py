@@ -11,11 +11,13 @@ from sqlalchemy import Connection
 
 from corral.config.trust import LANDING
 from corral.core.errors import NotTrusted
-from corral.core.instants import iso
+from corral.core.instants import iso, parse
 from corral.core.needs import MOST_OF_A_KIND, Need, rest
 from corral.core.outcomes import NEEDS_APPROVAL
 from corral.core.remedies import remedy_in
 from corral.core.states import MergeState
+from corral.git.land.landing import RESTS
+from corral.landing.land import LONGEST_UNREST
 from corral.landing.pauses import freeze_in_words, red_tips
 from corral.landing.queue import Queue
 from corral.store.rows import required
@@ -42,6 +44,8 @@ def held_merges(services: Services, conn: Connection) -> Iterator[Need]:
         condition = remedy_in(required(row["reason"]))
         if waits_for_red_target(row) or row["reason"] in told or condition in of_trust:
             continue
+        if required(row["reason"]).endswith(RESTS) and services.now() - parse(row["updated_at"]) < LONGEST_UNREST:
+            continue  # a moment later it lands, or says what else is in its way
         approval, merge, reason = needs_approval(row), row["merge_id"][:8], _first_line(row["reason"])
         because = reason.removeprefix(NEEDS_APPROVAL).lstrip(": ")
         look = (
