@@ -36,6 +36,7 @@ from corral.work.tasks.attempts import Ending
 from corral.work.tasks.wire import read_submissions
 from tests.conftest import commit, git
 from tests.faults.storm import processes_of
+from tests.integration.running import keeper_of
 from tests.integration.test_landing_verification import gone
 from tests.support.coordinated import Coordinated, eventually
 from tests.support.programs import requires
@@ -259,6 +260,8 @@ def test_the_daemon_dies_while_a_verification_runs_and_no_orphan_stays(
     task = house.submit("lands later", "echo x > x.txt")
     orphan = int(eventually(lambda: pids.exists() and pids.read_text().split()[:1])[0])
     house.kill_daemon()
+    (run,) = find_project(house.root).verifications_dir.iterdir()
+    os.kill(keeper_of(run), signal.SIGKILL)  # else the next one goes on with it
     assert psutil.pid_exists(orphan)
     gate.touch()
     house.run("wait", task, "--timeout", "60")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from corral.core.errors import CorralError, InvalidInput
+from corral.git.land.landing import RESTS
 from tests.conftest import git, worktrees_of
 from tests.integration.mcp.client import Agent, play
 from tests.support.coordinated import Coordinated, eventually
@@ -76,7 +77,8 @@ def ended(home: Coordinated, task_id: str) -> dict[str, Any]:
 
     def settled() -> dict[str, Any] | None:
         shown = detail(home, task_id)
-        merging = shown["merge"] is not None and shown["merge"]["state"] in ("queued", "verifying")
+        merge = shown["merge"] or {"state": None, "reason": None}
+        merging = merge["state"] in ("queued", "verifying") or RESTS in str(merge["reason"])
         return None if shown["status"] in ("waiting", "pending", "running") or merging else shown
 
     shown: dict[str, Any] = eventually(settled)
