@@ -12,6 +12,7 @@ _PATTERNS = (
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "<id>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|\+00:00)?"), "<time>"),
     (re.compile(r"\b\d{8}T\d{12}Z\b"), "<time>"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d(T\d\d)?\b(?!:)"), "<day>"),
     (re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b"), "<hash>"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}\b"), "<id>"),
     (re.compile(r"\b\d{8}\b"), "<hash>"),
