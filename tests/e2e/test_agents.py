@@ -112,7 +112,7 @@ def test_a_member_of_the_team_keeps_the_clients_own_prompt_and_is_told_what_the_
     member = {"name": "Boulder", "role": "builder", "capabilities": ["python"], "description": "Does it."}
     agents = {"agents": [{**member, "runner": "claude", "model": "sonnet", "instructions": "Speak of stones."}]}
     (crew.repo / ".corral" / "teams.yaml").write_text(yaml.safe_dump(agents))
-    crew.until(lambda: crew.house.ask("GET", "/teams")["agents"])
+    crew.until(lambda: "Boulder" in {agent["name"] for agent in crew.house.ask("GET", "/agents")})
     task, asked = carried_out(crew, "Boulder", tool("Write", file_path="$CWD/c.txt", content="x"))
     assert task["merge"]["state"] == "landed"
     assert "sonnet" in asked[0].body["model"] and {"Write", "Edit", "Agent"} <= set(asked[0].tools)

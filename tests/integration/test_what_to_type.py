@@ -92,6 +92,7 @@ def test_a_wait_for_a_person_says_what_for_and_the_commands_that_end_it_and_ends
     git(house.root, "switch", "-q", "main")
     (house.root / "a new file").write_text("new\n")
     merge = house.json("merge", "submit", "side")["merge_id"]
+    person.need("held_merge")
     process, said = waiting()
 
     def told() -> list[str]:
@@ -149,6 +150,7 @@ def test_a_wait_that_failed_says_each_thing_once_with_its_reason_and_what_to_typ
     assert "returned_merge" not in {need["kind"] for need in house.json("status")["needs_you"]}, "it was replaced"
     for line in person.need("failed_task")["remedy"].replace(", or", ";").split("; "):
         assert "error" not in person.type(line.removeprefix("then ")), line
+        eventually(lambda: house.json("task", "detail", dead)["status"] not in ("pending", "running"))
 
 
 def test_the_merge_of_a_task_is_shown_once_and_the_seconds_of_a_wait_go_on_beside_a_long_reason(

@@ -66,8 +66,9 @@ def test_without_a_daemon_the_session_goes_on_and_a_daemon_is_asked_for_once(
     assert time.monotonic() - began < 4, "nobody waited for it"
     assert len(logged(repo)) == 3
     assert all("PreToolUse: no daemon" in line for line in logged(repo))
-    until((repo / ".corral" / "summoned").exists)
-    times = len((repo / ".corral" / "summoned").read_text())
+    summoned = repo / ".corral" / "summoned"
+    until(lambda: summoned.exists() and summoned.read_text())
+    times = len(summoned.read_text())
     assert 1 <= times <= 1 + (time.monotonic() - began) // AGAIN_S, "once, and again after its time at the earliest"
 
 
