@@ -152,7 +152,7 @@ def test_where_the_work_of_two_parents_does_not_merge_the_child_waits_and_says_s
     reason = site.house.db.read(lambda conn: delays.reason(conn, row, None, site.house.now()))
     assert reason is not None and "before one of 'a' and 'b' has landed or changed: their work does not merge" in reason
     site.until(lambda: site.state(a) == "landed" and site.state(b) == "conflict")
-    assert site.house.status(child) == "failed", "what it waits for came back"
+    site.until(lambda: site.house.status(child) == "failed")  # what it waits for came back
     site.change(site.world.merge(site.merge_id(b))["branch"], {"same.txt": "both\n"}, onto="main")
     settled = merge_settled(lambda: site.house.settings)  # type: ignore[arg-type]
     again = {"now": site.world.now(), "follow_branch": True, "on_reopened": settled}

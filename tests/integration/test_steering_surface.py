@@ -91,9 +91,12 @@ def test_a_bypass_is_on_record_and_what_it_breaks_is_told_until_it_is_reverted(h
     house.run("wait", undone["merge_id"], "--timeout", "60")
     eventually(lambda: not needs(house, "red_target"))
     assert house.json("merge", "detail", merge_id)["reverted_by"] == undone["merge_id"]
-    actions = {line["action"]: line for line in house.json("audit") if "error" not in line["result"]}
-    assert {"merge.bypass", "merge.revert"} <= set(actions)
-    assert actions["merge.bypass"]["parameters"]["reason"] == "It is urgent."
+
+    def actions() -> dict[str, Any]:
+        return {line["action"]: line for line in house.json("audit") if "error" not in line["result"]}
+
+    eventually(lambda: {"merge.bypass", "merge.revert"} <= set(actions()))
+    assert actions()["merge.bypass"]["parameters"]["reason"] == "It is urgent."
 
 
 def test_a_revert_names_what_was_built_on_the_work_and_an_agent_can_ask_for_it(house: Coordinated) -> None:

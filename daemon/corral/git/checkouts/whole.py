@@ -79,8 +79,12 @@ class Whole:
         Raises:
             GitFailed: Git could not look.
         """
-        paths = self.checkout.check("diff-files", "--name-only", "-z", **_options(self.checkout)).names
-        return [path for path in paths if _is_changed_since(_top(self.checkout) / path, since)]
+        # Git itself takes a file for unchanged that was written in the second in which it was laid out, and has its time again.
+        entries = self.checkout.check("ls-files", "--stage", "-z", **_options(self.checkout)).names
+        files = (
+            path for mode, _, path in (entry.partition("\t") for entry in entries) if not mode.startswith("160000")
+        )
+        return [path for path in files if _is_changed_since(_top(self.checkout) / path, since)]
 
 
 def complete(checkout: Git) -> None:
