@@ -99,6 +99,21 @@ def test_a_worktree_that_another_program_removes_after_a_turn_comes_back_whole(g
     hears(guarded, guarded.root, "was removed, and not by a command of yours")
 
 
+@pytest.mark.req("G12")
+def test_a_copy_that_is_taken_while_the_worktree_is_being_deleted_hides_no_file(guarded: Coordinated) -> None:
+    place = plain(guarded)
+    begin(guarded, place)
+    write(place)
+    guarded.hook("Stop", "s-1", place)
+    eventually(partial(is_saved, guarded, "n1"))
+    (place / ".env").unlink()
+    guarded.hook("Stop", "s-1", place)
+    eventually(lambda: len(copies(guarded, "n1")) == 2)
+    guarded.kill_daemon()
+    git(guarded.root, "worktree", "remove", "--force", str(place))
+    check_recovered(guarded, "n1")
+
+
 def test_the_end_of_a_session_and_of_a_subagent_and_leaving_save_at_once(guarded: Coordinated) -> None:
     for event, name, more in (
         ("SessionEnd", "n1", {"reason": "other"}),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.core.errors import GitFailed, NotFound
+from corral.core.errors import GitFailed
 from corral.git import refs
 from corral.git.checkouts import ignored, private, status
 from corral.git.checkouts.ignored import Ignored
@@ -34,9 +34,13 @@ def found(top: Path, most: int = 64_000_000, rebuilt: tuple[str, ...] = ("node_m
     return ignored.survey(top, status.look_at_all(open_checkout(top))[1], rebuilt, (), most)
 
 
-def save(top: Path, what: Ignored | None = None, known: private.Known | None = None, after_s: int = 0) -> Copy:
+def save(
+    top: Path, what: Ignored | None = None, known: private.Known | None = None, after_s: int = 0, of: str = "1"
+) -> Copy:
     repo, now = open_repository(top / ".git"), AT + timedelta(seconds=after_s)
-    copy = private.save(repo, top, "w1", now, what or found(top), reason="a\nturn", head="0" * 40, known=known or {})
+    copy = private.save(
+        repo, top, "w1", now, what or found(top), reason="a\nturn", head="0" * 40, known=known or {}, identity=of
+    )
     assert copy is not None
     return copy
 
@@ -71,7 +75,7 @@ def test_it_is_stored_as_it_is_and_given_back_beside_what_stands_in_its_way(top:
     (into / "my.db").write_text("mine")
     (into / ".env").symlink_to("/nowhere")
     (into / "out").symlink_to(tmp_path)
-    restored = private.restore(repo, copy.ref, into)
+    restored = private.restore(repo, [saved], into)
     assert (into / "my.db").read_text() == "mine"
     aside = into / ".corral-recovered-2"
     assert (aside / "my.db").read_bytes() == BINARY
@@ -81,8 +85,6 @@ def test_it_is_stored_as_it_is_and_given_back_beside_what_stands_in_its_way(top:
     assert not [name for name in ("run", "out+run", "my.db") if (tmp_path / name).exists()], (
         "nothing is written through a link"
     )
-    with pytest.raises(NotFound):
-        private.restore(repo, "refs/heads/main", into)
 
 
 @pytest.mark.req("NFR-SEC-001")
@@ -186,13 +188,13 @@ def test_where_it_cannot_be_stored_nothing_is_said_to_be(top: Path, monkeypatch:
 def test_no_file_that_git_would_see_is_given_back_to_its_place(top: Path) -> None:
     (top / ".env").write_text("KEY=1")
     (top / "my.db").write_text("1")
-    copy = save(top)
+    save(top)
     (top / ".env").unlink()
     commit(top, {".gitignore": "*.db\n"})
     (top / "my.db").write_text("2")
     repo = open_repository(top / ".git")
     for number in ("", "-2"):
-        restored = private.restore(repo, copy.ref, top)
+        restored = private.restore(repo, private.listing(repo), top)
         assert restored.aside == {path: f"{private.RECOVERED}/{path}{number}" for path in (".env", "my.db")}
     assert git(top, "status", "--porcelain", "--untracked-files=all") == ""
     assert (top / private.RECOVERED / ".env").read_text() == "KEY=1"
@@ -215,6 +217,29 @@ def test_a_torn_file_takes_the_place_of_no_whole_one(top: Path) -> None:
     assert (saved.ref, saved.sha, saved.reason) == (torn.ref, merged.sha, "a turn")
     store = Git(top / ".git" / private.FOLDER)
     assert refs.contents(store, [merged.known[path][2] for path in ("a.db", "b.db")]) == [b"whole", b"2"]
+
+
+def test_what_is_taken_of_a_worktree_that_is_being_deleted_hides_nothing_of_what_was_taken_before(
+    top: Path, tmp_path: Path
+) -> None:
+    """An older copy of the same worktree fills in; one of another worktree that had its name does not."""
+    repo, into = open_repository(top / ".git"), tmp_path / "into"
+    (top / "other.db").write_text("other")
+    save(top, of="another")
+    (top / "other.db").unlink()
+    for name, text in (("a.db", "1"), ("b.db", "1"), ("c.db", "1")):
+        (top / name).write_text(text)
+    save(top, after_s=1)
+    (top / "a.db").unlink()
+    (top / "b.db").write_text("2")
+    what = found(top)
+    (top / "c.db").write_text("torn")
+    save(top, what, after_s=2)
+    git(tmp_path, "init", "-q", "into")
+    (into / ".git/info/exclude").write_text("*.db\n")
+    restored = private.restore(repo, private.of_the_newest(private.listing(repo, "w1")), into)
+    assert {path.name: path.read_text() for path in into.glob("*.db")} == {"a.db": "1", "b.db": "2", "c.db": "1"}
+    assert restored.left_out == {} and sorted(restored.files) == ["a.db", "b.db", "c.db"]
 
 
 def test_a_large_cache_hides_no_file_beside_it_and_what_was_not_reached_is_named(

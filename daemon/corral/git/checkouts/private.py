@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-from corral.core.errors import GitFailed, NotFound
+from corral.core.errors import GitFailed
 from corral.core.identifiers import check_name
 from corral.core.instants import UTC
 from corral.git import commits, ignoring, refs
@@ -55,7 +55,11 @@ class Copy:
 
 @dataclass(frozen=True)
 class Saved:
-    """A copy as it is listed. ``at`` is aware UTC, to the second; ``head_sha`` is where the worktree's HEAD was, or None."""
+    """A copy as it is listed.
+
+    ``at`` is aware UTC, to the second; ``head_sha`` is where the worktree's HEAD was, or None; ``identity`` tells the worktree
+    from others that had its name, None where that is not known.
+    """
 
     name: str
     ref: str
@@ -65,15 +69,17 @@ class Saved:
     files: list[str]
     left_out: dict[str, str]
     head_sha: str | None
+    identity: str | None
 
 
 @dataclass
 class Restored:
-    """The paths that were written, those that stood there already, and where what stood in the way made a file go."""
+    """The paths that were written, those that stood there, where what stood in the way made a file go, and what is missing."""
 
     files: list[str] = field(default_factory=list)
     present: list[str] = field(default_factory=list)
     aside: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
 def store_of(repo: Git) -> Git | None:
@@ -97,7 +103,16 @@ def _opened(repo: Git) -> Git:
 
 
 def save(
-    repo: Git, top: Path, name: str, at: datetime, found: Ignored, *, reason: str, head: str | None, known: Known
+    repo: Git,
+    top: Path,
+    name: str,
+    at: datetime,
+    found: Ignored,
+    *,
+    reason: str,
+    head: str | None,
+    known: Known,
+    identity: str | None = None,
 ) -> Copy | None:
     """Store the ignored files of a checkout, which does not change.
 
@@ -110,6 +125,7 @@ def save(
         reason: One line for a person.
         head: The commit that HEAD is at.
         known: What was stored before and need not be read again.
+        identity: Which worktree it is, whatever its name.
 
     Returns:
         None if there is nothing to store.
@@ -129,9 +145,12 @@ def save(
         entries.update({path: (seen, mode, sha) for (path, seen, mode, _), sha in zip(batch, shas, strict=True)})
     tree = _tree(repo, store, entries)
     newest = newest_of(store, name)
-    if newest is not None and store.must("rev-parse", f"{newest.sha}^{{tree}}") == tree:
-        return Copy(newest.name, newest.sha, entries, left_out)
-    sha = _commit(store, name, tree, " ".join(reason.split()) or "saved", head, left_out, at)
+    if newest is not None:
+        stored, *_, about = store.must("show", "-s", "--format=%T%n%B", newest.sha).strip().splitlines()
+        if stored == tree and json.loads(about).get("worktree") == identity:
+            return Copy(newest.name, newest.sha, entries, left_out)
+    known_as = {"head": head, "worktree": identity}
+    sha = _commit(store, name, tree, " ".join(reason.split()) or "saved", known_as, left_out, at)
     return Copy(_publish(store, name, sha, at), sha, entries, left_out)
 
 
@@ -144,12 +163,18 @@ def _tree(repo: Git, store: Git, entries: Known) -> str:
 
 
 def _commit(
-    store: Git, name: str, tree: str, reason: str, head: str | None, left_out: Mapping[str, str], at: datetime
+    store: Git,
+    name: str,
+    tree: str,
+    reason: str,
+    known_as: Mapping[str, str | None],
+    left_out: Mapping[str, str],
+    at: datetime,
 ) -> str:
     named = dict(itertools.islice(left_out.items(), _MOST_NAMED))
     if len(left_out) > len(named):
         named["…"] = f"and {len(left_out) - len(named)} more"
-    about = json.dumps({"head": head, "left_out": named})
+    about = json.dumps({**known_as, "left_out": named})
     text = f"{reason}\n\nFiles that git ignores in the worktree {name}, saved by Corral.\n\n{about}\n"
     return commits.create(store, tree, [], text, CORRAL, at)
 
@@ -228,7 +253,7 @@ def merge(repo: Git, older: Copy, newer: Copy) -> Copy | None:
     }
     made, *lines = store.must("show", "-s", "--format=%ct%n%B", newer.sha).strip().splitlines()
     at, name = datetime.fromtimestamp(int(made), UTC), _owner(newer.ref)
-    sha = _commit(store, name, _tree(repo, store, entries), lines[0], json.loads(lines[-1])["head"], left_out, at)
+    sha = _commit(store, name, _tree(repo, store, entries), lines[0], json.loads(lines[-1]), left_out, at)
     if not refs.compare_and_swap(store, newer.ref, sha, newer.sha):
         return None
     forget(repo, older.ref, older.sha)
@@ -298,31 +323,47 @@ def listing(repo: Git, name: str | None = None) -> list[Saved]:
         lines = text.strip().splitlines()
         about = json.loads(lines[-1])
         at = datetime.fromtimestamp(int(when), UTC)
-        saved.append(Saved(_owner(ref), ref, sha, at, lines[0], files[sha], about["left_out"], about["head"]))
+        left_out, head, identity = about["left_out"], about["head"], about.get("worktree")
+        saved.append(Saved(_owner(ref), ref, sha, at, lines[0], files[sha], left_out, head, identity))
     return saved
 
 
-def restore(repo: Git, ref: str, into: Path) -> Restored:
-    """Write the files of a copy into a checkout, each where it was.
+def of_the_newest(copies: list[Saved]) -> list[Saved]:
+    """The newest of a name's copies, with the older ones of the same worktree, newest first.
+
+    What was taken while something deleted the worktree lacks what was gone already: an older one may have it.
+    """
+    newest = copies[-1]
+    same = [copy for copy in copies[:-1] if newest.identity is not None and copy.identity == newest.identity]
+    return [newest, *reversed(same)]
+
+
+def restore(repo: Git, copies: list[Saved], into: Path) -> Restored:
+    """Write the files of copies into a checkout, each where it was and as the first copy has it that has it whole.
 
     Nothing that stands there is replaced, nothing is written through a link, and no file becomes one that git sees: such a file
     goes into :data:`RECOVERED`, and is named.
 
     Args:
+        copies: The newest first; ``left_out`` of the answer is what none of them has whole.
         into: The top of a checkout.
 
     Raises:
-        NotFound: No such copy.
-        GitFailed: The copy could not be read.
+        GitFailed: The copies could not be read.
         OSError: A file could not be written.
     """
-    store = store_of(repo)
-    sha = refs.read(store, ref) if store is not None and ref.startswith(PREFIX) else None
-    if store is None or sha is None:
-        raise NotFound(f"There is no saved work {ref[:200]!r}.", remedy="`corral worktree recover` lists it.")
+    store = _opened(repo)
     done, top = Restored(), Path(os.path.realpath(into))
-    lines = store.check("ls-tree", "-r", "-z", "-l", sha).names
-    entries = [(*line.partition("\t")[0].split(), line.partition("\t")[2]) for line in lines]
+    whole, torn = dict[str, tuple[str, ...]](), dict[str, tuple[str, ...]]()
+    for copy in copies:
+        for line in store.check("ls-tree", "-r", "-z", "-l", refs.oid(copy.sha)).names:
+            about, _, path = line.partition("\t")
+            (torn if path in copy.left_out else whole).setdefault(path, (*about.split(), path))
+        for path, why in copy.left_out.items():
+            done.left_out.setdefault(path, why)
+    for path in whole:
+        done.left_out.pop(path, None)
+    entries = list({**torn, **whole}.values())
     hidden = _hidden(top, [entry[-1] for entry in entries])
     for batch in _by_size(entries):
         contents = refs.contents(store, [blob for _, _, blob, _, _ in batch])

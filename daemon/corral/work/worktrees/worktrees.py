@@ -217,7 +217,8 @@ class Worktrees:
     def saved_ignored(self, name: str | None = None) -> list[Payload]:
         """Saved files that git ignores (of one worktree): the same, newest first. Only a person is to see it."""
         copies = [vars(copy) for copy in private.listing(self._context.repo, name)]
-        rows = [{**{field: copy[field] for field in copy if field != "head_sha"}, "private": True} for copy in copies]
+        inner = ("head_sha", "identity")
+        rows = [{**{field: copy[field] for field in copy if field not in inner}, "private": True} for copy in copies]
         return sorted(rows, key=_saved_at, reverse=True)
 
     def recover(self, name: str, now: datetime) -> Payload:
@@ -263,12 +264,12 @@ class Worktrees:
         else:
             answer = self._recovered(owner, snapshots[0]["ref"], snapshots[0]["sha"])
         if copies:
-            restored = private.restore(context.repo, copies[-1].ref, Path(answer["path"]))
+            restored = private.restore(context.repo, private.of_the_newest(copies), Path(answer["path"]))
             found = {"ignored_files": restored.files + restored.present, "aside": restored.aside}
             answer = {
                 **answer,
                 **found,
-                "left_out": copies[-1].left_out,
+                "left_out": restored.left_out,
                 "ref": answer["ref"] or copies[-1].ref.removeprefix(private.PREFIX),
             }
         return answer

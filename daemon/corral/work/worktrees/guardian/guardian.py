@@ -101,7 +101,7 @@ class _Memory:
         lock: Held while it is saved.
     """
 
-    identity: tuple[int, int] | None
+    identity: str | None
     told_log: int
     saved_log: int
     look: Look | None = None
@@ -312,7 +312,7 @@ class Guardian:
                 self._moves.append(heard)
                 raise
         for top, memory in list(self._memory.items()):
-            if (top not in places or top in self._left) and _identity(self._linked(Path(top))) != memory.identity:
+            if (top not in places or top in self._left) and saving.identity(self._linked(Path(top))) != memory.identity:
                 del self._memory[top]
 
     def _notice(self, top: Path, sessions: list[SessionRow], changed: set[str], now: datetime) -> None:
@@ -396,7 +396,7 @@ class Guardian:
 
     def _remembered(self, checkout: Git) -> _Memory:
         """What is remembered of a worktree; nothing of another one that had its path."""
-        top, identity = str(checkout.work_tree), _identity(checkout)
+        top, identity = str(checkout.work_tree), saving.identity(checkout)
         memory = self._memory.get(top)
         if memory is None or memory.identity != identity:
             size = _log_size(checkout.git_dir)
@@ -435,15 +435,6 @@ def _taken(heard: deque[T]) -> list[T]:
 
 def _is_guarded(row: WorktreeRow) -> bool:
     return row["purpose"] in GUARDED and row["state"] == WorktreeState.READY
-
-
-def _identity(checkout: Git | None) -> tuple[int, int] | None:
-    """Which worktree stands at a path: by a file of git's folder for it that is written once, when it is made."""
-    with suppress(OSError):
-        if checkout is not None:
-            info = (checkout.git_dir / "commondir").stat()
-            return info.st_ino, info.st_mtime_ns
-    return None
 
 
 def _is_left(checkout: Git, before: Snapshot, head: str | None, memory: _Memory) -> bool:

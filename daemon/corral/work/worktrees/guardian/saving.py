@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -52,6 +53,15 @@ def look(context: WorktreeContext, checkout: Git, row: WorktreeRow | None) -> Lo
     return Look(seen, ignored.survey(top, listed, rebuilt, brought, settings.salvage.ignored_mb * 1_000_000))
 
 
+def identity(checkout: Git | None) -> str | None:
+    """Which worktree stands at a path: by a file of git's folder for it that is written once, when it is made."""
+    with suppress(OSError):
+        if checkout is not None:
+            info = (checkout.git_dir / "commondir").stat()
+            return f"{info.st_ino} {info.st_mtime_ns}"
+    return None
+
+
 def keep_ignored(
     context: WorktreeContext, checkout: Git, name: str, look: Look, reason: str, known: Known | None = None
 ) -> Copy | None:
@@ -64,7 +74,7 @@ def keep_ignored(
     assert checkout.work_tree is not None
     copy = private.save(
         context.repo, checkout.work_tree, name, context.clock(), look.ignored, reason=reason, head=look.seen.head,
-        known=known or {},
+        known=known or {}, identity=identity(checkout),
     )  # fmt: skip
     if copy is not None and copy.left_out:
         log.warning("ignored_files_left_out", worktree=str(checkout.work_tree), paths=_shown(copy.left_out))
