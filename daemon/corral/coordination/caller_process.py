@@ -42,11 +42,17 @@ class CallerProcess(NamedTuple):
 
 
 class Peer:
-    """The process at the other end of a connection. It is looked at once: every request of the connection is from it."""
+    """The process at the other end of a connection. It is looked at once: every request of the connection is from it.
+
+    Attributes:
+        identified: As what it is known, and the number of the database's clients (``Database.clients_version``) of which that is
+            true.
+    """
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
         self.seen: CallerProcess | None = None
+        self.identified: tuple[int, CallerProcess] | None = None
 
     @cached_property
     def pid(self) -> int | None:
@@ -123,8 +129,7 @@ def identified(conn: Connection, seen: CallerProcess) -> CallerProcess:
     own = clients.sessions_of(conn, seen.lineage)
     named = [name for name in seen.sessions if clients.may_speak(conn, name, own, seen.lineage)]
     sessions = tuple(dict.fromkeys((*named, *own)))
-    is_client = bool(clients.sessions_of(conn, seen.lineage[:1]))
-    if own and seen.kind is Caller.PERSON and not is_client:
+    if own and seen.kind is Caller.PERSON and seen.lineage[0] not in own.values():
         return CallerProcess(Caller.SESSION, "an agent session (its client runs this)", sessions, seen.lineage)
     return seen._replace(sessions=sessions)
 

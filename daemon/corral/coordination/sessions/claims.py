@@ -123,9 +123,18 @@ async def claimant(services: Services, scope: Scope) -> Claimant:
 
 
 async def caller_of(services: Services, scope: Scope) -> CallerProcess:
-    """The caller of a request, with the sessions that its processes prove."""
-    seen = await _process(services, scope)
-    return await services.store.read_inline(lambda conn: identified(conn, seen))
+    """The caller of a request, with the sessions that its processes prove.
+
+    It is the same for every request of its connection, until a session begins or ends, or another process is its client.
+    """
+    peer: Peer | None = scope.get(PEER)
+    seen, version = await _process(services, scope), services.db.clients_version
+    if peer is None or peer.identified is None or peer.identified[0] != version:
+        caller = await services.store.read_inline(lambda conn: identified(conn, seen))
+        if peer is None:
+            return caller
+        peer.identified = version, caller
+    return peer.identified[1]
 
 
 async def _process(services: Services, scope: Scope) -> CallerProcess:
