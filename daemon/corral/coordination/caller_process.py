@@ -6,6 +6,7 @@ import os
 import socket
 from contextlib import suppress
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
@@ -23,6 +24,10 @@ from corral.runners.tags import PROJECT_MARK, is_tagged
 
 if TYPE_CHECKING:
     from corral.coordination.services import Services
+
+
+_NEAR = 3
+"""The hook, a shell, the client."""
 
 
 class CallerProcess(NamedTuple):
@@ -63,6 +68,11 @@ class Peer:
         with suppress(OSError), socket.socket(fileno=os.dup(link.fileno())) as copy:
             return peer_pid(copy)
         return None
+
+    @cached_property
+    def near(self) -> tuple[int, ...]:
+        """The first of :attr:`lineage`, in half its time: nearly always the client of a hook is one of them."""
+        return tuple(islice(upwards(self.pid), _NEAR)) if self.pid else ()
 
     @cached_property
     def lineage(self) -> tuple[int, ...]:
