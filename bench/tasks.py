@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -24,8 +24,8 @@ BESIDE_A_LOCK = 1.5
 """How much a task's submission and its claim may take beside a lock."""
 
 
-def _beside_locks(socket: Path, requests: int) -> Iterator[Measure]:
-    """Submissions and claims of ten clients, each beside as many locks, in turns."""
+def _beside_locks(socket: Path, requests: int, offer: Callable[[int], object]) -> Iterator[Measure]:
+    """Submissions and claims of ten clients, each beside as many locks, in turns; ``offer`` submits tasks for sessions."""
     each = max(1, requests // CLIENTS)
 
     def locks(turn: str) -> list[list[bytes]]:
@@ -36,6 +36,7 @@ def _beside_locks(socket: Path, requests: int) -> Iterator[Measure]:
         ]  # fmt: skip
 
     def claims(turn: str) -> list[list[bytes]]:
+        offer(each * CLIENTS)
         return [
             [http("POST", "/tasks/claim", {"session_id": f"{turn}-{client}-{number // 3}"}) for number in range(each)]
             for client in range(CLIENTS)
@@ -67,21 +68,21 @@ def measure(world: World) -> Iterator[Measure]:
     socket = socket_path(find_project(house.root))
     client = house.client()
 
-    def batch(count: int) -> object:
-        tasks = [{"title": f"task {number}", "command": "true"} for number in range(count)]
+    def batch(count: int, **how: str) -> object:
+        tasks = [{"title": f"task {number}", **how} for number in range(count)]
         return client.request("POST", "/tasks/batch", {"tasks": tasks}, timeout_s=120)
 
-    batch(sizes.few_rows)
+    batch(sizes.few_rows, command="true")
     few = drive(socket, [_submissions(sizes.requests // 3)])
     pid = house.daemon_pid()
     assert pid is not None
     small, _ = megabytes(pid)
     made = sizes.few_rows + sizes.requests // 3
     while made < sizes.many_rows:
-        batch(min(1000, sizes.many_rows))
+        batch(min(1000, sizes.many_rows), command="true")
         made += min(1000, sizes.many_rows)
     many = drive(socket, [_submissions(sizes.requests // 3)])
-    yield from _beside_locks(socket, sizes.requests // 3)
+    yield from _beside_locks(socket, sizes.requests // 3, batch)
     with reference(world.folder) as (bare, _pid):
         said = [line(op="submit", id=str(uuid4()), title="task") for _ in range(sizes.many_rows)]
         floor = drive(bare, [said])
@@ -108,7 +109,7 @@ def measure(world: World) -> Iterator[Measure]:
             f"task {what}, {sizes.many_rows:,} tasks: p95", p95(load.latencies), "ms", limit=100,
             note=f"p50 {p50(load.latencies):.2f}", proves="NFR-PERF-001 NFR-PERF-005",
         )  # fmt: skip
-    (batches,) = in_turns(max(2, sizes.turns // 3), lambda: batch(100))
+    (batches,) = in_turns(max(2, sizes.turns // 3), lambda: batch(100, command="true"))
     yield Measure(
         "batch of 100 tasks", p95(batches), "ms", 100 * p50(floor.latencies), 500,
         note=spread(batches), proves="FR-QUEUE-007",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from corral.config.paths import find_project, socket_path
 from corral.coordination.sessions.actor import person
 from corral.core.routing import EVERYONE, Caller
 from corral.daemon import nouns
@@ -65,6 +66,17 @@ for name in names:
 print(json.dumps(refused))
 """
 
+HOLD = """
+import http.client, json, socket, sys
+link = http.client.HTTPConnection("localhost")
+link.sock = socket.socket(socket.AF_UNIX)
+link.sock.connect(sys.argv[1])
+for path in map(str.strip, sys.stdin):
+    link.request("POST", "/api/v1/locks/acquire", json.dumps({"paths": [path]}))
+    print(json.loads(link.getresponse().read())["locks"][0]["session_id"], flush=True)
+"""
+"""Locks the paths that it reads, all over one connection, and tells for whom."""
+
 
 @pytest.fixture
 def house(coordinate: Callable[..., Coordinated]) -> Coordinated:
@@ -100,6 +112,20 @@ def test_those_who_may_not_are_refused_and_the_others_are_heard(house: Coordinat
     assert house.json("daemon", "status")
     if only:
         eventually(lambda: {"merge.approve", "merge.bypass", "target.freeze", "agent.pin"} <= _refused_on_record(house))
+
+
+def test_an_open_connection_speaks_for_the_session_that_its_process_belongs_to_now(house: Coordinated) -> None:
+    argv = [sys.executable, "-c", HOLD, str(socket_path(find_project(house.root)))]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as below:
+        assert below.stdin and below.stdout
+        told, body = [], {"session_id": "claude-1", "client_pid": os.getpid()}
+        for number, change in enumerate(("", "/sessions", "/sessions/claude-1/heartbeat", "/sessions/claude-1/end")):
+            if change:
+                house.ask("POST", change, body if number == 1 else {})
+            print(f"src/{number}.py", file=below.stdin, flush=True)
+            told.append(below.stdout.readline().strip())
+        below.stdin.close()
+    assert told == [person(), "claude-1", "claude-1", person()]
 
 
 @ON_LINUX

@@ -6,6 +6,7 @@ import os
 import socket
 from contextlib import suppress
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from corral.coordination.services import Services
 
 
+_NEAR = 3
+"""The hook, a shell, the client."""
+
+
 class CallerProcess(NamedTuple):
     """The caller of a request.
 
@@ -42,11 +47,17 @@ class CallerProcess(NamedTuple):
 
 
 class Peer:
-    """The process at the other end of a connection. It is looked at once: every request of the connection is from it."""
+    """The process at the other end of a connection. It is looked at once: every request of the connection is from it.
+
+    Attributes:
+        identified: As what it is known, and the number of the database's clients (``Database.clients_version``) of which that is
+            true.
+    """
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
         self.seen: CallerProcess | None = None
+        self.identified: tuple[int, CallerProcess] | None = None
 
     @cached_property
     def pid(self) -> int | None:
@@ -57,6 +68,11 @@ class Peer:
         with suppress(OSError), socket.socket(fileno=os.dup(link.fileno())) as copy:
             return peer_pid(copy)
         return None
+
+    @cached_property
+    def near(self) -> tuple[int, ...]:
+        """The first of :attr:`lineage`, in half its time: nearly always the client of a hook is one of them."""
+        return tuple(islice(upwards(self.pid), _NEAR)) if self.pid else ()
 
     @cached_property
     def lineage(self) -> tuple[int, ...]:
@@ -123,8 +139,7 @@ def identified(conn: Connection, seen: CallerProcess) -> CallerProcess:
     own = clients.sessions_of(conn, seen.lineage)
     named = [name for name in seen.sessions if clients.may_speak(conn, name, own, seen.lineage)]
     sessions = tuple(dict.fromkeys((*named, *own)))
-    is_client = bool(clients.sessions_of(conn, seen.lineage[:1]))
-    if own and seen.kind is Caller.PERSON and not is_client:
+    if own and seen.kind is Caller.PERSON and seen.lineage[0] not in own.values():
         return CallerProcess(Caller.SESSION, "an agent session (its client runs this)", sessions, seen.lineage)
     return seen._replace(sessions=sessions)
 

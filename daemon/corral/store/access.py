@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -33,7 +32,6 @@ class StoreAccess:
         self._pending: list[tuple[Write[Any], asyncio.Future[None]]] = []
         # More threads would only wait for the interpreter's lock, which SQLite releases after every row.
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="read")
-        self._inline_reads = FairQueue()
 
     async def write(self, operation: Callable[[Connection], T]) -> T:
         """Run a write and return when it is durable. If the request is cancelled before, the write is not run."""
@@ -73,7 +71,6 @@ class StoreAccess:
 
         A query that is not short is broken off, and runs again in a thread.
         """
-        await self._inline_reads.take()
         try:
             return self._db.read_inline(operation)
         except TooLong:
@@ -84,35 +81,3 @@ class StoreAccess:
         for _part in range(0, await self.read_inline(partial(search.count_unlearned, table=table)), search.AT_ONCE):
             await self.write(partial(search.learn, table=table))
         return await self.read(operation)
-
-
-class FairQueue:
-    """Lets one caller go on in each turn of the loop, first come first served.
-
-    Answers are sent at the end of a turn: of ten requests answered in one turn, the first would wait for the last.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._taken = False
-
-    async def take(self) -> None:
-        """Wait for the caller's turn; no other caller goes on until the loop has turned."""
-        if self._taken:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiter)
-            await waiter
-        else:
-            self._pass_on_later()
-
-    def _pass_on_later(self) -> None:
-        self._taken = True
-        asyncio.get_running_loop().call_soon(self._pass_on)
-
-    def _pass_on(self) -> None:
-        self._taken = False
-        while self._waiting and not self._taken:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                self._pass_on_later()

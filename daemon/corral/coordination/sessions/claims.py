@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from sqlalchemy import Connection
 
@@ -20,7 +19,6 @@ from corral.coordination.sessions import clients, tokens
 from corral.coordination.sessions.actor import PERSON, person
 from corral.coordination.sessions.api import Acting
 from corral.coordination.sessions.impersonation import refusals
-from corral.coordination.sessions.processes import upwards
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.asgi import Scope
 from corral.core.errors import InvalidInput, NotPermitted, Unidentified
@@ -30,8 +28,6 @@ from corral.store.rows.sessions import SessionRow
 NOBODY = "unidentified"
 """The agent, in the audit, of a call that does not show who makes it."""
 _CLAIMANT = "corral.claimant"
-_NEAR = 3
-"""Processes that are looked at first for the client of a hook: the hook, a shell, the client."""
 TOKEN_HEADER = "x-corral-session-token"
 SESSION_HEADER = "x-corral-session"
 _REGISTER = (
@@ -123,9 +119,18 @@ async def claimant(services: Services, scope: Scope) -> Claimant:
 
 
 async def caller_of(services: Services, scope: Scope) -> CallerProcess:
-    """The caller of a request, with the sessions that its processes prove."""
-    seen = await _process(services, scope)
-    return await services.store.read_inline(lambda conn: identified(conn, seen))
+    """The caller of a request, with the sessions that its processes prove.
+
+    It is the same for every request of its connection, until a session begins or ends, or another process is its client.
+    """
+    peer: Peer | None = scope.get(PEER)
+    seen, version = await _process(services, scope), services.db.clients_version
+    if peer is None or peer.identified is None or peer.identified[0] != version:
+        caller = await services.store.read_inline(lambda conn: identified(conn, seen))
+        if peer is None:
+            return caller
+        peer.identified = version, caller
+    return peer.identified[1]
 
 
 async def _process(services: Services, scope: Scope) -> CallerProcess:
@@ -150,15 +155,14 @@ async def check_event(
     peer: Peer | None = scope.get(PEER)
     if peer is None:
         return
-    above = upwards(peer.pid) if peer.pid else iter(())
-    lineage = tuple(islice(above, _NEAR))  # nearly always its client is one of them
+    lineage = peer.near
 
     def look(conn: Connection) -> tuple[SessionRow | None, list[str]]:
         return clients.others_among(conn, session_ids, client_pid, lineage)
 
     if (await services.store.read_inline(look))[0] is None:
         return
-    lineage += tuple(above)
+    lineage = peer.lineage
     other, own = await services.store.read_inline(look)
     if other is not None and (own or not lineage):
         async with refusals(services, next(iter(own), None)):

@@ -6,7 +6,7 @@ is its client. Nothing that a request, or an environment, says of itself proves 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from sqlalchemy import Connection
 
@@ -16,18 +16,19 @@ from corral.core.states import SessionStatus
 from corral.store.rows.sessions import SessionRow
 
 
-def sessions_of(conn: Connection, lineage: Iterable[int]) -> list[str]:
-    """The live sessions whose client is one of these processes: of the nearest first, and a session before its subagents.
+def sessions_of(conn: Connection, lineage: Sequence[int]) -> dict[str, int]:
+    """The live sessions whose client is one of these processes, each with that process: of the nearest first, and a session
+    before its subagents.
 
     Args:
         lineage: A process, and those above it, the nearest first.
     """
-    return [
-        row["session_id"]
-        for pid in lineage
-        for row in sorted(session_rows.of_process(conn, pid), key=lambda row: row["parent_session_id"] is not None)
-        if is_running(pid, row["client_started"])
-    ]
+    rows = [(lineage.index(row["client_pid"]), row) for row in session_rows.of_processes(conn, lineage)]
+    return {
+        row["session_id"]: lineage[place]
+        for place, row in sorted(rows, key=lambda pair: (pair[0], pair[1]["parent_session_id"] is not None))
+        if is_running(lineage[place], row["client_started"])
+    }
 
 
 def is_elsewhere(conn: Connection, row: SessionRow | None, lineage: Collection[int]) -> bool:
@@ -55,7 +56,7 @@ def may_speak(conn: Connection, session_id: str, own: Collection[str], lineage: 
 
 
 def others_among(
-    conn: Connection, session_ids: Iterable[str], client_pid: int | None, lineage: Collection[int]
+    conn: Connection, session_ids: Iterable[str], client_pid: int | None, lineage: Sequence[int]
 ) -> tuple[SessionRow | None, list[str]]:
     """The session that an event speaks for, or would end, though its client is another process than the sender's; and those
     that the sender is.
@@ -66,7 +67,9 @@ def others_among(
         session_ids: The sessions that the event names.
         client_pid: The client that it names: another session of that one would end.
     """
-    ended = session_rows.of_process(conn, client_pid) if client_pid is not None and client_pid not in lineage else []
+    ended = (
+        session_rows.of_processes(conn, [client_pid]) if client_pid is not None and client_pid not in lineage else []
+    )
     rows = (session_rows.get(conn, name) for name in (*session_ids, *(row["session_id"] for row in ended)))
     other = next((row for row in rows if is_elsewhere(conn, row, lineage)), None)
-    return other, sessions_of(conn, lineage) if other is not None else []
+    return other, list(sessions_of(conn, lineage)) if other is not None else []

@@ -187,7 +187,7 @@ def predecessors(conn: Connection, arrival: Arrival) -> list[str]:
     process = (arrival.client_pid, arrival.client_started)
     return [
         other["session_id"]
-        for other in session_rows.of_process(conn, arrival.client_pid)
+        for other in session_rows.of_processes(conn, [arrival.client_pid])
         if (other["client_pid"], other["client_started"]) == process
         and other["session_id"] != arrival.session_id
         and other["parent_session_id"] is None

@@ -77,7 +77,7 @@ async def wait(services: Services, request: Request, payload: StopPayload) -> Wo
 
 def _unwake(conn: Connection, event: hook_events.HookEvent, client: int, begin: datetime, end: datetime) -> None:
     """The hook that waits beside a client never got the mail that it was to wake its session with."""
-    sessions = {event.actor, *(row["session_id"] for row in session_rows.of_process(conn, client))}
+    sessions = {event.actor, *(row["session_id"] for row in session_rows.of_processes(conn, [client]))}
     message_rows.put_back_woken(conn, sessions, iso(begin), iso(end))
 
 

@@ -224,7 +224,7 @@ class Router:
 
     def __init__(self, services: Services, often: Iterable[Routes], every: Callable[[], Iterable[Routes]]) -> None:
         self._services = services
-        self._operations = operations(often)
+        self._know(operations(often))
         self._every: Callable[[], Iterable[Routes]] | None = every
         self._loading = asyncio.Lock()
 
@@ -286,6 +286,12 @@ class Router:
         if route.action is not None:
             audit_requests.note(self._services, route.action, arguments, result)
 
+    def _know(self, every: list[Operation]) -> None:
+        self._operations = every
+        self._at = {
+            (operation.route.method, operation.path): operation for operation in every[::-1] if not operation.names
+        }
+
     async def _find(self, method: str, path: str) -> tuple[Operation, Mapping[str, str]]:
         """The operation of a request, and what its path says.
 
@@ -293,11 +299,13 @@ class Router:
             NotFound: There is none at this address.
             MethodNotAllowed: There are others.
         """
+        if (operation := self._at.get((method, path))) is not None:
+            return operation, {}
         found = _match(self._operations, method, path)
         if found is None and self._every is not None:
             async with self._loading:
                 if (every := self._every) is not None:
-                    self._operations = await self._services.work(lambda: described(every()))
+                    self._know(await self._services.work(lambda: described(every())))
                     self._every = None
             found = _match(self._operations, method, path)
         if found is not None:

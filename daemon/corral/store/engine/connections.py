@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, Table, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
@@ -114,7 +114,9 @@ def open_engine(path: Path, *, read_only: bool, size: int) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _on_begin(conn: Connection) -> None:
-        run_plain(conn, "BEGIN" if read_only else "BEGIN IMMEDIATE")
+        raw: Any = conn.connection.dbapi_connection
+        if not raw.in_transaction:  # the driver may have begun one already
+            raw.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
     return engine
 
@@ -124,6 +126,17 @@ def run_plain(conn: Connection, statement: str) -> None:
     raw = conn.connection.dbapi_connection
     assert raw is not None
     raw.cursor().execute(statement)
+
+
+def watch(conn: Connection, table: Table, columns: Sequence[str], note: Callable[[], None]) -> None:
+    """Call something in each transaction of a connection that inserts or removes a row of a table, or sets one of these columns.
+
+    Whoever writes it, and with whatever statement: the database itself tells, by triggers that this connection alone has.
+    """
+    raw: Any = conn.connection.dbapi_connection
+    raw.create_function("note", 0, note)
+    for number, change in enumerate(("INSERT", "DELETE", f"UPDATE OF {', '.join(columns)}")):
+        raw.execute(f"CREATE TEMP TRIGGER note_{number} AFTER {change} ON main.{table.name} BEGIN SELECT note(); END")
 
 
 def beside(path: Path) -> list[Path]:

@@ -39,10 +39,12 @@ from corral.store.engine.connections import (
     open_engine,
     run_plain,
     unavailable,
+    watch,
 )
 from corral.store.engine.log import WriteAheadLog
 from corral.store.engine.writes import Bundle, Write
 from corral.store.protocol import TooLong
+from corral.store.schema import agent_sessions
 
 T = TypeVar("T")
 Operation = Callable[[Connection], T]
@@ -55,6 +57,9 @@ GATHER_S = 0.001
 
 INLINE_STEPS = 10_000
 """Maximum number of steps of SQLite's machine in an inline read (at most twice as many): about a millisecond."""
+
+CLIENTS = ("client_pid", "client_started", "parent_session_id", "status")
+"""The columns that say which process is the client of a live session."""
 
 INCREMENTAL = 2
 """SQLite's number for databases that shrink in steps."""
@@ -84,6 +89,10 @@ class Database:
         self._inline: Connection | None = None
         self._idle: deque[Connection] = deque()
         self._progress_calls = 0
+        self._clients_changed = False
+        self.clients_version = 0
+        """Another number once it was written which process is the client of a session, or which sessions live: what was read
+        before, with the number that was read first, is out of date. It is raised before those writes are settled."""
         self.damage: DatabaseDamaged | None = None
         """The error that every read and write raises once damage of the file was detected."""
         self.on_damage: Callable[[DatabaseDamaged], None] = lambda _damage: None
@@ -182,8 +191,14 @@ class Database:
             if self._inline is None or self._inline.engine is not self._reader_engine:
                 self._inline = self._connect_inline()
             self._progress_calls = 0
-            with self._inline.begin():
+            # Begun and ended by the driver: SQLAlchemy takes as long for that as a short query.
+            raw: Any = self._inline.connection.dbapi_connection
+            raw.execute("BEGIN")
+            try:
                 return operation(self._inline)
+            finally:
+                raw.rollback()
+                self._inline.rollback()
         except (*DRIVER_ERRORS, DatabaseUnavailable) as error:
             self._close_inline()
             if self._progress_calls > 1:
@@ -267,9 +282,13 @@ class Database:
         self._writer = self._writer_engine.connect()
         run_plain(self._writer, "SELECT 1 FROM sqlite_master")  # the log exists from the first query on
         self._writer.rollback()
+        watch(self._writer, agent_sessions, CLIENTS, self._note_clients)
         self._opened = inodes(self._own_files)
 
     # -- the writer's thread ------------------------------------------------------------------------------------
+
+    def _note_clients(self) -> None:
+        self._clients_changed = True
 
     def _run(self) -> None:
         last = False
@@ -321,6 +340,8 @@ class Database:
             for write in writes:
                 write.error = self.damage or write.error or failure
             return False
+        if self._clients_changed:
+            self._clients_changed, self.clients_version = False, self.clients_version + 1
         return True
 
     def _write_back(self) -> None:

@@ -42,7 +42,10 @@ class Prepared(Generic[R]):
 
     def all(self, conn: Connection, parameters: Mapping[str, Any]) -> list[R]:
         """Run it and return all its rows, by the names of its columns."""
-        return list(self.each(conn, parameters))
+        if dialect_of(conn) is not Dialect.SQLITE:
+            return list(self.each(conn, parameters))
+        rows = self._run(conn, parameters).fetchall()
+        return list(self._rows(rows)) if rows else []
 
     def each(self, conn: Connection, parameters: Mapping[str, Any]) -> Iterator[R]:
         """Run it and yield its rows one by one, in the same transaction; further rows are not read."""
@@ -97,9 +100,7 @@ class Prepared(Generic[R]):
             statement: Any = self.statement
             conn.execute(statement, list(parameters))
             return
-        self._prepare(conn)
-        raw: Any = conn.connection.dbapi_connection
-        raw.executemany(self._sql, map(self._values, parameters))
+        self._begun(conn).executemany(self._sql, map(self._values, parameters))
 
     def _run_by_sqlalchemy(self, conn: Connection, parameters: Mapping[str, Any]) -> CursorResult[Any]:
         statement: Any = self.statement
@@ -114,17 +115,20 @@ class Prepared(Generic[R]):
             yield row
 
     def _run(self, conn: Connection, parameters: Mapping[str, Any]) -> Any:
-        self._prepare(conn)
-        raw: Any = conn.connection.dbapi_connection
-        return raw.execute(self._sql, self._values(parameters))
+        return self._begun(conn).execute(self._sql, self._values(parameters))
 
-    def _prepare(self, conn: Connection) -> None:
+    def _begun(self, conn: Connection) -> Any:
+        """The driver's connection, in a transaction; from now on the SQL is there."""
         if not self._sql:
             self._compile(conn.dialect)
-        if not conn.in_transaction():
+        raw: Any = conn.connection.dbapi_connection
+        if not (raw.in_transaction or conn.in_transaction()):
             conn.begin()
+        return raw
 
     def _values(self, parameters: Mapping[str, Any]) -> Sequence[Any]:
+        if not self._fixed and not self._writers:
+            return self._ordered(parameters)
         values = {**self._fixed, **parameters}
         for name, write in self._writers:
             values[name] = write(values[name])

@@ -5,19 +5,26 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, func, insert, select, text
+from sqlalchemy import Connection, func, insert, select, text, update
 
+from corral.coordination.sessions import registry
+from corral.coordination.sessions.registry import Arrival
+from corral.coordination.sessions.store import sessions
 from corral.core.errors import DatabaseDamaged, DatabaseUnavailable, InvalidInput
+from corral.core.instants import UTC, iso
 from corral.store import schema
 from corral.store.engine import database as engine
 from corral.store.engine.database import Database
 from corral.store.engine.writes import Write
 from corral.store.migrate import open_schema
 from corral.store.protocol import TooLong
+
+THEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -51,6 +58,25 @@ def _traced(db: Database) -> list[str]:
 
     db.write(trace)
     return statements
+
+
+def test_a_change_of_who_is_a_sessions_client_is_known_before_it_is_settled(db: Database) -> None:
+    numbers, pid = [db.clients_version], 4711
+    for operation in (
+        lambda conn: registry.register(conn, Arrival(session_id="s-1", client_pid=pid), THEN),
+        lambda conn: sessions.touch(conn, "s-1", iso(THEN)),
+        lambda conn: conn.execute(update(schema.agent_sessions).values(client_pid=None)),
+        lambda conn: sessions.end(conn, "s-1", "ended", iso(THEN)),
+    ):
+        settled = threading.Event()
+
+        def note(settled: threading.Event = settled) -> None:
+            numbers.append(db.clients_version)
+            settled.set()
+
+        db.submit([Write(operation)], note)
+        assert settled.wait(10)
+    assert numbers == [0, 1, 1, 2, 3]
 
 
 def test_writes_that_wait_together_are_all_stored_and_a_failed_one_is_undone_alone(db: Database) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from sqlalchemy import (
@@ -17,6 +17,7 @@ from sqlalchemy import (
     insert,
     or_,
     select,
+    union_all,
     update,
 )
 
@@ -90,7 +91,6 @@ _ALL_LIVE = Prepared[SessionRow](
     .order_by(agent_sessions.c.last_heartbeat.desc(), agent_sessions.c.session_id)
 )
 _WATCHED = Prepared[SessionLife](_LIFE)
-_OF_PROCESS = Prepared[SessionLife](_LIFE.where(agent_sessions.c.client_pid == bindparam("pid")))
 _ANYONE = Prepared[object](_LIFE.limit(1))
 _BEYOND = Prepared[object](_LIFE.limit(1).offset(bindparam("most", type_=Integer)))
 
@@ -247,9 +247,17 @@ def watched(conn: Connection) -> list[SessionLife]:
     return _WATCHED.all(conn, {})
 
 
-def of_process(conn: Connection, client_pid: int) -> list[SessionLife]:
-    """The same of the sessions of one client process, or of another that had its id."""
-    return _OF_PROCESS.all(conn, {"pid": client_pid})
+def of_processes(conn: Connection, pids: Sequence[int]) -> list[SessionLife]:
+    """The same of the sessions of client processes, or of others that had their ids, in no order."""
+    return _of_processes(len(pids)).all(conn, {f"pid{place}": pid for place, pid in enumerate(pids)}) if pids else []
+
+
+@cache
+def _of_processes(count: int) -> Prepared[SessionLife]:
+    """One select for each process: of several in one ``IN``, SQLite would rather look at every live session."""
+    return Prepared(
+        union_all(*(_LIFE.where(agent_sessions.c.client_pid == bindparam(f"pid{place}")) for place in range(count)))
+    )
 
 
 def family(conn: Connection, session_id: str) -> list[str]:

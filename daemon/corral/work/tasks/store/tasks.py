@@ -95,7 +95,8 @@ _CLAIMS_OF = Prepared[ClaimRow](
     select(task_claims).where(task_claims.c.task_id == bindparam("which")).order_by(task_claims.c.claim)
 )
 _HELD_BY = Prepared[TaskRow](
-    attempts.TASK_ROWS.where(tasks.c.status == TaskStatus.RUNNING, tasks.c.runner.is_(None))
+    # An expression has no index: by their state SQLite would look at every claimed task, and not at the session's attempts.
+    attempts.TASK_ROWS.where(tasks.c.status.concat("") == TaskStatus.RUNNING, tasks.c.runner.is_(None))
     .where(attempts_table.c.session_id == bindparam("session_id"), attempts_table.c.ended_at.is_(None))
     .order_by(tasks.c.seq)
 )
