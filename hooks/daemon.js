@@ -1,7 +1,7 @@
 // The daemon of the checkout that this session works in: where it listens, and how it is asked. No rules are here or in the
 // modules beside: they ask, and obey. Where nothing is coordinated, nothing is asked.
 
-const DEADLINE_MS = 4000 // as the bridge's
+export const DEADLINE_MS = 4000 // as the bridge's
 const JSON_TYPE = { 'content-type': 'application/json' }
 const HANGS_MS = 30000
 const HUNG_MS = 1000
