@@ -139,7 +139,7 @@ def test_a_person_sees_in_the_terminal_who_holds_what(team: Team, sealed: Path, 
     trust(sealed, team.repo)
     held(team)
     with Terminal(claude, team.repo, team.env, *PLUGIN, "--permission-mode", "acceptEdits") as terminal:
-        terminal.wait("main is green | others hold 1")
+        terminal.wait("main is not verified | others hold 1")
         terminal.send(script(tool("Write", file_path=f"$CWD/{HELD}", content="mine"), text("Tried.")))
         terminal.wait("Corral: held.txt is held by")
         terminal.wait(lambda: any(request.step == {"text": "Tried."} for request in team.stage.requests))
