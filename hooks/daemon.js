@@ -105,9 +105,13 @@ async function request($, path, init, ms) {
   return JSON.parse(reply.text)
 }
 
+/** Run hook.py with an event, as a client without mods does; resolves how it ended. Rejects where python3 cannot be run. */
+export async function runHook($, event, fields, timeoutMs) {
+  const stdin = JSON.stringify({ ...await speaker($), ...fields, hook_event_name: event })
+  return python($, [`${$.plugin.root}/hooks/hook.py`, event], { stdin, timeoutMs })
+}
+
 /** What hook.py prints to an event: the last look, where no daemon answers. Rejects where python3 cannot be run. */
 export async function lastLook($, event, fields) {
-  const stdin = JSON.stringify({ ...await speaker($), ...fields, hook_event_name: event })
-  const done = await python($, [`${$.plugin.root}/hooks/hook.py`, event], { stdin, timeoutMs: 30000 })
-  return JSON.parse(done.stdout || '{}')
+  return JSON.parse((await runHook($, event, fields, 30000)).stdout || '{}')
 }
