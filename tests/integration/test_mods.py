@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from corral.coordination.sessions.mods import knows_mods
-from tests.conftest import git
+from tests.conftest import commit, git
 from tests.integration.bridging import Bridge
 from tests.support.coordinated import Coordinated, eventually
 
@@ -163,6 +163,24 @@ def test_hooks_without_the_mod_of_their_client_are_told_of(house: Coordinated, v
     for number in range(3, 6):  # it was there, and has died
         house.hook("PreToolUse", "ben", **edit(house.root / "a.txt", f"u-{number}"), _hook=about)
     assert silent(house) == told
+
+
+def test_a_target_is_said_to_be_green_only_once_what_it_has_was_verified(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house = coordinate(verify=("test ! -e bad.txt",))
+
+    def standing() -> str:
+        screen = house.ask("POST", "/statusline/screen", {"session_id": "ann"})
+        assert screen["band"].startswith(f"main is {screen['standing']}")
+        return str(screen["standing"])
+
+    assert standing() == "not verified"
+    task = house.submit("Say hello", "echo hello > hello.txt")
+    eventually(lambda: house.ask("GET", f"/tasks/{task}/detail")["outcome"] == "landed")
+    assert standing() == "green"
+    commit(house.root, {"bad.txt": "past the queue\n"})
+    eventually(lambda: standing() == "red")
 
 
 def test_versions_that_know_mods() -> None:
