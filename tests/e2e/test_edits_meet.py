@@ -58,10 +58,9 @@ def test_the_commands_of_a_skill_and_of_a_monitor_are_guarded_as_those_of_bash(p
         skill.parent.mkdir(parents=True)
         skill.write_text(f"---\nname: {name}\ndescription: Does it.\n---\n!`{command}`\n")
     holder.do(write("draft.txt", "not yet committed\n"))
-    watch = {"description": "it", "timeout_ms": 5000, "persistent": False, "command": "git stash"}
     told = team.member().do(
         tool("ToolSearch", query="select:Monitor", max_results=1),
-        tool("Monitor", **watch),
+        tool("Monitor", description="it", command="git stash", timeout_ms=5000, persistent=False),
         tool("Skill", skill="sweeps"),
         tool("Skill", skill="overwrites"),
         tool("Read", file_path="$CWD/README.md"),
