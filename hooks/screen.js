@@ -3,7 +3,7 @@
 import { ask, DEADLINE_MS, find, forget, get, isHung, post } from './daemon.js'
 
 const PANE = 'corral'
-const HOLD_S = 240
+const HOLD_S = 60 // a daemon that hangs is noticed after it
 const AGAIN_MS = 5000
 const DIFF_LINES = 24
 const AWAY = "Corral's daemon does not answer. `corral doctor` says why."
