@@ -1,7 +1,7 @@
 // The daemon of the checkout that this session works in: where it listens, and how it is asked. No rules are here or in the
 // modules beside: they ask, and obey. Where nothing is coordinated, nothing is asked.
 
-const DEADLINE_MS = 4000 // as the bridge's
+export const DEADLINE_MS = 4000 // as the bridge's
 const JSON_TYPE = { 'content-type': 'application/json' }
 const HANGS_MS = 30000
 const HUNG_MS = 1000
@@ -105,9 +105,13 @@ async function request($, path, init, ms) {
   return JSON.parse(reply.text)
 }
 
+/** Run hook.py with an event, as a client without mods does; resolves how it ended. Rejects where python3 cannot be run. */
+export async function runHook($, event, fields, timeoutMs) {
+  const stdin = JSON.stringify({ ...await speaker($), ...fields, hook_event_name: event })
+  return python($, [`${$.plugin.root}/hooks/hook.py`, event], { stdin, timeoutMs })
+}
+
 /** What hook.py prints to an event: the last look, where no daemon answers. Rejects where python3 cannot be run. */
 export async function lastLook($, event, fields) {
-  const stdin = JSON.stringify({ ...await speaker($), ...fields, hook_event_name: event })
-  const done = await python($, [`${$.plugin.root}/hooks/hook.py`, event], { stdin, timeoutMs: 30000 })
-  return JSON.parse(done.stdout || '{}')
+  return JSON.parse((await runHook($, event, fields, 30000)).stdout || '{}')
 }

@@ -4,8 +4,9 @@ import { ask, forget, isHung, lastLook, speaker } from './daemon.js'
 import { note } from './screen.js'
 
 const WRITES =
-  /^(Write|Edit|MultiEdit|NotebookEdit|Bash|SendMessage|mcp__(?!plugin_corral_corral__).*(write|edit|create|replace|insert|delete|remove|move|rename|patch|update|append|save).*)$/i
-const OF_SKILL = ':inner:' // in the ids of the commands in a skill's text
+  /^(Write|Edit|MultiEdit|NotebookEdit|Bash|Monitor|SendMessage|mcp__(?!plugin_corral_corral__).*(write|edit|create|replace|insert|delete|remove|move|rename|patch|update|append|save).*)$/i
+const OF_SKILL = ':preamble-' // in the ids of the commands in a skill's text
+const SHELLS = { Monitor: 'Bash' } // what runs a command as Bash does, under another name
 const LONGEST = 131072
 const EDITS = /^(Write|Edit|MultiEdit|NotebookEdit)$/
 const RECENT_MS = 3000
@@ -17,7 +18,7 @@ const brief = ({ content, new_source, new_string, old_string, ...input }) =>
   Object.fromEntries(Object.entries(input).filter(([, value]) => typeof value === 'string' && value.length <= LONGEST))
 
 const ofCall = ({ tool, tool_use_id, agentId, ...input }) =>
-  ({ tool_name: tool, tool_use_id, agent_id: agentId ?? '', tool_input: brief(input) })
+  ({ tool_name: SHELLS[tool] ?? tool, tool_use_id, agent_id: agentId ?? '', tool_input: brief(input) })
 
 const ofSkill = ({ tool, tool_use_id, agentId, input }) =>
   ({ tool_name: tool, tool_use_id, agent_id: agentId ?? '', tool_input: brief(input ?? {}) })

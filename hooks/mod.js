@@ -19,5 +19,5 @@ export const register = (on, options) => {
   guard(on)
   worktrees(on)
   mail(on)
-  screen(on)
+  if (options.screen !== false) screen(on)
 }

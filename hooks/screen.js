@@ -1,13 +1,17 @@
 // The screen: a band above the prompt, a pane on demand, the reason at a refused call's row. The daemon composes what is shown.
 
-import { ask, find, get, post } from './daemon.js'
+import { ask, DEADLINE_MS, find, forget, get, isHung, post } from './daemon.js'
 
 const PANE = 'corral'
-const HOLD_S = 240
+const HOLD_S = 60 // a daemon that hangs is noticed after it
 const AGAIN_MS = 5000
 const DIFF_LINES = 24
+const AWAY = "Corral's daemon does not answer. `corral doctor` says why."
+const COLORS = { green: 'success', red: 'error' }
+const PATIENCE = 2 // questions without an answer, where a daemon is just being started
 const refused = new Map() // reasons by the ids of the calls
 let shown = null // the daemon's latest answer
+let unanswered = 0 // questions since
 
 /** The reason of a refusal, for the row of its call. */
 export function note(useId, reason) {
@@ -15,20 +19,30 @@ export function note(useId, reason) {
   refused.set(useId, reason)
 }
 
+/** Whether nobody knows if what was shown last is still true. */
+const isAway = () => unanswered > (shown ? 0 : PATIENCE) || isHung()
+
+/** Ask for what is to be shown; resolves whether there is anything: not where nothing is coordinated any more. */
 async function refresh($, wait_s) {
-  const answer = await post($, 'statusline/screen', { session_id: await $.session.id(), shown: shown?.shown ?? '', wait_s }, 0)
-  if (answer.shown === undefined || answer.shown === shown?.shown) return
-  shown = answer
-  $.ui.invalidate('ui.render')
+  const asked = { session_id: await $.session.id(), shown: isAway() ? '' : shown?.shown ?? '', wait_s }
+  const answer = await post($, 'statusline/screen', asked, wait_s * 1000 + DEADLINE_MS)
+  const isNews = isAway() || answer.shown !== shown?.shown
+  unanswered = 0
+  shown = answer.shown === undefined ? null : answer
+  if (isNews) $.ui.invalidate('ui.render')
+  return shown !== null
 }
 
 async function follow($) {
   for (;;) {
     try {
-      await refresh($, shown ? HOLD_S : 0)
+      if (await refresh($, shown && !isAway() ? HOLD_S : 0)) continue
     } catch {
-      await $.clock.sleep(AGAIN_MS).catch(() => undefined)
+      unanswered += 1
+      forget()
+      $.ui.invalidate('ui.render')
     }
+    await $.clock.sleep(AGAIN_MS).catch(() => undefined)
   }
 }
 
@@ -74,7 +88,11 @@ async function command($, argv) {
 export function screen(on) {
   on('command.run', { command: 'corral' }, async ($, e) => {
     if (await find($) === null) return { text: 'Nothing is coordinated here: run `corral init`.', isTextDisplayOnly: true }
-    await refresh($, 0)
+    try {
+      await refresh($, 0)
+    } catch {
+      return { text: AWAY, isTextDisplayOnly: true }
+    }
     const what = e.args.trim()
     if (what === '' && e.presentation?.isFullscreen) {
       await $.ui.open({ id: PANE, title: 'Corral' })
@@ -85,11 +103,12 @@ export function screen(on) {
   })
 
   on('ui.render', { component: 'AbovePrompt' }, async ($, e, next) => {
-    if (!shown || e.props.hasSurvey) return next(e)
+    if (!(shown || isAway()) || e.props.hasSurvey) return next(e)
     const { Box, Text } = $.ui.resolve(e)
+    if (isAway()) return h(Box, {}, h(Text, { color: 'warning', wrap: 'truncate' }, AWAY))
     const [target, ...rest] = shown.band.split(' | ')
     return h(Box, {},
-      h(Text, { color: shown.is_red ? 'error' : 'success' }, target),
+      h(Text, { color: COLORS[shown.standing] ?? 'warning' }, target),
       h(Text, { dimColor: true, wrap: 'truncate' }, rest.map(part => ` | ${part}`).join('')))
   })
 
@@ -103,7 +122,7 @@ export function screen(on) {
         : h(Text, { dimColor: true }, need.remedy),
     ])
     return h(Box, { flexDirection: 'column' },
-      h(Text, {}, shown?.band ?? ''),
+      h(Text, {}, isAway() ? AWAY : shown?.band ?? ''),
       ...(needs.length ? [h(Text, { bold: true }, 'For you'), ...needs] : []),
       ...part('Queue', shown?.queue.length ? shown.queue : [LISTS.queue]),
       ...part('Held', shown?.locks.length ? shown.locks : [LISTS.locks]),

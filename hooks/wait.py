@@ -2,8 +2,8 @@
 
 Claude Code runs it in the background (``asyncRewake``) at each Stop and StopFailure. Exit code 2 wakes the session with
 the text on standard error; 0 does nothing. Python itself exits with 2 if a script is missing, so it is imported, not
-run as a script. ``claude -p`` would wait for its end, so there it ends at once. The daemon decides which sessions it
-serves; without a daemon it waits for the next one, and starts none. It ends with the client, its parent.
+run as a script. ``claude -p`` would wait for its end, so there it ends at once, as it does where another one waits. The
+daemon decides which sessions it serves; without one it waits for the next, and starts none. It ends with the client, its parent.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ def main() -> int:
 
 
 def wait(client: int) -> bytes:
-    """The daemon's answer, a JSON object; empty if nothing is coordinated, or the client has ended."""
+    """The daemon's answer, a JSON object; empty if nothing is coordinated, another one waits, or the client has ended."""
     from hook import locate
 
     home = locate(os.getcwd())[1]
+    if not home or not is_first(home, client):
+        return b""
     note = b',"_hook":{"pid":%d,"entrypoint":"cli","source":"command"' % client
-    event, lost = sys.stdin.buffer.read().strip()[:-1] + note if home else b"", b""
-    while home and os.getppid() == client > 1:  # init adopts processes whose parent has already ended
+    event, lost = sys.stdin.buffer.read().strip()[:-1] + note, b""
+    while os.getppid() == client > 1:  # init adopts processes whose parent has already ended
         body, began = b"%b%b}}" % (event, lost), time.time()
         try:
             status, answer = ask(home, b"%bContent-Length: %d\r\n\r\n%b" % (HEAD, len(body), body), client)
@@ -45,6 +47,22 @@ def wait(client: int) -> bytes:
         lost = b',"unheard":[%f,%f]' % (began, time.time())  # mail that it may have handed over just before
         time.sleep(LOOK_EVERY_S)
     return b""
+
+
+def is_first(home: str, client: int) -> bool:
+    """Whether no hook waits beside this client yet; the lock ends with this process."""
+    import fcntl
+
+    try:
+        file = os.open(
+            os.path.join(home, "run", "waiting"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, client)  # a byte for each client
+    except BlockingIOError:
+        return False
+    except OSError:  # where nothing can be locked, the daemon still lets one wait
+        return True
+    return True
 
 
 def ask(home: str, asked: bytes, client: int) -> tuple[bytes, bytes]:

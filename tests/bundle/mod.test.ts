@@ -7,13 +7,13 @@ const PLACE = '/repo/.corral/run/corral.sock\n/repo\n'
 const never = () => new Promise(() => undefined)
 const count = (asked, what) => asked.filter(one => one === what).length
 
-const engine = (on, { daemon, look = '{}', where = () => PLACE, sleep = never, run = _ => ({ result: {} }) }) => {
+const engine = (on, { daemon, look = '{}', refused = '', where = () => PLACE, sleep = never, run = _ => ({ result: {} }) }) => {
   const asked = []
   on('process.run', (_, e) => {
     asked.push(...[e.argv.at(-1), e.init?.cwd].filter(Boolean))
     const stdout = String(e.argv.at(-1)).endsWith('where.py') ? where() : look
-    const exitCode = stdout === null ? 1 : 0
-    return { value: { exitCode, stdout: stdout ?? '', stderr: '', isStdoutTruncated: false, isStderrTruncated: false } }
+    const exitCode = stdout === null ? 1 : refused && e.argv.at(-1) === 'WorktreeCreate' ? 3 : 0
+    return { value: { exitCode, stdout: stdout ?? '', stderr: refused, isStdoutTruncated: false, isStderrTruncated: false } }
   })
   on('session.id', () => ({ value: 's-1' }))
   on('session.cwd', () => ({ value: '/repo' }))
@@ -105,4 +105,13 @@ test('a daemon that hangs is not waited for with every call', async ($, on) => {
   await $.tool.call({ ...WRITE, tool_use_id: 'toolu_2' })
   expect(limits).toEqual([4000, 1000])
   expect(count(asked, 'PostToolUse')).toBe(0)
+})
+
+const COPY = { name: 'mine', from: '/repo', for: 'session', base: 'fresh' } as const
+const PLAIN = { path: '/repo/.claude/worktrees/mine', vcs: 'git' }
+
+test('a worktree that Corral refuses is not made beside its own', async ($, on) => {
+  engine(on, { daemon: () => { throw new Error('refused') }, refused: 'mine-2 is free' })
+  on('vcs.isolate', () => ({ value: PLAIN }))
+  expect((await $.vcs.isolate(COPY)).deny).toBe('mine-2 is free')
 })

@@ -51,6 +51,38 @@ def test_a_file_changed_by_a_shell_command_while_another_holds_it_is_told_to_bot
     assert "changed src/new.py" not in holder.do(bash("true"))
 
 
+def test_the_commands_of_a_skill_and_of_a_monitor_are_guarded_as_those_of_bash(pair: Pair) -> None:
+    team, holder, _other = pair
+    for name, command in {"sweeps": "git stash", "overwrites": "echo theirs > draft.txt"}.items():
+        skill = team.repo / ".claude" / "skills" / name / "SKILL.md"
+        skill.parent.mkdir(parents=True)
+        skill.write_text(f"---\nname: {name}\ndescription: Does it.\n---\n!`{command}`\n")
+    holder.do(write("draft.txt", "not yet committed\n"))
+    told = team.member().do(
+        tool("ToolSearch", query="select:Monitor", max_results=1),
+        tool("Monitor", description="it", command="git stash", timeout_ms=5000, persistent=False),
+        tool("Skill", skill="sweeps"),
+        tool("Skill", skill="overwrites"),
+        tool("Read", file_path="$CWD/README.md"),
+    )
+    assert told.count(f"would touch work of {holder.name} in this checkout (draft.txt)") == 2, told
+    assert f"changed draft.txt, which {holder.name} holds" in told
+    (restore,) = re.findall(r"this brings it back: `(git [^`]+)`", holder.do(bash("true")))
+    holder.do(bash(restore))
+    assert (team.repo / "draft.txt").read_text() == "not yet committed\n"
+
+
+def test_what_another_left_uncommitted_is_written_over_only_by_one_who_was_shown_it(pair: Pair) -> None:
+    team, one, other = pair
+    one.do(write("left.txt", "theirs\n"))
+    team.house.ask("POST", "/locks/release", {"session_id": one.session_id, "paths": ["left.txt"]})
+    told = other.do(write("left.txt", "mine\n"))
+    assert f"left.txt has changes of {one.name} that are in no commit" in told and "+theirs" in told
+    assert (team.repo / "left.txt").read_text() == "theirs\n"
+    other.do(write("left.txt", "mine\n"))
+    assert (team.repo / "left.txt").read_text() == "mine\n"
+
+
 def test_a_session_that_only_ran_its_tests_is_not_blamed_for_what_another_generated_meanwhile(
     pair: Pair, tmp_path: Path
 ) -> None:

@@ -139,7 +139,7 @@ def test_a_person_sees_in_the_terminal_who_holds_what(team: Team, sealed: Path, 
     trust(sealed, team.repo)
     held(team)
     with Terminal(claude, team.repo, team.env, *PLUGIN, "--permission-mode", "acceptEdits") as terminal:
-        terminal.wait("main is green | others hold 1")
+        terminal.wait("main is not verified | others hold 1")
         terminal.send(script(tool("Write", file_path=f"$CWD/{HELD}", content="mine"), text("Tried.")))
         terminal.wait("Corral: held.txt is held by")
         terminal.wait(lambda: any(request.step == {"text": "Tried."} for request in team.stage.requests))
@@ -173,10 +173,17 @@ def test_a_name_that_a_live_session_holds_is_refused_with_another_one(shared: Te
     assert not (shared.repo / ".claude" / "worktrees").exists()
 
 
-def test_the_first_worktree_starts_the_daemon(shared: Team, claude: Path) -> None:
+@pytest.mark.parametrize(
+    "by", ["the mod", pytest.param("the hook", marks=pytest.mark.slow("hook.py starts it for both"))]
+)
+def test_the_first_worktree_starts_the_daemon(shared: Team, claude: Path, tmp_path: Path, by: str) -> None:
+    if by == "the mod":
+        (shared.repo / ".claude" / "settings.json").unlink()
+    else:
+        shared.plugin = plugin(tmp_path / "hooks alone", mod=False)
     shared.house.stop()
     prompt = script(bash("true"), text("Done."))
-    run = run_client(claude, shared.repo, prompt, shared.env, *PLUGIN, "--worktree", "aa", timeout_s=150)
+    run = run_client(claude, shared.repo, prompt, shared.env, *shared.plugin, "--worktree", "aa", timeout_s=150)
     assert run.init["cwd"] == str(worktrees_of(shared.repo) / "aa")
     assert not (shared.repo / ".claude" / "worktrees").exists()
 

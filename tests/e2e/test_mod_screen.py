@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.support import pictures
 from tests.support.coordinated import eventually
 from tests.support.programs import requires
 from tests.support.tmux import Tmux
+from tests.support.worlds import stopped_for_good
 
 pytestmark = [pytest.mark.e2e, requires("tmux")]
 
@@ -40,6 +42,39 @@ def insist(act: Callable[[], None], is_done: Callable[[], Any]) -> None:
     raise AssertionError("it had no effect")
 
 
+def test_nothing_is_shown_that_may_not_be_true_any_more(
+    team: Team, terminals: Tmux, claude: Path, sealed: Path
+) -> None:
+    trust(sealed, team.repo)
+    argv = [str(claude), *PLUGIN, "--permission-mode", "acceptEdits"]
+    window = terminals.open(argv, cwd=team.repo, env=team.env, size=(COLUMNS, 42))
+    window.sees("main is not verified")
+    with stopped_for_good(team.house):
+        band = window.sees("Corral's daemon does not answer. `corral doctor` says why.")
+        assert "main is" not in band
+        window.type("/corral queue")
+        window.sees("/corral queue")
+        window.press("Enter")
+        window.sees("corral: Corral's daemon does not answer.")
+    team.house.run("daemon", "start")
+    window.sees("main is not verified")
+
+
+def test_a_setting_turns_all_of_it_off(team: Team, terminals: Tmux, claude: Path, sealed: Path) -> None:
+    trust(sealed, team.repo)
+    settings = sealed / ".claude" / "settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(json.dumps({"pluginConfigs": {"corral@inline": {"options": {"screen": False}}}}))
+    team.house.run("lock", "acquire", "cart.py")
+    argv = [str(claude), *PLUGIN, "--permission-mode", "acceptEdits"]
+    window = terminals.open(argv, cwd=team.repo, env=team.env, size=(COLUMNS, 42))
+    window.sees("accept edits on")
+    window.paste(script(tool("Write", file_path="$CWD/cart.py", content="x"), text("It is held.")))
+    window.press("Enter")
+    screen = window.sees("Error: cart.py is held by", "● It is held.")
+    assert "Corral: cart.py" not in screen and "main is" not in screen
+
+
 def test_a_person_sees_the_queue_in_the_pane_approves_what_it_shows_and_lands_the_branch(
     start_team: Callable[..., Team], terminals: Tmux, claude: Path, sealed: Path
 ) -> None:
@@ -47,6 +82,8 @@ def test_a_person_sees_the_queue_in_the_pane_approves_what_it_shows_and_lands_th
     house, repo = team.house, team.repo
     git(repo, "add", ".corral", ".claude")
     git(repo, "commit", "-qm", "Coordinate with Corral")
+    first = house.submit("Say hello", "echo hello > hello.txt")
+    team.until(lambda: house.ask("GET", f"/tasks/{first}/detail")["outcome"] == "landed")
     task = house.submit("Describe how to test", "echo 'Run pytest -q before each commit.' >> CLAUDE.md")
     git(repo, "switch", "-qc", "checkout-page")
     commit(repo, {"checkout.py": "page = 1\n"}, "Add the checkout page")

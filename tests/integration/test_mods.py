@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from corral.coordination.sessions.mods import knows_mods
-from tests.conftest import git
+from tests.conftest import commit, git
 from tests.integration.bridging import Bridge
 from tests.support.coordinated import Coordinated, eventually
 
@@ -157,9 +157,30 @@ def test_hooks_without_the_mod_of_their_client_are_told_of(house: Coordinated, v
     assert silent(house) == told
     house.hook("PreToolUse", "ben", **edit(house.root / "a.txt", "u-2"), _hook=MOD)
     assert silent(house) == []
+    for tool in ("mcp__plugin_corral_corral__fetch_inbox", "SendMessage", "ExitWorktree"):
+        house.hook("PreToolUse", "ben", tool_name=tool, tool_use_id=tool, tool_input={}, _hook=about)
+    assert silent(house) == [], "a mod leaves these to the hooks"
     for number in range(3, 6):  # it was there, and has died
         house.hook("PreToolUse", "ben", **edit(house.root / "a.txt", f"u-{number}"), _hook=about)
     assert silent(house) == told
+
+
+def test_a_target_is_said_to_be_green_only_once_what_it_has_was_verified(
+    coordinate: Callable[..., Coordinated],
+) -> None:
+    house = coordinate(verify=("test ! -e bad.txt",))
+
+    def standing() -> str:
+        screen = house.ask("POST", "/statusline/screen", {"session_id": "ann"})
+        assert screen["band"].startswith(f"main is {screen['standing']}")
+        return str(screen["standing"])
+
+    assert standing() == "not verified"
+    task = house.submit("Say hello", "echo hello > hello.txt")
+    eventually(lambda: house.ask("GET", f"/tasks/{task}/detail")["outcome"] == "landed")
+    assert standing() == "green"
+    commit(house.root, {"bad.txt": "past the queue\n"})
+    eventually(lambda: standing() == "red")
 
 
 def test_versions_that_know_mods() -> None:
@@ -203,7 +224,7 @@ def test_what_a_skill_s_command_changed_is_attributed_with_the_next_event(house:
     git(house.root, "commit", "-qm", "Kept")
     house.run("lock", "acquire", "kept.txt")
     run = {"command": "echo x > kept.txt"}
-    call: dict[str, Any] = {"tool_name": "Bash", "tool_use_id": "5:inner:preamble-0", "tool_input": run}
+    call: dict[str, Any] = {"tool_name": "Bash", "tool_use_id": "toolu_5:preamble-0", "tool_input": run}
     house.hook("PreSkillShellCommand", "ann", **call, _hook=MOD)
     file.write_text("x\n")
     answer = house.hook("UserPromptSubmit", "ann", prompt="Go on.", _hook=MOD)
@@ -243,6 +264,29 @@ def test_what_another_session_changed_is_not_written_over_unseen(house: Coordina
     assert not denies(write("ann", "mine\n", "a-2"))  # told once, it knows
     assert not denies(write("ann", "mine again\n", "a-3"))
     assert file.read_text() == "mine again\n"
+
+
+@pytest.mark.parametrize("tool", ["Write", "Bash"])
+def test_what_another_session_left_uncommitted_is_not_written_over_by_one_that_never_read_it(
+    house: Coordinated, tool: str
+) -> None:
+    file = house.root / "theirs.txt"
+
+    def call(event: str, session: str, use: str, tool: str = "Write") -> dict[str, Any]:
+        given = {"command": "make it"} if tool == "Bash" else {"file_path": str(file)}
+        return house.hook(event, session, tool_name=tool, tool_use_id=use, tool_input=given, _hook=MOD)
+
+    call("PreToolUse", "ben", "b-1", tool)
+    file.write_text("ben's\n")
+    call("PostToolUse", "ben", "b-1", tool)
+    house.hook("SessionEnd", "ben", reason="other", _hook=MOD)
+    refused = call("PreToolUse", "ann", "a-1")
+    assert denies(refused) and "you have not read it" in str(refused) and "+ben's" in str(refused)
+    assert not denies(call("PreToolUse", "ann", "a-2")), "told once, it knows"
+    house.hook("SessionEnd", "ann", reason="other", _hook=MOD)
+    git(house.root, "add", "theirs.txt")
+    git(house.root, "commit", "-qm", "Theirs")
+    assert not denies(call("PreToolUse", "cay", "c-1")), "git has it"
 
 
 def test_an_attempt_changes_nothing_about_who_wrote_a_file_last(house: Coordinated) -> None:

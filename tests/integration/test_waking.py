@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -119,6 +120,20 @@ def test_it_waits_for_the_next_daemon_where_there_is_none_and_where_one_goes(rep
         assert end(waiting) == (2, "at last")
     spans = [body["_hook"].get("unheard") for _, body in heard.events]
     assert spans[0] is None and all(begin <= end for begin, end in spans[1:]) and len(spans) == 3
+
+
+@pytest.mark.faults
+def test_one_waits_beside_a_client_however_often_its_session_stops_without_a_daemon(repo: Path, wait: Wait) -> None:
+    sock = coordinate(repo)
+    first = wait(repo)
+    eventually((repo / ".corral" / "run" / "waiting").exists)
+    for _ in range(2):
+        assert end(wait(repo)) == (0, "")
+    first.kill()
+    assert first.wait() == -signal.SIGKILL
+    again = wait(repo)
+    with listening(sock, lambda *_: {"text": "at last"}):
+        assert end(again) == (2, "at last")
 
 
 @pytest.mark.faults

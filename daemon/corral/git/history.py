@@ -59,12 +59,18 @@ def last_written(git: Git, path: str, text: str) -> Written | None:
     Returns:
         None if the head has another text, or no such file.
     """
-    committed = git.run("cat-file", "blob", f"HEAD:{path}")
-    if not committed.ok or committed.text.removeprefix("\ufeff").replace("\r\n", "\n") != text:
+    blob = git.run("cat-file", "blob", f"HEAD:{path}")
+    if not blob.ok or blob.text.removeprefix("\ufeff").replace("\r\n", "\n") != text:
         return None
     result = git.run("log", "-1", "--format=%an <%ae>%x00%s", "HEAD", "--", f":(top,literal){path}")
     author, _, subject = result.text.rstrip("\n").partition("\0")
     return Written(author, subject) if result.ok and author else None
+
+
+def committed(git: Git, path: str) -> bytes:
+    """What the head has of a file, by its path in the repository; nothing of one that it does not have."""
+    blob = git.run("cat-file", "blob", f"HEAD:{path}")
+    return blob.stdout if blob.ok else b""
 
 
 def written_between(git: Git, without: Sequence[str], head: str, *, limit: int) -> list[Written]:

@@ -114,8 +114,8 @@ class Locks(Section):
     ttl_s: Seconds = Field(default=3600, description="Lifetime of an unused lock; every use renews it.")
     blind_writes: Literal["deny", "warn", "off"] = Field(
         default="deny",
-        description="A write of a whole file that another session changed since the writer last saw it: refused once with the "
-        "difference, or only told of.",
+        description="A write of a whole file that another session changed since the writer last saw it, or that the writer "
+        "never read and git does not have: refused once with the difference, or only told of.",
     )
     on_daemon_down: Literal["allow", "deny"] = Field(
         default="allow", description="Whether edits pass while no daemon answers; `corral init` activates a change."

@@ -1,4 +1,4 @@
-"""What each session last saw of a file, so that it does not write over what another one changed since without knowing it.
+"""What each session last saw of a file, so that it does not write over what another one changed since, or what it never saw.
 
 Memory only, and evidence only: a file that this daemon saw nobody read, or saw no other session's edit tool change, is no
 reason to stop anybody.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import difflib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from corral.core.visible import visible
 
@@ -20,6 +21,13 @@ MOST_BYTES = 32 * 1024 * 1024
 """Of all contents together; the ones seen longest ago are forgotten first."""
 MOST_SHOWN = 4000
 """Characters of a difference that a model is shown."""
+
+
+class Unseen(NamedTuple):
+    """What a session does not know of a file: whether it ever saw the file, and the difference to what it saw, or to git."""
+
+    was_seen: bool
+    difference: str
 
 
 class LastSeen:
@@ -44,20 +52,27 @@ class LastSeen:
             while self._bytes > MOST_BYTES:
                 self._bytes -= len(self._seen.popitem(last=False)[1])
 
-    def unseen_changes(self, sessions: Iterable[str], path: Path) -> str | None:
-        """The difference between what these sessions last saw and what stands there; None: nothing, or it is not known.
+    def unseen_changes(self, sessions: Iterable[str], path: Path, committed: Callable[[], bytes]) -> Unseen | None:
+        """What stands in a file that these sessions do not know; None: nothing, or that is not known.
 
         It is given once for each state of the file: who is told it knows it.
+
+        Args:
+            committed: What git has of the file: of one that they never saw, the rest would be lost for good.
         """
-        content = _content(path)
+        content, keys = _content(path), [(session, str(path)) for session in sessions]
+        if content is None:
+            return None
         with self._lock:
-            keys = [(session, str(path)) for session in sessions]
             seen = [self._seen[key] for key in keys if key in self._seen]
             told = any(self._told.get(key) == content for key in keys)
-            if content is None or not seen or content in seen or told:
-                return None
+        known = [] if told else seen or [committed()]
+        if told or content in known:
+            return None
+        with self._lock:
             self._told[keys[0]] = content
-        return _difference(seen[-1], content, path.name)
+        before = "as you saw it" if seen else "as committed"
+        return Unseen(bool(seen), _difference(known[-1], content, path.name, before))
 
     def forget(self, session_id: str) -> None:
         """A session ended."""
@@ -77,8 +92,8 @@ def _content(path: Path) -> bytes | None:
     return content if len(content) <= LARGEST else None
 
 
-def _difference(before: bytes, after: bytes, name: str) -> str:
+def _difference(before: bytes, after: bytes, name: str, which: str) -> str:
     old, new = (text.decode("utf-8", "replace").splitlines() for text in (before, after))
-    lines = difflib.unified_diff(old, new, f"{name} as you saw it", f"{name} now", lineterm="")
+    lines = difflib.unified_diff(old, new, f"{name} {which}", f"{name} now", lineterm="")
     text = "\n".join(visible(line) for line in lines)
     return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"

@@ -23,8 +23,8 @@ REMEMBERED = 4096
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-OF_SKILL = ":inner:"
-"""In the ids that the client gives to the shell commands in a skill's text."""
+OF_SKILL = ":preamble-"
+"""In the ids that the client gives to the shell commands in a skill's text, whoever called it."""
 
 
 class RuntimeState:
@@ -240,7 +240,7 @@ class RuntimeState:
             _remember(self._attempts, (checkout, match_key), session_id)
 
     def edited(self, checkout: str, match_key: str, session_id: str, at: datetime | None) -> None:
-        """An edit tool of a session wrote a file; ``at`` is None if it failed to."""
+        """A session wrote a file, with an edit tool or certainly by its command; ``at`` is None if it failed to."""
         with self._lock:
             if self._attempts.get((checkout, match_key)) == session_id:
                 del self._attempts[(checkout, match_key)]
@@ -248,7 +248,7 @@ class RuntimeState:
                 _remember(self._edits, (checkout, match_key), (session_id, at))
 
     def last_editor(self, checkout: str, match_key: str) -> str | None:
-        """The session whose edit tool wrote a file last, as far as this daemon saw."""
+        """The session that wrote a file last, as far as this daemon saw."""
         with self._lock:
             edit = self._edits.get((checkout, match_key))
             return edit[0] if edit is not None else None

@@ -180,6 +180,10 @@ class ShellChanges:
     gone: frozenset[str]
     restore: Mapping[str, str]
 
+    def is_of(self, key: LockKey, session_id: str) -> bool:
+        """Whether the command of this session changed one of ``own``, and no edit tool of another session."""
+        return key.match_key in self.gone or self.edited_by.get(key.match_key, session_id) == session_id
+
 
 def after_shell(
     conn: Connection, holder: Holder, name: str, changes: ShellChanges, policy: Policy, now: datetime
@@ -198,9 +202,9 @@ def after_shell(
         return []
     remarks, free = list[str](), list[LockKey]()
     for key in changes.own:
-        is_gone = key.match_key in changes.gone
-        if changes.edited_by.get(key.match_key, holder.session_id) != holder.session_id and not is_gone:
+        if not changes.is_of(key, holder.session_id):
             continue
+        is_gone = key.match_key in changes.gone
         row = holder_of(conn, key, holder, changes.checkout, now)
         if row is None:
             free.append(key)

@@ -46,7 +46,8 @@ from corral.faces.hooks.payloads import HookEvent
 from corral.faces.hooks.presence import arrival, await_bridge, presence
 from corral.faces.hooks.questions import waits_for_person
 from corral.faces.hooks.tool_targets import targets_of
-from corral.git import refs
+from corral.git import history, refs
+from corral.git.process.command import open_checkout
 from corral.observe.audit import tool_calls
 from corral.observe.audit.trail import AuditTrail
 from corral.store import events
@@ -100,7 +101,7 @@ async def answer(services: Services, name: str, payload: Mapping[str, Any]) -> P
         services.mods.spoke(event.session_id)
     elif call and services.mods.is_settled(name, call):
         return {}
-    elif event.carrier == "bridge" and name == "PreToolUse":
+    elif event.carrier == "bridge" and name == "PreToolUse" and (event.is_edit or event.is_shell):
         services.mods.missed(event.session_id, event.client_version)
     if name != SKILL_SHELL:
         await _end_commands(services, event)
@@ -194,17 +195,20 @@ async def _before_tool(services: Services, event: HookEvent) -> Payload:
 
 
 async def _blind_write(services: Services, event: HookEvent, target: Target, editor: str | None) -> str | None:
-    """What another session's edit tool changed in a file since this one last saw it, where the whole file is to be written."""
+    """What another session changed in a file that this one did not see, where the whole file is to be written."""
     me = [event.actor, *([event.parent] if event.parent else [])]
     if event.tool != "Write" or editor in (None, *me) or services.settings().locks.blind_writes == "off":
         return None
     path = Path(event.cwd, event.path)
-    difference = await services.work(lambda: services.last_seen.unseen_changes(me, path))
-    if difference is None:
+    in_git = partial(history.committed, open_checkout(Path(target.checkout)), target.key.file_path)
+    unseen = await services.work(lambda: services.last_seen.unseen_changes(me, path, in_git))
+    if unseen is None:
         return None
     row = await services.store.read(lambda conn: session_rows.get(conn, str(editor)))
-    name = embedded(row["agent_name"]) if row is not None else "another session"
-    return f"{embedded(target.key.file_path)} is not as you last saw it: {name} changed it since.\n{difference}"
+    name, file = embedded(row["agent_name"]) if row is not None else "another session", embedded(target.key.file_path)
+    if unseen.was_seen:
+        return f"{file} is not as you last saw it: {name} changed it since.\n{unseen.difference}"
+    return f"{file} has changes of {name} that are in no commit, and you have not read it.\n{unseen.difference}"
 
 
 async def _end_commands(services: Services, event: HookEvent) -> None:

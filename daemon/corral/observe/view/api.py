@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -235,15 +235,19 @@ class ScreenNeed(_Shape):
     merge_id: str | None
 
 
+Standing = Literal["green", "red", "not verified"]
+
+
 class SessionScreen(_Shape):
     """What a session's mod draws: lines of visible characters.
 
     Attributes:
-        band: Whether the target is green, what the session holds, what waits for it; one line.
+        standing: Of the target: green only if what it has was verified.
+        band: That, what the session holds, what waits for it; one line.
         shown: The digest of all this.
     """
 
-    is_red: bool
+    standing: Standing
     band: str
     queue: list[str]
     locks: list[str]

@@ -12,11 +12,14 @@ from corral.coordination.locks.store import locks
 from corral.coordination.mail.store import mailbox
 from corral.coordination.services import Services
 from corral.core.instants import iso
+from corral.core.states import MergeState, ReceiptStatus
 from corral.core.visible import one_line
-from corral.observe.view.api import ScreenNeed, SessionScreen
+from corral.observe.view.api import ScreenNeed, SessionScreen, Standing
 from corral.observe.view.landing_order import queue
 from corral.observe.view.needs_you import needs_you
 from corral.store.rows.mail import InboxMessage
+from corral.work.merges.store import direct_tips, landed, receipts
+from corral.work.merges.wire import standing_of
 
 MOST = 12
 """Lines of each kind."""
@@ -33,17 +36,18 @@ def compose(services: Services, conn: Connection, session_id: str) -> SessionScr
     needs = needs_you(services, conn)
     unread = mailbox.count_unread(conn, session_id)
     is_red = any(need["kind"] == "red_target" and need["ids"].get("target") == target for need in needs)
+    standing: Standing = "red" if is_red else "green" if _is_proven(conn, target) else "not verified"
     mine = [_line(row["file_path"]) for row in held if row["session_id"] == session_id]
     others = len(held) - len(mine)
     parts = [
-        f"{target} is {'red' if is_red else 'green'}",
+        f"{target} is {standing}",
         _named(mine) if mine else "",
         f"others hold {others}" if others else "",
         f"{unread} unread" if unread else "",
         f"{len(needs)} for you" if needs else "",
     ]
     content: dict[str, Any] = {
-        "is_red": is_red,
+        "standing": standing,
         "band": " | ".join(filter(None, parts)),
         "queue": [
             _line(f"{row['position']}. {row['title']} ({row['branch']}): {row['waits_for']}")
@@ -64,6 +68,15 @@ def compose(services: Services, conn: Connection, session_id: str) -> SessionScr
         ],
     }
     return SessionScreen(**content, shown=sha256(repr(content).encode()).hexdigest()[:16])
+
+
+def _is_proven(conn: Connection, target: str) -> bool:
+    """Whether what landed last is what the target has, and passed its verification; of a tip past the queue nobody knows yet."""
+    last = landed.last_on(conn, target)
+    if last is None or standing_of(last) != MergeState.LANDED or direct_tips.of(conn, target) is not None:
+        return False
+    receipt = receipts.get(conn, last["receipt_id"])
+    return receipt is not None and receipt["status"] == ReceiptStatus.PASSED
 
 
 def _named(paths: list[str]) -> str:

@@ -62,6 +62,12 @@ def newest(conn: Connection, limit: int) -> list[MergeRow]:
     return fetch_all(conn, query, MergeRow)
 
 
+def last_on(conn: Connection, target: str) -> MergeRow | None:
+    """The request that landed on a target last."""
+    query = select(merge_requests).where(_LANDED, _m.target == target)
+    return fetch_first(conn, query.order_by(_m.finished_at.desc(), _m.seq.desc()).limit(1), MergeRow)
+
+
 def no_more_on(conn: Connection, target: str) -> list[MergeRow]:
     """Those of which it is stored that the target has them no more."""
     is_no_more = or_(*(_m.reason.startswith(prefix) for prefix in LANDED_NO_MORE.values()))
