@@ -495,8 +495,11 @@ def _release_worktrees(services: Services, subagent: str) -> list[str]:
         if row["state"] != WorktreeState.REMOVED:
             why = " ".join(str(row["note"] or "").splitlines())
             lines.append(f"Your subagent's worktree {row['path']} stays. {why}")
-        elif committed or saved:
-            lines.append(f"Your subagent's worktree {row['path']} was taken back when it ended.{committed}{saved}")
+        elif committed or saved or row["note"]:
+            lost = f" {row['note']}" if row["note"] else ""
+            lines.append(
+                f"Your subagent's worktree {row['path']} was taken back when it ended.{committed}{saved}{lost}"
+            )
     return lines
 
 
@@ -535,17 +538,18 @@ async def _give_worktree(services: Services, event: HookEvent) -> Payload:
 
 async def _worktree_remove(services: Services, event: HookEvent) -> Payload:
     """Take a worktree back: salvaged first. The session is told of one that stays; the client shows no answer to this hook."""
-    stays = await services.work(
+    stays, lost = await services.work(
         lambda: services.of(Worktrees).give_back(
             Path(event.worktree_path), services.now(), {event.actor, event.session_id}
         )
     )
-    if stays is not None:
-        text = f"The worktree {event.worktree_path} was not removed. {' '.join(stays.splitlines())}"
+    if told := stays or lost:
+        became = "not removed" if stays else "removed"
+        text = f"The worktree {event.worktree_path} was {became}. {' '.join(told.splitlines())}"
         at = iso(services.now())
         await services.store.write(partial(session_rows.notify, session_id=event.actor, text=text, at=at))
     services.nudge("landing")
-    return {"systemMessage": stays} if stays else {}
+    return {"systemMessage": told} if told else {}
 
 
 async def _sign_of_life(services: Services, event: HookEvent) -> Payload:
