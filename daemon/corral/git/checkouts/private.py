@@ -212,7 +212,7 @@ def _held(place: Path, name: Path) -> Path:
     """A second name of a file, or the only one where there can be no other."""
     try:
         os.link(place, name, follow_symlinks=False)
-    except (OSError, NotImplementedError):
+    except OSError:
         return place
     return name
 
