@@ -147,6 +147,10 @@ def test_a_head_that_moved_while_no_daemon_ran_is_told_by_the_next_one(guarded: 
 @pytest.mark.req("G12")
 def test_what_is_too_large_to_be_saved_is_named_where_its_worktree_goes(guarded: Coordinated) -> None:
     guarded.configure("salvage: {ignored_mb: 1}\n")
+    outside = plain(guarded)
+    (outside / "big.db").write_bytes(b"x" * 2_000_000)
+    leave: dict[str, Any] = {"tool_name": "ExitWorktree", "tool_use_id": "u-1", "tool_input": {"action": "remove"}}
+    assert "big.db (2.0 MB" in told(guarded.hook("PreToolUse", "s-1", outside, **leave))
     for event in ("WorktreeRemove", "VcsRelease", ""):
         given = guarded.hook("WorktreeCreate", "s-1", name="mine")
         place = Path(given["hookSpecificOutput"]["worktreePath"])

@@ -53,6 +53,7 @@ from corral.store import events
 from corral.store.rows import required
 from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.guardian.guardian import Guardian
+from corral.work.worktrees.guardian.saving import not_saved
 from corral.work.worktrees.worktrees import Worktrees
 
 LEAVES_WORKTREE = "ExitWorktree"
@@ -141,9 +142,12 @@ async def _present(
 async def _before_tool(services: Services, event: HookEvent) -> Payload:
     services.runtime.announced(event.actor, event.use_id)
     if event.tool == LEAVES_WORKTREE:
-        unsaved = await _keep(services, event, "its session leaves it", BEFORE_RELEASE_S)
+        unsaved, lost = await _keep(services, event, "its session leaves it", BEFORE_RELEASE_S)
         if unsaved and event.action != "keep":
             return hook_events.denial(unsaved)
+        if lost and event.action != "keep":
+            await _sign_of_life(services, event)
+            return hook_events.context("PreToolUse", [lost])
     if event.is_shell:
         refused = await shell_watch.before(services, event, presence(services, event, services.now()))
         return hook_events.denial(refused, event.name) if refused else {}
@@ -331,24 +335,26 @@ async def _session_start(services: Services, event: HookEvent) -> Payload:
     return response
 
 
-async def _keep(services: Services, event: HookEvent, why: str, patience_s: float) -> str:
+async def _keep(services: Services, event: HookEvent, why: str, patience_s: float) -> tuple[str, str | None]:
     """Save the worktree of an event; after that time the answer goes out, and the saving on.
 
     Returns:
-        Why it is not saved; empty: it is.
+        Why it is not saved, empty: it is; and a line about ignored files that are not.
     """
     if not event.cwd:
-        return ""
+        return "", None
     saving = asyncio.ensure_future(services.work(lambda: services.of(Guardian).before_release(Path(event.cwd), why)))
     await asyncio.wait({saving}, timeout=patience_s)
     if not saving.done():
-        return f"What is in {event.cwd} is still being saved; try again in a moment."
+        return f"What is in {event.cwd} is still being saved; try again in a moment.", None
+    lost = None
     try:
-        problem = saving.result().problem
+        saved = saving.result()
+        problem, lost = saved.problem, not_saved(saved.left_out)
     except Exception as error:  # the edge: whatever it is, nothing was saved
         log.exception("not_saved", worktree=event.cwd)
         problem = str(error) or type(error).__name__
-    return f"What is in {event.cwd} could not be saved: {problem}" if problem else ""
+    return f"What is in {event.cwd} could not be saved: {problem}" if problem else "", lost
 
 
 async def _session_end(services: Services, event: HookEvent) -> Payload:

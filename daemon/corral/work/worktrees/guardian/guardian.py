@@ -54,6 +54,7 @@ GOES_ON = frozenset({"commit", "cherry-pick", "revert"})
 OWN = "corral"
 """The word for a move that Corral made itself."""
 _REMEMBERED = 4096
+_NOT_YOURS = "no command of yours did it. "
 _UNSEEN = "that was about when no daemon of Corral's ran, so that nobody saw who did it. "
 
 T = TypeVar("T")
@@ -126,15 +127,22 @@ class Guardian:
         runtime: The commands that run.
         faults: Where a person is told what could not be saved.
         nudge: Asks for a step.
+        away_since: When the daemon before this one was last at work; None: that is not known.
     """
 
     def __init__(
-        self, context: WorktreeContext, runtime: RuntimeState, faults: dict[str, Need], nudge: Callable[[], None]
+        self,
+        context: WorktreeContext,
+        runtime: RuntimeState,
+        faults: dict[str, Need],
+        nudge: Callable[[], None],
+        away_since: datetime | None = None,
     ) -> None:
         self._context = context
         self._runtime = runtime
         self._faults = faults
         self._nudge = nudge
+        self._away_since = away_since
         self._memory: dict[str, _Memory] = {}
         self._met: dict[str, None] = {}
         # Appended by any thread, taken by the step.
@@ -171,14 +179,6 @@ class Guardian:
             if row is not None and row["worktree"]:
                 self._ended.append((row["worktree"], "its session ended"))
                 self._nudge()
-
-    def look_back(self, since: datetime) -> None:
-        """Hear of the moves of HEAD that nobody noticed, since the daemon before this one was at work."""
-        for top in self._places():
-            if (checkout := self._linked(Path(top))) is not None:
-                self._remembered(checkout)
-                if moves := _made_by_others(_moves(checkout.git_dir, 0, since)[0]):
-                    self._moves.append(_Heard(Path(top), moves, None, is_unseen=True))
 
     def announce(self, folder: str, session_id: str) -> None:
         """A command of a session ended in a folder: what happened to its worktree's HEAD until now, it did."""
@@ -317,6 +317,7 @@ class Guardian:
         self.watch()
         ended, changed = dict(_taken(self._ended)), set(_taken(self._changed))
         try:
+            self._look_back()
             if ended or changed or self._moves:
                 self._notice_all(changed, now)
         except BaseException:
@@ -325,6 +326,15 @@ class Guardian:
         finally:
             for top, reason in ended.items():
                 self.save(Path(top), reason)
+
+    def _look_back(self) -> None:
+        """Hear of the moves of HEAD that nobody noticed, since the daemon before this one was at work; once."""
+        for top in self._places() if self._away_since is not None else ():
+            if (checkout := self._linked(Path(top))) is not None:
+                moves = _made_by_others(_moves(checkout.git_dir, 0, self._away_since)[0])
+                if moves:
+                    self._moves.append(_Heard(Path(top), moves, None, is_unseen=True))
+        self._away_since = None
 
     def _notice_all(self, changed: set[str], now: datetime) -> None:
         places = self._places()
@@ -346,6 +356,8 @@ class Guardian:
         del self._memory[top]
         last, fuller, repo = memory.snapshot, memory.fuller, self._context.repo
         if last is None or fuller is None or last.base_sha != fuller.base_sha or refs.read(repo, fuller.ref) is None:
+            return
+        if len(repo.must("show", "-s", "--format=%P", last.sha).split()) > 1:  # only its index may have some content
             return
         if all(not change.new_mode.strip("0") for change in refs.raw_changes(repo, fuller.sha, last.sha)):
             refs.delete(repo, last.ref, last.sha)
@@ -387,13 +399,7 @@ class Guardian:
         text = (
             f"HEAD of your worktree {top} moved from {moves[0].old[:12]} to {moves[-1].new[:12]} "
             f"({', '.join(dict.fromkeys(move.verb for move in moves))}), and "
-            + (
-                f"{who}, who works there too, did it. "
-                if who
-                else _UNSEEN
-                if heard.is_unseen
-                else "no command of yours did it. "
-            )
+            + (f"{who}, who works there too, did it. " if who else _UNSEEN if heard.is_unseen else _NOT_YOURS)
             + "Read a file again before you edit it."
             + (f" What was there is saved: `corral worktree recover {name}`." if heard.is_saved else "")
         )
@@ -533,8 +539,7 @@ def _log_size(git_dir: Path) -> int:
 def job(services: Services) -> Step:
     """The job of this module."""
     context = services.of(WorktreeContext)
-    guardian = Guardian(context, services.runtime, services.faults, lambda: services.nudge(NAME))
+    away_since = services.unannounced.away_since
+    guardian = Guardian(context, services.runtime, services.faults, lambda: services.nudge(NAME), away_since)
     services.bring(guardian)
-    if (away_since := services.unannounced.away_since) is not None:
-        guardian.look_back(away_since)
     return Step(NAME, guardian.step, pause_s=0.2)
