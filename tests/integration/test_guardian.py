@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,56 @@ def test_a_copy_that_is_taken_while_the_worktree_is_being_deleted_hides_no_file(
     guarded.kill_daemon()
     git(guarded.root, "worktree", "remove", "--force", str(place))
     check_recovered(guarded, "n1")
+
+
+@pytest.mark.req("G12")
+def test_the_worktree_of_a_session_that_is_killed_in_the_middle_of_its_first_turn_is_saved(
+    guarded: Coordinated,
+) -> None:
+    place = plain(guarded)
+    with subprocess.Popen(["sleep", "600"]) as client:
+        guarded.ask("POST", "/sessions", {"session_id": "s-1", "client_pid": client.pid})
+        begin(guarded, place)
+        write(place)
+        client.kill()
+    eventually(partial(is_saved, guarded, "n1"))
+    git(guarded.root, "worktree", "remove", "--force", str(place))
+    assert (check_recovered(guarded, "n1") / "a.txt").read_text() == "changed\n"
+
+
+@pytest.mark.req("G12")
+def test_a_head_that_moved_while_no_daemon_ran_is_told_by_the_next_one(guarded: Coordinated) -> None:
+    place = plain(guarded)
+    begin(guarded, place)
+    lost = commit(place, {"lost.txt": "x"})
+    hears(guarded, place, f"to {lost[:12]}")
+    guarded.kill_daemon()
+    eventually(lambda: guarded.daemon_pid() is None)
+    git(place, "reset", "-q", "--hard", "main")
+    text = hears(guarded, place, "nobody saw who did it")
+    assert "reset)" in text and "`corral worktree recover n1`" in text
+    assert f"refs/corral/salvage/n1/{lost}" in salvaged(guarded, "n1")
+
+
+@pytest.mark.req("G12")
+def test_what_is_too_large_to_be_saved_is_named_where_its_worktree_goes(guarded: Coordinated) -> None:
+    guarded.configure("salvage: {ignored_mb: 1}\n")
+    outside = plain(guarded)
+    (outside / "big.db").write_bytes(b"x" * 2_000_000)
+    leave: dict[str, Any] = {"tool_name": "ExitWorktree", "tool_use_id": "u-1", "tool_input": {"action": "remove"}}
+    assert "big.db (2.0 MB" in told(guarded.hook("PreToolUse", "s-1", outside, **leave))
+    for event in ("WorktreeRemove", "VcsRelease", ""):
+        given = guarded.hook("WorktreeCreate", "s-1", name="mine")
+        place = Path(given["hookSpecificOutput"]["worktreePath"])
+        (place / ".env").write_text("KEY=1\n")
+        (place / "big.db").write_bytes(b"x" * 2_000_000)
+        if event:
+            told_at_once = json.dumps(guarded.hook(event, "s-1", worktree_path=str(place), path=str(place)))
+            assert "big.db (2.0 MB" in hears(guarded, guarded.root, "not saved")
+        else:
+            told_at_once = guarded.run("worktree", "remove", "mine").stdout
+        assert not place.exists() and "not saved" in told_at_once and "big.db (2.0 MB" in told_at_once, event
+        assert ".env" not in told_at_once
 
 
 def test_the_end_of_a_session_and_of_a_subagent_and_leaving_save_at_once(guarded: Coordinated) -> None:

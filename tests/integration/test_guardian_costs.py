@@ -176,6 +176,21 @@ def test_what_a_removed_file_held_stays_and_removals_alone_add_nothing(world: Wo
     assert former < world.saved() and len(world.saved()) == 2
 
 
+@pytest.mark.req("G12")
+def test_a_state_that_was_taken_while_the_worktree_was_being_deleted_hides_none_before_it(world: World) -> None:
+    (world.top / "a.txt").write_text("edited\n")
+    (world.top / "b.txt").write_text("new\n")
+    world.turn()
+    whole = world.saved()
+    (world.top / "a.txt").unlink()
+    world.turn()
+    assert len(world.saved()) == 2
+    git(world.top, "worktree", "remove", "--force", str(world.top))
+    world.guardian.changed("", "")
+    world.guardian.step(world.now)
+    assert world.saved() == whole
+
+
 def test_a_state_that_head_left_in_another_way_than_by_a_commit_stays(world: World) -> None:
     def edit_after_a_reset() -> None:
         git(world.top, "reset", "-q", "--hard")

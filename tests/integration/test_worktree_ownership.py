@@ -72,7 +72,7 @@ def test_removing_does_not_touch_what_stands_in_its_place(house: Open, repo: Pat
     assert not answer["removed"] and answer["state"] == "ready"
     why, what_to_do = answer["note"].splitlines()
     assert str(place) in why and ("mv " in what_to_do or "git worktree repair" in what_to_do)
-    assert one.worktrees.give_back(place, utc_now()) == answer["note"]
+    assert one.worktrees.give_back(place, utc_now()).stays == answer["note"]
     assert place not in one.worktrees.own_folders(WorktreeState.READY)
     assert (state(kept), git(repo, "for-each-ref")) == before
 

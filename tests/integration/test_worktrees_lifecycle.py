@@ -138,8 +138,8 @@ def test_an_ended_subagents_worktree_goes_and_another_sessions_stays(house: Open
     one.worktrees.release_subagent("agent", utc_now())
     assert [row["name"] for row in one.worktrees.listing()] == ["other"]
     assert one.worktrees.own_folders(WorktreeState.READY) == [Path(kept["path"])]
-    assert one.worktrees.give_back(Path(kept["path"]), utc_now()) is None and one.worktrees.listing() == []
-    assert "was not made by Corral" in str(one.worktrees.give_back(Path("/nowhere"), utc_now()))
+    assert one.worktrees.give_back(Path(kept["path"]), utc_now()).stays is None and one.worktrees.listing() == []
+    assert "was not made by Corral" in str(one.worktrees.give_back(Path("/nowhere"), utc_now()).stays)
 
 
 def test_a_worktree_in_which_another_session_works_is_not_given_back(house: Open) -> None:
@@ -148,10 +148,10 @@ def test_a_worktree_in_which_another_session_works_is_not_given_back(house: Open
     for session_id in ("s1", "s2"):
         arrival = session_registry.Arrival(session_id=session_id, worktree=path)
         row = one.db.write(partial(session_registry.register, arrival=arrival, now=utc_now()))
-    assert f"{row['agent_name']} works in both" in str(one.worktrees.give_back(Path(path), utc_now(), {"s1"}))
+    assert f"{row['agent_name']} works in both" in str(one.worktrees.give_back(Path(path), utc_now(), {"s1"}).stays)
     assert Path(path).exists()
     one.db.write(lambda conn: session_registry.end(conn, "s2", "over", utc_now()))
-    assert one.worktrees.give_back(Path(path), utc_now(), {"s1"}) is None
+    assert one.worktrees.give_back(Path(path), utc_now(), {"s1"}).stays is None
 
 
 def test_an_ended_sessions_worktree_goes_to_one_of_those_that_ask_at_once(house: Open) -> None:

@@ -45,7 +45,7 @@ class Services:
         fold: Whether the repository's file system ignores case.
         jobs: The background jobs by name; they come after the services that they use.
         reload: Asks for the settings to be read again, and returns what is set once they were; callable from any thread.
-        offer_again: Takes its tasks from a session that ends.
+        offer_again: Takes its tasks from a session that ends, and has its worktree saved where no event told of that.
     """
 
     project: Project

@@ -7,7 +7,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
+
+from sqlalchemy import Connection
 
 from corral.config.inodes import folder_id, repository_has_left
 from corral.config.model import Settings
@@ -16,6 +19,7 @@ from corral.config.sections.sharing import MOST_SLOTS
 from corral.config.sections.work import MOST_AT_ONCE
 from corral.config.teams import teams_file
 from corral.coordination.services import Services
+from corral.coordination.sessions.registry import UNTOLD
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.coordination.settings import SettingsHolder
 from corral.coordination.teams.holder import TeamsHolder
@@ -58,6 +62,7 @@ from corral.work.templates.project import journal
 from corral.work.workers.supervisor import Supervisor
 from corral.work.worktrees.allocation import WorktreeContext
 from corral.work.worktrees.guardian import guardian
+from corral.work.worktrees.guardian.guardian import Guardian
 from corral.work.worktrees.worktrees import Worktrees
 
 JOBS: tuple[Callable[[Services], Step], ...] = (
@@ -135,6 +140,12 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         missing=partial(settings.answers.missing, project.common_dir),
         fold=git.run("config", "--type=bool", "--get", "core.ignoreCase").text.strip() == "true",
     )
+
+    def session_over(conn: Connection, session_id: str, why: str, at: datetime) -> None:
+        give_back(conn, session_id, why, at, settings().tasks)
+        if why in UNTOLD:
+            services.of(Guardian).over(conn, session_id)
+
     services = Services(
         project=project,
         project_id=bound.project_id,
@@ -150,7 +161,7 @@ def assemble(project: Project, pool: ThreadPoolExecutor) -> Assembly:
         reload=reloader.ask,
         api_key=ApiKeyHolder(project, os.environ, now),
         unannounced=unannounced.at_start(project, db.read(session_rows.watched), now()),
-        offer_again=lambda conn, session_id, why, at: give_back(conn, session_id, why, at, settings().tasks),
+        offer_again=session_over,
     )
     _show_broken_settings(services)
     services.bring(worktrees, Worktrees(worktrees), Latencies())

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from corral.git import refs
 from corral.git.checkouts import ignored, private, status
 from corral.git.checkouts.ignored import Ignored
 from corral.git.checkouts.private import Copy
+from corral.git.process import process, scratch
 from corral.git.process.command import Git, open_checkout, open_repository
 from tests.conftest import commit, git
 
@@ -150,6 +152,27 @@ def test_what_vanishes_changes_or_is_no_file_is_named_and_the_rest_is_stored(
     again = save(top, known=copy.known, after_s=1)
     store = Git(top / ".git" / private.FOLDER)
     assert refs.contents(store, [again.known["grew.db"][2]]) == [b"old and new"], "it is read again with the next copy"
+
+
+@pytest.mark.req("G12")
+def test_a_worktree_that_goes_while_it_is_stored_is_stored_whole(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = {f"{name}.db": os.urandom(5_000_000) for name in "abcdef"}
+    for name, data in content.items():
+        (top / name).write_bytes(data)
+    what, execute = found(top), process.execute
+
+    def remove_first(argv: list[str], *how: Any, **more: Any) -> Any:
+        if "fast-import" in argv:
+            for name in content:
+                (top / name).unlink(missing_ok=True)
+        return execute(argv, *how, **more)
+
+    monkeypatch.setattr(process, "execute", remove_first)
+    copy = save(top, what)
+    assert not copy.left_out
+    store = Git(top / ".git" / private.FOLDER)
+    assert {path: refs.contents(store, [blob])[0] for path, (_, _, blob) in copy.known.items()} == content
+    assert not list((top / ".git" / scratch.NAME).iterdir())
 
 
 def test_a_nested_repository_stays_out_and_the_same_is_stored_once(top: Path, make_repo: Callable[..., Path]) -> None:

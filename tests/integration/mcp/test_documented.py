@@ -61,6 +61,9 @@ def test_what_is_documented_of_it_exists() -> None:
     fields = {"session_id", "agent_id", "claimed_by", "client_pid", "handoff_id", "memory_id", "project_id", "relevance_score",
               "retired_agents", "sender_id"}  # fmt: skip
     assert named - set(TOOLS) - parameters - fields == set()
+    assert [name for name in sorted(IGNORED) if f"`{name}`" not in SAID] == [], (
+        "what has no effect is said to have none"
+    )
     documented = {uri.split("{")[0] for uri in re.findall(r"`(\w+://[^`]*)`", SAID) if not uri.startswith("http")}
     assert documented == {uri.split("{")[0] for uri in RESOURCES}
 

@@ -21,6 +21,14 @@ from tests.integration.mcp.client import Agent, at, over_http
 from tests.support.coordinated import Coordinated, eventually
 
 ME = {"program": "opencode", "model": "m"}
+MAKES_SOMEBODY = {
+    "register_agent", "create_agent_identity", "register_session", "macro_start_session", "macro_prepare_thread"
+}  # fmt: skip
+FOR_NOBODY = MAKES_SOMEBODY | {
+    "check_locks", "get_feature", "list_active_features", "analyze_feature_conflicts", "search_messages", "health_check",
+    "ensure_project", "whois", "get_task", "merge_status", "list_flakes", "help", "recall", "discover_agents",
+}  # fmt: skip
+"""The tools that a client may call who does not show who it is: they read what is everybody's."""
 TCP = "daemon: {{tcp: true, tcp_port: {port}}}"
 
 
@@ -133,12 +141,24 @@ def test_a_call_that_does_not_show_who_makes_it_is_refused_and_told_what_to_do(h
         refused = nobody.call("acquire_lock", file_path="src/a.py")
         assert (refused["success"], refused["error"]) == (False, "unidentified")
         assert "initialize" in refused["cause"] and "registration_token" in refused["remedy"]
-        for tool in ("get_work", "heartbeat", "read_handoff"):
-            assert nobody.call(tool)["error"] == "unidentified", tool
         said = nobody.call("fetch_inbox")["error"]
         assert said["type"] == "UNIDENTIFIED" and "register_agent" in said["message"]
         assert nobody.call("check_locks") == []
+    some = {"string": "x", "integer": 1, "number": 60, "boolean": True, "array": ["x"]}
+    listed = nobody.send("POST", "/mcp?profile=full", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})[1]
+    for tool in listed["result"]["tools"]:
+        known = {name: _kind(shape) for name, shape in tool["inputSchema"]["properties"].items()}
+        if tool["name"] in FOR_NOBODY:
+            continue
+        said = nobody.call(
+            tool["name"], **{name: some[known[name]] for name in tool["inputSchema"].get("required", ())}
+        )
+        assert "nidentified" in json.dumps(said) or "UNIDENTIFIED" in json.dumps(said), (tool["name"], said)
     assert [row["session_id"] for row in house.json("session", "list")] == ["claude-1"]
+
+
+def _kind(shape: dict[str, Any]) -> str:
+    return str(shape.get("type") or next(one["type"] for one in shape.get("anyOf", [{"type": "string"}])))
 
 
 @pytest.mark.req("X4")

@@ -43,6 +43,8 @@ PERSON = "person"
 """The ``agent_type`` of the person at the keyboard."""
 SILENT = "silent"
 """Why a session was given up of which nothing was heard."""
+UNTOLD = frozenset({"process_gone", "closed", "superseded", SILENT})
+"""Why a session is over whose end no event told, so that nobody saved its worktree."""
 MOST_LIVE = 1000
 """Sessions at a time, a person's and the workers' of tasks not counted against themselves."""
 ERRAND_LIMIT = 120

@@ -12,7 +12,7 @@ from corral.coordination.sessions.registry import Arrival
 from corral.core.errors import InvalidInput
 from corral.core.pages import SHOWN_BYTES, Page, page
 from corral.core.payload import Payload
-from corral.faces.mcp.calls import coordinator_tool, current, newcomer
+from corral.faces.mcp.calls import coordinator_tool, current, identified, newcomer
 
 MAX_TASK = 2000
 _SHOWN = (
@@ -83,4 +83,4 @@ async def discover_agents(capability: str | None = None, status: str | None = No
 @coordinator_tool
 async def cleanup_dead_agents(stale_threshold_minutes: float = 15) -> Payload:
     """Give up sessions of which nothing was heard for so long; their locks come free."""
-    return await session_sweep.clean_up(current.get().services, stale_threshold_minutes)
+    return await session_sweep.clean_up(identified().services, stale_threshold_minutes)

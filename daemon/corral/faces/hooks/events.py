@@ -54,6 +54,7 @@ from corral.store import events
 from corral.store.rows import required
 from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.guardian.guardian import Guardian
+from corral.work.worktrees.guardian.saving import not_saved
 from corral.work.worktrees.worktrees import Worktrees
 
 LEAVES_WORKTREE = "ExitWorktree"
@@ -142,9 +143,12 @@ async def _present(
 async def _before_tool(services: Services, event: HookEvent) -> Payload:
     services.runtime.announced(event.actor, event.use_id)
     if event.tool == LEAVES_WORKTREE:
-        unsaved = await _keep(services, event, "its session leaves it", BEFORE_RELEASE_S)
+        unsaved, lost = await _keep(services, event, "its session leaves it", BEFORE_RELEASE_S)
         if unsaved and event.action != "keep":
             return hook_events.denial(unsaved)
+        if lost and event.action != "keep":
+            await _sign_of_life(services, event)
+            return hook_events.context("PreToolUse", [lost])
     if event.is_shell:
         refused = await shell_watch.before(services, event, presence(services, event, services.now()))
         return hook_events.denial(refused, event.name) if refused else {}
@@ -335,24 +339,26 @@ async def _session_start(services: Services, event: HookEvent) -> Payload:
     return response
 
 
-async def _keep(services: Services, event: HookEvent, why: str, patience_s: float) -> str:
+async def _keep(services: Services, event: HookEvent, why: str, patience_s: float) -> tuple[str, str | None]:
     """Save the worktree of an event; after that time the answer goes out, and the saving on.
 
     Returns:
-        Why it is not saved; empty: it is.
+        Why it is not saved, empty: it is; and a line about ignored files that are not.
     """
     if not event.cwd:
-        return ""
+        return "", None
     saving = asyncio.ensure_future(services.work(lambda: services.of(Guardian).before_release(Path(event.cwd), why)))
     await asyncio.wait({saving}, timeout=patience_s)
     if not saving.done():
-        return f"What is in {event.cwd} is still being saved; try again in a moment."
+        return f"What is in {event.cwd} is still being saved; try again in a moment.", None
+    lost = None
     try:
-        problem = saving.result().problem
+        saved = saving.result()
+        problem, lost = saved.problem, not_saved(saved.left_out)
     except Exception as error:  # the edge: whatever it is, nothing was saved
         log.exception("not_saved", worktree=event.cwd)
         problem = str(error) or type(error).__name__
-    return f"What is in {event.cwd} could not be saved: {problem}" if problem else ""
+    return f"What is in {event.cwd} could not be saved: {problem}" if problem else "", lost
 
 
 async def _session_end(services: Services, event: HookEvent) -> Payload:
@@ -499,8 +505,11 @@ def _release_worktrees(services: Services, subagent: str) -> list[str]:
         if row["state"] != WorktreeState.REMOVED:
             why = " ".join(str(row["note"] or "").splitlines())
             lines.append(f"Your subagent's worktree {row['path']} stays. {why}")
-        elif committed or saved:
-            lines.append(f"Your subagent's worktree {row['path']} was taken back when it ended.{committed}{saved}")
+        elif committed or saved or row["note"]:
+            lost = f" {row['note']}" if row["note"] else ""
+            lines.append(
+                f"Your subagent's worktree {row['path']} was taken back when it ended.{committed}{saved}{lost}"
+            )
     return lines
 
 
@@ -539,17 +548,18 @@ async def _give_worktree(services: Services, event: HookEvent) -> Payload:
 
 async def _worktree_remove(services: Services, event: HookEvent) -> Payload:
     """Take a worktree back: salvaged first. The session is told of one that stays; the client shows no answer to this hook."""
-    stays = await services.work(
+    stays, lost = await services.work(
         lambda: services.of(Worktrees).give_back(
             Path(event.worktree_path), services.now(), {event.actor, event.session_id}
         )
     )
-    if stays is not None:
-        text = f"The worktree {event.worktree_path} was not removed. {' '.join(stays.splitlines())}"
+    if told := stays or lost:
+        became = "not removed" if stays else "removed"
+        text = f"The worktree {event.worktree_path} was {became}. {' '.join(told.splitlines())}"
         at = iso(services.now())
         await services.store.write(partial(session_rows.notify, session_id=event.actor, text=text, at=at))
     services.nudge("landing")
-    return {"systemMessage": stays} if stays else {}
+    return {"systemMessage": told} if told else {}
 
 
 async def _sign_of_life(services: Services, event: HookEvent) -> Payload:

@@ -73,16 +73,19 @@ async def release(services: Services, event: HookEvent) -> Payload:
     kept = await services.work(lambda: services.of(Guardian).before_release(place, "its session gives it back"))
     if kept.problem is not None:  # nothing that could not be saved is removed
         return {"vcs": {"kept": f"What is in {place} could not be saved: {kept.problem}"}}
-    stays = await services.work(
+    stays, lost = await services.work(
         lambda: services.of(Worktrees).give_back(place, services.now(), {event.actor, event.session_id})
     )
     services.nudge("landing")
-    if stays is not None:
-        text = f"The worktree {place} was not removed. {' '.join(stays.splitlines())}"
+    if told := stays or lost:
+        became = "not removed" if stays else "removed"
+        text = f"The worktree {place} was {became}. {' '.join(told.splitlines())}"
         at = iso(services.now())
         await services.store.write(partial(session_rows.notify, session_id=event.session_id, text=text, at=at))
+    if stays:
         return {"vcs": {"kept": " ".join(stays.splitlines())}}
     after = await services.work(lambda: len(services.of(Worktrees).salvaged(name)))
     is_saved = after > before or kept.ref is not None or kept.ignored_files
-    note = {"note": f"what was in it is saved: corral worktree recover {name}"} if is_saved else {}
-    return {"vcs": {"isReleased": True, **note}}
+    saved = f"{'the rest' if lost else 'what was in it'} is saved: corral worktree recover {name}" if is_saved else ""
+    note = " ".join(filter(None, (lost, saved)))
+    return {"vcs": {"isReleased": True, **({"note": note} if note else {})}}

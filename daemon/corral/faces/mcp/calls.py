@@ -144,6 +144,17 @@ async def show_token(token: str) -> None:
         current.set(replace(call, connection=session_id, token=token))
 
 
+def identified() -> Call:
+    """The current call, for what is done for nobody in particular but changes something.
+
+    Raises:
+        Unidentified: It does not show who makes it.
+    """
+    call = current.get()
+    _ = call.acting
+    return call
+
+
 def newcomer() -> Call:
     """The current call, with a session and a token of its own if nobody has made it so far: it registers."""
     call = current.get()

@@ -95,7 +95,7 @@ def _walk(
             heapq.heappush(waiting, (depth + 1, is_inner, len(entries), f"{path}{name}{'/' if is_inner else ''}"))
 
 
-def read(top: Path, path: str, seen: Signature) -> tuple[str, bytes, bool]:
+def read(place: Path, seen: Signature) -> tuple[str, bytes, bool]:
     """Read one file or link, never more of it than was seen.
 
     Returns:
@@ -105,14 +105,14 @@ def read(top: Path, path: str, seen: Signature) -> tuple[str, bytes, bool]:
         OSError: It is gone, cannot be read, or something else stands there.
     """
     assert seen is not None
-    place, size = top / path, seen[1]
+    size = seen[1]
     if stat.S_ISLNK(seen[2]):
         target = os.fsencode(os.readlink(place))  # noqa: PTH115 - as it is written
         return "120000", target, len(target) == size
     # Not through a link, and not waiting for the other end of what has become a pipe.
     with os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(f"{path} is no file any more")
+            raise OSError("it is no file any more")
         content = file.read(size)
         after = os.fstat(file.fileno())
     same = (after.st_mtime_ns, after.st_size) == seen[:2] and len(content) == size

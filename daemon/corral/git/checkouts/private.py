@@ -12,7 +12,7 @@ import itertools
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -140,9 +140,10 @@ def save(
     left_out, entries = dict(found.left_out), dict[str, tuple[Signature, str, str]]()
     fresh = [(path, seen) for path, seen in found.files.items() if known.get(path, (None,))[0] != seen]
     entries.update({path: known[path] for path, seen in found.files.items() if known.get(path, (None,))[0] == seen})
-    for batch in _batches(top, fresh, left_out):
-        shas = _store_blobs(store, [content for _, _, _, content in batch])
-        entries.update({path: (seen, mode, sha) for (path, seen, mode, _), sha in zip(batch, shas, strict=True)})
+    with scratch.folder(repo) as folder:
+        for batch in _batches(top, fresh, left_out, folder):
+            shas = _store_blobs(store, [content for _, _, _, content in batch])
+            entries.update({path: (seen, mode, sha) for (path, seen, mode, _), sha in zip(batch, shas, strict=True)})
     tree = _tree(repo, store, entries)
     newest = newest_of(store, name)
     if newest is not None:
@@ -180,12 +181,15 @@ def _commit(
 
 
 def _batches(
-    top: Path, files: Iterable[tuple[str, Signature]], left_out: dict[str, str]
+    top: Path, files: Sequence[tuple[str, Signature]], left_out: dict[str, str], folder: Path
 ) -> Iterator[list[tuple[str, Signature, str, bytes]]]:
+    """The files with what is in them. Storing takes time: those of later batches get a second name before the first is stored,
+    so that they outlive a worktree that its client removes meanwhile."""
     batch, size = list[tuple[str, Signature, str, bytes]](), 0
-    for path, seen in files:
+    places = {path: top / path for path, _ in files}
+    for number, (path, seen) in enumerate(files):
         try:
-            mode, content, same = read(top, path, seen)
+            mode, content, same = read(places[path], seen)
         except OSError as error:
             left_out[path] = error.strerror or str(error)
             continue
@@ -195,10 +199,22 @@ def _batches(
         batch.append((path, seen, mode, content))
         size += len(content)
         if size >= _AT_ONCE:
+            for later, (other, _) in enumerate(files[number + 1 :], number + 1):
+                if places[other].parent != folder:
+                    places[other] = _held(places[other], folder / str(later))
             yield batch
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def _held(place: Path, name: Path) -> Path:
+    """A second name of a file, or the only one where there can be no other."""
+    try:
+        os.link(place, name, follow_symlinks=False)
+    except OSError:
+        return place
+    return name
 
 
 def _store_blobs(store: Git, contents: list[bytes]) -> list[str]:

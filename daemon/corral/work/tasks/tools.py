@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import LeaseLost, NotFound
 from corral.core.payload import Payload
-from corral.faces.mcp.calls import coordinator_tool, current, refusal
+from corral.faces.mcp.calls import coordinator_tool, current, identified, refusal
 from corral.work.tasks import completion
 from corral.work.tasks import submitting as app_tasks
 from corral.work.tasks import wire as task_shapes
@@ -123,7 +123,7 @@ async def cancel_task_convention(task_id: str, reason: str) -> Payload:
 
 
 async def _cancelled(task_id: str, reason: str) -> Payload:
-    row = await app_tasks.cancel(current.get().services, task_id, reason=reason, convention=True)
+    row = await app_tasks.cancel(identified().services, task_id, reason=reason, convention=True)
     return {"task_id": row["task_id"], "status": row["status"], "result": row["result"]}
 
 

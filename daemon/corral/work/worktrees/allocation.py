@@ -233,13 +233,13 @@ def reclaim(context: WorktreeContext, worktree_id: str, *, reason: str, keeps: b
     row = context.db.read(lambda conn: worktree_rows.get(conn, worktree_id)) or row
     try:
         row = moving.settle(context, row)
-        take_down(context, row, reason)
+        lost = take_down(context, row, reason)
     except (CorralError, OSError) as error:
         ownership.note(context, row, error)
         return False
     crash_point("worktree.removed")
     context.places.leave(Path(row["path"]).parent)
-    gone = {"state": WorktreeState.REMOVED, "removed_at": iso(context.clock()), "note": None}
+    gone = {"state": WorktreeState.REMOVED, "removed_at": iso(context.clock()), "note": lost}
     context.db.write(lambda conn: worktree_rows.transition(conn, worktree_id, (WorktreeState.RECLAIMING,), gone))
     return True
 

@@ -42,7 +42,7 @@ class Worktree(TypedDict):
 
 
 class RemovedWorktree(Worktree):
-    """A worktree that was given back; ``removed`` is false where it had to stay, and ``note`` then says why."""
+    """A worktree that was given back; ``removed`` is false where it had to stay; ``note`` says why, or what was not saved."""
 
     removed: bool
 

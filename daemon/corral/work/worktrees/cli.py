@@ -62,7 +62,8 @@ def remove(
         why, _, what_to_do = (answer["note"] or "").partition("\n")
         raise WorkAtRisk(f"{name} was not removed.", cause=why, remedy=what_to_do, details={"worktree": answer})
     saved = f"; its state is saved as {answer['salvage_ref']}" if answer.get("salvage_ref") else ""
-    report(answer, f"removed {answer['name']}{saved}", as_json=as_json)
+    lost = f"\n{one_line(answer['note'])}" if answer["note"] else ""
+    report(answer, f"removed {answer['name']}{saved}{lost}", as_json=as_json)
 
 
 @app.command()

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from corral.work.worktrees.allocation import WorktreeContext
 
 
-def take_down(context: WorktreeContext, row: WorktreeRow, reason: str) -> None:
+def take_down(context: WorktreeContext, row: WorktreeRow, reason: str) -> str | None:
     """Remove a worktree that is ``reclaiming``, and its branch where nothing needs that; safe to repeat.
+
+    Returns:
+        A line about what could not be saved; None: nothing is lost.
 
     Raises:
         PathReplaced: Something else stands in its place, and is left alone.
@@ -36,19 +39,20 @@ def take_down(context: WorktreeContext, row: WorktreeRow, reason: str) -> None:
     repo, path = context.repo, Path(row["path"])
     if row["purpose"] == WorktreePurpose.VERIFY:
         ownership.discard(context, row)
-        return
+        return None
     with context.db.reading() as conn:
         submitted = worktree_rows.is_submitted(conn, row)
     # git lets go of a branch that something else holds; one that waits to be merged has to keep its name
     branch = None if submitted and not path.exists() else row["branch"]
     sparse = context.settings().worktrees.sparse
     if not worktrees.repair(repo, path, branch, lambda: ownership.prove_remains(context, row), sparse=sparse):
-        return
-    keep_before_removal(context, ownership.prove(context, row), row, reason)
+        return None
+    lost = keep_before_removal(context, ownership.prove(context, row), row, reason)
     if not ((submitted or _holds_no_commit(context, row)) and _removed_clean(context, row)):
         _remove_preserved(context, row, reason, submitted=submitted)
     if not submitted:  # the branch goes too, unless it alone holds something
         worktrees.drop_branch(repo, refs.branch_ref(required(row["branch"])))
+    return lost
 
 
 def tidy_branches(context: WorktreeContext) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
+from typing import NamedTuple
 
 from corral.config.paths import find_checkout
 from corral.coordination.sessions.store import sessions
@@ -35,6 +36,18 @@ WIRE_FIELDS = ("worktree_id", "name", "path", "branch", "base_sha", "purpose", "
 MOST_OF_A_SESSION = 20
 """Worktrees that one session can ask for at a time; those of tasks are bounded by the number of agents."""
 MOST_OF_PEOPLE = 100
+
+
+class GivenBack(NamedTuple):
+    """What became of a worktree that a client is done with.
+
+    Attributes:
+        stays: Why it stays, in one line, and what to type in a second; None: it is gone.
+        lost: A line about the ignored files that were not saved and went with it; None: there were none.
+    """
+
+    stays: str | None = None
+    lost: str | None = None
 
 
 class Worktrees:
@@ -179,26 +192,22 @@ class Worktrees:
             after = worktree_rows.get(conn, row["worktree_id"])
         return {**wire(after or row), "removed": gone}
 
-    def give_back(self, path: Path, now: datetime, leaving: Collection[str] = ()) -> str | None:
+    def give_back(self, path: Path, now: datetime, leaving: Collection[str] = ()) -> GivenBack:
         """The client is done with the worktree at ``path``.
 
         Args:
             leaving: The session that leaves it, with its subagents; any other that works in it keeps it.
-
-        Returns:
-            None if it is gone; else why it stays, in one line, and what to type in a second.
         """
         for row in self._context.db.read(worktree_rows.listing):
             if real_place(Path(row["path"])) == real_place(path) and row["purpose"] != WorktreePurpose.VERIFY:
                 try:
                     self._check_unused(row, leaving)
                 except WorkAtRisk as risk:
-                    return f"{risk.message} {risk.cause}"
-                if give_up(self._context, row, reason="its session gave it back"):
-                    return None
+                    return GivenBack(stays=f"{risk.message} {risk.cause}")
+                is_gone = give_up(self._context, row, reason="its session gave it back")
                 after = self._context.db.read(lambda conn: worktree_rows.get(conn, row["worktree_id"])) or row  # noqa: B023 - run here
-                return str(after["note"])
-        return (
+                return GivenBack(lost=after["note"]) if is_gone else GivenBack(stays=str(after["note"]))
+        return GivenBack(
             f"{path} was not made by Corral, and stays.\nTo remove it: `git worktree remove {shlex.quote(str(path))}`."
         )
 

@@ -138,7 +138,7 @@ def test_who_was_silent_past_the_threshold_is_ended_and_nobody_else(fleet: Fleet
 @pytest.mark.parametrize("by", ["mcp", "http"])
 def test_whoever_asks_and_names_no_threshold_means_fifteen_minutes(fleet: Fleet, by: str) -> None:
     services: Any = fleet
-    current.set(Call(services=services, replays=Replays()))
+    current.set(Call(services=services, replays=Replays(), connection="boss"))
 
     def ask() -> tuple[bool, int, int]:
         async def clean_up() -> dict[str, Any]:

@@ -54,6 +54,8 @@ GOES_ON = frozenset({"commit", "cherry-pick", "revert"})
 OWN = "corral"
 """The word for a move that Corral made itself."""
 _REMEMBERED = 4096
+_NOT_YOURS = "no command of yours did it. "
+_UNSEEN = "that was about when no daemon of Corral's ran, so that nobody saw who did it. "
 
 T = TypeVar("T")
 
@@ -82,11 +84,15 @@ class Saved:
 
 @dataclass
 class _Heard:
-    """Moves of a worktree's HEAD of which nobody was told yet; ``actor`` is the session whose command made them, or None."""
+    """Moves of a worktree's HEAD of which nobody was told yet; ``actor`` is the session whose command made them, or None.
+
+    ``is_unseen``: no daemon ran then, so that it may as well have been the session's own command.
+    """
 
     top: Path
     moves: list[Move]
     actor: str | None
+    is_unseen: bool = False
     is_saved: bool = False
 
 
@@ -98,6 +104,7 @@ class _Memory:
         identity: Which worktree it is, whatever its path.
         told_log: How much of the log of its HEAD was told.
         saved_log: How long that log was before the state was saved.
+        fuller: The state before, where it has files that this one lacks.
         lock: Held while it is saved.
     """
 
@@ -106,6 +113,7 @@ class _Memory:
     saved_log: int
     look: Look | None = None
     snapshot: Snapshot | None = None
+    fuller: Snapshot | None = None
     copy: Copy | None = None
     replaced: list[Copy] = field(default_factory=list)
     saved: Saved = Saved()
@@ -119,15 +127,22 @@ class Guardian:
         runtime: The commands that run.
         faults: Where a person is told what could not be saved.
         nudge: Asks for a step.
+        away_since: When the daemon before this one was last at work; None: that is not known.
     """
 
     def __init__(
-        self, context: WorktreeContext, runtime: RuntimeState, faults: dict[str, Need], nudge: Callable[[], None]
+        self,
+        context: WorktreeContext,
+        runtime: RuntimeState,
+        faults: dict[str, Need],
+        nudge: Callable[[], None],
+        away_since: datetime | None = None,
     ) -> None:
         self._context = context
         self._runtime = runtime
         self._faults = faults
         self._nudge = nudge
+        self._away_since = away_since
         self._memory: dict[str, _Memory] = {}
         self._met: dict[str, None] = {}
         # Appended by any thread, taken by the step.
@@ -156,6 +171,14 @@ class Guardian:
         if folder and (checkout := self._linked(Path(folder))) is not None:
             self._ended.append((str(checkout.work_tree), reason))
             self._nudge()
+
+    def over(self, conn: Connection, session_id: str) -> None:
+        """A session was killed, or fell silent: its worktree, and those of its subagents, are saved with the next step."""
+        for member in session_rows.family(conn, session_id):
+            row = session_rows.get(conn, member)
+            if row is not None and row["worktree"]:
+                self._ended.append((row["worktree"], "its session ended"))
+                self._nudge()
 
     def announce(self, folder: str, session_id: str) -> None:
         """A command of a session ended in a folder: what happened to its worktree's HEAD until now, it did."""
@@ -254,10 +277,13 @@ class Guardian:
             or _is_left(checkout, before, head, memory)
         ):
             return
+        memory.fuller = None
         if _went_on(checkout, before, head, standing):
             refs.delete(repo, before.ref, before.sha)
         elif snapshot is None:
             memory.snapshot = before  # a later commit may have all of it
+        else:
+            memory.fuller = before
 
     def _save_ignored(self, checkout: Git, name: str, now: Look, reason: str, memory: _Memory) -> None:
         before = memory.copy
@@ -291,6 +317,7 @@ class Guardian:
         self.watch()
         ended, changed = dict(_taken(self._ended)), set(_taken(self._changed))
         try:
+            self._look_back()
             if ended or changed or self._moves:
                 self._notice_all(changed, now)
         except BaseException:
@@ -299,6 +326,15 @@ class Guardian:
         finally:
             for top, reason in ended.items():
                 self.save(Path(top), reason)
+
+    def _look_back(self) -> None:
+        """Hear of the moves of HEAD that nobody noticed, since the daemon before this one was at work; once."""
+        for top in self._places() if self._away_since is not None else ():
+            if (checkout := self._linked(Path(top))) is not None:
+                moves = _made_by_others(_moves(checkout.git_dir, 0, self._away_since)[0])
+                if moves:
+                    self._moves.append(_Heard(Path(top), moves, None, is_unseen=True))
+        self._away_since = None
 
     def _notice_all(self, changed: set[str], now: datetime) -> None:
         places = self._places()
@@ -313,7 +349,18 @@ class Guardian:
                 raise
         for top, memory in list(self._memory.items()):
             if (top not in places or top in self._left) and saving.identity(self._linked(Path(top))) != memory.identity:
-                del self._memory[top]
+                self._forget(top, memory)
+
+    def _forget(self, top: str, memory: _Memory) -> None:
+        """A worktree is gone. A state that only lacks files of the one before was taken while it was being deleted, and goes."""
+        del self._memory[top]
+        last, fuller, repo = memory.snapshot, memory.fuller, self._context.repo
+        if last is None or fuller is None or last.base_sha != fuller.base_sha or refs.read(repo, fuller.ref) is None:
+            return
+        if len(repo.must("show", "-s", "--format=%P", last.sha).split()) > 1:  # only its index may have some content
+            return
+        if all(not change.new_mode.strip("0") for change in refs.raw_changes(repo, fuller.sha, last.sha)):
+            refs.delete(repo, last.ref, last.sha)
 
     def _notice(self, top: Path, sessions: list[SessionRow], changed: set[str], now: datetime) -> None:
         checkout = self._linked(top)
@@ -352,7 +399,7 @@ class Guardian:
         text = (
             f"HEAD of your worktree {top} moved from {moves[0].old[:12]} to {moves[-1].new[:12]} "
             f"({', '.join(dict.fromkeys(move.verb for move in moves))}), and "
-            + (f"{who}, who works there too, did it. " if who else "no command of yours did it. ")
+            + (f"{who}, who works there too, did it. " if who else _UNSEEN if heard.is_unseen else _NOT_YOURS)
             + "Read a file again before you edit it."
             + (f" What was there is saved: `corral worktree recover {name}`." if heard.is_saved else "")
         )
@@ -390,7 +437,7 @@ class Guardian:
         assert checkout.work_tree is not None
         memory = self._remembered(checkout)
         lines, memory.told_log = _moves(checkout.git_dir, memory.told_log)
-        if moves := [move for move in lines if move.verb != OWN]:
+        if moves := _made_by_others(lines):
             self._moves.append(_Heard(checkout.work_tree, moves, actor))
         return bool(moves)
 
@@ -452,8 +499,12 @@ def _went_on(checkout: Git, before: Snapshot, head: str | None, changed: Iterabl
     return not rest or rest <= set(refs.changed_paths(checkout, before.base_sha, head))
 
 
-def _moves(git_dir: Path, since: int) -> tuple[list[Move], int]:
-    """What the log of a worktree's HEAD got since it had some size, and its size now."""
+def _made_by_others(moves: Iterable[Move]) -> list[Move]:
+    return [move for move in moves if move.verb != OWN]
+
+
+def _moves(git_dir: Path, since: int, after: datetime | None = None) -> tuple[list[Move], int]:
+    """What the log of a worktree's HEAD got since it had some size, and its size now; of lines only those after an instant."""
     size = _log_size(git_dir)
     if size <= since:
         return [], size
@@ -464,10 +515,18 @@ def _moves(git_dir: Path, since: int) -> tuple[list[Move], int]:
     for line in lines:
         about, _, message = line.partition("\t")
         shas = about.split(" ")
+        if after is not None and not _is_after(about, after):
+            continue
         verb = re.match(r"[a-z][a-z -]{0,30}", message)
         if len(shas) > 1 and (message or shas[0] != shas[1]):
             moves.append(Move(shas[0], shas[1], verb[0].strip() if verb else "moved"))
     return moves, size
+
+
+def _is_after(about: str, instant: datetime) -> bool:
+    """Whether a line of a log is from after an instant; git writes whole seconds."""
+    at = about.rsplit(" ", 2)[-2:-1]
+    return bool(at) and at[0].isdecimal() and int(at[0]) >= int(instant.timestamp())
 
 
 def _log_size(git_dir: Path) -> int:
@@ -480,6 +539,7 @@ def _log_size(git_dir: Path) -> int:
 def job(services: Services) -> Step:
     """The job of this module."""
     context = services.of(WorktreeContext)
-    guardian = Guardian(context, services.runtime, services.faults, lambda: services.nudge(NAME))
+    away_since = services.unannounced.away_since
+    guardian = Guardian(context, services.runtime, services.faults, lambda: services.nudge(NAME), away_since)
     services.bring(guardian)
     return Step(NAME, guardian.step, pause_s=0.2)

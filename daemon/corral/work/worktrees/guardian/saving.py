@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from corral.core.logs import logger
 from corral.core.states import WorktreePurpose
+from corral.core.visible import embedded
 from corral.git.checkouts import ignored, private, status
 from corral.git.checkouts.private import Copy, Known
 from corral.git.process.command import Git
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 GUARDED = (WorktreePurpose.SESSION, WorktreePurpose.PERSON)
 """Corral's worktrees whose ignored files are saved: what a task makes is what it commits."""
+
+_NAMED = 10
 
 log = logger("guardian")
 
@@ -81,15 +84,27 @@ def keep_ignored(
     return copy
 
 
-def keep_before_removal(context: WorktreeContext, checkout: Git, row: WorktreeRow, reason: str) -> None:
+def keep_before_removal(context: WorktreeContext, checkout: Git, row: WorktreeRow, reason: str) -> str | None:
     """Store the ignored files of a worktree that Corral is about to remove, if somebody worked in it.
+
+    Returns:
+        A line that names those which go with it; None: there are none.
 
     Raises:
         CorralError: They could not be stored; then it must stay.
         OSError: The same.
     """
-    if row["purpose"] in GUARDED:
-        keep_ignored(context, checkout, row["name"], look(context, checkout, row), reason)
+    if row["purpose"] not in GUARDED:
+        return None
+    copy = keep_ignored(context, checkout, row["name"], look(context, checkout, row), reason)
+    return not_saved(copy.left_out) if copy is not None else None
+
+
+def not_saved(left_out: Mapping[str, str]) -> str | None:
+    """A line that names the ignored files that were not saved, and why; None: all were."""
+    named = [f"{embedded(path)} ({why})" for path, why in list(left_out.items())[:_NAMED]]
+    more = [f"and {len(left_out) - _NAMED} more"] if len(left_out) > _NAMED else []
+    return f"Files that git ignores, and that are not saved: {', '.join(named + more)}." if named else None
 
 
 def name_of(top: Path, row: WorktreeRow | None) -> str:
