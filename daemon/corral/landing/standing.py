@@ -12,6 +12,7 @@ from statistics import median
 from sqlalchemy import Connection
 
 from corral.core.instants import iso, parse
+from corral.core.pages import MOST
 from corral.core.states import MergeState
 from corral.landing import pauses, stacks
 from corral.store.rows.merges import MergeRow, VerificationRunRow
@@ -37,6 +38,11 @@ def of_open(conn: Connection, most: int, ageing_s: float, now: datetime) -> list
         ordered = stacks.in_order(rows, stacks.of_target(conn, target), ageing_s, now)
         shown += [(row, line.next(row)) for row in ordered]
     return shown
+
+
+def by_id(conn: Connection, ageing_s: float, now: datetime) -> dict[str, Standing]:
+    """How the first open requests stand, by their ids."""
+    return {row["merge_id"]: how for row, how in of_open(conn, MOST, ageing_s, now)}
 
 
 class _Line:

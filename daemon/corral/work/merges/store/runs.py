@@ -74,6 +74,12 @@ def running(conn: Connection) -> list[VerificationRunRow]:
     return fetch_all(conn, query, VerificationRunRow)
 
 
+def of_merge(conn: Connection, merge_id: str) -> list[VerificationRunRow]:
+    """The runs for a request, the oldest first."""
+    query = select(verification_runs).where(_r.merge_id == merge_id).order_by(_r.run_id)
+    return fetch_all(conn, query, VerificationRunRow)
+
+
 def green_durations(conn: Connection, target: str, most: int) -> list[float]:
     """How long the newest green verifications of a target took, seconds; at most so many."""
     query = select(receipts.c.duration_s).join_from(verification_runs, receipts, _r.receipt_id == receipts.c.receipt_id)
