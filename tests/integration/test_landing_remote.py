@@ -186,6 +186,8 @@ def test_what_others_push_while_nothing_waits_is_seen_verified_and_followed(worl
     world.watch(200)
     step_until(world, lambda: world.tip() == pushed)
     assert (world.root / "theirs.txt").exists() and tip_row(world) is None, "and the next task begins there"
+    (followed,) = [row["data"] for row in world.db.read(events.listing) if row["kind"] == "target.followed"]
+    assert followed == {"target": "main", "remote": "origin", "sha": pushed}
     assert "refs/remotes/origin/main" in git(world.root, "for-each-ref", f"--points-at={pushed}", "--format=%(refname)")
 
     (world.root / "mine.txt").write_text("my own\n")

@@ -60,6 +60,7 @@ def test_a_person_steers_the_queue_and_an_agent_does_not(house: Coordinated) -> 
     (need,) = needs(house, "frozen_target")
     assert need["what"].endswith("A release is being made.") and need["remedy"] == "corral merge thaw main"
     assert "main is frozen since" in need["what"]
+    assert "main" in [row["title"] for row in house.json("status")["recent"] if row["kind"] == "target.frozen"]
     assert "A release is being made." in submitted(house, "good")
     good = house.json("merge", "list", "--branch", "good")[0]["merge_id"]
     waited = house.run("wait", good, check=False)

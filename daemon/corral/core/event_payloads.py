@@ -57,6 +57,7 @@ TargetPaused = TypedDict("TargetPaused", {"target": str, "reason": str})
 TargetResumed = TypedDict("TargetResumed", {"target": str})
 TargetRewound = TypedDict("TargetRewound", {"target": str, "lost_sha": str, "merge_ids": list[str], "reason": str})
 TargetPushed = TypedDict("TargetPushed", {"target": str, "remote": str, "sha": str})
+TargetFollowed = TypedDict("TargetFollowed", {"target": str, "remote": str, "sha": str})
 TargetBypassed = TypedDict("TargetBypassed", {"target": str, "commits": list[str], "reason": str})
 
 # -- limits of all workers together

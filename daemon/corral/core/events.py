@@ -80,6 +80,7 @@ class EventKind:
     TARGET_RESTORED: Kind[payloads.TargetRewound] = Kind("target.restored")
     TARGET_REWIND_ACCEPTED: Kind[payloads.TargetRewound] = Kind("target.rewind_accepted")
     TARGET_PUSHED: Kind[payloads.TargetPushed] = Kind("target.pushed")
+    TARGET_FOLLOWED: Kind[payloads.TargetFollowed] = Kind("target.followed")
     TARGET_BYPASSED: Kind[payloads.TargetBypassed] = Kind("target.bypassed")
     SUPERVISOR_PAUSED: Kind[payloads.Reason] = Kind("supervisor.paused")
     SUPERVISOR_RESUMED: Kind[payloads.Nothing] = Kind("supervisor.resumed")

@@ -205,7 +205,7 @@ class Remotes:
                 continue
             at = self._follow_at.get(target, now)
             if not now < at <= now + FOLLOW_AGAIN:
-                reason = self._brought(repo, target, behind_sha, now)
+                reason = self._brought(repo, target, row["remote"], behind_sha, now)
                 self._db.write(partial(_still_behind, target, behind_sha, reason))
                 self._follow_at[target] = at = now + FOLLOW_AGAIN
                 if reason is None:
@@ -217,11 +217,11 @@ class Remotes:
         """Have a target here follow to what others pushed, of which nothing speaks against it; returns whether it has moved."""
         if place.tip != place.remote_sha or place.tip == place.local_sha:
             return False
-        reason = self._brought(repo, target, place.tip, now)
+        reason = self._brought(repo, target, place.remote, place.tip, now)
         self._db.write(lambda conn: rows.behind(conn, target, place.tip if reason is not None else None, reason))
         return reason is None
 
-    def _brought(self, repo: Git, target: str, sha: str, now: datetime) -> str | None:
+    def _brought(self, repo: Git, target: str, remote: str, sha: str, now: datetime) -> str | None:
         """Fast-forward a target here; returns why that cannot be yet. One that went another way gets it with the next landing."""
         ref = refs.branch_ref(target)
         try:
@@ -231,6 +231,8 @@ class Remotes:
             outcome = landing.land(repo, ref, sha, local_sha)
             if isinstance(outcome, landing.Landed):
                 kept.advance(repo, target, sha, local_sha, now)
+                followed = EventKind.TARGET_FOLLOWED({"target": target, "remote": remote, "sha": sha})
+                self._db.write(lambda conn: events.record(conn, now, followed))
         except (CorralError, OSError) as error:
             return describe(error)
         return with_remedy(outcome.reason, outcome.remedy) if isinstance(outcome, landing.InTheWay) else None
