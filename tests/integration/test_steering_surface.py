@@ -11,6 +11,7 @@ from corral.core.errors import NotPermitted
 from corral.faces.mcp.profiles import TOOLS
 from tests.conftest import commit, git
 from tests.integration.mcp.client import Agent, play
+from tests.support.browsing import visitor
 from tests.support.coordinated import Coordinated, eventually
 
 VERIFY = """landing:
@@ -89,6 +90,9 @@ def test_a_bypass_is_on_record_and_what_it_breaks_is_told_until_it_is_reverted(h
     detail = house.json("merge", "detail", merge_id)
     assert detail["state"] == "landed" and detail["receipt"]["status"] == "bypassed"
     assert "let it land without a verification: It is urgent." in house.run("merge", "detail", merge_id).stdout
+    browser = visitor(house)
+    eventually(lambda: "<bdi>main</bdi> as it is" in browser.get("/queue").text)
+    assert "Verification of main as it is: running" in browser.get("/timeline").text
     hold.unlink()
     (red,) = eventually(lambda: needs(house, "red_target"))
     assert "It is urgent." in red["what"] and "corral merge thaw main" in red["remedy"]

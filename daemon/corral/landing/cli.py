@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.config.paths import find_checkout, find_project
 from corral.core.errors import InvalidInput
-from corral.core.instants import in_words
+from corral.core.instants import in_words, when_landed
 from corral.core.outcomes import MERGE_WORDS, Outcome
 from corral.core.states import MergeState
 from corral.core.visible import one_line
@@ -66,7 +66,7 @@ def _why(row: dict[str, Any]) -> str:
 
 def _lands_in(row: dict[str, Any]) -> str:
     expected_s = row["standing"]["expected_s"] if row["standing"] else None
-    return "" if expected_s is None else f"~{in_words(expected_s)}"
+    return f"~{in_words(expected_s)}" if expected_s else "" if expected_s is None else "overdue"
 
 
 @app.command()
@@ -91,7 +91,7 @@ def _drawn(candidate: dict[str, Any]) -> str:
     how, sha = candidate["standing"], candidate["candidate_sha"]
     mark = "." if sha is None else "!" if candidate["is_alone"] else "*"
     where = f" in slot {how['slot']}" if how["slot"] is not None else ""
-    lands = f", lands in about {in_words(how['expected_s'])}" if how["expected_s"] is not None else ""
+    lands = f", {lands}" if (lands := when_landed(how["expected_s"])) else ""
     verdict = state(candidate["verdict"]) + where
     return f"{mark} {how['position']:>3}  {(sha or '')[:8]:<8}  {one_line(candidate['title'])}: {verdict}{lands}"
 
@@ -107,7 +107,7 @@ def detail(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.Merg
     about = {"id": merge["merge_id"], "branch": f"{merge['branch']} → {merge['target']}"}
     about |= {"head": merge["head_sha"][:12], "reason": merge["reason"], "approved": merge["approved_sha"]}
     if how := merge["standing"]:
-        lands = f", lands in about {in_words(how['expected_s'])}" if how["expected_s"] is not None else ""
+        lands = f", {lands}" if (lands := when_landed(how["expected_s"])) else ""
         about |= {"place": f"{how['position']}{lands}", "waits for": None if merge["reason"] else how["waits_for"]}
         is_bypassed = merge["bypassed_sha"] == merge["head_sha"]  # once it has landed, its receipt says so
         about |= {"bypass": merge["bypass_reason"] if is_bypassed else None}

@@ -158,7 +158,8 @@ class Standing(TypedDict):
 
     ``position`` counts from 1 in its target's queue; ``waits_for`` says why it has not landed, ``waits_since`` from when on;
     ``slot``: in which its work is being verified, by itself or with others'. ``expected_s``: seconds until it has landed, if
-    verifications take as long as the last green ones and are green; null: none was, or the request is held.
+    verifications take as long as the last green ones and are green; 0: the one that runs takes longer; null: none was, or the
+    request is held.
     """
 
     position: int

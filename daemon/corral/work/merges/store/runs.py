@@ -98,8 +98,18 @@ def number(conn: Connection) -> int:
 def ran_since(conn: Connection, at: str, most: int) -> list[RanVerification]:
     """What runs, or has ended since an instant, in the order in which it began; at most so many, the newest."""
     ran = (
-        select(_r.run_id, _r.merge_id, _r.slot, _r.members, _r.started_at, _r.ended_at, receipts.c.status, _m.title)
-        .join_from(verification_runs, merge_requests, _m.merge_id == _r.merge_id)
+        select(
+            _r.run_id,
+            _r.merge_id,
+            _r.target,
+            _r.slot,
+            _r.members,
+            _r.started_at,
+            _r.ended_at,
+            receipts.c.status,
+            _m.title,
+        )
+        .outerjoin_from(verification_runs, merge_requests, _m.merge_id == _r.merge_id)
         .outerjoin(receipts, receipts.c.receipt_id == _r.receipt_id)
         .where(or_(_r.ended_at.is_(None), _r.ended_at > at))
     )
