@@ -75,7 +75,7 @@ class EventKind:
     TARGET_PAUSED: Kind[payloads.TargetPaused] = Kind("target.paused")
     TARGET_RESUMED: Kind[payloads.TargetResumed] = Kind("target.resumed")
     TARGET_FROZEN: Kind[payloads.TargetFrozen] = Kind("target.frozen")
-    TARGET_THAWED: Kind[payloads.TargetResumed] = Kind("target.thawed")
+    TARGET_THAWED: Kind[payloads.TargetThawed] = Kind("target.thawed")
     TARGET_REWOUND: Kind[payloads.TargetRewound] = Kind("target.rewound")
     TARGET_RESTORED: Kind[payloads.TargetRewound] = Kind("target.restored")
     TARGET_REWIND_ACCEPTED: Kind[payloads.TargetRewound] = Kind("target.rewind_accepted")
