@@ -109,6 +109,7 @@ def detail(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.Merg
     if how := merge["standing"]:
         lands = f", {lands}" if (lands := when_landed(how["expected_s"])) else ""
         about |= {"place": f"{how['position']}{lands}", "waits for": None if merge["reason"] else how["waits_for"]}
+        about |= {"since": f"{age(how['waits_since'])} ago"}
         is_bypassed = merge["bypassed_sha"] == merge["head_sha"]  # once it has landed, its receipt says so
         about |= {"bypass": merge["bypass_reason"] if is_bypassed else None}
     if merge["landed_sha"]:
