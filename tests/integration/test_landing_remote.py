@@ -15,6 +15,7 @@ from corral.config.sections.sharing import Landing
 from corral.config.sections.work import Tasks
 from corral.coordination.settings import SettingsHolder
 from corral.core.states import MergeState
+from corral.landing import steering
 from corral.store import events
 from corral.store.rows.merges import RemoteRow
 from corral.work.merges.store import intents, merges, remotes
@@ -199,10 +200,20 @@ def test_what_others_push_while_nothing_waits_is_seen_verified_and_followed(worl
     world.watch(15)
     assert world.tip() == overlaps
 
+    world.db.write(lambda conn: steering.freeze(conn, "main", "A release.", "me", world.now()))
+    later = origin.push({"later.txt": "x\n"})
+    world.watch(400)
+    step_until(world, lambda: remote(world)["behind_sha"] == later)
+    world.watch(30)
+    assert world.tip() == overlaps and remote(world)["behind_reason"] == "main is frozen."
+    world.db.write(lambda conn: steering.thaw(conn, "main", world.now()))
+    world.watch(15)
+    assert world.tip() == later
+
     red = origin.push({"broken.txt": "x\n"})
     world.watch(400)
     step_until(world, lambda: why_red(world))
-    assert f'is red since {red[:12]} "a colleague\'s work" by' in why_red(world) and world.tip() == overlaps
+    assert f'is red since {red[:12]} "a colleague\'s work" by' in why_red(world) and world.tip() == later
 
 
 def test_an_idle_remote_is_asked_as_often_as_its_target_says(world: World, origin: Origin, tmp_path: Path) -> None:

@@ -321,7 +321,7 @@ class Queue:
             line = Line(target, place, landing, basis, check_basis, batch, slots, standing, is_frozen=is_frozen)
             if direct is not None:
                 is_known = self._look_at_tip(repo, line, direct, now, due)
-                if is_known and not is_frozen and self._remotes.bring(repo, target, place, now):
+                if is_known and self._remotes.bring(repo, target, place, now, is_frozen=is_frozen):
                     return Next.AGAIN
         except ConfigInvalid as error:
             return self._executor.hold_first(requests, because(error), now)

@@ -35,7 +35,7 @@ from corral.store.protocol import Store
 from corral.store.rows import required
 from corral.store.rows.merges import IntentRow, LandedBranch, RemoteRow
 from corral.work.merges.settling import OnSettled
-from corral.work.merges.store import intents, merges
+from corral.work.merges.store import freezes, intents, merges
 from corral.work.merges.store import remotes as rows
 
 FRESH = timedelta(seconds=30)
@@ -201,7 +201,7 @@ class Remotes:
         """Bring what was pushed, and could not come here then, to the targets here; returns when to try again."""
         due = []
         for target, row in self._db.read(rows.every).items():
-            if (behind_sha := row["behind_sha"]) is None:
+            if (behind_sha := row["behind_sha"]) is None or self._db.read(lambda c, t=target: freezes.is_frozen(c, t)):  # type: ignore[misc]
                 continue
             at = self._follow_at.get(target, now)
             if not now < at <= now + FOLLOW_AGAIN:
@@ -213,11 +213,11 @@ class Remotes:
             due.append(at)
         return due
 
-    def bring(self, repo: Git, target: str, place: Place, now: datetime) -> bool:
+    def bring(self, repo: Git, target: str, place: Place, now: datetime, *, is_frozen: bool) -> bool:
         """Have a target here follow to what others pushed, of which nothing speaks against it; returns whether it has moved."""
         if place.tip != place.remote_sha or place.tip == place.local_sha:
             return False
-        reason = self._brought(repo, target, place.remote, place.tip, now)
+        reason = f"{target} is frozen." if is_frozen else self._brought(repo, target, place.remote, place.tip, now)
         self._db.write(lambda conn: rows.behind(conn, target, place.tip if reason is not None else None, reason))
         return reason is None
 
