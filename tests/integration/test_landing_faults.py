@@ -102,7 +102,7 @@ def test_the_pause_says_why_and_ends_at_once_when_a_person_asks(world: World, tm
     assert paused is not None and paused["failures"] > 3 and "killed from outside" in paused["reason"]
     shown = {row["merge_id"]: row["reason"] for row in listed(world.db)}
     assert all("main is paused and looked at again at" in shown[one] for one in (first, second))
-    assert "killed from outside" in requests.detail(world.db, second)["reason"]
+    assert "killed from outside" in requests.detail(world.db, second, ageing_s=0, now=world.now())["reason"]
     assert world.events().count("target.paused") == 1
     (tmp_path / "up").touch()
     world.spend(1)

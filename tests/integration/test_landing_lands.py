@@ -255,10 +255,10 @@ def test_cancel_and_retry(world: World) -> None:
 def test_a_request_is_found_by_the_beginning_of_its_id(world: World) -> None:
     world.branch("feature", {"a.txt": "1\n"})
     merge_id = world.submit("feature")
-    assert requests.detail(world.db, merge_id[:8])["merge_id"] == merge_id
+    assert requests.detail(world.db, merge_id[:8], ageing_s=0, now=world.now())["merge_id"] == merge_id
     for hostile in ("%", "_", "", "nothing"):
         with pytest.raises(NotFound):
-            requests.detail(world.db, hostile)
+            requests.detail(world.db, hostile, ageing_s=0, now=world.now())
     row = listed(world.db)[0]
     assert list(row) == ["merge_id", "task_id", "branch", "target", "state", "outcome", "reason"]
 

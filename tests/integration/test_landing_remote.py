@@ -15,6 +15,7 @@ from corral.config.sections.sharing import Landing
 from corral.config.sections.work import Tasks
 from corral.coordination.settings import SettingsHolder
 from corral.core.states import MergeState
+from corral.landing import steering
 from corral.store import events
 from corral.store.rows.merges import RemoteRow
 from corral.work.merges.store import intents, merges, remotes
@@ -176,6 +177,62 @@ def test_what_a_person_commits_or_pushes_is_verified_when_seen(world: World, ori
     assert world.tip() == origin.tip() and {"mine.txt", "waits.txt"} <= {path.name for path in world.root.iterdir()}
 
 
+def test_what_others_push_while_nothing_waits_is_seen_verified_and_followed(world: World, origin: Origin) -> None:
+    verify(world, VERIFY)
+    world.branch("feature", {"new.txt": "x\n"})
+    assert world.land("feature")["state"] == "landed"
+    pushed = origin.push({"theirs.txt": "x\n"})
+    world.watch(200)
+    assert world.tip() != pushed, "an idle remote is left alone most of the time"
+    world.watch(200)
+    step_until(world, lambda: world.tip() == pushed)
+    assert (world.root / "theirs.txt").exists() and tip_row(world) is None, "and the next task begins there"
+    (followed,) = [row["data"] for row in world.db.read(events.listing) if row["kind"] == "target.followed"]
+    assert followed == {"target": "main", "remote": "origin", "sha": pushed}
+    assert "refs/remotes/origin/main" in git(world.root, "for-each-ref", f"--points-at={pushed}", "--format=%(refname)")
+
+    (world.root / "mine.txt").write_text("my own\n")
+    overlaps = origin.push({"mine.txt": "theirs\n"})
+    world.watch(400)
+    step_until(world, lambda: remote(world)["behind_sha"] == overlaps)
+    assert "uncommitted changes" in str(remote(world)["behind_reason"]) and world.tip() == pushed
+    (world.root / "mine.txt").unlink()
+    world.watch(15)
+    assert world.tip() == overlaps
+
+    world.db.write(lambda conn: steering.freeze(conn, "main", "A release.", "me", world.now()))
+    later = origin.push({"later.txt": "x\n"})
+    world.watch(400)
+    step_until(world, lambda: remote(world)["behind_sha"] == later)
+    world.watch(30)
+    assert world.tip() == overlaps and remote(world)["behind_reason"] == "main is frozen."
+    world.db.write(lambda conn: steering.thaw(conn, "main", world.now()))
+    world.watch(15)
+    assert world.tip() == later
+
+    red = origin.push({"broken.txt": "x\n"})
+    world.watch(400)
+    step_until(world, lambda: why_red(world))
+    assert f'is red since {red[:12]} "a colleague\'s work" by' in why_red(world) and world.tip() == later
+
+
+def test_an_idle_remote_is_asked_as_often_as_its_target_says(world: World, origin: Origin, tmp_path: Path) -> None:
+    world.branch("feature", {"new.txt": "x\n"})
+    assert world.land("feature")["state"] == "landed"
+    asked = remote(world)["seen_at"]
+    world.landing = world.landing.model_copy(update={"fetch_s": 0})
+    world.watch(1000)
+    assert remote(world)["seen_at"] == asked
+    world.landing = world.landing.model_copy(update={"fetch_s": 60})
+    origin.place.rename(tmp_path / "away")
+    world.watch(1000)
+    row = remote(world)
+    assert "cannot be fetched" in str(row["reason"]) and row["tries"] < 10, "the wait grows"
+    (tmp_path / "away").rename(origin.place)
+    world.watch(400)
+    assert remote(world)["reason"] is None and str(remote(world)["seen_at"]) > str(asked)
+
+
 def test_what_went_two_ways_is_merged_first_or_waits_for_a_person(world: World, origin: Origin) -> None:
     world.branch("feature", {"new.txt": "x\n"})
     commit(world.root, {"mine.txt": "x\n"}, "my own work")
@@ -214,6 +271,9 @@ def test_a_refusal_holds_with_its_words_and_is_tried_again(world: World, origin:
         held["state"] == "held"
         and "pre-receive hook declined" in why(held)
         and "main is frozen on Fridays" in why(held)
+    )
+    assert "What to do: origin refuses it by a rule of its own: change that there, or have it get the branches" in why(
+        held
     )
     assert (world.tip(), origin.tip()) == before and fingerprint(world.root) == files
     assert world.db.read(intents.listing) == [], "nothing is under way: it can be cancelled"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from corral.config.sections.sharing import Landing
+from corral.core.instants import parse
 from corral.landing import standing
 from corral.work.merges.store import runs
 from corral.work.merges.wire import Standing
@@ -96,8 +98,17 @@ def test_what_is_verified_together_lands_together_and_a_red_one_is_never_told_as
 
     eventually(lambda: shown(lambda how: how["slot"]))
     world.db.write(lambda conn: runs.set_batch(conn, "main", 1))  # as after a suspect; a stack counts once all the same
-    together = [how for _row, how in world.db.read(lambda conn: standing.of_open(conn, 9, 0, world.now()))]
+    world.branch("later", {"later.txt": "x\n"})
+    later = world.submit("later")
+    *together, behind = [how for _row, how in world.db.read(lambda conn: standing.of_open(conn, 9, 0, world.now()))]
     assert len({one["expected_s"] for one in together}) == 1 and together[0]["expected_s"] is not None
+    (usual_s,) = world.db.read(lambda conn: runs.green_durations(conn, "main", 9))
+    (began,) = {run["started_at"] for run in world.db.read(runs.running)}
+    late = parse(began) + timedelta(seconds=usual_s + 60)
+    *overdue, next_one = [how for _row, how in world.db.read(lambda conn: standing.of_open(conn, 9, 0, late))]
+    assert {one["expected_s"] for one in overdue} == {0.0}
+    assert next_one["expected_s"] == round(usual_s, 1), "its own verification is still to come"
+    assert behind["expected_s"] is not None and behind["expected_s"] >= next_one["expected_s"]
     go.touch()
     world.run()
     go.unlink()
@@ -107,5 +118,5 @@ def test_what_is_verified_together_lands_together_and_a_red_one_is_never_told_as
     assert "main without it is verified before it is blamed" in how["waits_for"] and how["expected_s"] is None
     go.touch()
     world.run()
-    assert world.merge(bad)["state"] == "failed" and {world.merge(one)["state"] for one in ids} == {"landed"}
+    assert world.merge(bad)["state"] == "failed" and {world.merge(one)["state"] for one in (*ids, later)} == {"landed"}
     world.close()

@@ -220,6 +220,8 @@ def test_a_clone_checks_receipts_without_corral_and_nothing_passes_that_does_not
         "a tree that was not verified": (str(tip), {**passed["receipt"], "verified": {"commit": tip, "tree": below}}),
         "a cover that does not contain it": (str(tip), {**covered["receipt"], "commit": tip, "tree": passed["tree"],
                                                         "verified": {"commit": below, "tree": covered["tree"]}}),
+        "a run that failed": (str(tip), {**passed["receipt"], "exit_code": 1}),
+        "nothing that ran": (str(tip), {**passed["receipt"], "commands": []}),
         "unverified": (str(tip), {**passed["receipt"], "status": "unverified"}),
     }  # fmt: skip
     for what, (sha, receipt) in bad.items():
@@ -227,6 +229,8 @@ def test_a_clone_checks_receipts_without_corral_and_nothing_passes_that_does_not
         answer = corral(clone, "merge", "verify-receipt", sha, "--json")
         assert answer.returncode == 1, what
         assert bool(json.loads(answer.stdout)["problems"]) == (what != "unverified"), what
+    below_now = corral(clone, "merge", "verify-receipt", str(below))
+    assert below_now.returncode == 1 and "has no receipt here that says that it passed" in below_now.stdout
 
 
 # -- signatures -------------------------------------------------------------------------------------------------------

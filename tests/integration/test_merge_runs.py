@@ -45,7 +45,7 @@ def test_the_log_of_a_red_request_is_the_red_run_of_its_change(red: tuple[Coordi
     assert "passed, exit code 0" in control.splitlines()[0]
     assert "IT-IS-RED" in house.run("merge", "log", merge, "--run", "candidate").stdout
     repeated = house.run("merge", "log", merge, "--run", "1").stdout
-    assert repeated.startswith("# Run 1, of the candidate") and "repeated, or ended without an outcome" in repeated
+    assert repeated.startswith("# Run 1, of the candidate") and ": red, and repeated" in repeated
     assert "IT-IS-RED" in repeated
     assert house.run("merge", "log", merge, "--follow").stdout == told, "it is over"
 
@@ -54,7 +54,7 @@ def test_the_log_of_a_red_request_is_the_red_run_of_its_change(red: tuple[Coordi
     assert (answer["run"]["role"], answer["run"]["number"], answer["run"]["exit_code"]) == ("candidate", 2, 3)
     rows = house.json("merge", "runs", merge)
     assert [(row["number"], row["role"], row["status"], row["decided"]) for row in rows] == [
-        (1, "candidate", "unknown", False),
+        (1, "candidate", "repeated", False),
         (2, "candidate", "failed", True),
         (3, "control", "passed", False),
     ]

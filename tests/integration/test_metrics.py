@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, update
 
 from corral.config.paths import find_project, socket_path
-from corral.core.events import EventKind
+from corral.core.events import Event, EventKind
 from corral.core.instants import UTC, iso
+from corral.core.states import ReceiptStatus
 from corral.observe.metrics import exposition, figures
 from corral.observe.metrics import store as metrics
 from corral.observe.metrics.api import By, ProcessUse, WorkMetrics
@@ -22,8 +23,8 @@ from corral.observe.metrics.latencies import Latencies
 from corral.store import events, totals
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
-from corral.store.schema import attempts, tasks
-from corral.work.merges.store import merges
+from corral.store.schema import attempts, merge_requests, tasks
+from corral.work.merges.store import merges, receipts
 from corral.work.merges.wire import TARGET_RED
 from corral.work.tasks.store import tasks as tasks_rows
 from corral.work.tasks.wire import IMPROVEMENT
@@ -213,15 +214,32 @@ def test_a_scrape_reads_of_a_finished_task_only_its_entry_in_an_index(database: 
 
 
 @pytest.mark.req("FR-MONITOR-003")
-def test_a_target_is_red_from_the_first_request_that_waits_for_it_to_the_next_landing(database: Database) -> None:
-    def play(conn: Connection) -> None:
+def test_a_target_has_the_colour_of_what_was_verified_last(database: Database) -> None:
+    def submitted(conn: Connection, branch: str, status: ReceiptStatus) -> str:
         merge_id = merges.submit(
-            conn, task_id=None, session_id=None, title="t", priority=5, branch="b", target="main", base_sha=None,
+            conn, task_id=None, session_id=None, title="t", priority=5, branch=branch, target="main", base_sha=None,
             head_sha="a" * 40, now=NOW,
         )  # fmt: skip
+        receipt = receipts.add(conn, tree="b" * 40, fingerprint="f", status=status, now=NOW)
+        its = merge_requests.c.merge_id == merge_id
+        conn.execute(update(merge_requests).where(its).values(receipt_id=receipt["receipt_id"]))
+        return merge_id
+
+    def play(conn: Connection) -> None:
+        good, let = (submitted(conn, str(one), one) for one in (ReceiptStatus.PASSED, ReceiptStatus.BYPASSED))
         red, held = EventKind.MERGE_HELD({"reason": f"{TARGET_RED}: x"}), EventKind.MERGE_HELD({"reason": "approval"})
         landed = EventKind.MERGE_LANDED({"reason": None, "landed_sha": "a" * 40})
         for minute, event in enumerate((landed, held, red, red, landed, landed)):
+            events.record(conn, NOW + timedelta(minutes=minute), event, merge_id=good)
+        paused, resumed = EventKind.TARGET_PAUSED, EventKind.TARGET_RESUMED
+        on_main: list[tuple[Event, str | None]] = [
+            (paused({"target": "main", "reason": "a full disk"}), None),
+            (resumed({"target": "main"}), None),
+            (paused({"target": "main", "reason": "x", "red_sha": "a" * 40}), None),
+            (landed, let),
+            (resumed({"target": "main", "green_sha": "a" * 40}), None),
+        ]
+        for minute, (event, merge_id) in enumerate(on_main, 10):
             events.record(conn, NOW + timedelta(minutes=minute), event, merge_id=merge_id)
 
     database.write(play)
@@ -230,4 +248,6 @@ def test_a_target_is_red_from_the_first_request_that_waits_for_it_to_the_next_la
         ("green", "00"),
         ("red", "02"),
         ("green", "04"),
-    ]
+        ("red", "12"),
+        ("green", "14"),
+    ], "what a person let past its verification is no green"

@@ -11,6 +11,7 @@ from corral.core.errors import NotPermitted
 from corral.faces.mcp.profiles import TOOLS
 from tests.conftest import commit, git
 from tests.integration.mcp.client import Agent, play
+from tests.support.browsing import visitor
 from tests.support.coordinated import Coordinated, eventually
 
 VERIFY = """landing:
@@ -58,7 +59,9 @@ def test_a_person_steers_the_queue_and_an_agent_does_not(house: Coordinated) -> 
 
     house.run("merge", "freeze", "main", "--reason", "A release is being made.")
     (need,) = needs(house, "frozen_target")
-    assert "main is frozen since" in need["what"] and need["remedy"] == "corral merge thaw main"
+    assert need["what"].endswith("A release is being made.") and need["remedy"] == "corral merge thaw main"
+    assert "main is frozen since" in need["what"]
+    assert "main" in [row["title"] for row in house.json("status")["recent"] if row["kind"] == "target.frozen"]
     assert "A release is being made." in submitted(house, "good")
     good = house.json("merge", "list", "--branch", "good")[0]["merge_id"]
     waited = house.run("wait", good, check=False)
@@ -66,6 +69,10 @@ def test_a_person_steers_the_queue_and_an_agent_does_not(house: Coordinated) -> 
     # While it is verified, that is what is told.
     eventually(lambda: "A release is being made." in house.run("merge", "detail", good).stdout)
     assert house.ask("GET", "/targets/stopped")[0]["target"] == "main"
+    let = house.json("merge", "bypass", good, "--reason", "It is text.", "--yes")
+    assert "A release is being made." in let["reason"], "it lands once that is over"
+    shown = house.run("merge", "detail", good).stdout
+    assert "place       1\n" in shown and "let it land without a verification: It is text." in shown
 
     assert house.json("merge", "thaw", "main") == {"target": "main", "was_frozen": True, "verifies": False}
     house.run("wait", good, "--timeout", "60")
@@ -83,6 +90,9 @@ def test_a_bypass_is_on_record_and_what_it_breaks_is_told_until_it_is_reverted(h
     detail = house.json("merge", "detail", merge_id)
     assert detail["state"] == "landed" and detail["receipt"]["status"] == "bypassed"
     assert "let it land without a verification: It is urgent." in house.run("merge", "detail", merge_id).stdout
+    browser = visitor(house)
+    eventually(lambda: "<bdi>main</bdi> as it is" in browser.get("/queue").text)
+    assert "Verification of main as it is: running" in browser.get("/timeline").text
     hold.unlink()
     (red,) = eventually(lambda: needs(house, "red_target"))
     assert "It is urgent." in red["what"] and "corral merge thaw main" in red["remedy"]
@@ -91,12 +101,14 @@ def test_a_bypass_is_on_record_and_what_it_breaks_is_told_until_it_is_reverted(h
     house.run("wait", undone["merge_id"], "--timeout", "60")
     eventually(lambda: not needs(house, "red_target"))
     assert house.json("merge", "detail", merge_id)["reverted_by"] == undone["merge_id"]
+    assert f"taken back by {undone['merge_id'][:8]}" in house.run("merge", "list").stdout
 
     def actions() -> dict[str, Any]:
         return {line["action"]: line for line in house.json("audit") if "error" not in line["result"]}
 
     eventually(lambda: {"merge.bypass", "merge.revert"} <= set(actions()))
-    assert actions()["merge.bypass"]["parameters"]["reason"] == "It is urgent."
+    reasons = [line["parameters"]["reason"] for line in house.json("audit") if line["action"] == "merge.bypass"]
+    assert "It is urgent." in reasons
 
 
 def test_a_revert_names_what_was_built_on_the_work_and_an_agent_can_ask_for_it(house: Coordinated) -> None:
@@ -108,6 +120,7 @@ def test_a_revert_names_what_was_built_on_the_work_and_an_agent_can_ask_for_it(h
     assert "These tasks were built on what it takes back" in said and "two" in said and "three" in said
     house.run("wait", "--all", "--timeout", "60")
     assert not (house.root / "one.txt").exists() and (house.root / "three.txt").exists()
+    assert ", and taken back by " in house.run("task", "detail", first).stdout
     merge = house.json("task", "detail", second)["merge"]["merge_id"]
 
     async def scene(one: Agent) -> None:

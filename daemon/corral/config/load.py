@@ -328,7 +328,7 @@ def interpret(setting: Setting, text: str) -> Any:
     Raises:
         DocumentError: It begins like a list and is none.
     """
-    if "string" in setting.types:
+    if "string" in setting.types and not {"integer", "number"} & set(setting.types):
         return text
     if "array" not in setting.types:
         return plain_scalar(text.strip())

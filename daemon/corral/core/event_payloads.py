@@ -53,10 +53,12 @@ MergeRequeued = TypedDict("MergeRequeued", {"reason": str | None, "tries": int, 
 MergeApproved = TypedDict("MergeApproved", {"head_sha": str, "paths": list[str]})
 MergeBypassed = TypedDict("MergeBypassed", {"head_sha": str, "reason": str})
 TargetFrozen = TypedDict("TargetFrozen", {"target": str, "reason": str, "by": str})
-TargetPaused = TypedDict("TargetPaused", {"target": str, "reason": str})
-TargetResumed = TypedDict("TargetResumed", {"target": str})
+TargetPaused = TypedDict("TargetPaused", {"target": str, "reason": str, "red_sha": NotRequired[str]})
+TargetResumed = TypedDict("TargetResumed", {"target": str, "green_sha": NotRequired[str]})
+TargetThawed = TypedDict("TargetThawed", {"target": str})
 TargetRewound = TypedDict("TargetRewound", {"target": str, "lost_sha": str, "merge_ids": list[str], "reason": str})
 TargetPushed = TypedDict("TargetPushed", {"target": str, "remote": str, "sha": str})
+TargetFollowed = TypedDict("TargetFollowed", {"target": str, "remote": str, "sha": str})
 TargetBypassed = TypedDict("TargetBypassed", {"target": str, "commits": list[str], "reason": str})
 
 # -- limits of all workers together

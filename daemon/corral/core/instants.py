@@ -49,6 +49,13 @@ def after(moment: datetime, seconds: float) -> str:
     return iso(moment + timedelta(seconds=seconds))
 
 
+def when_landed(expected_s: float | None) -> str:
+    """When a request lands by what is expected, for a sentence; empty: nothing is."""
+    if not expected_s:
+        return "" if expected_s is None else "takes longer than usual"
+    return f"lands in about {in_words(expected_s)}"
+
+
 def in_words(seconds: float) -> str:
     """A duration as people say it, in its largest unit: ``12 min``."""
     for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):

@@ -11,7 +11,7 @@ _ROLES = {
     "check": "the check of the candidate (the change, merged)",
     "check-control": "the check of the target without the change",
 }
-_STATES = {"running": "running now", "unknown": "repeated, or ended without an outcome"}
+_STATES = {"running": "running now", "repeated": "red, and repeated", "unknown": "ended without an outcome"}
 
 
 def run_heading(run: Mapping[str, Any]) -> str:

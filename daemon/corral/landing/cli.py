@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from corral.client.connection import segment
 from corral.config.paths import find_checkout, find_project
 from corral.core.errors import InvalidInput
-from corral.core.instants import in_words
+from corral.core.instants import in_words, when_landed
 from corral.core.outcomes import MERGE_WORDS, Outcome
 from corral.core.states import MergeState
 from corral.core.visible import one_line
@@ -46,7 +46,7 @@ def listing(
         ("OUTCOME", "outcome", 10),
         ("AGE", lambda row: age(row["created_at"]), 4),
         ("TITLE", "title", 70),
-        *([("REASON", _why, 70)] if is_any_open or any(row["reason"] for row in rows) else []),
+        *([("REASON", _why, 70)] if is_any_open or any(_why(row) for row in rows) else []),
         *([("LANDS IN", _lands_in, 9)] if any(_lands_in(row) for row in rows) else []),
         ("BRANCH", "branch", 40),
         *([("TARGET", "target", 20)] if len({row["target"] for row in rows}) > 1 else []),
@@ -60,12 +60,13 @@ def listing(
 
 def _why(row: dict[str, Any]) -> str:
     reason = row["reason"].splitlines()[0] if row["reason"] else None  # the whole of it is in its detail
-    return reason or (row["standing"]["waits_for"] if row["standing"] else "")
+    taken_back = f"taken back by {row['reverted_by'][:8]}" if row["reverted_by"] else ""
+    return reason or (row["standing"]["waits_for"] if row["standing"] else taken_back)
 
 
 def _lands_in(row: dict[str, Any]) -> str:
     expected_s = row["standing"]["expected_s"] if row["standing"] else None
-    return "" if expected_s is None else f"~{in_words(expected_s)}"
+    return f"~{in_words(expected_s)}" if expected_s else "" if expected_s is None else "overdue"
 
 
 @app.command()
@@ -90,7 +91,7 @@ def _drawn(candidate: dict[str, Any]) -> str:
     how, sha = candidate["standing"], candidate["candidate_sha"]
     mark = "." if sha is None else "!" if candidate["is_alone"] else "*"
     where = f" in slot {how['slot']}" if how["slot"] is not None else ""
-    lands = f", lands in about {in_words(how['expected_s'])}" if how["expected_s"] is not None else ""
+    lands = f", {lands}" if (lands := when_landed(how["expected_s"])) else ""
     verdict = state(candidate["verdict"]) + where
     return f"{mark} {how['position']:>3}  {(sha or '')[:8]:<8}  {one_line(candidate['title'])}: {verdict}{lands}"
 
@@ -105,6 +106,12 @@ def detail(merge_id: Id, as_json: Annotated[bool, json_of("work.merges.wire.Merg
     echo(f"{paint(one_line(merge['title']), 'bold')}  {state(merge['outcome'])}")
     about = {"id": merge["merge_id"], "branch": f"{merge['branch']} → {merge['target']}"}
     about |= {"head": merge["head_sha"][:12], "reason": merge["reason"], "approved": merge["approved_sha"]}
+    if how := merge["standing"]:
+        lands = f", {lands}" if (lands := when_landed(how["expected_s"])) else ""
+        about |= {"place": f"{how['position']}{lands}", "waits for": None if merge["reason"] else how["waits_for"]}
+        about |= {"since": f"{age(how['waits_since'])} ago"}
+        is_bypassed = merge["bypassed_sha"] == merge["head_sha"]  # once it has landed, its receipt says so
+        about |= {"bypass": merge["bypass_reason"] if is_bypassed else None}
     if merge["landed_sha"]:
         about |= {"landed": merge["landed_sha"], "style": merge["style"]}
     facts({**about, "reverts": merge["reverts"], "reverted by": merge["reverted_by"]}, WIDTH)
@@ -232,7 +239,8 @@ def dismiss(
 
 def _acted(verb: str, merge_id: str, body: dict[str, Any] | None, as_json: bool) -> None:
     answer = client().request("POST", f"/merges/{segment(merge_id)}/{verb}", body)
-    report(answer, f"{answer['merge_id']}  {state(answer['outcome'])}", as_json=as_json)
+    waits = f"\n{one_line(answer['reason'].splitlines()[0])}" if answer["reason"] else ""
+    report(answer, f"{answer['merge_id']}  {state(answer['outcome'])}{waits}", as_json=as_json)
 
 
 @app.command()

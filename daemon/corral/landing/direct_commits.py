@@ -16,6 +16,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from corral.core.crash import crash_point
+from corral.core.event_payloads import TargetResumed
 from corral.core.events import EventKind
 from corral.core.inputs import taken_from_checkout
 from corral.core.instants import after, iso, parse
@@ -109,7 +110,7 @@ def look(
         row = {**row, "tip_sha": tip, "whose": whose, "tries": 0, "look_at": None}
     verdict = db.read(lambda conn: _verdict(conn, row, tree, fingerprint))
     if verdict is not None and verdict["status"] == ReceiptStatus.PASSED:
-        forget(db, row, now)
+        forget(db, row, now, is_green=True)
         return Standing()
     if verdict is not None:
         if (reason := _reason(row, verdict)) != row["reason"]:
@@ -144,16 +145,19 @@ def _reason(row: DirectTipRow, red: ReceiptRow) -> str:
 def _pause(conn: Connection, row: DirectTipRow, reason: str, now: datetime) -> None:
     target = row["target"]
     if direct_tips.red(conn, target, row["tip_sha"], reason) is not None and row["reason"] is None:
-        events.record(conn, now, EventKind.TARGET_PAUSED({"target": target, "reason": reason}))
+        paused = EventKind.TARGET_PAUSED({"target": target, "reason": reason, "red_sha": row["tip_sha"]})
+        events.record(conn, now, paused)
 
 
-def forget(db: Store, row: DirectTipRow, now: datetime) -> None:
+def forget(db: Store, row: DirectTipRow, now: datetime, *, is_green: bool = False) -> None:
     """The tip is green, or nothing verifies it any more: what was paused for it goes on."""
+    green: TargetResumed = {"target": row["target"], "green_sha": row["tip_sha"]}
 
     def store(conn: Connection) -> None:
         was = direct_tips.forget(conn, row["target"], row["tip_sha"])
         if was is not None and was["reason"] is not None:
-            events.record(conn, now, EventKind.TARGET_RESUMED({"target": row["target"]}))
+            resumed = EventKind.TARGET_RESUMED(green if is_green else {"target": row["target"]})
+            events.record(conn, now, resumed)
 
     db.write(store)
 

@@ -47,7 +47,7 @@ from corral.work.merges import wire as merge_shapes
 from corral.work.merges.api import Changes
 from corral.work.merges.settling import merge_settled
 from corral.work.merges.store import flakes, merges, of_tasks
-from corral.work.merges.wire import MergeDetail, MergeListed, MergeRun, MergeSummary, Standing, Submitted
+from corral.work.merges.wire import MergeDetail, MergeListed, MergeRun, MergeSummary, Submitted
 from corral.work.tasks.dismissal import dismiss as settle
 from corral.work.tasks.store import outcomes
 from corral.work.worktrees.worktrees import Worktrees
@@ -72,8 +72,11 @@ async def listing(
         called = [outcomes.requests_called(state)] if state else []
         rows = merges.listing(conn, branch=branch, after=after, limit=limit, only=called)
         numbers = of_tasks.numbers(conn, {row["task_id"] for row in rows if row["task_id"] is not None})
-        standings = _standings(services, conn) if any(row["state"] in OPEN_MERGES for row in rows) else {}
-        return page((merge_shapes.listed(row, numbers, standings) for row in pauses.explained(conn, rows)), limit)
+        is_any_open = any(row["state"] in OPEN_MERGES for row in rows)
+        standings = standing.by_id(conn, services.settings().landing.ageing_s, services.now()) if is_any_open else {}
+        reverted = merges.taken_back(conn, [row["merge_id"] for row in rows])
+        told = (merge_shapes.listed(row, numbers, standings, reverted) for row in pauses.explained(conn, rows))
+        return page(told, limit)
 
     return answer(request, await services.store.read(look), lambda row: {"after": row["merge_id"]})
 
@@ -84,11 +87,6 @@ async def graph(services: Services) -> list[GraphOfTarget]:
     return await services.store.read(
         lambda conn: candidate_graph.of_targets(conn, MOST, services.settings().landing.ageing_s, services.now())
     )
-
-
-def _standings(services: Services, conn: Connection) -> dict[str, Standing]:
-    rows = standing.of_open(conn, MOST, services.settings().landing.ageing_s, services.now())
-    return {row["merge_id"]: how for row, how in rows}
 
 
 @router.post("", status=201, answer=Submitted)
@@ -110,7 +108,8 @@ async def flaky(
 @router.get("/{merge_id}", answer=MergeDetail)
 async def detail(services: Services, merge_id: str) -> Payload:
     """Everything about one merge request."""
-    return await services.work(lambda: requests.detail(services.db, merge_id))
+    ageing_s, now = services.settings().landing.ageing_s, services.now()
+    return await services.work(lambda: requests.detail(services.db, merge_id, ageing_s=ageing_s, now=now))
 
 
 @router.post("/{merge_id}/retry", answer=MergeSummary)

@@ -212,6 +212,7 @@ class Queue:
         with self._db.reading() as conn:
             targets, at_work = merges.busy_targets(conn), merges.targets_at_work(conn)
             bypassed, direct = merges.bypassed_targets(conn) - set(freezes.frozen(conn)), direct_tips.listing(conn)
+        due += self._look_at_idle(repo, {*targets, *stuck}, now)
         targets += [target for target in direct if target not in targets]
         at_work -= stuck | {name for name, pause in paused.items() if now < parse(pause["look_at"])}
         for target in sorted(
@@ -319,7 +320,9 @@ class Queue:
                 batch = ladder.LONGEST_BATCH
             line = Line(target, place, landing, basis, check_basis, batch, slots, standing, is_frozen=is_frozen)
             if direct is not None:
-                self._look_at_tip(repo, line, direct, now, due)
+                is_known = self._look_at_tip(repo, line, direct, now, due)
+                if is_known and self._remotes.bring(repo, target, place, now, is_frozen=is_frozen):
+                    return Next.AGAIN
         except ConfigInvalid as error:
             return self._executor.hold_first(requests, because(error), now)
         except DatabaseUnavailable:
@@ -336,11 +339,11 @@ class Queue:
             return self._executor.fault_first([*line.rows.values()], error, now)
         return Next.BLOCKED if outcome is None and line.waits else outcome
 
-    def _look_at_tip(self, repo: Git, line: Line, row: DirectTipRow, now: datetime, due: list[datetime]) -> None:
-        """Find out what is known of a tip that did not come from a verification."""
+    def _look_at_tip(self, repo: Git, line: Line, row: DirectTipRow, now: datetime, due: list[datetime]) -> bool:
+        """Find out what is known of a tip that did not come from a verification; True: it is green, or nothing verifies it."""
         if not line.landing.verify:
             direct_commits.forget(self._db, row, now)
-            return
+            return True
         tree = self._facts.tree(repo, line.tip)
         sides = line.place.sides
         line.direct = direct_commits.look(self._db, repo, row, line.tip, sides, tree, line.basis.fingerprint, now)
@@ -348,6 +351,23 @@ class Queue:
         due += (
             [now + FRESH] if line.direct.red_since is not None and line.place.remote else []
         )  # nobody announces a push
+        return self._db.read(lambda conn: direct_tips.of(conn, line.target)) is None
+
+    def _look_at_idle(self, repo: Git, busy: Collection[str], now: datetime) -> list[datetime]:
+        """Look at what others pushed to targets for which nothing waits; returns when to look again."""
+        due = []
+        for target in self._remotes.targets(self._settings().landing) - set(busy):
+            ref = refs.branch_ref(target)
+            try:
+                tip = refs.read(repo, ref)
+                at = self._remotes.look(repo, target, tip, self._verify_settings(ref), now) if tip else None
+            except DatabaseUnavailable:
+                raise
+            except (CorralError, OSError) as error:
+                log.warning("remote_not_looked_at", target=target, reason=blame.describe(error))
+                continue
+            due += [at] if at is not None else []
+        return due
 
     def _admit(self, repo: Git, line: Line, requests: Sequence[MergeRow], now: datetime, *, most: int) -> None:
         """Take the requests into the line that nothing keeps from landing but their verification, in landing order."""

@@ -11,7 +11,7 @@ from corral.core.payload import Payload
 from corral.core.states import OPEN_MERGES, MergeState
 from corral.git import refs
 from corral.git.process.command import Git
-from corral.landing import land, pauses
+from corral.landing import land, pauses, standing
 from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
 from corral.work.merges.settling import OnSettled
@@ -147,8 +147,11 @@ def with_reason(conn: Connection, submitted: Payload) -> Payload:
     return {**submitted, "reason": row["reason"]}
 
 
-def detail(db: Store, merge_id: str) -> Payload:
+def detail(db: Store, merge_id: str, *, ageing_s: float, now: datetime) -> Payload:
     """Everything about one request; ``merge_id`` may be the beginning of it, or its task's id or number.
+
+    Args:
+        ageing_s: ``landing.ageing_s``.
 
     Raises:
         NotFound: No such merge request.
@@ -160,6 +163,8 @@ def detail(db: Store, merge_id: str) -> Payload:
         number = next(iter(numbers.values()), None)
         reverting = merges.reverting(conn, merge["merge_id"])
         shown, receipt = pauses.explained(conn, [merge])[0], receipts.get(conn, merge["receipt_id"])
-        return wire_detail(shown, receipt, number, reverting["merge_id"] if reverting is not None else None)
+        taken_back_by = reverting["merge_id"] if reverting is not None else None
+        how = standing.by_id(conn, ageing_s, now).get(merge["merge_id"]) if merge["state"] in OPEN_MERGES else None
+        return wire_detail(shown, receipt, number, taken_back_by, how)
 
     return db.read(read)

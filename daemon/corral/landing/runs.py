@@ -6,6 +6,7 @@ an outcome (its daemon died, its request was cancelled) have a log alone, whose 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +17,12 @@ from corral.core.errors import InvalidInput, NotFound
 from corral.core.states import OPEN_MERGES, MergeState, ReceiptRole
 from corral.landing.verify import run_logs
 from corral.store.protocol import Store
-from corral.store.rows.merges import MergeRow, ReceiptRow
+from corral.store.rows.merges import MergeRow, ReceiptRow, VerificationRunRow
 from corral.work.merges.store import of_tasks, receipts
+from corral.work.merges.store import runs as verifications
 from corral.work.merges.wire import MergeRun
 
-RUNNING, UNKNOWN = "running", "unknown"
+RUNNING, REPEATED, UNKNOWN = "running", "repeated", "unknown"
 
 
 def listing(conn: Connection, project: Project, merge: MergeRow) -> list[MergeRun]:
@@ -39,8 +41,24 @@ def listing(conn: Connection, project: Project, merge: MergeRow) -> list[MergeRu
         if receipt is not None:
             del by_id[receipt["receipt_id"]]
         runs.append(_run(project, merge, number, log, receipt, RUNNING if runs_now else UNKNOWN))
+    ran = verifications.of_merge(conn, merge["merge_id"])
+    runs = [run.model_copy(update={"status": REPEATED}) if _is_repeated(run, runs, ran) else run for run in runs]
     others = sorted(by_id.values(), key=lambda row: row["created_at"])
     return runs + [_run(project, merge, None, _path(project, row), row, UNKNOWN) for row in others]
+
+
+def _is_repeated(run: MergeRun, runs: Sequence[MergeRun], ran: Sequence[VerificationRunRow]) -> bool:
+    """Whether a run without a receipt was red, and the verification that it began ran the same again."""
+    began = run.started_at
+    if run.status != UNKNOWN or began is None:
+        return False
+    again = [other.started_at or "" for other in runs if (other.commit_sha, other.role) == (run.commit_sha, run.role)]
+    return any(
+        row["commit_sha"] == run.commit_sha
+        and row["started_at"] <= began
+        and any(began < at and (row["ended_at"] is None or at <= row["ended_at"]) for at in again)
+        for row in ran
+    )
 
 
 def chosen(conn: Connection, project: Project, merge: MergeRow, named: str | None = None) -> MergeRun | None:

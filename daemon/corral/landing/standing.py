@@ -4,7 +4,6 @@ that will take, by what verifications of its target took before.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from statistics import median
@@ -12,6 +11,7 @@ from statistics import median
 from sqlalchemy import Connection
 
 from corral.core.instants import iso, parse
+from corral.core.pages import MOST
 from corral.core.states import MergeState
 from corral.landing import pauses, stacks
 from corral.store.rows.merges import MergeRow, VerificationRunRow
@@ -39,6 +39,11 @@ def of_open(conn: Connection, most: int, ageing_s: float, now: datetime) -> list
     return shown
 
 
+def by_id(conn: Connection, ageing_s: float, now: datetime) -> dict[str, Standing]:
+    """How the first open requests stand, by their ids."""
+    return {row["merge_id"]: how for row, how in of_open(conn, MOST, ageing_s, now)}
+
+
 class _Line:
     """The queue of one target, gone through in its order."""
 
@@ -49,18 +54,17 @@ class _Line:
         self._usual_s = median(durations) if durations else None
         self._batch = runs.batch(conn, target) or 1
         self._is_stopped = target in pauses.stops(conn)
-        self._counted: Counter[bool] = Counter()
+        self._position, self._to_be_verified = 0, 0
 
     def next(self, row: MergeRow) -> Standing:
         """How the next request stands."""
         is_held = row["state"] == MergeState.HELD
-        ahead = self._counted[False]
-        self._counted[is_held] += 1
-        position = self._counted.total()
+        self._position, position, ahead = self._position + 1, self._position + 1, self._to_be_verified
         run = next((run for run in self._running if row["merge_id"] in run["members"]), None)
         control = next(
             (run for run in self._running if row["merge_id"] == run["merge_id"] and not run["members"]), None
         )
+        self._to_be_verified += not is_held and run is None
         return {
             "position": position,
             "waits_for": _reason(row, position, run, control, self._now),
@@ -76,18 +80,19 @@ class _Line:
         }
 
     def _expected_s(self, ahead: int, own: VerificationRunRow | None) -> float | None:
-        """Seconds until a request has landed that so many others stand before, if each verification is green.
+        """Seconds until a request has landed, if each verification is green; 0: what runs takes longer than usual.
 
         Args:
+            ahead: Requests before it whose verification has not begun.
             own: The run that judges it; what is verified together lands together.
         """
         if self._usual_s is None:
             return None
         runs_now = self._running if own is None else [own]
         began = min((parse(run["started_at"]) for run in runs_now), default=None)
-        spent_s = (self._now - began).total_seconds() if began is not None else 0.0
-        others_s = ahead // self._batch * self._usual_s if own is None else 0.0
-        return round(others_s + max(0.0, self._usual_s - spent_s), 1)
+        rest_s = max(0.0, self._usual_s - (self._now - began).total_seconds()) if began is not None else 0.0
+        others_s = (ahead // self._batch + 1) * self._usual_s if own is None else 0.0
+        return round(others_s + rest_s, 1)
 
 
 def _reason(

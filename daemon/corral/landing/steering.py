@@ -69,7 +69,9 @@ def skip(conn: Connection, merge: MergeRow, now: datetime) -> MergeRow:
     others = [row for row in merges.open_of(conn, merge["target"]) if row["merge_id"] != merge["merge_id"]]
     if not others:
         raise Conflict(
-            f"Nothing else waits for {merge['target']}: there is nothing to let pass.", remedy="Nothing to do."
+            f"Nothing else waits for {merge['target']}: there is nothing to let pass.",
+            cause="It is the only open request there.",
+            remedy="Nothing to do.",
         )
     lowest = min(row["priority"] for row in [merge, *others])
     row = merges.skip(conn, merge["merge_id"], lowest, now)

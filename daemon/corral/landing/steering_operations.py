@@ -94,7 +94,7 @@ async def skip(services: Services, merge_id: str, body: Order | None = None) -> 
     now = services.now()
 
     def store(conn: Connection) -> MergeRow:
-        return steering.skip(conn, of_tasks.named(conn, merge_id), now)
+        return pauses.explained(conn, [steering.skip(conn, of_tasks.named(conn, merge_id), now)])[0]
 
     row = await services.store.write(store)
     services.nudge("landing")
@@ -115,7 +115,8 @@ async def bypass(services: Services, merge_id: str, body: Bypass) -> Payload:
     now, by = services.now(), user_name()
 
     def store(conn: Connection) -> MergeRow:
-        return steering.bypass(conn, of_tasks.named(conn, merge["merge_id"]), body.head_sha, body.reason, by, now)
+        row = steering.bypass(conn, of_tasks.named(conn, merge["merge_id"]), body.head_sha, body.reason, by, now)
+        return pauses.explained(conn, [row])[0]
 
     row = await services.store.write(store)
     services.nudge("landing")

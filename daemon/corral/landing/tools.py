@@ -69,7 +69,9 @@ async def merge_status(merge_id: str | None = None, branch: str | None = None) -
         more = {"left_out": "The later ones in the queue."} if queue.more else {}
         return {"success": True, "merges": queue.rows, **more}
     newest = merge_id or (await services.store.read(lambda conn: merge_rows.newest_of(conn, str(branch))))["merge_id"]
-    return {"success": True, **await services.work(lambda: requests.detail(services.db, newest))}
+    ageing_s, now = services.settings().landing.ageing_s, services.now()
+    found = await services.work(lambda: requests.detail(services.db, newest, ageing_s=ageing_s, now=now))
+    return {"success": True, **found}
 
 
 @coordinator_tool

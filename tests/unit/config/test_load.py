@@ -165,6 +165,10 @@ class TestEnvironment:
         assert settings.runners.command.memory_mb == 64
         assert settings.sessions.stale_after_s == 30
 
+    @pytest.mark.parametrize(("value", "slots"), [("2", 2), ("auto", "auto")])
+    def test_a_number_or_a_word_is_either(self, loading: Loading, value: str, slots: int | str) -> None:
+        assert loading(environ={"CORRAL_LANDING_SLOTS": value}).settings.landing.slots == slots
+
     @pytest.mark.parametrize("value", ["1.0", "true", "null", "[x"])
     def test_a_text_is_taken_as_it_stands(self, loading: Loading, value: str) -> None:
         assert loading(environ={"CORRAL_RUNNERS_CLAUDE_MODEL": value}).settings.runners.claude.model == value

@@ -37,6 +37,10 @@ class Landing(Section):
         default="target",
         description="What is pushed there: the target, which then lands there first; or only the branches of landed tasks.",
     )
+    fetch_s: Pause = Field(
+        default=300,
+        description="Interval at which the remote's target is fetched while nothing waits to land on it; 0: not then.",
+    )
     verify: Commands = Field(
         default=[],
         description="Commands that must pass on the merged tree, in order; none: work lands as `unverified`.",

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from corral.core.instants import in_words, parse
+from corral.core.instants import in_words, parse, when_landed
 from corral.core.visible import visible
 
 FOLDER = Path(__file__).parent
@@ -32,7 +32,13 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     templates.filters.update(
-        lasted=lasted, ago=ago, tone=tone, number=number, first=first_line, sha=lambda text: text[:12]
+        lasted=lasted,
+        ago=ago,
+        tone=tone,
+        number=number,
+        first=first_line,
+        sha=lambda text: text[:12],
+        when_landed=when_landed,
     )
     templates.globals.update(since=since)
     return templates

@@ -127,6 +127,8 @@ def _problems(git: Git, sha: str, tree: str, status: str, receipt: Mapping[str, 
     by, verified_tree = (
         (str(verified.get(name)) for name in ("commit", "tree")) if isinstance(verified, dict) else ("", "")
     )
+    if status in (PASSED, COVERED) and (receipt.get("exit_code") != 0 or not receipt.get("commands")):
+        yield "It names no command that ended well."
     if status == PASSED and (by, verified_tree) != (sha, tree):
         yield "Not this commit's tree was verified."
     if status == COVERED:
@@ -137,3 +139,13 @@ def _problems(git: Git, sha: str, tree: str, status: str, receipt: Mapping[str, 
             yield f"Not the tree of {by[:12]} was verified."
         elif by == sha or not refs.is_ancestor(git, sha, by):
             yield f"{by[:12]}, which was verified, does not contain it."
+        elif not _says_passed(git, by):
+            yield f"{by[:12]} has no receipt here that says that it passed."
+
+
+def _says_passed(git: Git, sha: str) -> bool:
+    try:
+        receipt = json.loads(_note(git, sha) or "")
+    except ValueError:
+        return False
+    return isinstance(receipt, dict) and receipt.get("status") == PASSED

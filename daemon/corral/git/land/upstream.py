@@ -24,6 +24,8 @@ FETCH_S = 120.0
 PUSH_S = 600.0
 PROBE_S = 20.0
 """Seconds until the remote's answer is not waited for any longer."""
+AGAIN = "It is tried again by itself."
+"""Ends each remedy."""
 _LONGEST_WORDS = 500
 _USER = re.compile(r"(https?://)[^\s/@'\"]+@")
 _QUERY = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]+")
@@ -112,7 +114,8 @@ def push(repo: Git, remote: str, branch_ref: str, new_sha: str, old_sha: str) ->
     )  # fmt: skip
     spec = f"{refs.oid(new_sha)}:{refs.full_ref(branch_ref)}"
     result = _ask(repo, remote, "push", *options, *lease, "--", remote, spec, timeout_s=PUSH_S)
-    return None if result.ok else _failure(remote, result)
+    instead = ", or have it get the branches of landed tasks alone (landing.push: branch)" if old_sha else ""
+    return None if result.ok else _failure(remote, result, instead)
 
 
 def _upload(repo: Git, remote: str, sha: str) -> Failure | None:
@@ -145,7 +148,7 @@ def _unusable(repo: Git, remote: str) -> Failure | None:
     return None
 
 
-def _failure(remote: str, result: Result) -> Failure:
+def _failure(remote: str, result: Result, instead: str = "") -> Failure:
     rejected = [line.split("\t")[2] for line in result.text.splitlines() if line.startswith("!\t")]
     said = [line.removeprefix("remote:").strip() for line in result.stderr.splitlines()]
     lines = [line for line in (*rejected, *said) if line and not line.startswith(_SAYS_NOTHING)]
@@ -153,10 +156,8 @@ def _failure(remote: str, result: Result) -> Failure:
     words = one_line(redacted(text or f"git ended with {result.rc}"))
     words = words if len(words) <= _LONGEST_WORDS else f"{words[:_LONGEST_WORDS]}…"
     if any(line.startswith("[remote rejected]") for line in rejected):
-        return Failure(
-            words, f"{remote} refuses it by a rule of its own: change that there. It is tried again by itself."
-        )
-    return Failure(words, f"See whether it works for you: git fetch {remote}. It is tried again by itself.")
+        return Failure(words, f"{remote} refuses it by a rule of its own: change that there{instead}. {AGAIN}")
+    return Failure(words, f"See whether it works for you: git fetch {remote}. {AGAIN}")
 
 
 def redacted(text: str) -> str:

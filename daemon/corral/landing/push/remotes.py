@@ -35,7 +35,7 @@ from corral.store.protocol import Store
 from corral.store.rows import required
 from corral.store.rows.merges import IntentRow, LandedBranch, RemoteRow
 from corral.work.merges.settling import OnSettled
-from corral.work.merges.store import intents, merges
+from corral.work.merges.store import freezes, intents, merges
 from corral.work.merges.store import remotes as rows
 
 FRESH = timedelta(seconds=30)
@@ -68,13 +68,15 @@ class Remotes:
 
     # -- what is built upon ---------------------------------------------------------------------------------------
 
-    def place(self, repo: Git, target: str, local_sha: str, landing: Landing, now: datetime) -> Place | Waits:
-        """Where the next candidate of a target (short name) begins; what was fetched of a remote is young."""
+    def place(
+        self, repo: Git, target: str, local_sha: str, landing: Landing, now: datetime, *, is_idle: bool = False
+    ) -> Place | Waits:
+        """Where the next candidate of a target (short name) begins; what was fetched of a remote is young, unless it is idle."""
         remote = landing.remote
         if remote is None or landing.push == "branch":
             return Place(local_sha, refs.branch_ref(target), local_sha, branches_to=remote or "")
         row = self._row(target, remote)
-        if _is_due(row, now):
+        if _due_at(row, timedelta(seconds=landing.fetch_s) if is_idle else FRESH, now) <= now:
             self._begin(target, partial(self._fetch, repo, target, remote), now)
             row = self._row(target, remote)
         if target in self._at_work or row is None:
@@ -90,12 +92,29 @@ class Remotes:
         place = self._places[target][1]
         if isinstance(place, Place) and (row["known_sha"], row["ahead"]) != (seen, place.ahead):
             ahead, known_sha = place.ahead, row["known_sha"]
+            if (
+                known_sha is None and is_idle and place.tip != local_sha
+            ):  # no candidate is about to tell what it is worth
+                known_sha = local_sha
             if known_sha is not None and known_sha != seen:  # somebody pushed there
                 before = known_sha if refs.exists(repo, known_sha) else seen
                 direct_commits.record(self._db, repo, target, before, place.tip, now, place.sides)
                 self._ready()
             self._db.write(lambda conn: rows.built_upon(conn, target, seen, ahead))
         return replace(place, trouble=row["reason"] or "") if isinstance(place, Place) else place
+
+    def targets(self, landing: Landing) -> set[str]:
+        """The targets (short names) of which a remote was asked, and the one that work lands on by default."""
+        default = {landing.target} if landing.target is not None and landing.remote is not None else set[str]()
+        return default.union(self._db.read(rows.every))
+
+    def look(self, repo: Git, target: str, local_sha: str, landing: Landing, now: datetime) -> datetime | None:
+        """Ask the remote of a target for which nothing waits, where it is time; returns when to call again."""
+        if landing.remote is None or landing.push == "branch" or not landing.fetch_s:
+            return None
+        self.place(repo, target, local_sha, landing, now, is_idle=True)
+        row, fresh = self._row(target, landing.remote), timedelta(seconds=landing.fetch_s)
+        return None if target in self._at_work else _due_at(row, fresh, now)
 
     def _row(self, target: str, remote: str) -> RemoteRow | None:
         row = self._db.read(rows.every).get(target)
@@ -182,11 +201,11 @@ class Remotes:
         """Bring what was pushed, and could not come here then, to the targets here; returns when to try again."""
         due = []
         for target, row in self._db.read(rows.every).items():
-            if (behind_sha := row["behind_sha"]) is None:
+            if (behind_sha := row["behind_sha"]) is None or self._db.read(lambda c, t=target: freezes.is_frozen(c, t)):  # type: ignore[misc]
                 continue
             at = self._follow_at.get(target, now)
             if not now < at <= now + FOLLOW_AGAIN:
-                reason = self._brought(repo, target, behind_sha, now)
+                reason = self._brought(repo, target, row["remote"], behind_sha, now)
                 self._db.write(partial(_still_behind, target, behind_sha, reason))
                 self._follow_at[target] = at = now + FOLLOW_AGAIN
                 if reason is None:
@@ -194,7 +213,15 @@ class Remotes:
             due.append(at)
         return due
 
-    def _brought(self, repo: Git, target: str, sha: str, now: datetime) -> str | None:
+    def bring(self, repo: Git, target: str, place: Place, now: datetime, *, is_frozen: bool) -> bool:
+        """Have a target here follow to what others pushed, of which nothing speaks against it; returns whether it has moved."""
+        if place.tip != place.remote_sha or place.tip == place.local_sha:
+            return False
+        reason = f"{target} is frozen." if is_frozen else self._brought(repo, target, place.remote, place.tip, now)
+        self._db.write(lambda conn: rows.behind(conn, target, place.tip if reason is not None else None, reason))
+        return reason is None
+
+    def _brought(self, repo: Git, target: str, remote: str, sha: str, now: datetime) -> str | None:
         """Fast-forward a target here; returns why that cannot be yet. One that went another way gets it with the next landing."""
         ref = refs.branch_ref(target)
         try:
@@ -204,6 +231,8 @@ class Remotes:
             outcome = landing.land(repo, ref, sha, local_sha)
             if isinstance(outcome, landing.Landed):
                 kept.advance(repo, target, sha, local_sha, now)
+                followed = EventKind.TARGET_FOLLOWED({"target": target, "remote": remote, "sha": sha})
+                self._db.write(lambda conn: events.record(conn, now, followed))
         except (CorralError, OSError) as error:
             return describe(error)
         return with_remedy(outcome.reason, outcome.remedy) if isinstance(outcome, landing.InTheWay) else None
@@ -276,10 +305,10 @@ def _nothing(_now: datetime) -> None:
     """Nothing came of it: the next step begins again."""
 
 
-def _is_due(row: RemoteRow | None, now: datetime) -> bool:
-    """Whether a remote is to be asked: what is known of it is old, or it failed a while ago; a clock set back makes all old."""
-    if row is None:
-        return True
-    if row["look_at"] is not None:
-        return now >= parse(row["look_at"])
-    return row["seen_at"] is None or not timedelta(0) <= now - parse(row["seen_at"]) < FRESH
+def _due_at(row: RemoteRow | None, fresh: timedelta, now: datetime) -> datetime:
+    """When a remote is to be asked: what is known of it is old, or it failed a while ago; a clock set back makes all old."""
+    if row is not None and row["look_at"] is not None:
+        return parse(row["look_at"])
+    if row is None or row["seen_at"] is None or parse(row["seen_at"]) > now:
+        return now
+    return parse(row["seen_at"]) + fresh

@@ -94,11 +94,12 @@ def _by_hour(landings: Iterable[LandedMerge]) -> list[LandingsOfHour]:
 
 
 def _colours(seen: Iterable[TargetSeen]) -> list[ColourOfTarget]:
-    """The changes of colour: green with each landing, red where a request is held because its target fails without it."""
+    """The changes of colour: green with each landing that was verified, red where a request is held because its target fails
+    without it; and both by the verdict on a tip that did not come from a verification."""
     now: dict[str, Literal["green", "red"]] = {}
     changes: list[ColourOfTarget] = []
     for row in seen:
-        is_red = str(row["reason"]).startswith(TARGET_RED)
+        is_red = row["kind"] == EventKind.TARGET_PAUSED or str(row["reason"]).startswith(TARGET_RED)
         if row["kind"] == EventKind.MERGE_HELD and not is_red:
             continue
         colour: Literal["green", "red"] = "red" if is_red else "green"

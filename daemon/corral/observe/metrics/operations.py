@@ -71,9 +71,10 @@ def present(services: Services, conn: Connection) -> Payload:
     """What there is now: what needs a person by kind, requests by state, connected sessions by status, and the landing queue."""
     needs = list(every_need(services, conn))
     red = {need.ids.get("target", "") for need in needs if need.kind == "red_target"}
+    default = services.settings.target().removeprefix("refs/heads/")
     return {
         "needs_you": Counter(need.kind for need in needs),
-        "target_red": {target: int(target in red) for target in {*merges.busy_targets(conn), *red}},
+        "target_red": {target: int(target in red) for target in {default, *merges.busy_targets(conn), *red}},
         "verification_slots_busy": Counter(run["target"] for run in runs.running(conn)),
         "verification_runs": runs.number(conn),
         "merges": merges.counts(conn),

@@ -99,16 +99,26 @@ def verifications(conn: Connection, since: str, most: int | None = None, until: 
 def targets_seen(conn: Connection, since: str, until: str = LATEST) -> list[TargetSeen]:
     """When targets were seen green or red after one instant, and not after another, in that order."""
     first = select(func.min(events.c.event_id)).where(events.c.at > since).scalar_subquery()
+    told, requests = events.c.data, merge_requests.c
     query = (
-        select(merge_requests.c.target, events.c.at, events.c.kind, events.c.data["reason"].as_string().label("reason"))
-        .join_from(events, merge_requests, events.c.merge_id == merge_requests.c.merge_id)
+        select(
+            func.coalesce(requests.target, told["target"].as_string()).label("target"),
+            events.c.at, events.c.kind, told["reason"].as_string().label("reason"),
+        )
+        .outerjoin_from(events, merge_requests, events.c.merge_id == requests.merge_id)
+        .outerjoin(receipts, receipts.c.receipt_id == requests.receipt_id)
         .where(
             events.c.event_id >= first,
             events.c.at <= until,
-            events.c.kind.in_([str(EventKind.MERGE_LANDED), str(EventKind.MERGE_HELD)]),
+            or_(
+                and_(events.c.kind == str(EventKind.MERGE_LANDED), receipts.c.status == ReceiptStatus.PASSED),
+                events.c.kind == str(EventKind.MERGE_HELD),
+                and_(events.c.kind == str(EventKind.TARGET_PAUSED), told["red_sha"].as_string().is_not(None)),
+                and_(events.c.kind == str(EventKind.TARGET_RESUMED), told["green_sha"].as_string().is_not(None)),
+            ),
         )
         .order_by(events.c.event_id)
-    )
+    )  # fmt: skip
     return fetch_all(conn, query, TargetSeen)
 
 

@@ -102,9 +102,9 @@ class SessionView(_Shape):
 
 
 class HappenedView(_Shape):
-    """An event, with the title of its task or merge request, or else the name of its session; ``kind`` says what ``data`` has.
+    """An event; ``kind`` says what ``data`` has.
 
-    ``number``: that of its task.
+    ``title`` is that of its task or merge request, or else the name of its session or target; ``number`` that of its task.
     """
 
     event_id: int

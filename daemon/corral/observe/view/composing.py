@@ -119,7 +119,8 @@ def _recent(conn: Connection) -> list[Payload]:
         {
             **row,
             "number": numbers.get(row["task_id"] or ""),
-            "title": titles.get(row["task_id"] or row["merge_id"] or row["session_id"] or ""),
+            "title": titles.get(row["task_id"] or row["merge_id"] or row["session_id"] or "")
+            or row["data"].get("target"),
         }
         for row in rows
     ]

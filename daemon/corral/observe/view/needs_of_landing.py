@@ -17,6 +17,7 @@ from corral.core.outcomes import NEEDS_APPROVAL
 from corral.core.remedies import remedy_in
 from corral.core.states import MergeState
 from corral.git.land.landing import RESTS
+from corral.git.land.upstream import AGAIN
 from corral.landing.land import LONGEST_UNREST
 from corral.landing.pauses import freeze_in_words, red_tips
 from corral.landing.queue import Queue
@@ -97,7 +98,7 @@ def remote_targets(_services: Services, conn: Connection) -> Iterator[Need]:
         if row["reason"] is not None and waiting:
             what = f"Nothing lands on {target}; {len(waiting)} wait: {_first_line(row['reason'])}"
             again = f"Corral tries again at {row['look_at']}, or now: corral merge retry {waiting[0]['merge_id'][:8]}"
-            remedy = remedy_in(row["reason"]).removesuffix("It is tried again by itself.").strip()
+            remedy = remedy_in(row["reason"]).removesuffix(AGAIN).strip()
             yield Need("remote_target", what, f"{remedy} {again}".strip(), row["since_at"], ids)
         if row["ahead"] and waiting:
             yield Need(
@@ -127,7 +128,13 @@ def frozen_targets(_services: Services, conn: Connection) -> Iterator[Need]:
     for target, row in freezes.frozen(conn).items():
         waiting = len(merges.open_of(conn, target))
         what, _, remedy = freeze_in_words(row).partition(" To go on: ")
-        yield Need("frozen_target", f"{what} {waiting} wait.", remedy, row["since_at"], {"target": target})
+        yield Need(
+            "frozen_target",
+            f"{what}{f' {waiting} wait.' if waiting else ''}",
+            remedy,
+            row["since_at"],
+            {"target": target},
+        )
 
 
 def red_targets(_services: Services, conn: Connection) -> Iterator[Need]:
@@ -135,9 +142,10 @@ def red_targets(_services: Services, conn: Connection) -> Iterator[Need]:
     by_commits = red_tips(conn)
     for target, tip in by_commits.items():
         waiting = len(merges.open_of(conn, target))
+        found = _RULE.sub("", " ".join(required(tip["reason"]).splitlines()[:2]))
         yield Need(
             "red_target",
-            f"Nothing lands on {target}; {waiting} wait: {_RULE.sub('', ' '.join(required(tip['reason']).splitlines()[:2]))}",
+            f"Nothing lands on {target}{f'; {waiting} wait' if waiting else ''}: {found}",
             f"Repair {target}: a commit there, or a request that is submitted now, is verified first. If it was chance: "
             f"corral merge thaw {shlex.quote(target)}",
             tip["seen_at"],

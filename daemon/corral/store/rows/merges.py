@@ -174,11 +174,15 @@ class VerificationRunRow(TypedDict):
 
 
 class RanVerification(TypedDict):
-    """A verification that runs, or ran: in which slot, when, for which request; ``status`` null: no receipt came of it."""
+    """A verification that runs, or ran: in which slot, when, for which request; ``status`` null: no receipt came of it.
+
+    ``title`` is that of the request; null where there is none, since the target's tip was verified.
+    """
 
     run_id: int
     merge_id: str
-    title: str
+    target: str
+    title: str | None
     slot: int
     members: list[str]
     started_at: str

@@ -34,7 +34,7 @@ class LandedMerge(TypedDict):
 
 
 class TargetSeen(TypedDict):
-    """That a target was seen green, by a landing, or red, by a request that was held for it."""
+    """That a target was seen green, by a landing, or red, by a request that was held for it; or either, as its tip was judged."""
 
     target: str
     at: str

@@ -36,7 +36,7 @@ OutcomeOfMerge = Annotated[str, one_of(*Outcome.values())]
 COVERED = "covered"
 """Of a receipt: the tree of another request was verified, which this one is a part of."""
 StatusOfReceipt = Annotated[str, one_of(*ReceiptStatus.values(), COVERED)]
-StatusOfRun = Annotated[str, one_of("running", *ReceiptStatus.values(), "unknown")]
+StatusOfRun = Annotated[str, one_of("running", *ReceiptStatus.values(), "repeated", "unknown")]
 RoleOfRun = Annotated[str, one_of(*ReceiptRole.values(), "unknown")]
 
 
@@ -94,7 +94,8 @@ class MergeRun(_Shape):
         role: ``candidate`` (the change merged with its target), ``control`` (the target without it), or ``unknown``.
         commit_sha: The commit that was verified; None: not recorded.
         commands: The commands that ran; empty until it has ended.
-        status: ``running``, that of its receipt, or ``unknown``: it was repeated, or ended without an outcome.
+        status: ``running``, that of its receipt, ``repeated`` (it was red, and ran again before that counted), or ``unknown``: it
+            ended without an outcome.
         exit_code: Of the last command that ran.
         log: The output's file, relative to the project's root if inside it.
         is_kept: Whether that file is there.
@@ -117,13 +118,14 @@ class MergeRun(_Shape):
 
 
 class MergeOfTask(_Shape):
-    """The ``merge`` object of a task's detail."""
+    """The ``merge`` object of a task's detail; ``reverted_by``: the landed request that took its work back."""
 
     merge_id: str
     state: StateOfMerge
     outcome: OutcomeOfMerge
     reason: str | None
     landed_sha: str | None
+    reverted_by: str | None
     receipt: Receipt | None
 
 
@@ -156,7 +158,8 @@ class Standing(TypedDict):
 
     ``position`` counts from 1 in its target's queue; ``waits_for`` says why it has not landed, ``waits_since`` from when on;
     ``slot``: in which its work is being verified, by itself or with others'. ``expected_s``: seconds until it has landed, if
-    verifications take as long as the last green ones and are green; null: none was, or the request is held.
+    verifications take as long as the last green ones and are green; 0: the one that runs takes longer; null: none was, or the
+    request is held.
     """
 
     position: int
@@ -167,11 +170,16 @@ class Standing(TypedDict):
 
 
 class MergeListed(MergeSummary):
-    """One row of a list for people: ``number`` is that of its task; ``standing``: of an open request, else null."""
+    """One row of a list for people.
+
+    ``number`` is that of its task; ``standing``: of an open request, else null. ``reverted_by`` is the landed request that took
+    its work back.
+    """
 
     number: int | None
     title: str
     created_at: Instant
+    reverted_by: str | None
     standing: Standing | None
 
 
@@ -179,9 +187,9 @@ class MergeDetail(MergeSummary):
     """Everything about one merge request; ``number`` is that of its task.
 
     ``approved_sha`` is the head that a person approved, ``needs_approval`` whether it waits for that. ``bypassed_sha`` is the
-    head that a person lets land without a verification. ``reverts`` is the request whose work this one takes back,
-    ``reverted_by`` the newest one that takes back its own. ``style`` is the shape that its commit has come to have; null: none
-    is built.
+    head that a person lets land without a verification, ``bypass_reason`` who that is, and why. ``reverts`` is the request whose
+    work this one takes back, ``reverted_by`` the newest one that takes back its own. ``standing``: of an open request, else null.
+    ``style`` is the shape that its commit has come to have; null: none is built.
     """
 
     number: int | None
@@ -192,6 +200,7 @@ class MergeDetail(MergeSummary):
     approved_sha: str | None
     needs_approval: bool
     bypassed_sha: str | None
+    bypass_reason: str | None
     reverts: str | None
     reverted_by: str | None
     base_sha: str | None
@@ -199,17 +208,17 @@ class MergeDetail(MergeSummary):
     style: str | None
     landed_sha: str | None
     tries: int
+    standing: Standing | None
     receipt: Receipt | None
     created_at: Instant
     updated_at: Instant
     finished_at: Instant | None
 
 
-def of_task(merge: Row, receipt: Row | None) -> dict[str, Any]:
+def of_task(merge: Row, receipt: Row | None, reverted_by: str | None) -> dict[str, Any]:
     """The ``merge`` object of a task's detail, from a stored merge request and its receipt."""
-    return MergeOfTask.model_validate(
-        {**merge, "outcome": outcome_of(merge), "receipt": _plain(merge, receipt)}
-    ).model_dump()
+    shown = {**merge, "outcome": outcome_of(merge), "reverted_by": reverted_by, "receipt": _plain(merge, receipt)}
+    return MergeOfTask.model_validate(shown).model_dump()
 
 
 def summary(merge: Row) -> dict[str, Any]:
@@ -217,26 +226,35 @@ def summary(merge: Row) -> dict[str, Any]:
     return MergeSummary.model_validate({**merge, "outcome": outcome_of(merge)}).model_dump()
 
 
-def listed(merge: Row, numbers: Mapping[str, int], standings: Mapping[str, Standing]) -> dict[str, Any]:
+def listed(
+    merge: Row, numbers: Mapping[str, int], standings: Mapping[str, Standing], reverted: Mapping[str, str]
+) -> dict[str, Any]:
     """One row of a list.
 
     Args:
         numbers: The numbers of tasks by their ids.
         standings: How the open requests stand, by their ids.
+        reverted: The landed requests that took the work of others back, by the ids of these.
     """
     number, how = numbers.get(merge["task_id"] or ""), standings.get(merge["merge_id"])
     row = {**merge, "outcome": outcome_of(merge), "number": number, "standing": how}
+    row["reverted_by"] = reverted.get(merge["merge_id"])
     return MergeListed.model_validate(row).model_dump()
 
 
 def detail(
-    merge: Row, receipt: Row | None, number: int | None = None, reverted_by: str | None = None
+    merge: Row,
+    receipt: Row | None,
+    number: int | None = None,
+    reverted_by: str | None = None,
+    standing: Standing | None = None,
 ) -> dict[str, Any]:
     """Everything about one merge request; ``number`` is that of its task."""
     shown = {
         **merge,
         "number": number,
         "reverted_by": reverted_by,
+        "standing": standing,
         "outcome": outcome_of(merge),
         "receipt": _plain(merge, receipt),
     }

@@ -12,10 +12,11 @@ from corral.core.payload import Payload
 from corral.core.runners import traits
 from corral.core.states import TaskSort, TaskStatus
 from corral.store import events
+from corral.store.rows.merges import MergeRow
 from corral.store.rows.tasks import TaskRow
 from corral.work.merges import wire as merge_shapes
+from corral.work.merges.store import merges, receipts
 from corral.work.merges.store import of_tasks as merge_tasks
-from corral.work.merges.store import receipts
 from corral.work.state import store as shared_state
 from corral.work.tasks import wire as task_shapes
 from corral.work.tasks.store import attempts as attempt_rows
@@ -117,7 +118,7 @@ def detail(conn: Connection, task_id: str) -> Payload:
         "memory_mb": max((attempt["memory_mb"] or 0 for attempt in attempts), default=0) or None,
         "state": {value["key"]: value["version"] for value in shared_state.of_task(conn, row["task_id"])},
         "attempt_history": shown_attempts,
-        "merge": merge_shapes.of_task(merge, receipts.get(conn, merge["receipt_id"])) if merge else None,
+        "merge": _merge(conn, merge) if merge else None,
         "wait_for": dependencies.parents_of(conn, row["task_id"]),
         "agents": row["agents_wanted"],
         "followers": family.children(conn, row["task_id"]),
@@ -125,6 +126,13 @@ def detail(conn: Connection, task_id: str) -> Payload:
         "claims": tasks.claims_of(conn, row["task_id"])[row["task_id"]],
         "history": [{"at": event["at"], "kind": event["kind"], "data": event["data"]} for event in history],
     }
+
+
+def _merge(conn: Connection, merge: MergeRow) -> Payload:
+    merge_id = merge["merge_id"]
+    return merge_shapes.of_task(
+        merge, receipts.get(conn, merge["receipt_id"]), merges.taken_back(conn, [merge_id]).get(merge_id)
+    )
 
 
 def _steps(conn: Connection, row: TaskRow) -> list[Payload]:

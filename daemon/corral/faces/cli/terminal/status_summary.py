@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from corral import __version__
-from corral.core.instants import in_words, parse
+from corral.core.instants import in_words, parse, when_landed
 from corral.core.visible import one_line
 from corral.faces.cli.terminal.context import client
 from corral.faces.cli.terminal.output import echo, emit, paint, state, waiting
@@ -119,8 +119,8 @@ def _queue(answer: dict[str, Any]) -> None:
         echo(f"{paint('queue', 'bold')}     {len(rows) + more}")
     for row in rows[:MOST_LINES]:
         why = shortened(one_line(row["waits_for"]), 100)
-        if row["expected_s"] is not None:
-            why += f"; lands in about {in_words(row['expected_s'])}"
+        if lands := when_landed(row["expected_s"]):
+            why += f"; {lands}"
         echo(
             f"  {row['position']}. {shortened(one_line(row['title']), 40)} -> {row['target']}  {state(row['state'])}: {why}"
         )

@@ -24,7 +24,8 @@ from corral.work.merges.wire import MergeRun
 async def page(services: Services, visit: Visit, item: str) -> dict[str, Any]:
     """One merge request; ``?run=`` shows another run of its verification than the one that decided."""
     seq = await services.store.read(events.newest)
-    merge = await services.work(lambda: requests.detail(services.db, item))
+    ageing_s, now = services.settings().landing.ageing_s, services.now()
+    merge = await services.work(lambda: requests.detail(services.db, item, ageing_s=ageing_s, now=now))
     named = visit.query.get("run") or None
     listed, run = await services.work(lambda: services.db.read(lambda conn: _runs(conn, services, item, named)))
     who = merge["session_id"] or ""

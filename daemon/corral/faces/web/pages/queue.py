@@ -18,7 +18,7 @@ from corral.landing import pauses
 from corral.observe.metrics import figures
 from corral.observe.view import landing_order
 from corral.store import events
-from corral.work.merges.store import merges
+from corral.work.merges.store import merges, runs
 from corral.work.merges.wire import outcome_of
 from corral.work.swarm import swarm
 
@@ -39,6 +39,7 @@ async def page(services: Services, _visit: Visit, _item: str) -> dict[str, Any]:
             **landing_order.queue(services, conn, MOST_OPEN),
             "working": swarm.members(conn)[:MOST_OPEN],
             "rows": merges.in_order(conn, MOST_DRAWN),
+            "tips": [run for run in runs.running(conn) if not run["merge_id"]],
             "stopped": pauses.stops(conn),
             "ended": _ended(conn),
             "history": figures.collect(conn, now - HISTORY, None),

@@ -109,9 +109,16 @@ def _work(row: WorkedAttempt, since: datetime, now: datetime) -> Bar:
 def _run(run: RanVerification, since: datetime, now: datetime) -> Bar:
     what = run["status"] or ("dropped" if run["ended_at"] else "running")
     others = f" and {len(run['members']) - 1} more" if len(run["members"]) > 1 else ""
-    named = f"{run['title']}{others}"
+    named = f"{run['title']}{others}" if run["title"] is not None else f"{run['target']} as it is"
     tip = f"Verification of {named}: {what}"
-    return _bar((run["started_at"], run["ended_at"]), (since, now), what, tip, named, f"/merges/{run['merge_id']}")
+    return _bar(
+        (run["started_at"], run["ended_at"]),
+        (since, now),
+        what,
+        tip,
+        named,
+        f"/merges/{run['merge_id']}" if run["title"] is not None else "/queue",
+    )
 
 
 def _bar(

@@ -242,6 +242,15 @@ def reverting(conn: Connection, merge_id: str) -> MergeRow | None:
     return fetch_first(conn, query, MergeRow)
 
 
+def taken_back(conn: Connection, merge_ids: Iterable[str]) -> dict[str, str]:
+    """The requests among these whose work a later one took back, each with that one, which has landed."""
+    landed = (_m.state == MergeState.LANDED, _m.reverts.in_([*merge_ids]))
+    return {
+        row.reverts: row.merge_id
+        for row in conn.execute(select(_m.reverts, _m.merge_id).where(*landed).order_by(_m.seq))
+    }
+
+
 def returned_reverts(conn: Connection, target: str) -> list[MergeRow]:
     """The reverts for a target that did not land, the newest first."""
     ended = _m.state.in_((*RETURNED_MERGES, MergeState.CANCELLED, MergeState.SUPERSEDED))

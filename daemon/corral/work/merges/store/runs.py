@@ -74,6 +74,12 @@ def running(conn: Connection) -> list[VerificationRunRow]:
     return fetch_all(conn, query, VerificationRunRow)
 
 
+def of_merge(conn: Connection, merge_id: str) -> list[VerificationRunRow]:
+    """The runs for a request, the oldest first."""
+    query = select(verification_runs).where(_r.merge_id == merge_id).order_by(_r.run_id)
+    return fetch_all(conn, query, VerificationRunRow)
+
+
 def green_durations(conn: Connection, target: str, most: int) -> list[float]:
     """How long the newest green verifications of a target took, seconds; at most so many."""
     query = select(receipts.c.duration_s).join_from(verification_runs, receipts, _r.receipt_id == receipts.c.receipt_id)
@@ -92,8 +98,18 @@ def number(conn: Connection) -> int:
 def ran_since(conn: Connection, at: str, most: int) -> list[RanVerification]:
     """What runs, or has ended since an instant, in the order in which it began; at most so many, the newest."""
     ran = (
-        select(_r.run_id, _r.merge_id, _r.slot, _r.members, _r.started_at, _r.ended_at, receipts.c.status, _m.title)
-        .join_from(verification_runs, merge_requests, _m.merge_id == _r.merge_id)
+        select(
+            _r.run_id,
+            _r.merge_id,
+            _r.target,
+            _r.slot,
+            _r.members,
+            _r.started_at,
+            _r.ended_at,
+            receipts.c.status,
+            _m.title,
+        )
+        .outerjoin_from(verification_runs, merge_requests, _m.merge_id == _r.merge_id)
         .outerjoin(receipts, receipts.c.receipt_id == _r.receipt_id)
         .where(or_(_r.ended_at.is_(None), _r.ended_at > at))
     )

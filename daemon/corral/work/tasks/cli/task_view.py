@@ -190,7 +190,8 @@ def _merge(merge: dict[str, Any] | None) -> None:
     if merge["reason"]:
         fact("", merge["reason"], 9)
     if merge["landed_sha"]:
-        echo(f"  {'landed':<9} {merge['landed_sha'][:12]}")
+        taken_back = f", and taken back by {merge['reverted_by'][:8]}" if merge["reverted_by"] else ""
+        echo(f"  {'landed':<9} {merge['landed_sha'][:12]}{taken_back}")
     receipt = merge["receipt"]
     if receipt:
         echo(f"  {'verified':<9} {verification(receipt)}")
