@@ -37,8 +37,6 @@ WatchExit = Callable[[Callable[[], None]], None]
 """Given a function that returns when a process has ended."""
 
 _COMMITS = ("candidate_sha", "sha", "tip_sha")
-RUNS_APART = 20
-"""Verifications that run one at a time after one met a port that was taken, perhaps by another one's."""
 _CLASH = (
     "Another verification ran beside it, and may have had that port. The next {number} run one at a time. Let the commands take "
     "their ports from $CORRAL_PORTS, which are each slot's own, or set landing.slots to 1."
@@ -56,7 +54,6 @@ class VerificationSlots:
         self._db = context.db
         self._on_settled = on_settled
         self._watch_exit = watch_exit
-        self._apart = 0
         self._running: dict[int, VerificationRun] = {}
         self._unwanted: set[int] = set()
         self._turns: dict[str, int] = {}
@@ -127,7 +124,7 @@ class VerificationSlots:
 
     def most(self, number: int) -> int:
         """How many of ``number`` slots may be used now: one, where verifications were in each other's way."""
-        return 1 if self._apart else number
+        return 1 if number > 1 and self._db.read(runs.are_apart) else number
 
     def is_wanted(self, run: VerificationRun) -> bool:
         """Whether it was not dropped."""
@@ -161,10 +158,18 @@ class VerificationSlots:
         return True
 
     def start(self, repo: Git, subject: RunSpec, landing: Landing, number: int, now: datetime) -> bool:
-        """Begin to verify a commit for a request; False if the request is not what it was, or all ``number`` slots are taken."""
-        slot = next((slot for slot in range(1, number + 1) if slot not in self._running), None)
-        if slot is None:
+        """Begin to verify a commit for a request; False if the request is not what it was, or all ``number`` slots are taken.
+
+        A candidate's second run begins where its control was green, if that slot is free; every other run in the first free
+        one whose last verdict was not an error, since that may be the slot's fault.
+        """
+        free = [slot for slot in range(1, number + 1) if slot not in self._running]
+        if not free:
             return False
+        with self._db.reading() as conn:
+            of_control = runs.slots(conn, [subject.control]).values() if subject.control else ()
+            troubled = runs.troubled_slots(conn)
+        slot = min(free, key=lambda slot: (slot not in of_control, slot in troubled, slot))
 
         def begin(conn: Connection) -> int | None:
             has_word = subject.role is ReceiptRole.CHECK_CONTROL  # of its red check
@@ -184,7 +189,6 @@ class VerificationSlots:
             return False
         crash_point("queue.verifying_stored")
         self._turns[subject.target] = run_id
-        self._apart = max(self._apart - 1, 0)
         self._running[slot] = run = VerificationRun(repo, self._context, subject, landing, slot, run_id, now)
         if self._stopped:
             self._ends(run)
@@ -316,6 +320,9 @@ class VerificationSlots:
             end = {"reason": reason, "receipt_id": receipt["receipt_id"]}
             land.end(conn, self._on_settled, merge["merge_id"], MergeState.FAILED, now=now, **end)
             return
+        elif (apart := evidence.of_other_slots(conn, merge, subject.control, receipt, run.path)) is not None:
+            pauses.record_fault(conn, merge, apart, now)
+            return
         if not of_target:
             merges.judged(conn, merge["merge_id"], subject.candidate_sha, receipt["receipt_id"])
 
@@ -323,5 +330,5 @@ class VerificationSlots:
         """Blame nobody for a port that another verification may have had; the next ones run one at a time."""
         if verdict.refusal != blame.PORT_TAKEN or not runs.was_beside(conn, run.run_id):
             return verdict
-        self._apart = RUNS_APART
-        return replace(verdict, suspect=False, reason=f"{verdict.reason}\n{_CLASH.format(number=RUNS_APART)}")
+        runs.set_apart(conn, run.run_id)
+        return replace(verdict, suspect=False, reason=f"{verdict.reason}\n{_CLASH.format(number=runs.RUNS_APART)}")

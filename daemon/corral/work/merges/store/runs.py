@@ -19,6 +19,9 @@ MOST_KEPT = 10_000
 MOST_LOOKED_AT = 500
 """Runs among which those of one target are looked for."""
 
+RUNS_APART = 20
+"""Verifications that run one at a time after one met a port that was taken, perhaps by another one's."""
+
 _m, _r = merge_requests.c, verification_runs.c
 
 
@@ -117,6 +120,28 @@ def was_beside(conn: Connection, run_id: int) -> bool:
     return has_any(
         conn, select(_r.run_id).where(_r.run_id > run_id - MOST_LOOKED_AT, _r.run_id != run_id, ran_meanwhile)
     )
+
+
+def set_apart(conn: Connection, run_id: int) -> None:
+    """A run met a port that one beside it may have had: the next :data:`RUNS_APART` go one at a time."""
+    newest = select(func.max(_r.run_id)).scalar_subquery()
+    conn.execute(update(verification_runs).where(_r.run_id == run_id).values(apart_after=newest))
+
+
+def are_apart(conn: Connection) -> bool:
+    """Whether verifications go one at a time now."""
+    newest = select(func.max(_r.run_id)).scalar_subquery()
+    recent = _r.run_id > newest - MOST_LOOKED_AT
+    return has_any(conn, select(_r.run_id).where(recent, _r.apart_after > newest - RUNS_APART))
+
+
+def troubled_slots(conn: Connection) -> set[int]:
+    """The slots whose last verdict was none: what began there met an error."""
+    newest = select(func.max(_r.run_id)).scalar_subquery()
+    last = select(func.max(_r.run_id)).where(_r.run_id > newest - MOST_LOOKED_AT, _r.receipt_id.is_not(None))
+    query = select(_r.slot).join_from(verification_runs, receipts, _r.receipt_id == receipts.c.receipt_id)
+    query = query.where(_r.run_id.in_(last.group_by(_r.slot)), receipts.c.status == ReceiptStatus.ERROR)
+    return set(conn.execute(query).scalars())
 
 
 def batch(conn: Connection, target: str) -> int | None:
