@@ -262,14 +262,18 @@ class Queue:
         """Mark returned requests as landed once their target has their commits; returns when to look again, if any remain."""
         landed, others = self._returned.landed(self._db, repo)
         for row in landed:
-            merge_id, head = row["merge_id"], row["head_sha"]
-            reopened = self._db.write(lambda conn, i=merge_id, h=head: merges.reopen(conn, i, h, now))  # type: ignore[misc]
-            if reopened is not None:
-                target = refs.branch_ref(row["target"])
-                tip = refs.read(repo, target) or head
+            target = refs.branch_ref(row["target"])
+            try:
+                tip = refs.read(repo, target) or row["head_sha"]
                 basis = self._facts.basis(self._verify_settings(target).verify, tip, now)
-                self._executor.already_there(repo, reopened, tip, basis.fingerprint, now)
-                self._nudge()
+                self._executor.already_there(repo, row, tip, basis.fingerprint, now)
+            except DatabaseUnavailable:
+                raise
+            except (CorralError, OSError) as error:
+                log.warning("returned_request_not_settled", merge_id=row["merge_id"], reason=blame.describe(error))
+                others = True
+                continue
+            self._nudge()
         return [now + LOOK_AGAIN] if others else []
 
     def _tidy(self, repo: Git, now: datetime) -> list[datetime]:
