@@ -195,6 +195,7 @@ class Queue:
                 and self._is_looked_through
                 and self._all_run()
                 and not self._db.read(merges.bypassed_targets)
+                and not self._db.read(intents.listing)
             ):
                 return min([*due, *([at] if (at := self._slots.due_at(now)) else [])], default=None)
         stuck = self._resume(repo, now)
@@ -212,10 +213,11 @@ class Queue:
         with self._db.reading() as conn:
             targets, at_work = merges.busy_targets(conn), merges.targets_at_work(conn)
             bypassed, direct = merges.bypassed_targets(conn) - set(freezes.frozen(conn)), direct_tips.listing(conn)
+            last_run = runs.last_of_targets(conn) if len(targets) + len(direct) > 1 else {}
         targets += [target for target in direct if target not in targets]
         at_work -= stuck | {name for name, pause in paused.items() if now < parse(pause["look_at"])}
         for target in sorted(
-            targets, key=self._slots.turn
+            targets, key=lambda target: last_run.get(target, 0)
         ):  # whose last run is the longest ago, then the longest waiting
             if target in stuck:
                 continue

@@ -56,7 +56,6 @@ class VerificationSlots:
         self._watch_exit = watch_exit
         self._running: dict[int, VerificationRun] = {}
         self._unwanted: set[int] = set()
-        self._turns: dict[str, int] = {}
         self._stopped = self._leaves = False
 
     def take_over(self, repo: Git, in_force: InForce, now: datetime) -> dict[str, str]:
@@ -95,7 +94,6 @@ class VerificationSlots:
             log.warning("verification_begun_again", **known, reason=f"What its daemon left {why}.")
             return {row["merge_id"]: str(why)}
         log.info("verification_adopted", **known, slot=row["slot"])
-        self._turns[row["target"]] = row["run_id"]
         self._running[row["slot"]] = run
         self._watch(run)
         return {}
@@ -117,10 +115,6 @@ class VerificationSlots:
     def of(self, target: str | None = None) -> list[VerificationRun]:
         """What runs for a target, or for any: also what is not wanted any more and has not ended yet."""
         return [run for run in self._running.values() if target in (None, run.subject.target)]
-
-    def turn(self, target: str) -> int:
-        """The number of the last run of a target; 0: it had none yet."""
-        return self._turns.get(target, 0)
 
     def most(self, number: int) -> int:
         """How many of ``number`` slots may be used now: one, where verifications were in each other's way."""
@@ -188,7 +182,6 @@ class VerificationSlots:
         if run_id is None:
             return False
         crash_point("queue.verifying_stored")
-        self._turns[subject.target] = run_id
         self._running[slot] = run = VerificationRun(repo, self._context, subject, landing, slot, run_id, now)
         if self._stopped:
             self._ends(run)
@@ -328,7 +321,7 @@ class VerificationSlots:
 
     def _without_clash(self, conn: Connection, run: VerificationRun, verdict: Verdict) -> Verdict:
         """Blame nobody for a port that another verification may have had; the next ones run one at a time."""
-        if verdict.refusal != blame.PORT_TAKEN or not runs.was_beside(conn, run.run_id):
+        if not blame.is_of_port(verdict.refusal) or not runs.was_beside(conn, run.run_id):
             return verdict
         runs.set_apart(conn, run.run_id)
         return replace(verdict, suspect=False, reason=f"{verdict.reason}\n{_CLASH.format(number=runs.RUNS_APART)}")

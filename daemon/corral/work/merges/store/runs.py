@@ -135,6 +135,13 @@ def are_apart(conn: Connection) -> bool:
     return has_any(conn, select(_r.run_id).where(recent, _r.apart_after > newest - RUNS_APART))
 
 
+def last_of_targets(conn: Connection) -> dict[str, int]:
+    """The number of the last run of each target, among the newest of all."""
+    newest = select(func.max(_r.run_id)).scalar_subquery()
+    query = select(_r.target, func.max(_r.run_id)).where(_r.run_id > newest - MOST_LOOKED_AT).group_by(_r.target)
+    return dict(conn.execute(query).all())
+
+
 def troubled_slots(conn: Connection) -> set[int]:
     """The slots whose last verdict was none: what began there met an error."""
     newest = select(func.max(_r.run_id)).scalar_subquery()
