@@ -65,7 +65,7 @@ from corral.work.merges.store import direct_tips, freezes, intents, merges, runs
 from corral.work.merges.store import pauses as pause_rows
 from corral.work.merges.store import remotes as remote_rows
 from corral.work.merges.store import stacks as stack_rows
-from corral.work.merges.wire import waits_for_red_target
+from corral.work.merges.wire import STOPPED, tells_of_all, waits_for_red_target
 from corral.work.tasks.store import work_pause
 
 log = logger("landing")
@@ -310,9 +310,8 @@ class Queue:
             if tip is None:
                 self.rewinds.remember(target)
                 remedy = f"Make it again: git branch {quote(target)} COMMIT"
-                return self._executor.hold_first(
-                    requests, with_remedy(f"There is no branch {target} any more.", remedy), now
-                )
+                gone = f"{STOPPED} {target}. There is no branch {target} any more."
+                return self._executor.hold_first(requests, with_remedy(gone, remedy), now)
             landing = self._verify_settings(refs.branch_ref(target))
             place = self._remotes.place(repo, target, tip, landing, now)
             if isinstance(place, Waits):
@@ -327,11 +326,12 @@ class Queue:
             if direct is not None:
                 self._look_at_tip(repo, line, direct, now, due)
         except ConfigInvalid as error:
-            return self._executor.hold_first(requests, because(error), now)
+            return self._executor.hold_first(requests, f"{STOPPED} {target}. {because(error)}", now)
         except DatabaseUnavailable:
             raise
         except (CorralError, OSError) as error:
             return self._executor.fault_first(requests, error, now)
+        requests = [self._goes_on(merge, now) if tells_of_all(merge) else merge for merge in requests]
         self._admit(repo, line, requests, now, most=1 if paused else 2 * ladder.LONGEST_BATCH)
         try:
             while (outcome := self._executor.act(repo, line, now)) is Next.PASSED:
@@ -341,6 +341,10 @@ class Queue:
         except (CorralError, OSError) as error:  # with which of them, git does not say: one fault stops one target
             return self._executor.fault_first([*line.rows.values()], error, now)
         return Next.BLOCKED if outcome is None and line.waits else outcome
+
+    def _goes_on(self, merge: MergeRow, now: datetime) -> MergeRow:
+        """What kept every request of a target is gone: the one that told of it does so no more."""
+        return self._db.write(lambda conn: merges.requeue(conn, merge["merge_id"], now)) or merge
 
     def _look_at_tip(self, repo: Git, line: Line, row: DirectTipRow, now: datetime, due: list[datetime]) -> None:
         """Find out what is known of a tip that did not come from a verification."""
