@@ -17,6 +17,7 @@ from sqlalchemy import select
 
 from corral.config.sections.sharing import Landing
 from corral.core.remedies import remedy_in
+from corral.landing import requests
 from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.observe.view.needs_of_landing import unverified_merges
 from corral.store.schema import verification_runs
@@ -127,6 +128,29 @@ def test_what_fails_in_one_slot_alone_is_tried_in_another_one(world: World) -> N
     merge_id = submitted(world, "fills")
     world.run(skip=False)
     assert states(world, merge_id) == ["landed"] and "target.paused" not in world.events()
+
+
+@pytest.mark.req("I5")
+def test_what_is_red_in_one_slot_alone_is_not_blamed_by_a_control_of_another_one(world: World, tmp_path: Path) -> None:
+    gated = Gated(world, tmp_path, "case $PWD in */2) exit 1;; esac")
+    before = submitted(world, "before", "release")
+    gated.until("1")
+    gated.ends("1")
+    step_until(world, lambda: world.merge(before)["state"] == "landed")
+    busy = submitted(world, "busy")
+    step_until(world, lambda: world.merge(busy)["state"] == "verifying")
+    merge_id = submitted(world, "innocent", "release")
+    gated.until("1", "2")
+    gated.ends_of(busy)
+    gated.ends("2")
+    gated.until("1", "2", "2")
+    gated.ends("3")
+    step_until(world, lambda: world.merge(merge_id)["state"] == "held")
+    assert "release at" in why(world.merge(merge_id)) and "control run" in why(world.merge(merge_id))
+    gated.let_all_end()
+    requests.retry(world.db, world.repo(), merge_id, now=world.now())
+    world.run()
+    assert states(world, merge_id) == ["landed"], "it is tried where the tip was green"
 
 
 @pytest.mark.req("I5")

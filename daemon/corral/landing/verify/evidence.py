@@ -28,7 +28,11 @@ def of_candidate(
         max_age_s: See :func:`corral.landing.verify.blame.is_control`.
     """
     green = receipts.latest(conn, target_tree, first["fingerprint"], ReceiptStatus.PASSED)
-    if green is not None and not (is_control(_run(green), _run(first), max_age_s, now) and _had_the_same(green, first)):
+    if green is not None and not (
+        is_control(_run(green), _run(first), max_age_s, now)
+        and _had_the_same(green, first)
+        and _in_its_slot(conn, green, first)
+    ):
         green = None
     red = receipts.latest(conn, target_tree, first["fingerprint"], ReceiptStatus.FAILED)
     step = weigh(_run(first), _maybe(green), _maybe(red))
@@ -118,6 +122,14 @@ def _had_the_same(control: ReceiptRow, first: ReceiptRow) -> bool:
     """Whether a control run took the same files from the person's checkout as the candidate, or is younger."""
     taken = taken_from_checkout(control["inputs"]), taken_from_checkout(first["inputs"])
     return taken[0] == taken[1] or control["created_at"] > first["created_at"]
+
+
+def _in_its_slot(conn: Connection, control: ReceiptRow, first: ReceiptRow) -> bool:
+    """Whether a control run was in the candidate's slot, or is younger: red in one slot alone may be the slot's doing."""
+    if control["created_at"] > first["created_at"]:
+        return True
+    slot_of = runs.slots(conn, [control["receipt_id"], first["receipt_id"]])
+    return len(set(slot_of.values())) < 2
 
 
 def _run(receipt: ReceiptRow) -> Run:

@@ -6,7 +6,7 @@ with those that are provably its own (:mod:`corral.landing.verify.left_runs`), a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -154,16 +154,12 @@ class VerificationSlots:
     def start(self, repo: Git, subject: RunSpec, landing: Landing, number: int, now: datetime) -> bool:
         """Begin to verify a commit for a request; False if the request is not what it was, or all ``number`` slots are taken.
 
-        A candidate's second run begins where its control was green, if that slot is free; every other run in the first free
-        one whose last verdict was not an error, since that may be the slot's fault.
+        Which slot that is, :meth:`_choose` says.
         """
         free = [slot for slot in range(1, number + 1) if slot not in self._running]
         if not free:
             return False
-        with self._db.reading() as conn:
-            of_control = runs.slots(conn, [subject.control]).values() if subject.control else ()
-            troubled = runs.troubled_slots(conn)
-        slot = min(free, key=lambda slot: (slot not in of_control, slot in troubled, slot))
+        slot = self._choose(free, subject)
 
         def begin(conn: Connection) -> int | None:
             has_word = subject.role is ReceiptRole.CHECK_CONTROL  # of its red check
@@ -188,6 +184,18 @@ class VerificationSlots:
         crash_point("queue.verification_started")
         self._watch(run)
         return True
+
+    def _choose(self, free: Sequence[int], subject: RunSpec) -> int:
+        """A slot in which a run proves most: candidate and control in the same one, and none whose last verdict was an error."""
+        with self._db.reading() as conn:
+            troubled, merge = runs.troubled_slots(conn), merges.find(conn, subject.merge_id)
+            of_control = runs.slots(conn, [subject.control]).values() if subject.control else ()
+            if merge is None or subject.sha == subject.candidate_sha:
+                others = runs.green_slots(conn, subject.tip_sha)
+            else:
+                red = merge["check_receipt_id"] if subject.is_check else merge["receipt_id"]
+                others = set(runs.slots(conn, [red]).values()) if red else set()
+        return min(free, key=lambda slot: (slot not in of_control, slot in troubled, slot not in others, slot))
 
     def joined(self, run: VerificationRun) -> None:
         """Others wait by now for a run that began alone: they go on without it at once if it is red, and it is judged later."""

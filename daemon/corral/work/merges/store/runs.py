@@ -113,6 +113,18 @@ def slots(conn: Connection, receipt_ids: Sequence[str]) -> dict[str, int]:
     return dict(conn.execute(select(_r.receipt_id, _r.slot).where(_r.receipt_id.in_(receipt_ids))).all())
 
 
+def green_slots(conn: Connection, commit_sha: str) -> set[int]:
+    """The slots in which a commit was lately green."""
+    newest = select(func.max(_r.run_id)).scalar_subquery()
+    query = select(_r.slot).join_from(verification_runs, receipts, _r.receipt_id == receipts.c.receipt_id)
+    green = (
+        _r.run_id > newest - MOST_LOOKED_AT,
+        _r.commit_sha == commit_sha,
+        receipts.c.status == ReceiptStatus.PASSED,
+    )
+    return set(conn.execute(query.where(*green)).scalars())
+
+
 def was_beside(conn: Connection, run_id: int) -> bool:
     """Whether another verification ran while one did that has not been ended yet."""
     began_at = select(_r.started_at).where(_r.run_id == run_id).scalar_subquery()
