@@ -22,10 +22,10 @@ from corral.landing.verify.verification_worktree import VerificationWorktree
 from corral.observe.view.needs_of_landing import unverified_merges
 from corral.store.schema import verification_runs
 from corral.work.merges.store import runs
-from tests.conftest import git
+from tests.conftest import commit, git
 from tests.integration.landing_world import PAUSE_S, World, why
 from tests.integration.test_landing_verification import gone, wait_for
-from tests.support.coordinated import Coordinated
+from tests.support.coordinated import Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -264,3 +264,26 @@ def test_each_slot_has_ports_of_its_own(coordinate: Callable[..., Coordinated], 
     tasks = [house.submit(name, f"echo x > {name}.txt", "--target", name) for name in ("main", "release")]
     assert house.run("wait", *tasks, "--timeout", "60").returncode == 0
     assert len(list(tmp_path.glob("has-*"))) == 2
+
+
+@pytest.mark.req("G27", "I5")
+def test_a_port_that_an_agent_at_work_has_blames_nobody(
+    coordinate: Callable[..., Coordinated], tmp_path: Path, port: int
+) -> None:
+    bind = f"import socket; s = socket.socket(); s.bind(('127.0.0.1', {port}))"
+    serve = f"{bind}; open('{tmp_path}/has', 'w')\nimport os, time\nwhile not os.path.exists('{tmp_path}/go'): time.sleep(0.02)"
+    house = coordinate(verify=(f'python3 -c "{bind}"',))
+    server = house.submit("Serve", f'python3 -c "{serve}"')
+    eventually(lambda: (tmp_path / "has").exists())
+    git(house.root, "switch", "-q", "-c", "innocent")
+    commit(house.root, {"innocent.txt": "x\n"})
+    git(house.root, "switch", "-q", "main")
+    merge_id = house.json("merge", "submit", "innocent")["merge_id"]
+    shown = eventually(lambda: (row := house.ask("GET", f"/merges/{merge_id}"))["reason"] and row)
+    assert (
+        shown["state"] == "queued" and "An agent was at work meanwhile, and may have had that port" in shown["reason"]
+    )
+    (tmp_path / "go").touch()
+    house.run("wait", server, "--timeout", "60", check=False)
+    house.run("merge", "retry", merge_id)
+    assert eventually(lambda: house.ask("GET", f"/merges/{merge_id}")["state"] == "landed")

@@ -17,6 +17,7 @@ from corral.config.sections.sharing import Landing
 from corral.core.crash import crash_point
 from corral.core.errors import CorralError, DatabaseUnavailable
 from corral.core.logs import logger
+from corral.core.remedies import with_remedy
 from corral.core.states import MergeState, ReceiptRole, ReceiptStatus
 from corral.git.process.command import Git
 from corral.landing import checks, direct_commits, land, pauses
@@ -37,9 +38,10 @@ WatchExit = Callable[[Callable[[], None]], None]
 """Given a function that returns when a process has ended."""
 
 _COMMITS = ("candidate_sha", "sha", "tip_sha")
-_CLASH = (
-    "Another verification ran beside it, and may have had that port. The next {number} run one at a time. Let the commands take "
-    "their ports from $CORRAL_PORTS, which are each slot's own, or set landing.slots to 1."
+_CLASH = "Another verification ran beside it, and may have had that port. The next {number} run one at a time."
+_TAKEN_AT_WORK = "An agent was at work meanwhile, and may have had that port."
+_OWN_PORTS = (
+    "Let the commands take their ports from $CORRAL_PORTS, which are each slot's own, or set landing.slots to 1."
 )
 
 
@@ -328,8 +330,14 @@ class VerificationSlots:
             merges.judged(conn, merge["merge_id"], subject.candidate_sha, receipt["receipt_id"])
 
     def _without_clash(self, conn: Connection, run: VerificationRun, verdict: Verdict) -> Verdict:
-        """Blame nobody for a port that another verification may have had; the next ones run one at a time."""
-        if not blame.is_of_port(verdict.refusal) or not runs.was_beside(conn, run.run_id):
+        """Blame nobody for a port that somebody else may have had; beside another verification the next ones go one at a time."""
+        if not blame.is_of_port(verdict.refusal):
             return verdict
-        runs.set_apart(conn, run.run_id)
-        return replace(verdict, suspect=False, reason=f"{verdict.reason}\n{_CLASH.format(number=runs.RUNS_APART)}")
+        if runs.was_beside(conn, run.run_id):
+            runs.set_apart(conn, run.run_id)
+            who = _CLASH.format(number=runs.RUNS_APART)
+        elif runs.were_agents_at_work(conn, run.run_id):
+            who = _TAKEN_AT_WORK
+        else:
+            return verdict
+        return replace(verdict, suspect=False, reason=with_remedy(f"{verdict.reason}\n{who}", _OWN_PORTS))

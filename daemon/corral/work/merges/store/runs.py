@@ -11,7 +11,14 @@ from corral.core.instants import iso
 from corral.core.states import ReceiptStatus
 from corral.store.engine.fetch import fetch_all, has_any
 from corral.store.rows.merges import RanVerification, VerificationRunRow
-from corral.store.schema import landing_targets, merge_requests, receipts, verification_runs
+from corral.store.schema import (
+    agent_sessions,
+    attempts,
+    landing_targets,
+    merge_requests,
+    receipts,
+    verification_runs,
+)
 
 MOST_KEPT = 10_000
 """Runs that are remembered: the newest."""
@@ -22,7 +29,7 @@ MOST_LOOKED_AT = 500
 RUNS_APART = 20
 """Verifications that run one at a time after one met a port that was taken, perhaps by another one's."""
 
-_m, _r = merge_requests.c, verification_runs.c
+_m, _r, _s = merge_requests.c, verification_runs.c, agent_sessions.c
 
 
 def begin(
@@ -161,6 +168,13 @@ def troubled_slots(conn: Connection) -> set[int]:
     query = select(_r.slot).join_from(verification_runs, receipts, _r.receipt_id == receipts.c.receipt_id)
     query = query.where(_r.run_id.in_(last.group_by(_r.slot)), receipts.c.status == ReceiptStatus.ERROR)
     return set(conn.execute(query).scalars())
+
+
+def were_agents_at_work(conn: Connection, run_id: int) -> bool:
+    """Whether a worker ran, or a session gave a sign, since a verification began."""
+    began_at = select(_r.started_at).where(_r.run_id == run_id).scalar_subquery()
+    worked = select(attempts.c.number).where(or_(attempts.c.ended_at.is_(None), attempts.c.ended_at > began_at))
+    return has_any(conn, worked) or has_any(conn, select(_s.session_id).where(_s.last_heartbeat > began_at))
 
 
 def batch(conn: Connection, target: str) -> int | None:
