@@ -126,10 +126,8 @@ def _had_the_same(control: ReceiptRow, first: ReceiptRow) -> bool:
 
 def _in_its_slot(conn: Connection, control: ReceiptRow, first: ReceiptRow) -> bool:
     """Whether a control run was in the candidate's slot, or is younger: red in one slot alone may be the slot's doing."""
-    if control["created_at"] > first["created_at"]:
-        return True
     slot_of = runs.slots(conn, [control["receipt_id"], first["receipt_id"]])
-    return len(set(slot_of.values())) < 2
+    return len(set(slot_of.values())) < 2 or list(slot_of)[-1] == control["receipt_id"]
 
 
 def _run(receipt: ReceiptRow) -> Run:

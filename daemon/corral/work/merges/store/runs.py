@@ -116,8 +116,9 @@ def was_alone(conn: Connection, receipt_id: str | None) -> bool:
 
 
 def slots(conn: Connection, receipt_ids: Sequence[str]) -> dict[str, int]:
-    """In which slot the runs of receipts were, as far as they are remembered."""
-    return dict(conn.execute(select(_r.receipt_id, _r.slot).where(_r.receipt_id.in_(receipt_ids))).all())
+    """In which slot the runs of receipts were, in the order in which they began, as far as they are remembered."""
+    query = select(_r.receipt_id, _r.slot).where(_r.receipt_id.in_(receipt_ids)).order_by(_r.run_id)
+    return dict(conn.execute(query).all())
 
 
 def green_slots(conn: Connection, commit_sha: str) -> set[int]:
