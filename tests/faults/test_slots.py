@@ -9,18 +9,23 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import select
 
 from corral.config.sections.sharing import Landing
+from corral.core.remedies import remedy_in
+from corral.landing import requests
 from corral.landing.verify.verification_worktree import VerificationWorktree
+from corral.observe.view.needs_of_landing import unverified_merges
 from corral.store.schema import verification_runs
 from corral.work.merges.store import runs
-from tests.conftest import git
+from tests.conftest import commit, git
 from tests.integration.landing_world import PAUSE_S, World, why
 from tests.integration.test_landing_verification import gone, wait_for
-from tests.support.coordinated import Coordinated
+from tests.support.coordinated import Coordinated, eventually
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -69,6 +74,7 @@ def test_a_slot_whose_worktree_is_deleted_under_it_is_made_again_and_the_other_g
     place = VerificationWorktree(world.db, world.places, world.repo(), str(slot)).path
     shutil.rmtree(place)
     git(world.root, "worktree", "prune", "--expire=now")
+    world.slots = slot  # so that what lost the first one needs it
     gate.touch()
     world.run()
     assert states(world, *ids) == ["landed"] * 2 and world.pause() is None
@@ -77,37 +83,128 @@ def test_a_slot_whose_worktree_is_deleted_under_it_is_made_again_and_the_other_g
     assert str(place) in seen.read_text().split()[2:] or slot == 2, "what was verified in the other one is not lost"
 
 
+FULL = "dd if=/dev/zero of=/dev/full count=1 || exit 1"
+
+
+class Gated:
+    """Verifications that end when they are told to; on ``release`` a command follows."""
+
+    def __init__(self, world: World, place: Path, then: str) -> None:
+        self.world, self._place = world, place
+        self._seen = place / "seen"
+        busy = f"echo $$ > {place}/pid-$CORRAL_MERGE_ID; {until_there(f'{place}/go-$CORRAL_MERGE_ID')}"
+        number = f"n=$(wc -l < {self._seen}); echo $$ > {place}/pid-$n; {until_there(f'{place}/go-$n')}"
+        command = f"echo $PWD >> {self._seen}; {number}; {then}"
+        of_release = Landing(verify=[command], reruns=0)
+        world.settings_of = lambda target: of_release if target.endswith("/release") else Landing(verify=[busy])
+
+    def ends(self, run: str) -> None:
+        """Let a run end: of another target by the request's id, of ``release`` by its number."""
+        pid = int(wait_for(self._place / f"pid-{run}"))
+        (self._place / f"go-{run}").touch()
+        assert gone(pid)
+
+    def ends_of(self, merge_id: str) -> None:
+        """Let the run of another target begin, and end."""
+        step_until(self.world, lambda: (self._place / f"pid-{merge_id}").exists())
+        self.ends(merge_id)
+        step_until(self.world, lambda: self.world.merge(merge_id)["state"] == "landed")
+
+    def until(self, *slots: str) -> None:
+        """Step until the runs of ``release`` have been in these slots."""
+        step_until(self.world, lambda: self._slots() == [*slots])
+
+    def _slots(self) -> list[str]:
+        return [Path(line).name for line in self._seen.read_text().split()] if self._seen.exists() else []
+
+    def let_all_end(self, *runs: str) -> None:
+        for run in (*runs, *map(str, range(1, 30))):
+            (self._place / f"go-{run}").touch()
+
+
 @pytest.mark.req("I5")
-def test_what_fails_in_one_slot_alone_sends_nobody_back(world: World, tmp_path: Path) -> None:
-    """Both runs of the candidate meet a full disk; that of the target, which is green, is in the other slot."""
-    seen = tmp_path / "seen"
-    busy = f"echo $$ > {tmp_path}/pid-$CORRAL_MERGE_ID; {until_there(f'{tmp_path}/go-$CORRAL_MERGE_ID')}"
-    number = f"n=$(wc -l < {seen}); echo $$ > {tmp_path}/pid-$n; {until_there(f'{tmp_path}/go-$n')}"
-    fills = f"echo $PWD >> {seen}; {number}; case $PWD in */2) dd if=/dev/zero of=/dev/full count=1 || exit 1;; esac"
-    world.settings_of = lambda target: Landing(verify=[busy if target.endswith("/main") else fills], reruns=0)
+def test_what_fails_in_one_slot_alone_is_tried_in_another_one(world: World) -> None:
+    world.landing = Landing(verify=[f"case $PWD in */1) {FULL};; esac"], reruns=0)
+    merge_id = submitted(world, "fills")
+    world.run(skip=False)
+    assert states(world, merge_id) == ["landed"] and "target.paused" not in world.events()
 
-    def ends(run: str) -> None:
-        (tmp_path / f"go-{run}").touch()
-        assert gone(int(wait_for(tmp_path / f"pid-{run}")))
 
-    def slots() -> list[str]:
-        return [Path(line).name for line in seen.read_text().split()] if seen.exists() else []
+@pytest.mark.req("I5")
+def test_what_is_red_in_one_slot_alone_is_not_blamed_by_a_control_of_another_one(world: World, tmp_path: Path) -> None:
+    gated = Gated(world, tmp_path, "case $PWD in */2) exit 1;; esac")
+    before = submitted(world, "before", "release")
+    gated.until("1")
+    gated.ends("1")
+    step_until(world, lambda: world.merge(before)["state"] == "landed")
+    busy = submitted(world, "busy")
+    step_until(world, lambda: world.merge(busy)["state"] == "verifying")
+    merge_id = submitted(world, "innocent", "release")
+    gated.until("1", "2")
+    gated.ends_of(busy)
+    gated.ends("2")
+    gated.until("1", "2", "2")
+    gated.ends("3")
+    step_until(world, lambda: world.merge(merge_id)["state"] == "held")
+    assert "release at" in why(world.merge(merge_id)) and "control run" in why(world.merge(merge_id))
+    gated.let_all_end()
+    requests.retry(world.db, world.repo(), merge_id, now=world.now())
+    world.run()
+    assert states(world, merge_id) == ["landed"], "it is tried where the tip was green"
 
-    first, merge_id = submitted(world, "first"), submitted(world, "fills", "release")
-    step_until(world, lambda: slots() == ["2"])
-    ends(first)
-    ends("1")
-    step_until(world, lambda: slots() == ["2", "1"])
-    second = submitted(world, "second")
-    ends("2")
-    step_until(world, lambda: slots() == ["2", "1", "2"])
-    ends("3")
-    step_until(world, lambda: len(slots()) == 4)
-    assert states(world, first, merge_id) == ["landed", "verifying"], why(world.merge(merge_id))
-    for run in (second, *map(str, range(4, 20))):
-        (tmp_path / f"go-{run}").touch()
-    world.spend(120)
-    assert states(world, second, merge_id) == ["landed"] * 2
+
+@pytest.mark.req("I5")
+def test_what_always_fails_meets_its_control_in_one_slot_and_comes_back(world: World, tmp_path: Path) -> None:
+    """A run of another target has meanwhile been green in the slot where it failed first."""
+    gated = Gated(world, tmp_path, f"test ! -e bad.txt || {FULL}")
+    bad = submitted(world, "bad", "release")
+    gated.until("1")
+    gated.ends("1")
+    gated.until("1", "2")
+    other = submitted(world, "other")
+    gated.ends_of(other)
+    gated.ends("2")
+    gated.until("1", "2", "2")
+    gated.ends("3")
+    world.run(skip=False)
+    assert states(world, bad) == ["failed"] and "happened twice" in why(world.merge(bad))
+
+
+@pytest.mark.req("I5", "I9")
+def test_who_always_meets_a_bad_slot_is_blamed_by_nobody_and_told_to_a_person(world: World, tmp_path: Path) -> None:
+    """Both runs of the candidate are in the slot that fails, since the other one is taken; that of the target is not."""
+    gated = Gated(world, tmp_path, f"case $PWD in */2) {FULL};; esac")
+    git(world.root, "branch", "other")
+    busy, merge_id = submitted(world, "busy-0"), submitted(world, "fills", "release")
+    slots = list[str]()
+    for tries in (1, 2, 3):
+        gated.until(*slots, "2")
+        gated.ends_of(busy)
+        gated.ends(str(len(slots) + 1))
+        gated.until(*slots, "2", "1")
+        beside = submitted(world, f"beside-{tries}", "other")
+        step_until(world, lambda beside=beside: world.merge(beside)["state"] == "verifying")  # type: ignore[misc]
+        busy = submitted(world, f"busy-{tries}")
+        gated.ends(str(len(slots) + 2))
+        step_until(world, lambda busy=busy: world.merge(busy)["state"] == "verifying")  # type: ignore[misc]
+        gated.ends(beside)
+        slots += ["2", "1", "2"]
+        gated.until(*slots)
+        gated.ends(str(len(slots)))
+        step_until(world, lambda tries=tries: world.merge(merge_id)["tries"] == tries)  # type: ignore[misc]
+        if tries < 3:
+            world.skip(300)
+    merge = world.merge(merge_id)
+    assert merge["state"] == "queued" and merge["not_before_at"] is not None, "its waits grow"
+    assert "in slot 2 and in slot 2, while release without it passed in slot 1, so it may be the slot" in why(merge)
+    assert str(VerificationWorktree(world.db, world.places, world.repo(), "2").path) in remedy_in(why(merge))
+    assert world.pause("release") is None, "the others on its target are not kept"
+    services = cast(Any, SimpleNamespace())
+    (need,) = world.db.read(lambda conn: list(unverified_merges(services, conn)))
+    assert "it may be the slot" in need.what and need.remedy == remedy_in(why(merge))
+    gated.let_all_end(busy)
+    world.spend(600)
+    assert states(world, busy, merge_id) == ["landed"] * 2
 
 
 @pytest.fixture
@@ -132,6 +229,9 @@ def test_a_port_that_another_slot_has_blames_nobody_and_the_next_run_one_at_a_ti
     waits = next(row for row in map(world.merge, ids) if row["reason"])
     assert waits["state"] == "queued" and "may have had that port" in why(waits) and "$CORRAL_PORTS" in why(waits)
     ids += [submitted(world, "three"), submitted(world, "four", "release")]
+    world.queue.stop(world.now())
+    world.queue = world.new_queue()
+    world.queue.recover(world.now())
     world.spend(120)
     assert states(world, *ids) == ["landed"] * 4
     ran = world.db.read(lambda conn: conn.execute(select(verification_runs).order_by("run_id")).mappings().all())
@@ -164,3 +264,26 @@ def test_each_slot_has_ports_of_its_own(coordinate: Callable[..., Coordinated], 
     tasks = [house.submit(name, f"echo x > {name}.txt", "--target", name) for name in ("main", "release")]
     assert house.run("wait", *tasks, "--timeout", "60").returncode == 0
     assert len(list(tmp_path.glob("has-*"))) == 2
+
+
+@pytest.mark.req("G27", "I5")
+def test_a_port_that_an_agent_at_work_has_blames_nobody(
+    coordinate: Callable[..., Coordinated], tmp_path: Path, port: int
+) -> None:
+    bind = f"import socket; s = socket.socket(); s.bind(('127.0.0.1', {port}))"
+    serve = f"{bind}; open('{tmp_path}/has', 'w')\nimport os, time\nwhile not os.path.exists('{tmp_path}/go'): time.sleep(0.02)"
+    house = coordinate(verify=(f'python3 -c "{bind}"',))
+    server = house.submit("Serve", f'python3 -c "{serve}"')
+    eventually(lambda: (tmp_path / "has").exists())
+    git(house.root, "switch", "-q", "-c", "innocent")
+    commit(house.root, {"innocent.txt": "x\n"})
+    git(house.root, "switch", "-q", "main")
+    merge_id = house.json("merge", "submit", "innocent")["merge_id"]
+    shown = eventually(lambda: (row := house.ask("GET", f"/merges/{merge_id}"))["reason"] and row)
+    assert (
+        shown["state"] == "queued" and "An agent was at work meanwhile, and may have had that port" in shown["reason"]
+    )
+    (tmp_path / "go").touch()
+    house.run("wait", server, "--timeout", "60", check=False)
+    house.run("merge", "retry", merge_id)
+    assert eventually(lambda: house.ask("GET", f"/merges/{merge_id}")["state"] == "landed")

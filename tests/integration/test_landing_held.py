@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from corral.config.sections.sharing import Landing
+from corral.core.errors import ConfigInvalid
+from corral.core.remedies import remedy_in
+from corral.landing import pauses
+from corral.landing.standing import of_open
 from corral.work.merges.store import intents
 from tests.conftest import commit, git
-from tests.integration.landing_world import World, fingerprint, why
+from tests.integration.landing_world import World, fingerprint, listed, why
 
 
 @pytest.fixture
@@ -244,3 +248,35 @@ def test_a_landed_branch_stays_while_it_is_to_land_elsewhere_too(world: World) -
     world.run()
     assert world.merge(held)["state"] == "landed"
     assert git(world.root, "for-each-ref", "refs/heads/corral/both") == ""
+
+
+@pytest.mark.parametrize("trouble", ["gone", "settings"])
+def test_what_keeps_every_request_of_a_target_is_told_of_each_and_promised_to_none(world: World, trouble: str) -> None:
+    for name in ("first", "second"):
+        world.branch(name, {f"{name}.txt": "x\n"})
+    ids = [world.submit(name) for name in ("first", "second")]
+    settings_of, broken = (
+        world.settings_of,
+        ConfigInvalid("The configuration has 1 error.", cause="No.", remedy="Fix it."),
+    )
+
+    def refuse(_target: str) -> Landing:
+        raise broken
+
+    if trouble == "gone":
+        git(world.root, "branch", "-m", "main", "trunk")
+    else:
+        world.settings_of = refuse
+    world.queue.step(world.now())
+    shown = {row["merge_id"]: row for row in listed(world.db)}
+    for one in ids:
+        assert shown[one]["reason"].startswith("Nothing lands on main. ") and remedy_in(shown[one]["reason"])
+    standing = world.db.read(lambda conn: of_open(conn, 10, 0.0, world.now()))
+    assert [one["expected_s"] for _, one in standing] == [None, None]
+    assert all(one["waits_for"].startswith("Nothing lands on main. ") for _, one in standing)
+    if trouble == "gone":
+        git(world.root, "branch", "-m", "trunk", "main")
+    world.settings_of = settings_of
+    world.run()
+    assert [world.merge(one)["state"] for one in ids] == ["landed"] * 2
+    assert world.db.read(pauses.stops) == {}

@@ -416,8 +416,8 @@ def test_uncommitted_work_holds_what_would_overwrite_it_before_the_push(world: W
     assert world.merge(other)["state"] == "landed" and origin.tip() == world.tip() != before
     git(world.root, "checkout", "-q", "--", "src/a.py")
     world.skip(11)
-    world.spend(5)
-    assert world.merge(held)["state"] == "landed" and origin.tip() == world.tip()
+    world.until(held, "landed")
+    assert origin.tip() == world.tip()
 
 
 def test_what_landed_there_comes_here_when_the_way_is_free(world: World, origin: Origin) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+from sqlalchemy import Connection
+
 from corral.config.sections.sharing import Landing
 from corral.work.tasks.store import outcomes
 from tests.conftest import git
@@ -51,7 +54,9 @@ def test_what_failed_is_open_whenever_it_died_until_somebody_dismisses_it(
     assert house.json("status")["open"] == {"dead": 1}, "trying again takes the dismissal back"
 
 
-def test_a_conflict_whose_commits_reach_the_target_another_way_has_landed(repo: Path) -> None:
+def test_a_conflict_whose_commits_reach_the_target_another_way_has_landed(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(repo, landing=Landing(verify=[]))
     world.branch("mine", {"src/a.py": "mine\n"})
     world.branch("theirs", {"src/a.py": "theirs\n"})
@@ -62,9 +67,32 @@ def test_a_conflict_whose_commits_reach_the_target_another_way_has_landed(repo: 
     assert due is not None, "a person's merge tells nobody"
     git(repo, "merge", "-q", "-X", "ours", "-m", "by hand", "mine")
     world.skip(61)
+    write, seen = world.db.write, set[str]()
+
+    def watched(change: Callable[[Connection], object]) -> object:
+        result = write(change)
+        seen.add(world.merge(mine)["state"])
+        return result
+
+    monkeypatch.setattr(world.db, "write", watched)
     world.queue.step(world.now())
+    assert seen <= {"conflict", "landed"}, "at no moment it counts as one that goes on"
     assert world.settled[-1] == (mine, "landed") and "had it already" in why(world.merge(mine))
     assert world.db.read(outcomes.open_requests) == []
+    world.close()
+
+
+def test_a_returned_request_whose_commits_are_gone_keeps_nobody_from_landing(repo: Path) -> None:
+    """Its person deleted the branch, and git has collected what was on it."""
+    world = World(repo, landing=Landing(verify=["test ! -e bad.txt"], reruns=0))
+    world.branch("bad", {"bad.txt": "x\n"})
+    assert world.land("bad")["state"] == "failed"
+    git(repo, "branch", "-D", "bad")
+    git(repo, "reflog", "expire", "--expire=now", "--all")
+    git(repo, "gc", "-q", "--prune=now")
+    world.branch("good", {"good.txt": "x\n"})
+    assert world.land("good")["state"] == "landed"
+    assert [row["branch"] for row in world.db.read(outcomes.open_requests)] == ["bad"], "it is still shown"
     world.close()
 
 

@@ -283,10 +283,9 @@ def test_what_an_install_makes_of_the_sources_is_made_for_each_commit(
 
 
 def test_what_a_setup_command_made_stays_only_as_it_was(supplied: Make) -> None:
-    setup = "test -e local/made || { mkdir -p local && touch local/made && echo made >> $HOME/setups; }"
-    world = supplied(
-        {".gitignore": "local/\n"}, "test ! -e local/left; test ! -e leave || touch local/left", setup=[setup]
-    )
+    setup = "test -e vendor/made || { mkdir -p vendor && touch vendor/made && echo made >> $HOME/setups; }"
+    files = {"composer.json": "{}", ".gitignore": "vendor/\n"}
+    world = supplied(files, "test ! -e vendor/left; test ! -e leave || touch vendor/left", setup=[setup])
     setups = Path(os.environ["HOME"], "setups")
     land(world, "one")
     assert land(world, "two", {"leave": "x\n"})["state"] == "landed"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import commit, git, verified_in
 from tests.support.coordinated import Coordinated, eventually
 
@@ -90,12 +92,25 @@ def test_what_was_brought_is_put_right_and_copied_files_are_those_of_now(
     assert not (root / "node_modules/runs").exists()
 
 
+@pytest.mark.req("I1")
+def test_what_the_setup_built_of_another_commit_is_gone(
+    make_repo: Callable[..., Path], coordinate: Callable[..., Coordinated]
+) -> None:
+    files = {"src/main.sh": ". ./dist/helper.sh\n", "src/helper.sh": "true\n", ".gitignore": "dist/\n"}
+    setup = "worktrees: {setup: ['mkdir -p dist && cp src/* dist/']}\ntasks: {max_retries: 0}"
+    house = coordinate(make_repo("built", files), verify=("sh dist/main.sh",), config=setup)
+    run(house, "one")
+    bad = house.submit("bad", "git rm -q src/helper.sh")
+    house.run("wait", bad, "--timeout", "60", check=False)
+    assert house.json("task", "detail", bad)["merge"]["state"] == "failed", "a fresh clone has no dist/helper.sh"
+
+
 def test_what_the_setup_made_stays_and_what_the_verification_made_goes(
     make_repo: Callable[..., Path], coordinate: Callable[..., Coordinated]
 ) -> None:
-    root = make_repo("setup", {"a.txt": "a\n", ".gitignore": "deps/\nout/\n"})
+    root = make_repo("setup", {"composer.json": "{}", ".gitignore": "vendor/\nout/\n"})
     runs = root.parent / "runs"
-    setup = f'test -e deps/made || {{ mkdir -p deps && touch deps/made && echo "$PWD" >> {runs}; }}'
-    verify = "test -e deps/made && test ! -e out && mkdir out"
+    setup = f'test -e vendor/made || {{ mkdir -p vendor && touch vendor/made && echo "$PWD" >> {runs}; }}'
+    verify = "test -e vendor/made && test ! -e out && mkdir out"
     run(coordinate(root, verify=(verify,), config=f"worktrees: {{setup: ['{setup}']}}"), "one", "two", "three")
     assert sum(line == str(verified_in(root)) for line in runs.read_text().split()) == 1

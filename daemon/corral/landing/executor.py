@@ -188,12 +188,20 @@ class Executor:
     def already_there(
         self, repo: Git, merge: MergeRow, tip: str, fingerprint: str, now: datetime, also: str = ""
     ) -> Next:
-        """The target has the head already, or all that it brings: the request has landed, and nothing is verified."""
+        """The target has the head already, or all that it brings: the request has landed, and nothing is verified.
+
+        One that had come back is opened in the same transaction, so that it never counts as open.
+        """
         head = merge["head_sha"] if refs.is_ancestor(repo, merge["head_sha"], tip) else tip
         how = self._rewinds.adopt(repo, merge, head, now)
         tree = self._facts.tree(repo, head)
 
         def store(conn: Connection) -> MergeRow | None:
+            if (
+                merge["finished_at"] is not None
+                and merges.reopen(conn, merge["merge_id"], merge["head_sha"], now) is None
+            ):
+                return None
             green = receipts.latest(conn, tree, fingerprint, ReceiptStatus.PASSED)
             reason = f"The commit was on {merge['target']} already."
             receipt = green or verification_receipts.unverified(conn, tree, fingerprint, reason, now)

@@ -20,7 +20,7 @@ from corral.store import events
 from corral.store.rows.merges import DirectTipRow, FreezeRow, MergeRow, TargetPauseRow
 from corral.work.merges.store import direct_tips, freezes, merges, remotes
 from corral.work.merges.store import pauses as pause_rows
-from corral.work.merges.wire import waits_for_red_target
+from corral.work.merges.wire import tells_of_all, waits_for_red_target
 from corral.work.tasks.store import work_pause
 
 
@@ -108,6 +108,7 @@ def explained(conn: Connection, requests: list[MergeRow]) -> list[MergeRow]:
     rows = merges.in_state(conn, MergeState.HELD)
     why = {row["target"]: str(row["reason"]) for row in reversed(rows) if waits_for_red_target(row)}
     why |= {target: row["reason"] for target, row in remotes.every(conn).items() if row["reason"] is not None}
+    why |= _of_all(rows)
     why |= {target: _reason(row) for target, row in pause_rows.paused(conn).items()}
     red, frozen = red_tips(conn), {target: freeze_in_words(row) for target, row in freezes.frozen(conn).items()}
 
@@ -137,7 +138,17 @@ def stops(conn: Connection) -> dict[str, str]:
     """Why nothing lands on targets at present, in words, by target."""
     paused = {target: row["reason"] for target, row in pause_rows.paused(conn).items()}
     red = {target: str(row["reason"]) for target, row in red_tips(conn).items()}
-    return {**paused, **red, **{target: freeze_in_words(row) for target, row in freezes.frozen(conn).items()}}
+    return {
+        **_of_all(merges.in_state(conn, MergeState.HELD)),
+        **paused,
+        **red,
+        **{target: freeze_in_words(row) for target, row in freezes.frozen(conn).items()},
+    }
+
+
+def _of_all(held: list[MergeRow]) -> dict[str, str]:
+    """Why none of a target's requests can go on, where the first one is held for that."""
+    return {row["target"]: str(row["reason"]) for row in held if tells_of_all(row)}
 
 
 def _reason(pause: TargetPauseRow) -> str:

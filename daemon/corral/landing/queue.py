@@ -65,7 +65,7 @@ from corral.work.merges.store import direct_tips, freezes, intents, merges, runs
 from corral.work.merges.store import pauses as pause_rows
 from corral.work.merges.store import remotes as remote_rows
 from corral.work.merges.store import stacks as stack_rows
-from corral.work.merges.wire import waits_for_red_target
+from corral.work.merges.wire import STOPPED, tells_of_all, waits_for_red_target
 from corral.work.tasks.store import work_pause
 
 log = logger("landing")
@@ -195,6 +195,7 @@ class Queue:
                 and self._is_looked_through
                 and self._all_run()
                 and not self._db.read(merges.bypassed_targets)
+                and not self._db.read(intents.listing)
             ):
                 return min([*due, *([at] if (at := self._slots.due_at(now)) else [])], default=None)
         stuck = self._resume(repo, now)
@@ -212,11 +213,12 @@ class Queue:
         with self._db.reading() as conn:
             targets, at_work = merges.busy_targets(conn), merges.targets_at_work(conn)
             bypassed, direct = merges.bypassed_targets(conn) - set(freezes.frozen(conn)), direct_tips.listing(conn)
+            last_run = runs.last_of_targets(conn) if len(targets) + len(direct) > 1 else {}
         due += self._look_at_idle(repo, {*targets, *stuck}, now)
         targets += [target for target in direct if target not in targets]
         at_work -= stuck | {name for name, pause in paused.items() if now < parse(pause["look_at"])}
         for target in sorted(
-            targets, key=self._slots.turn
+            targets, key=lambda target: last_run.get(target, 0)
         ):  # whose last run is the longest ago, then the longest waiting
             if target in stuck:
                 continue
@@ -263,14 +265,18 @@ class Queue:
         """Mark returned requests as landed once their target has their commits; returns when to look again, if any remain."""
         landed, others = self._returned.landed(self._db, repo)
         for row in landed:
-            merge_id, head = row["merge_id"], row["head_sha"]
-            reopened = self._db.write(lambda conn, i=merge_id, h=head: merges.reopen(conn, i, h, now))  # type: ignore[misc]
-            if reopened is not None:
-                target = refs.branch_ref(row["target"])
-                tip = refs.read(repo, target) or head
+            target = refs.branch_ref(row["target"])
+            try:
+                tip = refs.read(repo, target) or row["head_sha"]
                 basis = self._facts.basis(self._verify_settings(target).verify, tip, now)
-                self._executor.already_there(repo, reopened, tip, basis.fingerprint, now)
-                self._nudge()
+                self._executor.already_there(repo, row, tip, basis.fingerprint, now)
+            except DatabaseUnavailable:
+                raise
+            except (CorralError, OSError) as error:
+                log.warning("returned_request_not_settled", merge_id=row["merge_id"], reason=blame.describe(error))
+                others = True
+                continue
+            self._nudge()
         return [now + LOOK_AGAIN] if others else []
 
     def _tidy(self, repo: Git, now: datetime) -> list[datetime]:
@@ -305,9 +311,8 @@ class Queue:
             if tip is None:
                 self.rewinds.remember(target)
                 remedy = f"Make it again: git branch {quote(target)} COMMIT"
-                return self._executor.hold_first(
-                    requests, with_remedy(f"There is no branch {target} any more.", remedy), now
-                )
+                gone = f"{STOPPED} {target}. There is no branch {target} any more."
+                return self._executor.hold_first(requests, with_remedy(gone, remedy), now)
             landing = self._verify_settings(refs.branch_ref(target))
             place = self._remotes.place(repo, target, tip, landing, now)
             if isinstance(place, Waits):
@@ -324,11 +329,12 @@ class Queue:
                 if is_known and self._remotes.bring(repo, target, place, now, is_frozen=is_frozen):
                     return Next.AGAIN
         except ConfigInvalid as error:
-            return self._executor.hold_first(requests, because(error), now)
+            return self._executor.hold_first(requests, f"{STOPPED} {target}. {because(error)}", now)
         except DatabaseUnavailable:
             raise
         except (CorralError, OSError) as error:
             return self._executor.fault_first(requests, error, now)
+        requests = [self._goes_on(merge, now) if tells_of_all(merge) else merge for merge in requests]
         self._admit(repo, line, requests, now, most=1 if paused else 2 * ladder.LONGEST_BATCH)
         try:
             while (outcome := self._executor.act(repo, line, now)) is Next.PASSED:
@@ -338,6 +344,10 @@ class Queue:
         except (CorralError, OSError) as error:  # with which of them, git does not say: one fault stops one target
             return self._executor.fault_first([*line.rows.values()], error, now)
         return Next.BLOCKED if outcome is None and line.waits else outcome
+
+    def _goes_on(self, merge: MergeRow, now: datetime) -> MergeRow:
+        """What kept every request of a target is gone: the one that told of it does so no more."""
+        return self._db.write(lambda conn: merges.requeue(conn, merge["merge_id"], now)) or merge
 
     def _look_at_tip(self, repo: Git, line: Line, row: DirectTipRow, now: datetime, due: list[datetime]) -> bool:
         """Find out what is known of a tip that did not come from a verification; True: it is green, or nothing verifies it."""

@@ -27,7 +27,7 @@ from corral.store.schema_project import audit_lines  # noqa: F401 - its tables a
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0027"
+HEAD = "0028"
 """The newest revision in ``migrations/``. Written here so that a start with a current database needs no Alembic: it and its
 imports (every dialect) take a fifth of a start, and 12 MB."""
 

@@ -462,6 +462,8 @@ verification_runs = Table(
     Column("started_at", String(24), nullable=False),
     Column("ended_at", String(24), nullable=True),
     Column("receipt_id", String(36), nullable=True),
+    # It met a port that a run beside it may have had: those that begin after this run_id go one at a time for a while.
+    Column("apart_after", Integer, nullable=True),
 )
 Index("ix_verification_runs_running", verification_runs.c.slot, **only(verification_runs.c.ended_at.is_(None)))
 Index("ix_verification_runs_merge_id", verification_runs.c.merge_id)

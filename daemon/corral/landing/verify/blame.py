@@ -11,6 +11,7 @@ Three kinds of failures are told apart (reliability.md 4.2, I5):
 
 from __future__ import annotations
 
+import re
 import signal
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,11 +27,18 @@ LONGEST_WAIT_S = 300.0
 KILLED = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT, 128 + signal.SIGKILL)
 """Exit codes of a command that somebody else ended: a person, the system, or the kernel because memory ran out."""
 
-PORT_TAKEN = "address already in use"
-_MACHINES = (
-    "no space left", "quota exceeded", "input/output error", "read-only file system", "cannot allocate memory", PORT_TAKEN,
-)  # fmt: skip
-"""The C library's messages when the system refuses a call, in lower case, as some languages print them."""
+_PORT_TAKEN = re.compile(
+    r"address already in use|eaddrinuse|port (?:\S{1,20} )?(?:is|was) already (?:in use|used|allocated)|port \d{1,5} is in use"
+)
+_MACHINES = re.compile(
+    _PORT_TAKEN.pattern
+    + "|no space left|quota exceeded|input/output error|read-only file system|cannot allocate memory"
+    "|too many open files in system|resource temporarily unavailable"
+    "|temporary failure in name resolution|could not resolve host|eai_again|network is unreachable"
+    "|signal: killed|signal: 9, sigkill|signal sigkill|killed signal terminated program|\\] killed"
+)
+"""What the C library and build tools print, in lower case, when the system refused a call, killed a part of a command for lack of
+memory, or reached no network: the next run may do without."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +143,13 @@ def is_failed_setup(error: CorralError | OSError) -> bool:
 
 def refusal_in(output: str) -> str | None:
     """The system's refusal that a failed command printed: no verdict then, although its change may be why."""
-    printed = output.lower()
-    return next((phrase for phrase in _MACHINES if phrase in printed), None)
+    found = _MACHINES.search(output.lower())
+    return found[0] if found is not None else None
+
+
+def is_of_port(refusal: str | None) -> bool:
+    """Whether a refusal (:func:`refusal_in`) is that of a port which somebody else has."""
+    return refusal is not None and _PORT_TAKEN.fullmatch(refusal) is not None
 
 
 def may_be_the_changes(error: CorralError | OSError) -> bool:

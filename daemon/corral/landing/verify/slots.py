@@ -6,7 +6,7 @@ with those that are provably its own (:mod:`corral.landing.verify.left_runs`), a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from corral.config.sections.sharing import Landing
 from corral.core.crash import crash_point
 from corral.core.errors import CorralError, DatabaseUnavailable
 from corral.core.logs import logger
+from corral.core.remedies import with_remedy
 from corral.core.states import MergeState, ReceiptRole, ReceiptStatus
 from corral.git.process.command import Git
 from corral.landing import checks, direct_commits, land, pauses
@@ -37,11 +38,10 @@ WatchExit = Callable[[Callable[[], None]], None]
 """Given a function that returns when a process has ended."""
 
 _COMMITS = ("candidate_sha", "sha", "tip_sha")
-RUNS_APART = 20
-"""Verifications that run one at a time after one met a port that was taken, perhaps by another one's."""
-_CLASH = (
-    "Another verification ran beside it, and may have had that port. The next {number} run one at a time. Let the commands take "
-    "their ports from $CORRAL_PORTS, which are each slot's own, or set landing.slots to 1."
+_CLASH = "Another verification ran beside it, and may have had that port. The next {number} run one at a time."
+_TAKEN_AT_WORK = "An agent was at work meanwhile, and may have had that port."
+_OWN_PORTS = (
+    "Let the commands take their ports from $CORRAL_PORTS, which are each slot's own, or set landing.slots to 1."
 )
 
 
@@ -56,10 +56,8 @@ class VerificationSlots:
         self._db = context.db
         self._on_settled = on_settled
         self._watch_exit = watch_exit
-        self._apart = 0
         self._running: dict[int, VerificationRun] = {}
         self._unwanted: set[int] = set()
-        self._turns: dict[str, int] = {}
         self._stopped = self._leaves = False
 
     def take_over(self, repo: Git, in_force: InForce, now: datetime) -> dict[str, str]:
@@ -98,7 +96,6 @@ class VerificationSlots:
             log.warning("verification_begun_again", **known, reason=f"What its daemon left {why}.")
             return {row["merge_id"]: str(why)}
         log.info("verification_adopted", **known, slot=row["slot"])
-        self._turns[row["target"]] = row["run_id"]
         self._running[row["slot"]] = run
         self._watch(run)
         return {}
@@ -121,13 +118,9 @@ class VerificationSlots:
         """What runs for a target, or for any: also what is not wanted any more and has not ended yet."""
         return [run for run in self._running.values() if target in (None, run.subject.target)]
 
-    def turn(self, target: str) -> int:
-        """The number of the last run of a target; 0: it had none yet."""
-        return self._turns.get(target, 0)
-
     def most(self, number: int) -> int:
         """How many of ``number`` slots may be used now: one, where verifications were in each other's way."""
-        return 1 if self._apart else number
+        return 1 if number > 1 and self._db.read(runs.are_apart) else number
 
     def is_wanted(self, run: VerificationRun) -> bool:
         """Whether it was not dropped."""
@@ -161,10 +154,14 @@ class VerificationSlots:
         return True
 
     def start(self, repo: Git, subject: RunSpec, landing: Landing, number: int, now: datetime) -> bool:
-        """Begin to verify a commit for a request; False if the request is not what it was, or all ``number`` slots are taken."""
-        slot = next((slot for slot in range(1, number + 1) if slot not in self._running), None)
-        if slot is None:
+        """Begin to verify a commit for a request; False if the request is not what it was, or all ``number`` slots are taken.
+
+        Which slot that is, :meth:`_choose` says.
+        """
+        free = [slot for slot in range(1, number + 1) if slot not in self._running]
+        if not free:
             return False
+        slot = self._choose(free, subject)
 
         def begin(conn: Connection) -> int | None:
             has_word = subject.role is ReceiptRole.CHECK_CONTROL  # of its red check
@@ -183,14 +180,24 @@ class VerificationSlots:
         if run_id is None:
             return False
         crash_point("queue.verifying_stored")
-        self._turns[subject.target] = run_id
-        self._apart = max(self._apart - 1, 0)
         self._running[slot] = run = VerificationRun(repo, self._context, subject, landing, slot, run_id, now)
         if self._stopped:
             self._ends(run)
         crash_point("queue.verification_started")
         self._watch(run)
         return True
+
+    def _choose(self, free: Sequence[int], subject: RunSpec) -> int:
+        """A slot in which a run proves most: candidate and control in the same one, and none whose last verdict was an error."""
+        with self._db.reading() as conn:
+            troubled, merge = runs.troubled_slots(conn), merges.find(conn, subject.merge_id)
+            of_control = runs.slots(conn, [subject.control]).values() if subject.control else ()
+            if merge is None or subject.sha == subject.candidate_sha:
+                others = runs.green_slots(conn, subject.tip_sha)
+            else:
+                red = merge["check_receipt_id"] if subject.is_check else merge["receipt_id"]
+                others = set(runs.slots(conn, [red]).values()) if red else set()
+        return min(free, key=lambda slot: (slot not in of_control, slot in troubled, slot not in others, slot))
 
     def joined(self, run: VerificationRun) -> None:
         """Others wait by now for a run that began alone: they go on without it at once if it is red, and it is judged later."""
@@ -316,12 +323,21 @@ class VerificationSlots:
             end = {"reason": reason, "receipt_id": receipt["receipt_id"]}
             land.end(conn, self._on_settled, merge["merge_id"], MergeState.FAILED, now=now, **end)
             return
+        elif (apart := evidence.of_other_slots(conn, merge, subject.control, receipt, run.path)) is not None:
+            pauses.record_fault(conn, merge, apart, now)
+            return
         if not of_target:
             merges.judged(conn, merge["merge_id"], subject.candidate_sha, receipt["receipt_id"])
 
     def _without_clash(self, conn: Connection, run: VerificationRun, verdict: Verdict) -> Verdict:
-        """Blame nobody for a port that another verification may have had; the next ones run one at a time."""
-        if verdict.refusal != blame.PORT_TAKEN or not runs.was_beside(conn, run.run_id):
+        """Blame nobody for a port that somebody else may have had; beside another verification the next ones go one at a time."""
+        if not blame.is_of_port(verdict.refusal):
             return verdict
-        self._apart = RUNS_APART
-        return replace(verdict, suspect=False, reason=f"{verdict.reason}\n{_CLASH.format(number=RUNS_APART)}")
+        if runs.was_beside(conn, run.run_id):
+            runs.set_apart(conn, run.run_id)
+            who = _CLASH.format(number=runs.RUNS_APART)
+        elif runs.were_agents_at_work(conn, run.run_id):
+            who = _TAKEN_AT_WORK
+        else:
+            return verdict
+        return replace(verdict, suspect=False, reason=with_remedy(f"{verdict.reason}\n{who}", _OWN_PORTS))

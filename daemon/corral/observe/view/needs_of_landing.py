@@ -250,7 +250,7 @@ def unverified_merges(_services: Services, conn: Connection) -> Iterator[Need]:
             yield Need(
                 "unverified_merge",
                 f"{row['title']!r} cannot be verified: {_first_line(why)}",
-                f"corral merge detail {row['merge_id'][:8]}",
+                remedy_in(why) or f"corral merge detail {row['merge_id'][:8]}",
                 row["updated_at"],
                 _ids(row),
                 row["title"],

@@ -171,6 +171,7 @@ class VerificationRunRow(TypedDict):
     started_at: str
     ended_at: str | None
     receipt_id: str | None
+    apart_after: int | None
 
 
 class RanVerification(TypedDict):

@@ -16,6 +16,8 @@ from corral.core.states import MergeState, ReceiptRole, ReceiptStatus
 TARGET_RED = "The target itself is red"
 """Prefix of the reason of a request whose target fails without it too."""
 
+STOPPED = "Nothing lands on"
+"""Begins the reason of a held request that tells why none of its target's can go on; a space and the target follow."""
 CAME_BACK = "It was begun on work that came back"
 """Prefix of the reason of a request that waits for what it was begun on."""
 
@@ -286,6 +288,11 @@ def outcome_of(merge: Row) -> str:
 def waits_for_red_target(merge: Row) -> bool:
     """Whether a stored merge request is held because its target fails without it too."""
     return merge["state"] == MergeState.HELD and str(merge["reason"]).startswith(TARGET_RED)
+
+
+def tells_of_all(merge: Row) -> bool:
+    """Whether a stored merge request is held for what keeps every request of its target."""
+    return merge["state"] == MergeState.HELD and str(merge["reason"]).startswith(STOPPED)
 
 
 def is_parked(state: str | None, reason: str | None) -> bool:

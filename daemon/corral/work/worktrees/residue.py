@@ -1,8 +1,9 @@
 """Residue of earlier runs in a folder that is used again: build products and caches, which git ignores and a run may trust.
 
 A verification must see the commit and nothing of its predecessors: CPython, for one, runs an old ``.pyc`` if the source has the
-same size and the same second. What setup commands made beside the dependency folders stays while they and the lock files are
-the same, and only as it was: a list of it, and of how it looked, is in the worktree's git directory, written before the run.
+same size and the same second. Of what setup commands made only dependency folders stay, while those commands and the lock
+files are the same, and only as they were: a list of them, and of how they looked, is in the worktree's git directory, written
+before the run. All else that they make may be of the sources of another commit.
 """
 
 from __future__ import annotations
@@ -37,16 +38,15 @@ def remove(checkout: Git, top: Path, made_by: str | None, brought: Iterable[str]
         _clear(top, path, kept)
 
 
-def remember(checkout: Git, top: Path, made_by: str, known: Collection[str]) -> None:
-    """Take down what is to stay: what the setup commands have made beside what is known.
+def remember(checkout: Git, top: Path, made_by: str, made: Iterable[str]) -> None:
+    """Take down what is to stay: the dependency folders that the setup commands have made.
 
     Call it before anything else runs in the worktree.
 
     Raises:
-        GitFailed: Git could not list what is there.
         OSError: One could not be looked at, or the list could not be written.
     """
-    looks = {str(path): contents.looks(top, str(path)) for path in outside(ignored(checkout), known)}
+    looks = {path: contents.looks(top, path) for path in made}
     (checkout.git_dir / _RECORD).write_text(json.dumps({"made_by": made_by, "looks": looks}))
 
 

@@ -16,7 +16,9 @@ from corral.landing.verify.blame import (
     Step,
     is_control,
     is_failed_setup,
+    is_of_port,
     may_be_the_changes,
+    refusal_in,
     set_back,
     wait_s,
     weigh,
@@ -136,3 +138,33 @@ def test_a_setup_command_that_fails_by_itself_may_be_the_changes_doing() -> None
     assert is_failed_setup(GitFailed("x", details={"exit_code": 1}))
     assert not is_failed_setup(GitFailed("x", details={"exit_code": 137}))
     assert not is_failed_setup(GitFailed("x", details={"exit_code": None}))
+
+
+@pytest.mark.req("I5")
+@pytest.mark.parametrize(
+    ("printed", "is_port"),
+    [
+        ("OSError: [Errno 98] Address already in use", True),
+        ("Error: listen EADDRINUSE 0.0.0.0:3000", True),
+        ("Web server failed to start. Port 8080 was already in use.", True),
+        ("Error: That port is already in use.", True),
+        ("Bind for 0.0.0.0:5432 failed: port is already allocated", True),
+        ("Port 5000 is in use by another program.", True),
+        ("c++: fatal error: Killed signal terminated program cc1plus", False),
+        ("make: *** [Makefile:2: test] Killed", False),
+        ("process didn't exit successfully: `rustc` (signal: 9, SIGKILL: kill)", False),
+        ("npm ERR! signal SIGKILL", False),
+        ("fork: Resource temporarily unavailable", False),
+        ("fatal: unable to access: Could not resolve host: example.invalid", False),
+    ],
+)
+def test_what_the_machine_refused_is_told_from_what_a_test_says(printed: str, is_port: bool) -> None:
+    refusal = refusal_in(f"collected 3 items\n{printed}\n")
+    assert refusal is not None and is_of_port(refusal) is is_port
+
+
+def test_a_test_that_fails_is_no_refusal() -> None:
+    assert (
+        refusal_in("FAILED test_ports.py::test_killed - AssertionError: the port is not in use, 1 process was killed")
+        is None
+    )

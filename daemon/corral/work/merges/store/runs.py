@@ -11,7 +11,14 @@ from corral.core.instants import iso
 from corral.core.states import ReceiptStatus
 from corral.store.engine.fetch import fetch_all, has_any
 from corral.store.rows.merges import RanVerification, VerificationRunRow
-from corral.store.schema import landing_targets, merge_requests, receipts, verification_runs
+from corral.store.schema import (
+    agent_sessions,
+    attempts,
+    landing_targets,
+    merge_requests,
+    receipts,
+    verification_runs,
+)
 
 MOST_KEPT = 10_000
 """Runs that are remembered: the newest."""
@@ -19,7 +26,10 @@ MOST_KEPT = 10_000
 MOST_LOOKED_AT = 500
 """Runs among which those of one target are looked for."""
 
-_m, _r = merge_requests.c, verification_runs.c
+RUNS_APART = 20
+"""Verifications that run one at a time after one met a port that was taken, perhaps by another one's."""
+
+_m, _r, _s = merge_requests.c, verification_runs.c, agent_sessions.c
 
 
 def begin(
@@ -122,8 +132,21 @@ def was_alone(conn: Connection, receipt_id: str | None) -> bool:
 
 
 def slots(conn: Connection, receipt_ids: Sequence[str]) -> dict[str, int]:
-    """In which slot the runs of receipts were, as far as they are remembered."""
-    return dict(conn.execute(select(_r.receipt_id, _r.slot).where(_r.receipt_id.in_(receipt_ids))).all())
+    """In which slot the runs of receipts were, in the order in which they began, as far as they are remembered."""
+    query = select(_r.receipt_id, _r.slot).where(_r.receipt_id.in_(receipt_ids)).order_by(_r.run_id)
+    return dict(conn.execute(query).all())
+
+
+def green_slots(conn: Connection, commit_sha: str) -> set[int]:
+    """The slots in which a commit was lately green."""
+    newest = select(func.max(_r.run_id)).scalar_subquery()
+    query = select(_r.slot).join_from(verification_runs, receipts, _r.receipt_id == receipts.c.receipt_id)
+    green = (
+        _r.run_id > newest - MOST_LOOKED_AT,
+        _r.commit_sha == commit_sha,
+        receipts.c.status == ReceiptStatus.PASSED,
+    )
+    return set(conn.execute(query.where(*green)).scalars())
 
 
 def was_beside(conn: Connection, run_id: int) -> bool:
@@ -133,6 +156,42 @@ def was_beside(conn: Connection, run_id: int) -> bool:
     return has_any(
         conn, select(_r.run_id).where(_r.run_id > run_id - MOST_LOOKED_AT, _r.run_id != run_id, ran_meanwhile)
     )
+
+
+def set_apart(conn: Connection, run_id: int) -> None:
+    """A run met a port that one beside it may have had: the next :data:`RUNS_APART` go one at a time."""
+    newest = select(func.max(_r.run_id)).scalar_subquery()
+    conn.execute(update(verification_runs).where(_r.run_id == run_id).values(apart_after=newest))
+
+
+def are_apart(conn: Connection) -> bool:
+    """Whether verifications go one at a time now."""
+    newest = select(func.max(_r.run_id)).scalar_subquery()
+    recent = _r.run_id > newest - MOST_LOOKED_AT
+    return has_any(conn, select(_r.run_id).where(recent, _r.apart_after > newest - RUNS_APART))
+
+
+def last_of_targets(conn: Connection) -> dict[str, int]:
+    """The number of the last run of each target, among the newest of all."""
+    newest = select(func.max(_r.run_id)).scalar_subquery()
+    query = select(_r.target, func.max(_r.run_id)).where(_r.run_id > newest - MOST_LOOKED_AT).group_by(_r.target)
+    return dict(conn.execute(query).all())
+
+
+def troubled_slots(conn: Connection) -> set[int]:
+    """The slots whose last verdict was none: what began there met an error."""
+    newest = select(func.max(_r.run_id)).scalar_subquery()
+    last = select(func.max(_r.run_id)).where(_r.run_id > newest - MOST_LOOKED_AT, _r.receipt_id.is_not(None))
+    query = select(_r.slot).join_from(verification_runs, receipts, _r.receipt_id == receipts.c.receipt_id)
+    query = query.where(_r.run_id.in_(last.group_by(_r.slot)), receipts.c.status == ReceiptStatus.ERROR)
+    return set(conn.execute(query).scalars())
+
+
+def were_agents_at_work(conn: Connection, run_id: int) -> bool:
+    """Whether a worker ran, or a session gave a sign, since a verification began."""
+    began_at = select(_r.started_at).where(_r.run_id == run_id).scalar_subquery()
+    worked = select(attempts.c.number).where(or_(attempts.c.ended_at.is_(None), attempts.c.ended_at > began_at))
+    return has_any(conn, worked) or has_any(conn, select(_s.session_id).where(_s.last_heartbeat > began_at))
 
 
 def batch(conn: Connection, target: str) -> int | None:

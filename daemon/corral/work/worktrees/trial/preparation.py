@@ -145,7 +145,7 @@ class _Preparation:
                     continue
                 for recipe in to_install:
                     self._install(recipe)
-            residue.remember(self._place.prove(), self._worktree, made_by_setup, {*self._account.known, *copied})
+            residue.remember(self._place.prove(), self._worktree, made_by_setup, self._made_dependencies())
         included = [{"path": path, "sha256": content_of(self._worktree / path)} for path in copied]
         inputs = {"dependencies": self._account.dependencies, "included": included, "notes": self._made.notes}
         return Prepared(self._environment(), {name: value for name, value in inputs.items() if value})
@@ -227,6 +227,11 @@ class _Preparation:
         for folder in recipe.folders:
             if folder.mode != "skip" and folder.holds == "dependencies":
                 yield from ((folder, path) for path in find_folders(top, folder.path, self._left))
+
+    def _made_dependencies(self) -> list[str]:
+        """The dependency folders that no copy explains: the project's own setup commands have made them."""
+        paths = {path for recipe in self._recipes for _, path in self._paths_in(self._worktree, recipe)}
+        return [path for path in sorted(paths - set(self._account.known)) if not self._is_tracked(path)]
 
     def _keep_out_of_commits(self, place: Path) -> None:
         marker = place / MARKER
