@@ -13,7 +13,8 @@ from corral.core.outcomes import FAILURES, Outcome
 from corral.core.pages import page as one_page
 from corral.core.payload import Payload
 from corral.core.redaction import redact
-from corral.core.states import TERMINAL_TASKS, RunnerName, TaskSort, TaskStatus
+from corral.core.runners import traits
+from corral.core.states import TERMINAL_TASKS, TaskSort, TaskStatus
 from corral.core.tree import indented
 from corral.faces.web.actions import Button
 from corral.faces.web.live import as_shown, following
@@ -114,7 +115,7 @@ def _buttons(task: Payload) -> list[Button]:
 
 def _tail(services: Services, task_id: str, number: int, runner: str | None) -> Payload:
     file = services.project.logs_dir / "tasks" / task_id / f"{number}.log"
-    return read_tail(file, is_readable=runner in (RunnerName.CLAUDE, RunnerName.ANTHROPIC))
+    return read_tail(file, is_readable=traits(runner).streams)
 
 
 def read_tail(file: Path, *, is_readable: bool = False, begin: int = 0) -> Payload:
