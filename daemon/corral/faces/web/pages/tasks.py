@@ -14,7 +14,7 @@ from corral.core.pages import page as one_page
 from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.core.runners import traits
-from corral.core.states import TERMINAL_TASKS, TaskSort, TaskStatus
+from corral.core.states import OPEN_TASKS, TERMINAL_TASKS, TaskSort, TaskStatus
 from corral.core.tree import indented
 from corral.faces.web.actions import Button
 from corral.faces.web.live import as_shown, following
@@ -30,10 +30,9 @@ MOST_LISTED = 200
 TAIL = 64 * 1024
 """Bytes of a log that a page begins with: the last ones."""
 MOST_OF_EVIDENCE = 64 * 1024
-OPEN = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
 FILTERS: dict[str, tuple[str, ...]] = {
     "all": (),
-    "open": OPEN,
+    "open": OPEN_TASKS,
     "running": (TaskStatus.RUNNING,),
     **{str(word): (str(word),) for word in (Outcome.HELD, Outcome.CONFLICT, Outcome.RED)},
     "failed": (TaskStatus.FAILED, TaskStatus.DEAD),
