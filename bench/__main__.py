@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 
 from bench import (
@@ -62,13 +63,20 @@ def main(arguments: list[str]) -> int:
     unknown = [name for name in options.names if name not in known]
     if unknown:
         parser.error(f"unknown section {unknown[0]}; choose from {', '.join(known)}")
-    measures: list[Measure] = []
+    measures, failed = list[Measure](), list[str]()
     with world(QUICK if options.quick else Sizes()) as here:
         for name in options.names or SECTIONS:
             print(f"{name} …", file=sys.stderr, flush=True)
-            measures += known[name](here)
+            try:
+                for measure in known[name](here):
+                    measures.append(measure)
+            except Exception:  # noqa: BLE001 - what the others measured in this hour is not lost with one of them
+                traceback.print_exc()
+                failed.append(name)
     print(table(measures))
-    return 0
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -16,6 +15,7 @@ from corral.config.sections.work import Tasks as TaskRules
 from corral.core.identifiers import new_id
 from corral.store.engine.database import Database
 from corral.store.migrate import open_schema
+from corral.store.rows.tasks import TaskRow
 from corral.work.tasks import attempts, scheduling, tasks
 from corral.work.tasks.attempts import Ending
 from corral.work.tasks.wire import TaskSubmission
@@ -27,13 +27,13 @@ def _now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def _claim(conn: Connection) -> dict[str, Any]:
+def _claim(conn: Connection) -> TaskRow:
     row = scheduling.claim(conn, session_id=new_id(), lease_s=60, ageing_s=RULES.ageing_s, now=_now())
     assert row is not None
     return row
 
 
-def _complete(conn: Connection, row: dict[str, Any]) -> None:
+def _complete(conn: Connection, row: TaskRow) -> None:
     attempts.end(conn, row["task_id"], row["fencing_token"], Ending(True), _now(), RULES)
 
 
@@ -48,7 +48,7 @@ def _series(path: Path, rows: int, times: int) -> tuple[list[float], list[float]
         claims: list[float] = []
         ends: list[float] = []
         for _ in range(min(times, rows)):
-            claimed: list[dict[str, Any]] = []
+            claimed: list[TaskRow] = []
             claims.append(timed(lambda: claimed.append(db.write(_claim))))  # noqa: B023
             ends.append(timed(lambda: db.write(lambda conn: _complete(conn, claimed[0]))))  # noqa: B023
         return claims, ends

@@ -79,7 +79,7 @@ def _line(folder: Path, times: int) -> Measure:
     floors: list[float] = []
     for number in range(1, times + 1):
         written.append(timed(lambda: lines.append([{**line, "event_id": number}])))  # noqa: B023
-        floors.append(timed(lambda: (os.write(handle, data), os.fsync(handle))))
+        floors.append(timed(lambda: (os.write(handle, data), os.fsync(handle))))  # type: ignore[func-returns-value]
     os.close(handle)
     return Measure(
         "supervisor: write a lifecycle event", p50(written), "ms", p50(floors), 10,

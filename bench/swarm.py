@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from bench.idle import WORKED_MB, megabytes
 from bench.measure import Measure, p50, p95
 from bench.world import World
 from corral.client.connection import Client
@@ -39,11 +40,13 @@ class Worked:
         rate: Tasks a second.
         spawns: From the claim of a task to its running worker, ms each.
         picks: From the submission of a task that an agent is free for to its claim, ms each.
+        memory: Resident memory of the daemon afterwards, MB.
     """
 
     rate: float
     spawns: list[float]
     picks: list[float]
+    memory: float
 
 
 def measure(world: World) -> Iterator[Measure]:
@@ -66,6 +69,7 @@ def measure(world: World) -> Iterator[Measure]:
     note = f"{tasks / many.rate:.1f} s in all; floor: the lower of no idle agent, {busy:g} /s, and a shell loop, {loop:.1f} /s"
     what = f"{tasks} tasks of {TASK_S:g} s, {agents} agents"
     yield Measure(what, many.rate, "/s", min(busy, loop), ratio=OF_IDEAL, note=note)
+    yield Measure(f"daemon, after {tasks} tasks: resident memory", many.memory, "MB", limit=WORKED_MB)
     note = f"p50 {p50(one.picks):.0f}"
     yield Measure("distribution: submission to claim, p95", p95(one.picks), "ms", limit=DISTRIBUTE_MS, note=note)
     for found, agents in ((ten, 10), (many, min(AGENTS, tasks))):
@@ -106,11 +110,13 @@ def _work_off(world: World, agents: int, tasks: int) -> Worked:
     told = [_told(client, task_id) for task_id in ids]
     alone = [_alone(client) for _ in range(world.sizes.turns)]
     client.close()
+    memory, _ = megabytes(house.daemon_pid() or 0)
     house.stop()
     return Worked(
         rate=tasks / taken,
         spawns=[one["started_at"] - one["claimed_at"] for one in told],
         picks=[one["claimed_at"] - one["created_at"] for one in alone],
+        memory=memory,
     )
 
 

@@ -109,7 +109,7 @@ def world(sizes: Sizes) -> Iterator[World]:
     with tempfile.TemporaryDirectory(prefix="corral-bench-", ignore_cleanup_errors=True) as made:
         folder = Path(made).resolve()
         for name in before:
-            if name.startswith(("GIT_", "XDG_", "CORRAL_", "CLAUDE", "ANTHROPIC_")):
+            if name.startswith(("GIT_", "XDG_", "CORRAL_", "CLAUDE", "ANTHROPIC_", "PYTHON")):
                 del os.environ[name]
         runtime, home = folder / "runtime", folder / "home"
         for place in (runtime, home):

@@ -138,8 +138,7 @@ def connect(home: str, starts: bool, allowed_s: float) -> _socket.socket:
 
 def beside(name: str):  # type: ignore[no-untyped-def]
     sys.dont_write_bytecode = True  # the plugin's folder stays unchanged
-    sys.path.insert(0, here := os.path.dirname(os.path.abspath(__file__)))
-    sys.path.append(os.path.join(os.path.dirname(here), "daemon", "corral", "client"))  # of the source: the last look
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     return __import__(name)
 
 

@@ -6,6 +6,7 @@ into an empty environment, and does there what a user does first. Tag, push and 
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,7 @@ Corral {__version__} can be released. Left to a person:
 
 def built_and_tried() -> Path | None:
     """Build the wheel, and use it from an empty environment; None if anything of that failed."""
+    os.environ.pop("PYTHONPATH", None)  # it may name the source, which would be tried instead
     with tempfile.TemporaryDirectory(prefix="corral-release-") as folder:
         top = Path(folder).resolve()
         venv, built = top / "venv", top / "wheel"

@@ -54,7 +54,12 @@ def _modules(frame: FrameType | None) -> list[str]:
             found.append(str(file.relative_to(PACKAGE)))
         frame = frame.f_back
     found.reverse()
-    return [name for at, name in enumerate(found) if at == 0 or found[at - 1] != name]
+    return _once(found)
+
+
+def _once(modules: list[str]) -> list[str]:
+    """Each entering of a module: what calls itself is entered once."""
+    return [name for at, name in enumerate(modules) if at == 0 or modules[at - 1] != name]
 
 
 class Walk:
@@ -152,8 +157,7 @@ def _watch_processes(seen: dict[str, list[str]]) -> None:
         words = [os.fspath(word) for word in argv] if isinstance(argv, (list, tuple)) else [str(argv)]
         walk = "start of a task" if "keeper.py" in words else "landing" if "--ff-only" in words else ""
         if walk and walk not in seen:
-            stack = [*getattr(begun_by, "modules", ()), *_modules(sys._getframe(1))]
-            seen[walk] = [name for at, name in enumerate(stack) if name not in stack[:at]]
+            seen[walk] = _once([*getattr(begun_by, "modules", ()), *_modules(sys._getframe(1))])
         start(self, argv, *given, **named)
 
     ThreadPoolExecutor.submit = submitting  # type: ignore[method-assign, assignment]

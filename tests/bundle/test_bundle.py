@@ -51,6 +51,14 @@ def test_plugin_marketplace_and_server_have_one_name_and_the_packages_version() 
     assert load(".mcp.json") == {"mcpServers": {"corral": server}}
 
 
+def test_a_wheel_takes_no_module_out_of_its_place() -> None:
+    """What is forced to another place is left out where it belongs: an installed daemon could not import it."""
+    _, table = (ROOT / "pyproject.toml").read_text().split("[tool.hatch.build.targets.wheel.force-include]\n")
+    forced = re.findall(r'^"(.+?)" = "corral/_bundle/', table.partition("\n[")[0], re.MULTILINE)
+    assert {"hooks", "skills"} < {*forced} and not [source for source in forced if source.startswith("daemon/")]
+    assert (ROOT / "hooks" / "last_look.py").samefile(ROOT / "daemon" / "corral" / "client" / "last_look.py")
+
+
 def test_the_manifest_lists_every_agent_file_by_file_and_repeats_no_default_path() -> None:
     plugin = load(".claude-plugin", "plugin.json")
     offered = [file for file in AGENTS if file.name not in ON_REQUEST]

@@ -111,8 +111,8 @@ def test_a_new_daemon_goes_on_in_the_conversation_of_the_last_completed_iteratio
     one.until(lambda: one.status(task_id) == "running", 60)
     one.supervisor.stop_all(one.now())
     one.until(lambda: not one.supervisor.running_count(), 30)
-    one.grounds.stopping.clear()
-    one.grounds.kept.clear()
+    one.worktree_context.stopping.clear()
+    one.worktree_context.kept.clear()
     one.restart()
     assert one.until_status(task_id, "completed", "failed", "dead", timeout_s=90)["status"] == "completed"
     rows = history(one, task_id)

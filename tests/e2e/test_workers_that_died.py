@@ -103,7 +103,7 @@ def test_it_goes_on_in_its_saved_tree_and_its_own_conversation(house: House, sta
     assert str(worktrees_of(house.project.root)) in messages and "uncommitted changes included" in messages
     (merge,) = house.db.read(merges.listing)
     assert git(house.project.root, "show", f"{merge['head_sha']}:one.txt") == "one"
-    assert salvage.listing(house.grounds.repo) == [], "nothing had to be saved elsewhere"
+    assert salvage.listing(house.worktree_context.repo) == [], "nothing had to be saved elsewhere"
 
 
 @pytest.mark.req("FR-LOOP-006")
@@ -140,7 +140,7 @@ def test_a_lost_conversation_begins_anew_and_is_told_the_saved_work(house: House
     detail = house.until_status(task_id, "completed", "failed", "dead", timeout_s=90)
     assert (detail["status"], detail["attempts"]) == ("completed", 1), detail
     assert [row["error_code"] for row in tries(house, task_id)] == [DAEMON_DIED, CONVERSATION_LOST, None]
-    (saved,) = salvage.listing(house.grounds.repo)
+    (saved,) = salvage.listing(house.worktree_context.repo)
     messages = said(stage, saved.ref)
     assert all(message["role"] != "assistant" for message in messages), "a new conversation"
     assert "Do this." in json.dumps(messages), "with its task"
@@ -155,7 +155,7 @@ def test_a_daemon_that_died_twice_still_knows_the_tree(house: House, stage: Stag
     )
     die(house, task_id)
     house.until(lambda: house.status(task_id) == "pending")
-    house.grounds.kept.clear()
+    house.worktree_context.kept.clear()
     house.settings = house.settings.model_copy(
         update={"supervisor": house.settings.supervisor.model_copy(update={"max_agents": 2})}
     )

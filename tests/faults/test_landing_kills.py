@@ -160,7 +160,7 @@ def test_killed_when_the_remote_has_refused(repo: Path, tmp_path: Path) -> None:
 @pytest.mark.req("I7", "G3")
 def test_killed_when_what_took_the_place_of_its_worktree_was_set_aside(repo: Path, tmp_path: Path) -> None:
     world, merge_ids, base = prepare(repo, checked_out=True)
-    heads, place = [world.merge(merge_id)["head_sha"] for merge_id in merge_ids], world.bench.path
+    heads, place = [world.merge(merge_id)["head_sha"] for merge_id in merge_ids], world.verification_worktree.path
     world.close()
     takes = f'test -e {tmp_path}/once || {{ touch {tmp_path}/once; mv "$PWD" "$PWD.moved"; mkdir "$PWD"; }}; {VERIFY}'
     assert in_a_process(repo, takes, CORRAL_CRASH_AT="verification.set_aside").wait(60) == -9
@@ -170,7 +170,7 @@ def test_killed_when_what_took_the_place_of_its_worktree_was_set_aside(repo: Pat
     check(again, merge_ids, base, heads)
     (kept,) = [str(row["note"]) for row in again.db.read(worktree_rows.noted)]
     assert f"{place}.moved" in kept and place.is_dir() and not list(place.iterdir()), "a person finds both"
-    assert again.bench.path != place and (again.bench.path / "seed.txt").exists()
+    assert again.verification_worktree.path != place and (again.verification_worktree.path / "seed.txt").exists()
     again.close()
 
 

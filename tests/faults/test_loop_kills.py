@@ -49,7 +49,7 @@ def test_killed_at_every_step_of_an_iteration(repo: Path, point: str) -> None:
         assert git(repo, "rev-parse", f"refs/corral/loops/{task_id}/best") == merge["head_sha"]
         assert not find_marked(task_id) and not house.db.read(worktree_rows.listing)
         assert (
-            not [path for path in house.grounds.root.iterdir() if path.is_dir()]
+            not [path for path in house.worktree_context.root.iterdir() if path.is_dir()]
             and git(repo, "worktree", "list").count("\n") == 0
         )
         assert git(repo, "status", "--porcelain") == ""

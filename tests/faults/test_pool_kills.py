@@ -87,7 +87,7 @@ def check(root: Path, one: House, numbers: list[int]) -> None:
 
     # The branch of a start that was killed is swept away, after its task has ended perhaps.
     one.until(lambda: branches() == sorted(row["branch"] for row in found.values()), 30)
-    assert salvage.listing(one.grounds.repo) == [], "all work is on the branches"
+    assert salvage.listing(one.worktree_context.repo) == [], "all work is on the branches"
     assert git(root, "fsck", "--connectivity-only", "--no-dangling") == "" and git(root, "status", "--porcelain") == ""
 
 

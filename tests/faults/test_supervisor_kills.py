@@ -192,7 +192,7 @@ def test_a_worker_that_died_with_its_daemon_is_ended_salvaged_and_begun_again_at
         gate.touch()
         assert house.until_status(task_id, "completed")["attempts"] == 1
         house.until(house.idle, 20)
-        assert any("orphan.txt" in one.files for one in salvage.listing(house.grounds.repo))
+        assert any("orphan.txt" in one.files for one in salvage.listing(house.worktree_context.repo))
         kinds = [event["kind"] for event in house.detail(task_id)["history"]]
         assert "task.interrupted" in kinds and "task.resumed" in kinds
     finally:
@@ -236,7 +236,7 @@ def test_a_daemon_that_hands_over_leaves_its_workers_alone(repo: Path) -> None:
     house.until(lambda: house.supervisor.unsettled_count() == 0)
     house.supervisor.abandon(utc_now())
     assert house.status(task_id) == "running" and find_marked(task_id)
-    house.grounds.stopping.clear()
+    house.worktree_context.stopping.clear()
     house.restart()
     gate.touch()
     assert house.until_status(task_id, "completed")["attempts"] == 1
@@ -287,7 +287,7 @@ def test_stopping_the_daemon_interrupts_salvages_and_the_next_one_goes_on(repo: 
     assert not any(find_marked(task_id) for task_id in ids)
     after = House(repo, IMPATIENT)
     try:
-        assert len(salvage.listing(after.grounds.repo)) == 3
+        assert len(salvage.listing(after.worktree_context.repo)) == 3
         gate.touch()
         after.until(lambda: all(after.status(task_id) == "completed" for task_id in ids))
         assert {after.detail(task_id)["attempts"] for task_id in ids} == {1}
@@ -420,7 +420,7 @@ def setting_up(house: House) -> int:
     found: list[Path] = []
 
     def seen() -> bool:
-        found[:] = house.grounds.root.glob("*/setting-up")
+        found[:] = house.worktree_context.root.glob("*/setting-up")
         return bool(found)
 
     house.until(seen)

@@ -1,4 +1,4 @@
-"""``python -m tests.golden record`` or ``compare``."""
+"""``python -m tests.golden record``, ``compare`` or ``missing``."""
 
 from __future__ import annotations
 
@@ -71,10 +71,19 @@ def record() -> int:
     return 0
 
 
+def _recorded() -> dict[str, Any]:
+    return dict(json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines())
+
+
+def missing() -> int:
+    """Print what no recorded answer shows; it cannot be provoked cheaply."""
+    print("\n".join(playing.not_provoked(_recorded())))
+    return 0
+
+
 def compare() -> int:
     """Play once, and print what is otherwise than recorded."""
-    kept: dict[str, Any] = dict(json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines())
-    now = played()
+    kept, now = _recorded(), played()
     lines: list[str] = []
     for name in sorted({*kept, *now}):
         if name not in now:
@@ -90,4 +99,4 @@ def compare() -> int:
 if __name__ == "__main__":
     os.environ.clear()  # an answer tells the environment: what is recorded is that of no particular machine
     os.environ.update(PATH=programs.COMMON, LANG="C.UTF-8")
-    sys.exit({"record": record, "compare": compare}[sys.argv[1]]())
+    sys.exit({"record": record, "compare": compare, "missing": missing}[sys.argv[1]]())

@@ -18,6 +18,7 @@ from corral.faces.mcp import resources
 from corral.faces.mcp.profiles import TOOLS
 from tests import api_story, schema_story
 from tests.commands_page import with_json
+from tests.conftest import commit, git
 from tests.golden.asking import PREFIX, Answers, Door, Listener, error_of
 from tests.support.coordinated import Coordinated
 
@@ -51,14 +52,16 @@ TOOL_ARGUMENTS: dict[str, dict[str, Any]] = {
     "request_contact": {"to_agent": "Cedar"},
     "respond_contact": {"from_agent": "Cedar"},
     "set_contact_policy": {"policy": "open"},
+    "macro_contact_handshake": {"requester": "Birch", "target": "Cedar"},
     "macro_start_session": {"human_key": "<root>", "program": "sh", "model": "m", "agent_name": "Ash"},
     "macro_prepare_thread": {"project_key": "<root>", "thread_id": "1", "program": "sh", "model": "m"},
     "macro_file_reservation_cycle": {"paths": ["src/c.py"], "auto_release": True},
     "submit_work": {"task_type": "review", "description": "Review it."},
     "complete_work": {"task_id": "<task>", "success": True},
     "get_task": {"task_id": "<task>"},
-    "cancel_task_convention": {"task_id": "<task>", "reason": "not needed"},
+    "cancel_task_convention": {"task_id": "<spare>", "reason": "not needed"},
     "request_merge": {"branch": "side"},
+    "revert_merge": {"merge_id": "<merge>"},
     "file_reservation_paths": {"paths": ["src/b.py"]},
     "release_file_reservations": {"paths": ["src/b.py"]},
     "renew_file_reservations": {"paths": ["src/b.py"]},
@@ -177,11 +180,19 @@ def call_tools(house: Coordinated, answers: Answers) -> None:
     for session, name in (("tooled", "Birch"), ("other", "Cedar")):
         house.ask("POST", "/sessions", {"session_id": session, "agent_name": name})
     task = house.ask("POST", "/tasks", {"title": "Review", "task_type": "review"})["task_id"]
+    spare = house.ask("POST", "/tasks", {"title": "Not needed"})["task_id"]
+    house.ask("POST", "/messages", {"session_id": "other", "to": ["Birch"], "subject": "Hello", "body": "Some text."})
+    for branch in ("side", "landed"):
+        git(house.root, "switch", "-q", "-c", branch, "main")
+        commit(house.root, {f"{branch}.txt": "new\n"})
+        git(house.root, "switch", "-q", "main")
+    merge = house.ask("POST", "/merges", {"branch": "landed"})["merge_id"]
+    house.ask("GET", "/wait", query={"merge": [merge]})
+    stands_for = {"<root>": str(house.root), "<task>": task, "<spare>": spare, "<merge>": merge}
 
     def call(name: str, arguments: dict[str, Any], session: str | None = "tooled") -> Any:
         filled = {
-            key: {"<root>": str(house.root), "<task>": task}.get(value, value) if isinstance(value, str) else value
-            for key, value in arguments.items()
+            key: stands_for.get(value, value) if isinstance(value, str) else value for key, value in arguments.items()
         }
         return door.call("full", "tools/call", {"name": name, "arguments": filled}, session)
 
@@ -211,6 +222,32 @@ def play_commands(root: Path, answers: Answers) -> None:
             answers.keep(f"command {command}", answer)
     finally:
         Client.observer = None
+
+
+def not_provoked(kept: dict[str, Any]) -> Iterator[str]:
+    """What the recorded answers lack, a line each: a success, a refused caller, an error of any kind."""
+    for name, _ in _operations():
+        if not _any(kept, f"http {name}: 2", f"again {name}: 2"):
+            yield f"{name}: no success"
+        if f"stranger {name}" not in kept:
+            yield f"{name}: no refused caller"
+        if not _any(
+            kept, f"http {name}: 4", f"again {name}: 4", f"bad {name} [", f"nowhere {name}", f"caller {name} ["
+        ):
+            yield f"{name}: no error but that of a stranger"
+    for name in TOOLS:
+        results = [kept[key]["result"] for key in (f"tool {name}", f"tool {name} [again]")]
+        if all(result["isError"] or result["structuredContent"].get("success") is False for result in results):
+            yield f"{name}: no success"
+    for name in sorted(with_json()):
+        if not any(key == f"command {name}" or key.startswith(f"command {name} #") for key in kept):
+            yield f"corral {name}: no success"
+        if name in NOT_RUN_BADLY:
+            yield f"corral {name}: no error"
+
+
+def _any(kept: dict[str, Any], *beginnings: str) -> bool:
+    return any(key.startswith(beginnings) for key in kept)
 
 
 def run_badly(root: Path, answers: Answers) -> None:

@@ -98,7 +98,7 @@ class World:
         self.on_settled(conn, row, now)
 
     @property
-    def bench(self) -> VerificationWorktree:
+    def verification_worktree(self) -> VerificationWorktree:
         """The verification worktree."""
         return VerificationWorktree(self.db, self.places, self.repo())
 
@@ -264,9 +264,9 @@ def revert(root: Path, merge_id: str) -> None:
     world.close()
 
 
-def _without_cache(bench: Path) -> Mapping[str, str]:
-    if (bench / "cache").exists():
-        shutil.rmtree(bench / "cache")
+def _without_cache(worktree: Path) -> Mapping[str, str]:
+    if (worktree / "cache").exists():
+        shutil.rmtree(worktree / "cache")
     return {}
 
 

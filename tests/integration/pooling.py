@@ -91,11 +91,11 @@ def pooled(one: House) -> list[WorktreeRow]:
 
 def counted(one: House, which: Literal["not_kept", "not_used"]) -> dict[str, int]:
     """The reasons why worktrees were ``not_kept`` or ``not_used``, and how often."""
-    return {row["reason"]: row["count"] for row in overview(one.grounds)[which]}
+    return {row["reason"]: row["count"] for row in overview(one.worktree_context)[which]}
 
 
 def used(one: House) -> int:
-    return int(overview(one.grounds)["used"])
+    return int(overview(one.worktree_context)["used"])
 
 
 def inode(row: WorktreeRow) -> int:

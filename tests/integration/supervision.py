@@ -63,10 +63,10 @@ class House:
         self.nudged = threading.Event()
         self.landing_nudges = 0
         self.failures: list[BaseException] = []
-        self.grounds = WorktreeContext(
+        self.worktree_context = WorktreeContext(
             self.db, self.project, open_repository(self.project.common_dir), lambda: self.settings, utc_now, "house"
         )
-        self.worktrees = Worktrees(self.grounds)
+        self.worktrees = Worktrees(self.worktree_context)
         grace_s = self.settings.supervisor.stop_grace_s
         self.runners = runners or {"command": CommandRunner(os.environ, stop_grace_s=grace_s)}
         self.start: Callable[[Callable[[], None]], None] = self._spawn
@@ -74,7 +74,7 @@ class House:
 
     def _supervisor(self) -> Supervisor:
         made = Supervisor(
-            self.grounds,
+            self.worktree_context,
             self.runners,
             spawn=self._spawn,
             spawn_start=lambda function: self.start(function),

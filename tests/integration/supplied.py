@@ -26,9 +26,9 @@ class Supplied(World):
 
     def supply(self, path: Path, tip_sha: str) -> Prepared:
         settings = Settings(worktrees=self.worktrees)
-        grounds = WorktreeContext(self.db, self.project, self.repo(), lambda: settings, self.now, "world")
+        worktree_context = WorktreeContext(self.db, self.project, self.repo(), lambda: settings, self.now, "world")
         own = VerificationWorktree(self.db, self.places, self.repo(), path.name)
-        return prepare(grounds, Place(path, own.name, None, {}, own.prove), tip_sha)
+        return prepare(worktree_context, Place(path, own.name, None, {}, own.prove), tip_sha)
 
     def inputs(self, merge: MergeRow) -> dict[str, Any]:
         """What the receipt of a request names beside the commit."""

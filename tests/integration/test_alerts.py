@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -80,9 +79,8 @@ def test_an_alert_from_its_rule_to_a_person_and_its_end(
     far.answers = ["hang"]
     house.trust()
     eventually(lambda: far.received)
-    began = time.monotonic()
     house.ask("GET", "/health")
-    assert time.monotonic() - began < 2.7, "the daemon answers while the webhook hangs"
+    assert len(far.received) == 1, "the daemon answers while the webhook hangs: it has not tried again yet"
     first, again = eventually(lambda: far.received if len(far.received) == 2 else None)
     assert first.body == again.body and first.is_signed and again.is_signed
     told = again.body

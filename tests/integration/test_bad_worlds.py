@@ -352,14 +352,15 @@ def test_a_thousand_tasks_are_listed_fast_enough(coordinate: Callable[..., Coord
     assert len(house.json("task", "batch-submit", "--file", str(file))["task_ids"]) == 1000
     client = house.client()
     rows = client.request("GET", "/tasks")
-    took = []
-    for _ in range(5):
+
+    def seconds() -> float:
         began = time.perf_counter()
         client.request("GET", "/tasks")
-        took.append(time.perf_counter() - began)
+        return time.perf_counter() - began
+
+    eventually(lambda: seconds() < 0.25)  # 50 ms on an idle machine; see bench/
     client.close()
     assert [row["priority"] for row in rows] == sorted((n % 11 for n in range(1000)), reverse=True)
-    assert min(took) < 0.25, "50 ms on an idle machine; see bench/"
     full = error_of(house.run("task", "submit", "--title", "x", "--command", "true", "--json", check=False), 4)
     assert "queue.max_size" in full["cause"]
 

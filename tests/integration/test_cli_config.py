@@ -51,6 +51,16 @@ def test_files_and_recipes_that_settings_name_must_be_there(house: Coordinated) 
     assert "there is no recipe 'cobol'; there are: " in str(said["errors"]) and "no file ./prepare" in str(
         said["errors"]
     )
+    # Wrong values, in whatever file and profile, hide none of them.
+    team = house.root / ".corral" / "config.yaml"
+    valid = team.read_text()
+    team.write_text("locks: {ttl_s: -1}\nqueue: 5\nprofiles: {far: {sessions: {stale_after_s: never}}}")
+    everything = json.loads(house.run("config", "validate", "--json", check=False).stdout)["errors"]
+    assert [error for error in said["errors"] if error not in everything] == []
+    assert {error["field"] for error in everything if error not in said["errors"]} == {
+        "locks.ttl_s", "queue", "sessions.stale_after_s",
+    }  # fmt: skip
+    team.write_text(valid)
     for name in ("signers", "prepare"):
         (house.root / name).touch()
     local.write_text(local.read_text().replace(", cobol", ""))

@@ -48,7 +48,9 @@ def test_an_invalid_value_is_refused_before_anything_is_written(house: Coordinat
     local.write_text("locks: &a {ttl_s: 1}\n")
     done = house.run("config", "set", "locks.ttl_s", "5", check=False)
     assert done.returncode == 2 and local.read_text() == "locks: &a {ttl_s: 1}\n"
-    assert house.run("config", "unset", "tasks.max_retries", "--file", "team", check=False).returncode == 3
+    refused = house.run("config", "unset", "tasks.max_retries", "--file", "team", check=False)
+    assert refused.returncode == 3 and "mistyped" not in refused.stderr and "Another file" in refused.stderr
+    assert "This version of Corral has nothing" in house.run("config", "get", "tasks.tries", check=False).stderr
 
 
 @pytest.mark.req("FR-CONFIG-002")

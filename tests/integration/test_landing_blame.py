@@ -220,7 +220,7 @@ def test_a_program_that_hangs_is_ended_with_what_it_started_and_lands_what_it_ve
 
 def test_a_receipt_says_what_it_is_of_and_which_programs_ran(world: World, tmp_path: Path) -> None:
     own = tmp_path / "bin" / "tester"
-    world.prepare = lambda bench: {"PATH": str(bench / "tools")}
+    world.prepare = lambda worktree: {"PATH": str(worktree / "tools")}
     world.branch("own-tester", {"tools/tester": "#!/bin/sh\nexit 0\n"})
     git(world.root, "switch", "-q", "own-tester")
     git(world.root, "update-index", "--chmod=+x", "tools/tester")

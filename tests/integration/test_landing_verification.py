@@ -219,7 +219,7 @@ def test_read_only_folders_that_a_verification_leaves_are_removed(world: World, 
     assert living.wait(60) == 0
     found = [(row["state"], row["tries"]) for row in map(world.merge, ids)]
     assert found == [("landed", 0), ("landed", 0)], "at the first try"
-    discarding.make_writable(world.bench.path)
+    discarding.make_writable(world.verification_worktree.path)
 
 
 def test_stop_ends_the_run_and_requeues(world: World, tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_no_descriptor_stays_behind(world: World) -> None:
 def test_the_worktree_is_made_again_when_it_is_damaged(world: World) -> None:
     world.landing = Landing(verify=["test -f new.txt || test -f other.txt"])
     world.land("feature")
-    place = world.bench.path
+    place = world.verification_worktree.path
     assert (place / "new.txt").exists()
     for number, damage in enumerate(("index", "HEAD")):
         admin = Path((place / ".git").read_text().removeprefix("gitdir: ").strip())

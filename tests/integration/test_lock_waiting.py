@@ -72,7 +72,7 @@ def test_a_wait_ends_with_its_limit_its_expiry_its_session_and_its_connection(ho
     began = time.monotonic()
     with pytest.raises(LockHeld, match="not free within"):
         _acquire(house, "two", "x", wait_s=0.5)
-    assert 0.5 <= time.monotonic() - began < 10
+    assert 0.5 <= time.monotonic() - began < 30
     assert _acquire(house, "two", "x", wait_s=30)["success"]
     assert time.monotonic() - began < 20
     with ThreadPoolExecutor(1) as pool:

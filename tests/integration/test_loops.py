@@ -75,7 +75,7 @@ def test_it_is_repeated_in_one_worktree_until_the_tests_pass_and_only_then_goes_
     assert "This is iteration 3 of at most 10" in told and "at 2" in told
     assert git(repo, "rev-parse", f"refs/corral/loops/{task_id}/best") == rows[2]["head_sha"]
     assert [row["outcome"] for row in detail["attempt_history"]] == ["completed"] * 3
-    assert one.worktrees.listing() == [] and not one.grounds.kept
+    assert one.worktrees.listing() == [] and not one.worktree_context.kept
 
 
 @pytest.mark.req("FR-LOOP-002", "FR-LOOP-004")
@@ -149,13 +149,13 @@ def test_a_damaged_checkpoint_is_passed_over(house: Open, repo: Path) -> None:
     rows = history(one, task_id)
     table = loop_iterations
     one.db.write(lambda conn: conn.execute(update(table).where(table.c.iteration == 3).values(record="{broken")))
-    past = past_of(one.grounds, task_id)
+    past = past_of(one.worktree_context, task_id)
     assert past is not None and past.checkpoint is not None
     assert (past.checkpoint["head_sha"], past.next_iteration) == (rows[1]["head_sha"], 4)
     assert start_sha(past, "tip") == rows[1]["head_sha"]
     gone = {"head_sha": "deadbeef" * 5}
     one.db.write(lambda conn: conn.execute(update(table).where(table.c.iteration == 2).values(**gone)))
-    past = past_of(one.grounds, task_id)
+    past = past_of(one.worktree_context, task_id)
     assert past is not None and start_sha(past, "tip") == rows[0]["head_sha"], "its commit is gone"
 
 
@@ -163,6 +163,8 @@ def test_a_damaged_checkpoint_is_passed_over(house: Open, repo: Path) -> None:
 def test_a_kept_worktree_goes_when_its_loop_is_cancelled_between_two_iterations(house: Open) -> None:
     one = house()
     task_id = one.submit(COUNT_UP, **looped(suite("false"), max_iterations=50))
-    one.until(lambda: bool(one.grounds.kept))
+    one.until(lambda: bool(one.worktree_context.kept))
     one.db.write(lambda conn: tasks.cancel(conn, task_id, one.now(), one.settings.tasks))
-    one.until(lambda: one.status(task_id) == "cancelled" and not one.grounds.kept and not one.worktrees.listing())
+    one.until(
+        lambda: one.status(task_id) == "cancelled" and not one.worktree_context.kept and not one.worktrees.listing()
+    )

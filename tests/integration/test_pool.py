@@ -49,7 +49,7 @@ def test_a_worktree_given_back_is_the_next_tasks(house: Open, repo: Path, tmp_pa
     commit(repo, {"later.txt": "later\n"})
     found = seen(one, tmp_path / "second.json")
     assert used(one) == 1 and found["inode"] == inode(kept)
-    assert found["place"] not in (kept["path"], str(one.grounds.root / f"task-{first['task_id'][:13]}-1"))
+    assert found["place"] not in (kept["path"], str(one.worktree_context.root / f"task-{first['task_id'][:13]}-1"))
     assert "later.txt" in found["tree"] and "new.txt" not in found["tree"]
     (request,) = one.db.read(merges.listing)
     assert git(repo, "rev-parse", f"refs/heads/{request['branch']}") == request["head_sha"]

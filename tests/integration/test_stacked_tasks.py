@@ -34,8 +34,8 @@ class Site:
         self.world.db.close()
         self.world.db, self.world.project_id, self.world.places = (
             house.db,
-            house.grounds.project_id,
-            house.grounds.places,
+            house.worktree_context.project_id,
+            house.worktree_context.places,
         )
         self.world.on_settled = merge_settled(lambda: house.settings)  # type: ignore[arg-type]
         self.world.queue = self.world.new_queue()

@@ -65,8 +65,9 @@ def test_on_a_frozen_target_nothing_lands_until_it_is_thawed_and_all_is_verified
     assert {world.merge(merge_id)["state"] for merge_id in ids.values()} == {"landed"}
     assert list((world.project.logs_dir / "merges").rglob("*.log")) == ran, "nothing is verified twice"
     assert [kind for kind in world.events() if kind.startswith("target.")] == ["target.frozen", "target.thawed"]
-    with pytest.raises(NotFound, match="main is not frozen"):
+    with pytest.raises(NotFound, match="main is not frozen") as refused:
         _thaw(world)
+    assert "thawed already" in refused.value.cause
 
 
 def test_a_freeze_meets_a_landing_that_was_planned_and_one_that_was_begun(repo: Path) -> None:

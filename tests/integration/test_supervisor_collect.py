@@ -51,7 +51,7 @@ def test_a_branch_of_the_users_outlives_a_worktree_that_ended_on_it(house: House
     house.settle()
     assert house.worktrees.listing() == []
     assert git(repo, "rev-parse", "feature") == git(repo, "rev-parse", "main")
-    (saved,) = salvage.listing(house.grounds.repo)
+    (saved,) = salvage.listing(house.worktree_context.repo)
     assert saved.files == ["half.txt"]
 
 
@@ -61,7 +61,7 @@ def test_commits_on_another_branch_are_the_tasks_work(house: House, repo: Path) 
     (merge,) = requests(house)
     assert merge["head_sha"] == git(repo, "rev-parse", "side") == git(repo, "rev-parse", detail["branch"])
     assert git(repo, "diff", "--name-only", base, merge["head_sha"]) == "s.txt"
-    assert house.worktrees.listing() == [] and salvage.listing(house.grounds.repo) == []
+    assert house.worktrees.listing() == [] and salvage.listing(house.worktree_context.repo) == []
 
 
 def test_commits_on_no_branch_at_all_are_the_tasks_work(house: House, repo: Path) -> None:
@@ -73,7 +73,7 @@ def test_commits_on_no_branch_at_all_are_the_tasks_work(house: House, repo: Path
 def test_what_was_left_in_several_places_is_named_and_kept(house: House, repo: Path) -> None:
     detail = house.until_status(house.submit(f"{SIDE} && git switch -q - && {AWAY.format('two')}"), "failed")
     assert detail["error_code"] == "left_elsewhere" and requests(house) == []
-    (saved,) = salvage.listing(house.grounds.repo)
+    (saved,) = salvage.listing(house.worktree_context.repo)
     assert git(repo, "show", f"{saved.sha}:two.txt") == "two"
     assert "refs/heads/side" in detail["error_message"] and saved.ref in detail["error_message"]
 

@@ -109,7 +109,7 @@ def test_a_failed_attempt_is_salvaged_and_the_task_comes_back_with_a_pause(house
     one.settle()
     assert (detail["error_code"], detail["attempts"]) == ("command_failed", 1)
     assert detail["not_before_at"] is not None
-    (saved,) = salvage.listing(one.grounds.repo)
+    (saved,) = salvage.listing(one.worktree_context.repo)
     assert saved.files == ["half.txt"] and task_id in saved.reason
     assert git(repo, "show", f"{saved.ref}:half.txt") == "half"
     assert one.worktrees.listing() == [] and requests(one) == []
@@ -161,7 +161,7 @@ def test_cancelling_a_running_task_ends_its_processes_and_keeps_its_work(house: 
     detail = one.until_status(task_id, "cancelled", timeout_s=20)
     one.settle()
     assert detail["cancel_reason"] == "Not needed." and detail["error_code"] is None
-    (saved,) = salvage.listing(one.grounds.repo)
+    (saved,) = salvage.listing(one.worktree_context.repo)
     assert "partial.txt" in saved.files and one.worktrees.listing() == []
 
 
@@ -205,7 +205,7 @@ def test_a_detached_head_counts_and_what_the_branch_had_besides_is_kept(house: O
     one.settle()
     (merge,) = requests(one)
     assert git(repo, "ls-tree", "--name-only", merge["head_sha"]).split() == ["README.md", "src", "two.txt"]
-    (saved,) = salvage.listing(one.grounds.repo)
+    (saved,) = salvage.listing(one.worktree_context.repo)
     assert git(repo, "show", f"{saved.sha}:one.txt") == "1"
 
 
@@ -224,7 +224,7 @@ def test_a_head_that_does_not_descend_from_the_base_fails_and_is_salvaged(house:
     detail = one.until_status(one.submit(command), "failed")
     one.settle()
     assert detail["error_code"] == "not_descendant" and requests(one) == []
-    (saved,) = salvage.listing(one.grounds.repo)
+    (saved,) = salvage.listing(one.worktree_context.repo)
     assert git(repo, "show", f"{saved.ref}:q.txt") == "q"
 
 
@@ -338,7 +338,7 @@ def test_a_worktree_that_cannot_go_stays_with_a_note(house: Open, repo: Path) ->
     assert row is not None
     from corral.work.worktrees.allocation import roll_back
 
-    assert roll_back(one.grounds, row) and not Path(made["path"]).exists()
+    assert roll_back(one.worktree_context, row) and not Path(made["path"]).exists()
 
 
 def test_one_worker_that_cannot_be_looked_at_does_not_keep_the_others_from_ending(

@@ -259,7 +259,7 @@ def test_wait_for_everything_that_is_open_and_for_no_longer_than_asked(house: Co
     chained = house.submit("chained", "echo x > chained.txt", "--wait-for", slow)
     began = time.monotonic()
     over = house.run("wait", "--all", "--timeout", "1", "--json", check=False)
-    assert 1 <= time.monotonic() - began < 10
+    assert 1 <= time.monotonic() - began < 60
     assert over.returncode == 1
     answer = json.loads(over.stdout)
     assert answer["done"] is False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -9,11 +10,14 @@ import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import corral
 from corral import __version__
+from corral.client.connection import Client
+from corral.config.paths import Project, find_project
 from corral.daemon import upgrade
 from tests.support.coordinated import Coordinated, eventually
 
@@ -145,6 +149,31 @@ def test_the_bridge_of_an_open_session_brings_back_a_daemon_that_an_upgrade_left
         assert ask(2).replace('"id":2', '"id":1').replace('"id": 2', '"id": 1') == before
         bridge.stdin.close()
     assert '"version": "99.0"' in (house.root / ".corral" / "run" / "daemon.json").read_text()
+
+
+FORMER = {
+    "root", "common_dir", "home", "initialised", "config_file", "database", "run_dir", "lock_file", "daemon_json", "stopped_file",
+    "alive_file", "token_file", "logs_dir", "state_dir",
+}  # fmt: skip
+"""What the class has that the bridges of open sessions loaded which import a newer client only to start a daemon."""
+
+
+class FormerProject:
+    """A project as such a bridge knows it."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in FORMER:
+            raise AttributeError(name)
+        return getattr(self._project, name)
+
+
+def test_a_bridge_that_imports_a_newer_client_when_its_daemon_is_dead_starts_one(house: Coordinated) -> None:
+    client: Any = Client
+    with contextlib.closing(client(FormerProject(find_project(house.root)))) as of_the_bridge:
+        assert of_the_bridge.ensure_daemon()["version"] == __version__
 
 
 def test_it_is_replaced_once_the_installer_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,11 +80,13 @@ def test_an_untouched_copy_stays_and_what_the_checkout_changes_is_copied_again(
         NODE, "cat node_modules/left/index.js && test -f node_modules/right/index.js", modules=("left", "right")
     )
     first = land(world, "one")
-    inode = (world.bench.path / "node_modules/right/index.js").stat().st_ino
+    inode = (world.verification_worktree.path / "node_modules/right/index.js").stat().st_ino
     (world.root / "node_modules/left/index.js").write_text("module.exports = 'newer'\n")
     second = land(world, "two")
     assert "'newer'" in world.log(second["merge_id"])
-    assert (world.bench.path / "node_modules/right/index.js").stat().st_ino == inode, "it was not copied again"
+    assert (world.verification_worktree.path / "node_modules/right/index.js").stat().st_ino == inode, (
+        "it was not copied again"
+    )
     digests = [world.dependencies(merge)["node_modules"]["digest"] for merge in (first, second)]
     assert digests[0] != digests[1]
 
@@ -178,7 +180,7 @@ def test_a_green_receipt_that_took_from_the_checkout_counts_for_its_own_request_
 def test_a_kill_before_the_end_leaves_nothing_that_is_trusted(supplied: Make) -> None:
     world = supplied(NODE, "grep -q mine node_modules/left/index.js", modules=("left",))
     assert land(world, "one")["state"] == "landed"
-    copy = world.bench.path / "node_modules/left/index.js"
+    copy = world.verification_worktree.path / "node_modules/left/index.js"
     # As a kill in the middle leaves it: the record is gone while files are being changed.
     record = next((world.root / ".git/worktrees").rglob("corral-dependencies.json"))
     record.unlink()
@@ -307,9 +309,14 @@ def test_a_virtual_environment_is_copied_and_imports_the_candidates_code(supplie
     (site / "extra.py").write_text("")
     merge = land(world, "new", {"src/shop.py": "X = 'new'\n"})
     assert merge["state"] == "landed", merge
-    assert f"new {world.bench.path}/src/shop.py {world.bench.path}/.venv" in world.log(merge["merge_id"])
+    assert f"new {world.verification_worktree.path}/src/shop.py {world.verification_worktree.path}/.venv" in world.log(
+        merge["merge_id"]
+    )
     again = land(world, "newer", {"src/shop.py": "X = 'newer'\n"})
-    assert f"newer {world.bench.path}/src/shop.py {world.bench.path}/.venv" in world.log(again["merge_id"])
+    assert (
+        f"newer {world.verification_worktree.path}/src/shop.py {world.verification_worktree.path}/.venv"
+        in world.log(again["merge_id"])
+    )
 
 
 def test_what_the_daemons_environment_names_in_the_checkout_does_not_pass(

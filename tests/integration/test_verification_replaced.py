@@ -48,7 +48,7 @@ def kept(world: World) -> list[str]:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_branch_that_replaces_it_fails_and_the_others_land(world: World, way: str) -> None:
     own = taken_places.users_worktree(world.root)
-    before, place = state(own), world.bench.path
+    before, place = state(own), world.verification_worktree.path
     world.branch("bad", {"check.sh": WAYS[way].format(own=shlex.quote(str(own))) + "\n"})
     bad = world.submit("bad")
     others = [world.submit(name) for name in ("b", "c", "d") if world.branch(name, {f"{name}.txt": "x\n"})]
@@ -96,7 +96,7 @@ def test_a_stranger_who_replaces_it_during_a_run_blames_nobody(world: World) -> 
         assert time.monotonic() < deadline
         world.queue.step(world.now())
         time.sleep(0.01)
-    place = world.bench.path
+    place = world.verification_worktree.path
     place.rename(place.with_name("elsewhere"))
     place.symlink_to(world.root)
     go.touch()

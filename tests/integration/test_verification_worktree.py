@@ -48,7 +48,7 @@ def notes(world: World) -> list[str]:
 
 def test_it_has_a_row_of_its_own_kind_and_a_name_nobody_can_ask_for(world: World) -> None:
     assert world.merge(verify(world, "one"))["state"] == "landed"
-    place = world.bench.path
+    place = world.verification_worktree.path
     assert place == worktrees_of(world.root) / "verification-world" / "1" and (place / "one.txt").exists()
     kept = row(world)
     assert (kept["purpose"], kept["state"], kept["path"]) == ("verify", "ready", str(place))
@@ -70,7 +70,7 @@ def test_a_worktree_that_a_person_calls_so_is_left_alone(world: World, name: str
 @pytest.mark.parametrize("take", REPLACED, ids=lambda take: take.__name__)
 def test_what_stands_in_its_place_is_not_touched_and_blames_no_change(world: World, take: Take) -> None:
     verify(world, "one")
-    place = world.bench.path
+    place = world.verification_worktree.path
     kept = take(world.root, place)
     before = state(kept)
     assert world.merge(verify(world, "two"))["state"] == "landed", "what stands there stops nobody"
@@ -97,14 +97,14 @@ def test_a_run_that_repoints_its_git_file_harms_nobody(world: World) -> None:
 @pytest.mark.req("G3")
 def test_its_folder_may_be_deleted(world: World) -> None:
     verify(world, "one")
-    shutil.rmtree(world.bench.path)
+    shutil.rmtree(world.verification_worktree.path)
     assert world.merge(verify(world, "two"))["state"] == "landed"
 
 
 def test_a_link_on_the_way_to_it_is_not_followed(world: World, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
-    world.places.establish(world.bench.path)
-    world.bench.path.parent.symlink_to(tmp_path / "elsewhere")
+    world.places.establish(world.verification_worktree.path)
+    world.verification_worktree.path.parent.symlink_to(tmp_path / "elsewhere")
     merge = world.merge(verify(world, "one"))
     assert merge["state"] == "queued" and "is a symbolic link" in why(merge)
     assert list((tmp_path / "elsewhere").iterdir()) == []
@@ -115,12 +115,12 @@ def test_one_at_a_former_place_is_removed_and_the_next_run_takes_the_new_one(wor
     world.places = replace(chosen, configured=lambda: str(tmp_path / "former"))
     world.queue = world.new_queue()
     assert world.merge(verify(world, "one"))["state"] == "landed"
-    former = world.bench.path
+    former = world.verification_worktree.path
     assert former.is_relative_to(tmp_path / "former")
     world.places = chosen
     world.queue = world.new_queue()
     assert world.merge(verify(world, "two"))["state"] == "landed"
-    assert world.bench.path == worktrees_of(world.root) / "verification-world" / "1"
+    assert world.verification_worktree.path == worktrees_of(world.root) / "verification-world" / "1"
     assert not former.exists() and str(former) not in git(world.root, "worktree", "list")
 
 
@@ -131,7 +131,11 @@ def test_two_projects_with_one_root_verify_apart(world: World, make_repo: Callab
             one.places = replace(one.places, project_id=project_id, configured=lambda: str(tmp_path / "shared"))
             one.queue = one.new_queue()
             assert one.merge(verify(one, "one"))["state"] == "landed"
-        assert world.bench.path != other.bench.path
-        assert world.bench.path.parents[1] == other.bench.path.parents[1] == tmp_path / "shared"
+        assert world.verification_worktree.path != other.verification_worktree.path
+        assert (
+            world.verification_worktree.path.parents[1]
+            == other.verification_worktree.path.parents[1]
+            == tmp_path / "shared"
+        )
     finally:
         other.close()

@@ -34,7 +34,7 @@ def made(make_repo: Callable[..., Path]) -> Iterator[Callable[..., World]]:
 
 
 def place(world: World) -> Path:
-    return world.bench.path
+    return world.verification_worktree.path
 
 
 def submit(world: World, name: str, files: dict[str, str]) -> str:

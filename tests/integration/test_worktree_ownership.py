@@ -123,7 +123,7 @@ def test_what_was_moved_away_frees_the_name_and_what_came_back_is_used_again(hou
     assert not one.worktrees.remove("mine", utc_now())["removed"]
     place.unlink()
     (repo.parent / "moved-away").rename(place)
-    assert ownership.check_ready(one.grounds, row_of(one)) and row_of(one)["note"] is None
+    assert ownership.check_ready(one.worktree_context, row_of(one)) and row_of(one)["note"] is None
     assert one.worktrees.remove("mine", utc_now())["removed"] and not place.exists()
     assert create(one) == place and state(kept) == before
 
@@ -145,9 +145,9 @@ def test_a_row_without_a_record_needs_its_branch_and_then_is_recorded(house: Ope
     one.db.write(lambda conn: conn.execute(forget))
     git(place, "switch", "-q", "-c", "elsewhere")
     with pytest.raises(PathReplaced):
-        ownership.prove(one.grounds, row_of(one))
+        ownership.prove(one.worktree_context, row_of(one))
     git(place, "switch", "-q", "corral/mine")
-    ownership.prove(one.grounds, row_of(one))
+    ownership.prove(one.worktree_context, row_of(one))
     assert row_of(one)["folder_id"] == folder_id(place)
 
 
@@ -165,10 +165,10 @@ def test_a_device_that_was_mounted_anew_is_no_other_folder(house: Open) -> None:
     place = create(one)
     inode = str(place.stat().st_ino)
     own = worktree_identity.OwnWorktree(place, one.project.root, f"4711:{inode}", "corral/mine")
-    worktree_identity.prove(one.grounds.repo, own)
+    worktree_identity.prove(one.worktree_context.repo, own)
     other = worktree_identity.OwnWorktree(place, one.project.root, f"{place.stat().st_dev}:4711", "corral/mine")
     with pytest.raises(PathReplaced):
-        worktree_identity.prove(one.grounds.repo, other)
+        worktree_identity.prove(one.worktree_context.repo, other)
 
 
 @pytest.mark.req("X18")
@@ -223,7 +223,7 @@ def test_no_worktree_is_called_as_the_folder_where_merges_are_verified(
 ) -> None:
     one = house()
     with pytest.raises(InvalidInput, match="cannot be the name of a worktree"):
-        create(one, written(one.grounds.places.verification))
+        create(one, written(one.worktree_context.places.verification))
 
 
 def test_residue_is_not_followed_out_of_the_worktree(repo: Path, tmp_path: Path) -> None:

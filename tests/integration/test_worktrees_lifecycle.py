@@ -196,11 +196,11 @@ def test_a_restart_finishes_what_was_going(house: Open, repo: Path) -> None:
     (Path(going["path"]) / "loose.txt").write_text("x\n")
     row = one.db.read(lambda conn: worktree_rows.live_by_name(conn, "going"))
     assert row is not None
-    begin_reclaim(one.grounds, row)
+    begin_reclaim(one.worktree_context, row)
     next_one = house()
     next_one.until(lambda: [row["name"] for row in next_one.worktrees.listing()] == ["staying"])
     assert Path(staying["path"]).exists() and not Path(going["path"]).exists()
-    assert [saved.files for saved in salvage.listing(one.grounds.repo)] == [["loose.txt"]]
+    assert [saved.files for saved in salvage.listing(one.worktree_context.repo)] == [["loose.txt"]]
 
 
 def test_how_far_a_checkout_is_behind(house: Open, repo: Path) -> None:
@@ -247,6 +247,6 @@ def test_a_branch_that_a_dead_daemons_git_made_after_all_goes_and_no_other(house
         git(repo, "branch", f"corral/{name}")
     side = git(repo, "commit-tree", "-p", "main", "-m", "work", "main^{tree}")
     git(repo, "branch", "-f", "corral/task-2-1", side)
-    tidy_branches(one.grounds)
+    tidy_branches(one.worktree_context)
     left = git(repo, "for-each-ref", "--format=%(refname:short)", "refs/heads/corral").split()
     assert left == ["corral/mine", "corral/task-2-1", "corral/task-of-somebody"]

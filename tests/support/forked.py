@@ -268,7 +268,7 @@ def _exactly(link: socket.socket, size: int) -> bytes:
     while len(data) < size:
         more = link.recv(size - len(data))
         if not more:
-            raise ConnectionError("the process that commands are forked from is gone")
+            raise ConnectionError("the other end is gone")
         data += more
     return data
 
@@ -309,8 +309,16 @@ def serve(address: str) -> None:
             _reap(running)
         if listening in ready:
             link, _peer = listening.accept()
-            head, fds, _flags, _sender = socket.recv_fds(link, _HEAD, 3)
-            asked = json.loads(_exactly(link, int.from_bytes(head, "big")))
+            fds: list[int] = []
+            try:
+                head, fds, _flags, _sender = socket.recv_fds(link, _HEAD, 3)
+                head += _exactly(link, _HEAD - len(head))
+                asked = json.loads(_exactly(link, int.from_bytes(head, "big")))
+            except ConnectionError:  # who asked was killed meanwhile
+                link.close()
+                for fd in fds:
+                    os.close(fd)
+                continue
             pid = os.fork()
             if pid == 0:
                 signal.set_wakeup_fd(-1)

@@ -260,7 +260,7 @@ class Client:
             health = self.health()
         if health is None:
             raise DaemonUnreachable(
-                "The daemon was started but does not answer.", remedy=f"Read {self.project.start_log}."
+                "The daemon was started but does not answer.", remedy=f"Read {start_log(self.project)}."
             )
         if health.get("protocol") != PROTOCOL:
             raise DaemonUnreachable(
@@ -293,12 +293,12 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
 
     from corral.config.service import installed
 
-    _note(f"starting the daemon of {project.root}; its errors go to {project.start_log}")
+    _note(f"starting the daemon of {project.root}; its errors go to {start_log(project)}")
     # These variables would mark the daemon as a worker's child, and it would be ended with that worker.
     environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") and k not in ONE_WORKERS}
     try:
         make_own_folder(project.logs_dir, project.root)
-        out = open_log(project.start_log)
+        out = open_log(start_log(project))
     except OSError:  # no log stops a start, and the start itself says what does
         import tempfile
 
@@ -324,7 +324,7 @@ def start_daemon(project: Project, timeout_s: float = START_TIMEOUT_S) -> None:
             raise _start_failure(project, os.pread(out, os.fstat(out).st_size - began, began))
     except subprocess.TimeoutExpired as error:
         raise DaemonUnreachable(
-            f"Timed out: the daemon did not start within {timeout_s:g} s.", remedy=f"Read {project.start_log}."
+            f"Timed out: the daemon did not start within {timeout_s:g} s.", remedy=f"Read {start_log(project)}."
         ) from error
     finally:
         os.close(out)
@@ -371,7 +371,7 @@ def _start_service(project: Project, service: Service, timeout_s: float, complai
     raise DaemonUnreachable(
         f"Timed out: the daemon did not start within {timeout_s:g} s.",
         cause=f"It is started by the unit {service.name}.",
-        remedy=f"Read {project.start_log}; or take the unit back: corral daemon uninstall.",
+        remedy=f"Read {start_log(project)}; or take the unit back: corral daemon uninstall.",
     )
 
 
@@ -411,6 +411,14 @@ def _showing_wait(reason: str | None) -> AbstractContextManager[object]:
     return nullcontext() if Client.waiting is None else Client.waiting(reason)
 
 
+def start_log(project: Project) -> Path:
+    """What a daemon says while it starts; a failure is JSON in its last line.
+
+    No part of ``Project``: the bridge of a session that is older than this installation has loaded an older one.
+    """
+    return project.logs_dir / "daemon-start.log"
+
+
 def _start_failure(project: Project, complaints: bytes) -> CorralError:
     """The error in the last line of a failed start's stderr, else a general one."""
     lines = complaints.decode("utf-8", "replace").strip().splitlines()
@@ -426,7 +434,7 @@ def _start_failure(project: Project, complaints: bytes) -> CorralError:
     return DaemonUnreachable(
         "Cannot start the daemon.",
         cause=lines[-1] if lines else "It gave no reason.",
-        remedy=f"Read {project.start_log}.",
+        remedy=f"Read {start_log(project)}.",
     )
 
 

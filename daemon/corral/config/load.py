@@ -78,6 +78,8 @@ class Loaded:
         profile: The profile that counts.
         of_profiles: Dotted key to the profile that set it.
         layers: Every value that a file or variable has, by dotted key, in order of precedence; the last one counts.
+        errors: What is wrong, ``field``, ``reason`` and ``source`` of each; such a setting is as if nothing set it. Empty, but of
+            :func:`examine`.
     """
 
     settings: Settings
@@ -87,6 +89,7 @@ class Loaded:
     profile: str
     of_profiles: dict[str, str]
     layers: dict[str, list[Layer]]
+    errors: list[dict[str, str]]
 
 
 @dataclass
@@ -117,6 +120,24 @@ def load(
     profile: str | None = None,
     instead: Mapping[str, bytes] | None = None,
 ) -> Loaded:
+    """The settings as :func:`examine` reads them.
+
+    Raises:
+        ConfigInvalid: ``details["errors"]`` lists every error: ``field``, ``reason``, ``source``.
+    """
+    loaded = examine(project, environ=environ, home=home, committed=committed, profile=profile, instead=instead)
+    return _valid(loaded)
+
+
+def examine(
+    project: Project,
+    *,
+    environ: Mapping[str, str],
+    home: Path,
+    committed: bytes | None = None,
+    profile: str | None = None,
+    instead: Mapping[str, bytes] | None = None,
+) -> Loaded:
     """Merge and validate: defaults, the team's file, the user's, this machine's, their profiles, the environment; later wins.
 
     Args:
@@ -127,9 +148,6 @@ def load(
             branch has no such file, and the working copy counts.
         profile: The profile that counts; None: see :func:`~corral.config.custom.profiles.chosen_profile`.
         instead: Content to use in place of that of a file, by the file's name.
-
-    Raises:
-        ConfigInvalid: ``details["errors"]`` lists every error: ``field``, ``reason``, ``source``.
     """
     findings = _Findings()
     layers = {
@@ -167,7 +185,7 @@ def parse_file(project: Project, data: bytes, home: Path) -> Loaded:
     _gather(findings, content, TEAM_FILE)
     for inherited in inherited_profiles:
         _gather(findings, _of_profile(content, inherited), TEAM_FILE, profile=inherited)
-    return _validate(findings, project, home, {}, name)
+    return _valid(_validate(findings, project, home, {}, name))
 
 
 def read_layers(project: Project, home: Path) -> dict[str, dict[str, Any]]:
@@ -336,6 +354,18 @@ def interpret(setting: Setting, text: str) -> Any:
 
 
 def _validate(findings: _Findings, project: Project, home: Path, overrides: dict[str, str], profile: str) -> Loaded:
+    while (settings := _checked(findings, Places(project.root, home))) is None:
+        pass
+    sources = {key: findings.sources.get(key, "default") for key in _SETTINGS}
+    winners = {key: layers[-1].profile for key, layers in findings.layers.items()}
+    of_profiles = {key: name for key, name in winners.items() if name is not None}
+    return Loaded(
+        settings, sources, findings.warnings, overrides, profile, of_profiles, findings.layers, findings.errors
+    )
+
+
+def _checked(findings: _Findings, places: Places) -> Settings | None:
+    """The settings; None: some were wrong, and are no longer among the values."""
     nested: dict[str, Any] = {}
     for key, value in findings.values.items():
         *sections, name = key.split(".")
@@ -344,19 +374,22 @@ def _validate(findings: _Findings, project: Project, home: Path, overrides: dict
             place = place.setdefault(section, {})
         place[name] = value
     try:
-        settings = Settings.model_validate(nested, context=Places(project.root, home))
+        return Settings.model_validate(nested, context=places)
     except ValidationError as error:
+        wrong = set[str]()
         for item in error.errors(include_url=False):
             key = ".".join(str(part) for part in item["loc"])
-            reason = f"{message_of(item)} (it is {shown(item['input'])})"
-            findings.refuse(key, reason, findings.sources[_setting_of(key)])
-    else:
-        if not findings.errors:
-            sources = {key: findings.sources.get(key, "default") for key in _SETTINGS}
-            winners = {key: layers[-1].profile for key, layers in findings.layers.items()}
-            of_profiles = {key: name for key, name in winners.items() if name is not None}
-            return Loaded(settings, sources, findings.warnings, overrides, profile, of_profiles, findings.layers)
-    raise invalid(findings.errors, findings.warnings)
+            wrong.add(setting := _setting_of(key))
+            findings.refuse(key, f"{message_of(item)} (it is {shown(item['input'])})", findings.sources[setting])
+    for setting in wrong:
+        del findings.values[setting], findings.sources[setting], findings.layers[setting]
+    return None
+
+
+def _valid(loaded: Loaded) -> Loaded:
+    if loaded.errors:
+        raise invalid(loaded.errors, loaded.warnings)
+    return loaded
 
 
 def _setting_of(key: str) -> str:

@@ -122,11 +122,6 @@ class Project(NamedTuple):  # not a dataclass: their module takes as long to loa
         return self.home / "logs" if self.unwritable_logs is None else self.run_dir / "logs"
 
     @property
-    def start_log(self) -> Path:
-        """What a daemon says while it starts; a failure is JSON in its last line."""
-        return self.logs_dir / "daemon-start.log"
-
-    @property
     def unwritable_logs(self) -> Path | None:
         """The usual folder for logs, or one in it, that cannot be written; None: all can, or are links, which are refused."""
         usual = self.home / "logs"

@@ -60,8 +60,12 @@ class InvalidInput(CorralError):
     default_remedy = "Correct the value and try again; `--help` shows what is accepted."
 
 
+NOT_IN_THIS_VERSION = "This version of Corral has nothing of that name."
+"""The cause where names are Corral's own: commands, settings, addresses."""
+
+
 class NotFound(CorralError):
-    """The named object does not exist."""
+    """The named object does not exist. Where no name was given by the caller, the default cause is not true: say another."""
 
     code = "CORRAL-ERR-003"
     name = "not_found"

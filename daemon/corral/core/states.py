@@ -69,6 +69,7 @@ class AttemptOutcome(_Text):
 
 
 TERMINAL_TASKS = (TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.DEAD)
+OPEN_TASKS = tuple(status for status in TaskStatus if status not in TERMINAL_TASKS)
 
 
 class MergeState(_Text):

@@ -13,6 +13,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from corral.client.connection import start_log
 from corral.config.links import make_own_folder
 from corral.config.paths import Project, find_project
 from corral.core.errors import Conflict, CorralError, DaemonUnreachable
@@ -55,7 +56,7 @@ def _write_to_log(project: Project) -> None:
     """Write to the log of starts; a service manager that opened it would start nothing where no log can be written."""
     with suppress(OSError):
         make_own_folder(project.logs_dir, project.root)
-        log = open_log(project.start_log)
+        log = open_log(start_log(project))
         for stream in (1, 2):
             os.dup2(log, stream)
         os.close(log)

@@ -69,7 +69,11 @@ def submit(db: Store, repo: Git, merge_id: str, *, session_id: str | None, now: 
     target, short = merge["target"], merge["merge_id"][:8]
     tip = refs.read(repo, refs.branch_ref(target))
     if tip is None:
-        raise NotFound(f"There is no branch {target} any more.", remedy=f"Make it again: git branch {target} COMMIT")
+        raise NotFound(
+            f"There is no branch {target} any more.",
+            cause="It was deleted or renamed after the landing.",
+            remedy=f"Make it again: git branch {target} COMMIT",
+        )
     landed = _landed(repo, merge, tip)
     if taken_back_by is not None and refs.is_ancestor(repo, str(taken_back_by["landed_sha"]), tip):
         again = taken_back_by["merge_id"][:8]

@@ -281,6 +281,7 @@ class Rewinds:
         if not rewinds:
             raise NotFound(
                 f"{target[:200]} lacks nothing that landed on it.",
+                cause="It lost nothing, has it again, or a person has accepted the loss.",
                 remedy="`corral status` shows what needs you."
                 if not self.open
                 else f"These do: {', '.join(self.open)}.",

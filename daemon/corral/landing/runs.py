@@ -89,7 +89,11 @@ def chosen(conn: Connection, project: Project, merge: MergeRow, named: str | Non
     if not matching:
         short = merge["merge_id"][:8]
         what = f"no {named} run" if named in ReceiptRole.values() else f"no run {named}"
-        raise NotFound(f"Merge request {short} has {what}.", remedy=f"`corral merge runs {short}` lists its runs.")
+        raise NotFound(
+            f"Merge request {short} has {what}.",
+            cause="It was not verified as often, or not in that way.",
+            remedy=f"`corral merge runs {short}` lists its runs.",
+        )
     return matching[-1]
 
 

@@ -51,7 +51,9 @@ def thaw(conn: Connection, target: str, now: datetime) -> tuple[bool, bool]:
     if not was_frozen and not is_red:
         others = ", ".join(pauses.stops(conn))
         remedy = f"These do not go on: {others}." if others else "`corral merge list` shows what waits, and for what."
-        raise NotFound(f"{target[:200]} is not frozen.", remedy=remedy)
+        raise NotFound(
+            f"{target[:200]} is not frozen.", cause="Nobody has frozen it, or it was thawed already.", remedy=remedy
+        )
     if was_frozen:
         events.record(conn, now, EventKind.TARGET_THAWED({"target": target}))
     if is_red:

@@ -1,4 +1,9 @@
-"""The runners by name. A new one is a module, its row in :mod:`corral.core.runners`, and a line here."""
+"""The runners by name.
+
+A new one is a module here with its tests, its name in :class:`corral.core.states.RunnerName`, its row in
+:mod:`corral.core.runners`, and a line below. The table of tasks checks the name, so it changes the schema as well. A program that
+takes a command line needs none of that: an agent names it (``runner`` and ``command`` of its definition).
+"""
 
 from __future__ import annotations
 

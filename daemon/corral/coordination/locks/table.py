@@ -269,7 +269,11 @@ def renew(
     held_keys = {row["match_key"] for row in mine}
     missing = [key.file_path for key in keys if held_keys.isdisjoint(spellings(key))]
     if whole and missing:
-        raise NotFound(f"You hold no reservation of {missing[0]}.", remedy="Acquire it; `corral lock list` shows all.")
+        raise NotFound(
+            f"You hold no reservation of {missing[0]}.",
+            cause="You never reserved it, or that was released or has expired.",
+            remedy="Acquire it; `corral lock list` shows all.",
+        )
     latest, renewed = after(now, MAX_TTL_S), list[RenewedLock]()
     for row in mine:
         expires_at = max(row["expires_at"], min(latest, after(parse(row["expires_at"]), extend_s)))

@@ -136,7 +136,9 @@ async def go_by(services: Services, request: Request, session_id: SessionId, bod
         row = session_rows.beat(conn, session_id, iso(now))
         if row is None:
             raise NotFound(
-                f"There is no live session {session_id[:80]!r}.", remedy="`corral session register` makes one."
+                f"There is no live session {session_id[:80]!r}.",
+                cause="It has ended, or never registered.",
+                remedy="`corral session register` makes one.",
             )
         return give_name(conn, session_id, row["agent_name"], body, now)
 

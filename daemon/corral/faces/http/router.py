@@ -27,7 +27,7 @@ from corral.coordination.services import Services
 from corral.coordination.sessions import claims
 from corral.coordination.sessions.api import Acting
 from corral.core.asgi import Receive, Scope, Send, respond, whole
-from corral.core.errors import CorralError, DatabaseDamaged, InvalidInput, NotFound, NotPermitted
+from corral.core.errors import NOT_IN_THIS_VERSION, CorralError, DatabaseDamaged, InvalidInput, NotFound, NotPermitted
 from corral.core.failures import failure
 from corral.core.json_text import json_bytes
 from corral.core.routing import EVERYONE, Called, Header, Route, Routes
@@ -312,7 +312,7 @@ class Router:
             return found
         if any(operation.pattern.match(path) for operation in self._operations):
             raise MethodNotAllowed(f"{method} is not answered at this address.", remedy=_SEE)
-        raise NotFound("There is no such address.", remedy=_SEE)
+        raise NotFound("There is no such address.", cause=NOT_IN_THIS_VERSION, remedy=_SEE)
 
 
 class MethodNotAllowed(InvalidInput):

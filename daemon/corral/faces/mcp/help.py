@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from corral.core.errors import NotFound
+from corral.core.errors import NOT_IN_THIS_VERSION, NotFound
 from corral.core.payload import Payload
 from corral.faces.mcp.calls import coordinator_tool
 
@@ -18,5 +18,7 @@ async def help(topic: str | None = None) -> Payload:
     if topic is None:
         return {"success": True, "topics": list(TOPICS)}
     if topic not in TOPICS:
-        raise NotFound(f"There is no topic {topic[:40]!r}.", remedy=f"There are: {', '.join(TOPICS)}.")
+        raise NotFound(
+            f"There is no topic {topic[:40]!r}.", cause=NOT_IN_THIS_VERSION, remedy=f"There are: {', '.join(TOPICS)}."
+        )
     return {"success": True, "topic": topic, "text": TOPICS[topic]}

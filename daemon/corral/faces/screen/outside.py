@@ -40,7 +40,11 @@ def find_place(client: Client, subject: RowSubject) -> Place:
         if session["worktree"] and Path(session["worktree"]).is_dir():
             return Place(session["worktree"], session["branch"])
     if request is None:
-        raise NotFound(f"{subject.title[:60]!r} has no worktree.", remedy="A task has one while it runs.")
+        raise NotFound(
+            f"{subject.title[:60]!r} has no worktree.",
+            cause="It has not started yet, or its worktree was given back.",
+            remedy="A task has one while it runs.",
+        )
     return open_request(client, request)
 
 
@@ -87,7 +91,11 @@ def find_conversation(client: Client, subject: RowSubject) -> Conversation:
         ]
         last, number = (talked[-1] if talked else None), task["number"]
     if (session_id := session_id or last) is None:
-        raise NotFound("No Claude Code client has worked on it.", remedy="l shows its output.")
+        raise NotFound(
+            "No Claude Code client has worked on it.",
+            cause="It has not started yet, or another runner executes it.",
+            remedy="l shows its output.",
+        )
     row = client.request("GET", f"/sessions/{segment(session_id)}")
     is_alive = row["status"] != "disconnected"
     if session_id == last and not is_alive:

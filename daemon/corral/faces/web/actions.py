@@ -17,7 +17,7 @@ from corral.coordination.locks.api import Force
 from corral.coordination.mail import operations as messages
 from corral.coordination.mail.api import Sending
 from corral.coordination.services import Services
-from corral.core.errors import InvalidInput, NotFound
+from corral.core.errors import NOT_IN_THIS_VERSION, InvalidInput, NotFound
 from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.faces.web.patches import marked
@@ -126,7 +126,9 @@ def _head(form: dict[str, str]) -> str:
 async def _release(services: Services, item: str, _form: dict[str, str]) -> None:
     force = Force(file_path=None, lock_ids=[item], note="Released in the web view.", certain=True, session_id=None)
     if not (await locks.force_release(services, force))["released"]:
-        raise NotFound("There is no such lock any more.", remedy="Nothing to do.")
+        raise NotFound(
+            "There is no such lock any more.", cause="It was released, or has expired.", remedy="Nothing to do."
+        )
 
 
 async def _send(services: Services, item: str, form: dict[str, str]) -> None:
@@ -215,7 +217,7 @@ async def ask(services: Services, visit: Visit, _item: str) -> dict[str, Any]:
     """The confirmation of an action."""
     noun, item, name, action = _named(visit)
     if not action.asks:
-        raise NotFound("There is no such page.", remedy="Go to the first page.")
+        raise NotFound("There is no such page.", cause=NOT_IN_THIS_VERSION, remedy="Go to the first page.")
     return await _confirmation(services, noun, item, name, action)
 
 
@@ -250,7 +252,7 @@ def _named(visit: Visit) -> tuple[str, str, str, Action]:
     _, noun, item, name = visit.path.split("/")
     action = ACTIONS.get((noun, name))
     if action is None:
-        raise NotFound("There is no such page.", remedy="Go to the first page.")
+        raise NotFound("There is no such page.", cause=NOT_IN_THIS_VERSION, remedy="Go to the first page.")
     return noun, item, name, action
 
 
@@ -280,5 +282,7 @@ async def _lock(services: Services, item: str) -> Payload:
 
     row = next((lock for lock in await live_locks(services) if lock["lock_id"] == item), None)
     if row is None:
-        raise NotFound("There is no such lock any more.", remedy="Nothing to do.")
+        raise NotFound(
+            "There is no such lock any more.", cause="It was released, or has expired.", remedy="Nothing to do."
+        )
     return row

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from corral.coordination.services import Services
 from corral.core.asgi import Receive, Scope, Send
-from corral.core.errors import CorralError, DatabaseDamaged, NotFound
+from corral.core.errors import NOT_IN_THIS_VERSION, CorralError, DatabaseDamaged, NotFound
 from corral.core.failures import failure
 from corral.core.needs import count
 from corral.faces.web import actions, live
@@ -138,7 +138,7 @@ class Pages:
                 return values
             values["needs"] = await self._needs()
             return HTMLResponse(await self._rendered(address.template, visit, values))
-        raise NotFound("There is no such page.", remedy="Go to the first page.")
+        raise NotFound("There is no such page.", cause=NOT_IN_THIS_VERSION, remedy="Go to the first page.")
 
     async def _needs(self) -> int:
         """How many conditions need a person; every page says so."""
@@ -164,7 +164,7 @@ class Pages:
 
     async def _static(self, name: str) -> Response:
         if name not in STATIC:
-            raise NotFound("There is no such file.", remedy="Go to the first page.")
+            raise NotFound("There is no such file.", cause=NOT_IN_THIS_VERSION, remedy="Go to the first page.")
         content = await self._services.work((FOLDER / "static" / name).read_bytes)
         return Response(content, media_type=STATIC[name])
 

@@ -340,7 +340,9 @@ def _linked(repo: Git, path: Path) -> Git:
     """The entry of a linked worktree, as a git directory."""
     admin = _admin_of(repo, path)
     if admin is None:
-        raise NotFound(f"{path} is not a linked worktree of this repository.")
+        raise NotFound(
+            f"{path} is not a linked worktree of this repository.", cause="Git has no entry for this folder."
+        )
     return Git(admin)
 
 

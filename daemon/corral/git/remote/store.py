@@ -170,7 +170,11 @@ class TemplateStore:
             "ls-tree", "-r", "-z", "-l", "--full-tree", tree, most=_MOST_LISTED, env=_NO_REPLACEMENTS
         )
         if not result.ok:
-            raise NotFound(f"The template has no folder {subfolder!r}.", remedy="Name a folder that this version has.")
+            raise NotFound(
+                f"The template has no folder {subfolder!r}.",
+                cause="The name is mistyped, or other versions have it.",
+                remedy="Name a folder that this version has.",
+            )
         entries = {}
         for line in result.names:
             facts, path = line.split("\t", 1)

@@ -57,7 +57,9 @@ def choose(refs: Mapping[str, str], version: str) -> Choice:
         if releases := by_release(refs):
             return releases[0]
         if "HEAD" not in refs:
-            raise NotFound("The template's repository is empty.", remedy="Name another one.")
+            raise NotFound(
+                "The template's repository is empty.", cause="Nothing was committed to it.", remedy="Name another one."
+            )
         return Choice("HEAD", "branch", "HEAD", refs["HEAD"])
     if f"refs/tags/{version}" in refs:
         return _tag(refs, version)

@@ -244,7 +244,7 @@ class VerificationWorktree:
     def _recorded(self) -> OwnWorktree:
         row = self._row()
         if row is None:
-            raise NotFound("There is no verification worktree.")
+            raise NotFound("There is no verification worktree.", cause="It is made for the first verification.")
         path = Path(row["path"])
         return OwnWorktree(path, self._top(path), row["folder_id"], None)
 

@@ -67,7 +67,9 @@ def acknowledge(conn: Connection, which: str, now: datetime) -> AlertRow:
     if len(rows) != 1:
         several = "More than one alert" if rows else "No alert"
         raise NotFound(
-            f"{several} has an id that begins with {which!r}.", remedy="`corral alert list --all` shows them."
+            f"{several} has an id that begins with {which!r}.",
+            cause="More of the id tells them apart." if rows else "It is mistyped, or the alert was deleted.",
+            remedy="`corral alert list --all` shows them.",
         )
     (row,) = rows
     if row["resolved_at"] is not None:

@@ -68,6 +68,7 @@ class Collection:
         if missing := [name for name in names if name not in known]:
             raise NotFound(
                 f"{missing[0]} is no old saved state that nothing else has.",
+                cause="It is recent, other refs have it too, or it is gone already.",
                 remedy="`corral gc --dry-run` names those that there are.",
             )
         return {name: known[name] for name in names}

@@ -123,7 +123,11 @@ def status(services: Services, name: str) -> Payload:
     with services.db.reading() as conn:
         row = choices.newest(conn, agent, rollout=True)
     if row is None:
-        raise NotFound(f"There is no rollout of {agent}.", remedy=f"`corral agent rollout {agent} --to V --share 20%`.")
+        raise NotFound(
+            f"There is no rollout of {agent}.",
+            cause="None was started.",
+            remedy=f"`corral agent rollout {agent} --to V --share 20%`.",
+        )
     numbers = {known["content_hash"]: known["version"] for known in definitions.history(services, agent).versions}
     with services.db.reading() as conn:
         counted = choices.tasks_of(conn, row["choice_id"])

@@ -136,5 +136,6 @@ def shown(row: RunningChoice) -> AgentChoice:
 def _gone(agent: str, content_hash: str) -> NotFound:
     return NotFound(
         f"The version {content_hash[:12]} of the agent {agent}, which is chosen, is not stored or cannot be read.",
+        cause="It is not in the database any more, or what is stored is no valid definition.",
         remedy=f"`corral agent versions {agent}` lists the versions; `corral agent pin {agent} --unpin` ends a pin.",
     )

@@ -216,7 +216,11 @@ def _propose(services: Services, row: ImprovementRow, now: datetime) -> None:
 
 
 def _never(agent: str) -> NotFound:
-    return NotFound(f"{agent} was never improved.", remedy=f"`corral agent improve {agent}`.")
+    return NotFound(
+        f"{agent} was never improved.",
+        cause="No improvement of it was started.",
+        remedy=f"`corral agent improve {agent}`.",
+    )
 
 
 def job(services: Services) -> Step:

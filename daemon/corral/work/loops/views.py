@@ -214,7 +214,11 @@ def diff(services: Services, loop_id: str, before: int | None, after: int | None
     with services.db.reading() as conn:
         past = find(conn, loop_id)
     if not past.rows:
-        raise NotFound("No iteration has been completed yet.", remedy="`corral loop status` says where it stands.")
+        raise NotFound(
+            "No iteration has been completed yet.",
+            cause="The first one has not ended, or the loop stopped before that.",
+            remedy="`corral loop status` says where it stands.",
+        )
     last = _iteration(past, past.rows[-1]["iteration"] if after is None else after)
     first = last["iteration"] - 1 if before is None else before
     start = past.rows[0]["base_sha"] if first == 0 else _iteration(past, first)["head_sha"]

@@ -123,7 +123,9 @@ def remove(conn: Connection, task_id: str, key: str, *, if_version: int | None =
 
 def _missing(task_id: str, key: str) -> NotFound:
     return NotFound(
-        f"Task {task_id} has no key {key[:80]!r}.", remedy=f"`corral state list {task_id[:8]}` shows them all."
+        f"Task {task_id} has no key {key[:80]!r}.",
+        cause="Nobody has set it, or it was deleted.",
+        remedy=f"`corral state list {task_id[:8]}` shows them all.",
     )
 
 

@@ -111,6 +111,7 @@ async def kill(services: Services, name: str) -> Terminating:
     if not services.of(Supervisor).kill(task_id):
         raise NotFound(
             f"No agent {name[:80]!r} is running.",
+            cause="It has ended, has not started, or the name is mistyped.",
             remedy="`corral swarm status` shows the agents that are, and their tasks.",
         )
     return {"task_id": task_id, "state": "terminating"}

@@ -197,7 +197,11 @@ async def log(
         return LogPart(text="", next_offset=0, complete=False)
     file: Path = services.project.logs_dir / "tasks" / row["task_id"] / f"{number}.log"
     if attempt is not None and not file.exists():
-        raise NotFound(f"Task {row['task_id']} has no attempt {attempt}.")
+        raise NotFound(
+            f"Task {row['task_id']} has no output of an attempt {attempt}.",
+            cause="It was not tried as often, or the output was deleted with old data.",
+            remedy=f"`corral task detail {row['task_id'][:8]}` lists the attempts.",
+        )
 
     async def running() -> bool:
         current = await services.store.read(lambda conn: tasks.find(conn, row["task_id"]))

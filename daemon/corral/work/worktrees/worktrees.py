@@ -338,7 +338,11 @@ def _saved_at(row: Payload) -> tuple[datetime, str]:
 
 
 def _nothing_saved(name: str) -> NotFound:
-    return NotFound(f"Nothing was salvaged of {name[:80]!r}.", remedy="`corral worktree recover` lists what there is.")
+    return NotFound(
+        f"Nothing was salvaged of {name[:80]!r}.",
+        cause="No work in it existed nowhere else, or the name is mistyped.",
+        remedy="`corral worktree recover` lists what there is.",
+    )
 
 
 def _first_free(stem: str, is_taken: Callable[[str], bool]) -> str:

@@ -34,8 +34,9 @@ def test_a_value_is_read_by_everybody_and_belongs_to_its_task(board: Board) -> N
     }
     put(board, one, "a", None, 5)
     assert [row["key"] for row in board.db.read(lambda conn: shared_state.listing(conn, one))] == ["a", "plan"]
-    with pytest.raises(NotFound, match="has no key 'plan'"):
+    with pytest.raises(NotFound, match="has no key 'plan'") as refused:
         get(board, other, "plan")
+    assert refused.value.cause.startswith("Nobody has set it")
     with pytest.raises(NotFound):
         put(board, "ffffffff", "plan", 1)
 

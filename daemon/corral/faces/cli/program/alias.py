@@ -121,7 +121,9 @@ def remove(
             return without_value(content, [ALIASES, name])
         except KeyError as error:
             raise NotFound(
-                f"{chosen.source} has no alias {name!r}.", remedy="`corral alias list` names its file."
+                f"{chosen.source} has no alias {name!r}.",
+                cause="It stands in another file.",
+                remedy="`corral alias list` names its file.",
             ) from error
 
     change(where, chosen, removed)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any
 
 from corral.client.connection import Client
 from corral.config import account
 from corral.config.custom.profiles import DEFAULT, ProfileError, chosen_profile, declared
-from corral.config.load import load, read_layers
+from corral.config.load import examine, invalid, read_layers
 from corral.config.paths import Project
-from corral.core.errors import ConfigInvalid, NotFound
+from corral.core.errors import NOT_IN_THIS_VERSION, ConfigInvalid, NotFound
 from corral.faces.cli.parsing import Exit, Group
 from corral.faces.cli.program import api_key, config_values
 from corral.faces.cli.terminal.options import argument, client, json_of, project
@@ -50,7 +51,9 @@ def show(
         if key is None or name == key or name.startswith(f"{key}.")
     ]
     if not rows:
-        raise NotFound(f"There is no setting {key!r}.", remedy="`corral config show` lists all of them.")
+        raise NotFound(
+            f"There is no setting {key!r}.", cause=NOT_IN_THIS_VERSION, remedy="`corral config show` lists all of them."
+        )
     if as_json:
         emit({"profile": answer["profile"], "settings": rows, "warnings": answer["warnings"]})
         return
@@ -110,30 +113,27 @@ def _leaves(section: dict[str, Any], known: dict[str, str], prefix: str = "") ->
 @app.command()
 def validate(as_json: Annotated[bool, json_of("faces.cli.api.SettingsValidated")] = False) -> None:
     """Check the files, this shell's variables and the target's committed settings. Needs no daemon."""
-    from corral.faces.cli.program.references import refuse_missing  # the schema is slow to import
+    from corral.faces.cli.program.references import missing  # the schema is slow to import
     from corral.faces.cli.project.trust import COMMITTED, committed_config
 
     where = project()
-    try:
-        for name in _profile_names(where):
-            load(where, environ=os.environ, home=account.home(), profile=name)
-        loaded = load(where, environ=os.environ, home=account.home())
-        target = loaded.settings.landing.target
-        committed = committed_config(where, target)
-        if committed is not None:
-            load(where, environ=os.environ, home=account.home(), committed=committed)
-        refuse_missing(where, loaded)
-    except ConfigInvalid as error:
-        warnings = error.details.get("warnings", [])
-        if not as_json:
-            _warn(warnings)
-            raise
-        emit({"valid": False, "errors": error.details["errors"], "warnings": warnings})
-        raise Exit(error.exit_code) from error
+    read = partial(examine, where, environ=os.environ, home=account.home())
+    loaded = read()
+    committed = committed_config(where, loaded.settings.landing.target)
+    variants = [*(read(profile=name) for name in _profile_names(where)), loaded]
+    if committed is not None:
+        variants.append(read(committed=committed))
+    errors: list[dict[str, str]] = []
+    for wrong in [*(wrong for variant in variants for wrong in variant.errors), *missing(where, loaded)]:
+        errors += [wrong] if wrong not in errors else []
     if as_json:
-        emit({"valid": True, "errors": [], "warnings": loaded.warnings})
+        emit({"valid": not errors, "errors": errors, "warnings": loaded.warnings})
+        if errors:
+            raise Exit(ConfigInvalid.exit_code)
         return
     _warn(loaded.warnings)
+    if errors:
+        raise invalid(errors)
     echo(paint("The configuration is valid.", "green"))
     if committed is None:
         echo(f"{COMMITTED} is not committed on the target branch; until it is, landing uses the working copy.")

@@ -16,7 +16,7 @@ from corral.config.custom.profiles import SECTION
 from corral.config.document import DocumentError
 from corral.config.load import interpret
 from corral.config.model import Setting, all_settings
-from corral.core.errors import ConfigInvalid, InvalidInput, NotFound
+from corral.core.errors import NOT_IN_THIS_VERSION, ConfigInvalid, InvalidInput, NotFound
 from corral.core.visible import one_line, visible
 from corral.faces.cli.parsing import Option
 from corral.faces.cli.program.explanation import explained
@@ -52,7 +52,11 @@ def setting_of(key: str) -> Setting:
     if key not in known:
         near = difflib.get_close_matches(key, known) or [name for name in known if name.startswith(f"{key}.")][:5]
         suggestion = f"Did you mean {' or '.join(near)}? " if near else ""
-        raise NotFound(f"There is no setting {key!r}.", remedy=f"{suggestion}`corral config show` lists all of them.")
+        raise NotFound(
+            f"There is no setting {key!r}.",
+            cause=NOT_IN_THIS_VERSION,
+            remedy=f"{suggestion}`corral config show` lists all of them.",
+        )
     return known[key]
 
 
@@ -113,7 +117,11 @@ def unset(
         try:
             return without_value(content, _path(key))
         except KeyError as error:
-            raise NotFound(f"{chosen.source} does not set {key}.", remedy=f"`corral config explain {key}`.") from error
+            raise NotFound(
+                f"{chosen.source} does not set {key}.",
+                cause="Another file or a variable does, or none.",
+                remedy=f"`corral config explain {key}`.",
+            ) from error
 
     _report(where, key, chosen, change(where, chosen, removed), as_json)
 
@@ -128,7 +136,11 @@ def _deciding_place(where: Any, key: str) -> Place:
         for place in Place:
             if layer.source == place.source and layer.profile == Common.profile:
                 return place
-    raise NotFound(f"No file sets {key}.", remedy=f"`corral config explain {key}` shows what counts.")
+    raise NotFound(
+        f"No file sets {key}.",
+        cause="Its value is the default, or a variable's.",
+        remedy=f"`corral config explain {key}` shows what counts.",
+    )
 
 
 def _report(where: Any, key: str, place: Place, changed: bool, as_json: bool) -> None:

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
-from corral.core.errors import InvalidInput, NotFound
+from corral.core.errors import NOT_IN_THIS_VERSION, InvalidInput, NotFound
 from corral.core.visible import one_line
 from corral.faces.cli.help import pages
 from corral.faces.cli.parsing import Group, Option
@@ -37,7 +37,9 @@ def man(
         _write(write, as_json)
         return
     if name and name not in pages():
-        raise NotFound(f"There is no command {name!r}.", remedy="`corral --help` lists the commands.")
+        raise NotFound(
+            f"There is no command {name!r}.", cause=NOT_IN_THIS_VERSION, remedy="`corral --help` lists the commands."
+        )
     text = page_of(_program(), name)
     if as_json:
         emit([{"name": title_of(name), "file": None, "text": text}])

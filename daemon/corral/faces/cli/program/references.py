@@ -6,21 +6,15 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from corral.config.load import Loaded, invalid
+from corral.config.load import Loaded
 from corral.config.paths import Project, bundle_dir
 
 
-def refuse_missing(project: Project, loaded: Loaded) -> None:
-    """Check that the files and recipes which the settings name are there.
-
-    Raises:
-        ConfigInvalid: ``details["errors"]`` names each that is not, as for any other setting.
-    """
-    errors = [
+def missing(project: Project, loaded: Loaded) -> list[dict[str, str]]:
+    """The files and recipes that the settings name and that are not there, as errors of those settings."""
+    return [
         {"field": key, "reason": reason, "source": loaded.sources[key]} for key, reason in _missing(project, loaded)
     ]
-    if errors:
-        raise invalid(errors, loaded.warnings)
 
 
 def _missing(project: Project, loaded: Loaded) -> Iterator[tuple[str, str]]:

@@ -31,6 +31,7 @@ def schema(
         suggestion = f"Did you mean {' or '.join(near)}? " if near else ""
         raise NotFound(
             f"No command {name!r} prints JSON.",
+            cause="There is no such command, or it has no --json.",
             remedy=f"{suggestion}`corral schema` prints the schemas of all commands.",
         )
     emit(known[name])

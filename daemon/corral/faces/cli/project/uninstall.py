@@ -41,7 +41,11 @@ def uninstall(
     """Stop the daemon, remove .corral/ and restore .claude/. Saved work and the files that you changed stay."""
     project = find_project(path or here(), initialised=False)
     if not project.home.is_dir() or is_cleared(project):
-        raise NotFound(f"Corral is not in {project.root}.", remedy="Nothing to do.")
+        raise NotFound(
+            f"Corral is not in {project.root}.",
+            cause="It was never put there, or was removed already.",
+            remedy="Nothing to do.",
+        )
     refuse_links(project.home, project.root)
     refuse_own_work(project)
     _refuse_if_at_risk(project)

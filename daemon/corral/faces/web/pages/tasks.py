@@ -13,7 +13,8 @@ from corral.core.outcomes import FAILURES, Outcome
 from corral.core.pages import page as one_page
 from corral.core.payload import Payload
 from corral.core.redaction import redact
-from corral.core.states import TERMINAL_TASKS, RunnerName, TaskSort, TaskStatus
+from corral.core.runners import traits
+from corral.core.states import OPEN_TASKS, TERMINAL_TASKS, TaskSort, TaskStatus
 from corral.core.tree import indented
 from corral.faces.web.actions import Button
 from corral.faces.web.live import as_shown, following
@@ -29,10 +30,9 @@ MOST_LISTED = 200
 TAIL = 64 * 1024
 """Bytes of a log that a page begins with: the last ones."""
 MOST_OF_EVIDENCE = 64 * 1024
-OPEN = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
 FILTERS: dict[str, tuple[str, ...]] = {
     "all": (),
-    "open": OPEN,
+    "open": OPEN_TASKS,
     "running": (TaskStatus.RUNNING,),
     **{str(word): (str(word),) for word in (Outcome.HELD, Outcome.CONFLICT, Outcome.RED)},
     "failed": (TaskStatus.FAILED, TaskStatus.DEAD),
@@ -114,7 +114,7 @@ def _buttons(task: Payload) -> list[Button]:
 
 def _tail(services: Services, task_id: str, number: int, runner: str | None) -> Payload:
     file = services.project.logs_dir / "tasks" / task_id / f"{number}.log"
-    return read_tail(file, is_readable=runner in (RunnerName.CLAUDE, RunnerName.ANTHROPIC))
+    return read_tail(file, is_readable=traits(runner).streams)
 
 
 def read_tail(file: Path, *, is_readable: bool = False, begin: int = 0) -> Payload:

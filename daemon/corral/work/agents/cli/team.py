@@ -44,7 +44,11 @@ def validate(
         emit({"valid": False, "errors": error.details["errors"], "warnings": []})
         raise Exit(error.exit_code) from error
     if team is None:
-        raise NotFound(f"There is no file {path}.", remedy="Create it with a list `agents`, or name another file.")
+        raise NotFound(
+            f"There is no file {path}.",
+            cause="Nobody has written it, or it is elsewhere.",
+            remedy="Create it with a list `agents`, or name another file.",
+        )
     warnings = list(_warnings(team))
     if as_json:
         emit({"valid": True, "errors": [], "warnings": warnings})

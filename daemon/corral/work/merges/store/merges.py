@@ -174,7 +174,9 @@ def newest_of(conn: Connection, branch: str) -> MergeRow:
     row = fetch_first(conn, query, MergeRow)
     if row is None:
         raise NotFound(
-            f"No merge of {branch[:80]!r} was requested.", remedy="`corral merge submit` does that, or request_merge."
+            f"No merge of {branch[:80]!r} was requested.",
+            cause="It was not submitted, or under another name.",
+            remedy="`corral merge submit` does that, or request_merge.",
         )
     return row
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -365,6 +366,4 @@ def print_log(
 
 def _key() -> str:
     """A key of its own for one submission or claim."""
-    import uuid  # asks for the platform, which takes as long as a list of tasks
-
-    return str(uuid.uuid4())
+    return os.urandom(16).hex()  # the module uuid asks for the platform, which takes as long as a list of tasks

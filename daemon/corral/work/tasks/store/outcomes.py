@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from corral.core import outcomes
 from corral.core.outcomes import Outcome
-from corral.core.states import OPEN_MERGES, RETURNED_MERGES, TaskStatus
+from corral.core.states import OPEN_MERGES, OPEN_TASKS, RETURNED_MERGES, TaskStatus
 from corral.store.engine.fetch import fetch_first
 from corral.store.engine.prepared import Prepared, one_of
 from corral.store.rows import columns_of
@@ -37,7 +37,6 @@ from corral.store.schema_project import loops
 from corral.work.merges.store.of_tasks import decisive_first, of_decisive, standing
 from corral.work.tasks.store.dependencies import DEPENDENCY_FAILED
 from corral.work.tasks.store.family import MEMBER
-from corral.work.tasks.store.tasks import OPEN
 
 _m, _t = merge_requests.c, tasks.c
 _CANCELLED = "cancelled_by_orchestrator"
@@ -58,7 +57,7 @@ _NOT_LANDED = and_(
     _t.status == TaskStatus.COMPLETED,
     or_(_MERGE_STATE.in_(OPEN_MERGES), and_(_MERGE_STATE.in_(RETURNED_MERGES), _MERGE_DISMISSED.is_(None))),
 )
-OPEN_TASKS = or_(_t.status.in_(OPEN), _FAILED, _NOT_LANDED)
+_UNSETTLED = or_(_t.status.in_(OPEN_TASKS), _FAILED, _NOT_LANDED)
 """Of a task: it is under way, or failed or came back, and nobody has settled that."""
 
 _REPLACED = exists(
@@ -133,7 +132,7 @@ _COUNT_TASKS = Prepared[CountedState](
     union_all(
         *(
             select(_t.status.label("state"), _NUMBER).where(has_state).group_by(_t.status)
-            for has_state in (one_of(_t.status, OPEN), _FAILED)
+            for has_state in (one_of(_t.status, OPEN_TASKS), _FAILED)
         )
     )
 )
@@ -190,7 +189,7 @@ def of_tasks(conn: Connection, task_ids: list[str]) -> dict[str, str]:
 
 def open_tasks(conn: Connection) -> list[str]:
     """The tasks that are under way, or failed without that being settled; the oldest first."""
-    return [str(task_id) for task_id in conn.execute(select(_t.task_id).where(OPEN_TASKS).order_by(_t.seq)).scalars()]
+    return [str(task_id) for task_id in conn.execute(select(_t.task_id).where(_UNSETTLED).order_by(_t.seq)).scalars()]
 
 
 def open_requests(conn: Connection, *, without_task: bool = False) -> list[MergeRow]:

@@ -21,7 +21,7 @@ from sqlalchemy import (
     update,
 )
 
-from corral.core.states import TERMINAL_TASKS, TaskStatus
+from corral.core.states import OPEN_TASKS, TERMINAL_TASKS, TaskStatus
 from corral.store import totals
 from corral.store.engine.fetch import fetch_all, fetch_first
 from corral.store.engine.prepared import Prepared, one_of
@@ -33,9 +33,6 @@ from corral.work.merges.store.of_tasks import of_decisive
 from corral.work.merges.store.of_tasks import standing as merge_standing
 from corral.work.state import store as shared_state
 from corral.work.tasks.store import attempts
-
-OPEN = (TaskStatus.WAITING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
-"""Everything that is not terminal."""
 
 SUSPECTED = 2
 """Deaths in a row (``crashes``) from which on a task is suspected of them."""
@@ -191,7 +188,7 @@ def at_most(conn: Connection) -> int:
 
 def count_open(conn: Connection) -> int:
     """How many tasks are not terminal."""
-    return sum(_IN_STATE.one(conn, {"status": status})["number"] for status in OPEN)
+    return sum(_IN_STATE.one(conn, {"status": status})["number"] for status in OPEN_TASKS)
 
 
 def count_queued(conn: Connection) -> int:
@@ -407,5 +404,5 @@ def standing(conn: Connection, task_ids: Sequence[str] = (), *, only_open: bool 
     if task_ids:
         query = query.where(tasks.c.task_id.in_(list(task_ids)))
     if only_open:
-        query = query.where(tasks.c.status.in_(OPEN))
+        query = query.where(tasks.c.status.in_(OPEN_TASKS))
     return fetch_all(conn, query, TaskStanding)

@@ -1,0 +1,1 @@
+../daemon/corral/client/last_look.py
