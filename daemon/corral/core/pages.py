@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import dropwhile, islice
 
-from corral.core.json_text import json_bytes
+from corral.core.asgi import json_bytes
 from corral.core.payload import Payload
 
 BYTES = 256 * 1024

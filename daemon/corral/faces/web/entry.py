@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable
+import socket
+import struct
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Protocol
 from urllib.parse import parse_qsl
 
+from corral.config.ownership import is_own
 from corral.coordination.services import Services
 from corral.core.asgi import App, Receive, Scope, Send, whole
 from corral.faces.web import entry_pages
-from corral.faces.web.peers import is_stranger
 from corral.faces.web.sessions import SESSION_S, BrowserSessions, form_token
 from corral.faces.web.visit import Visit
 
@@ -156,3 +160,54 @@ def _pairs(text: bytes) -> dict[str, str]:
         return dict(parse_qsl(text.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=64))
     except ValueError:  # too many fields
         return {}
+
+
+# -- The user at the other end of a loopback connection, as the kernel's tables of connections tell it (Linux)
+
+Address = tuple[str, int]
+TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+"""A client that speaks IPv6 reaches a port of IPv4 by a mapped address, and stands in the second table alone."""
+_LOCAL, _REMOTE, _UID, _INODE = 1, 2, 7, 9
+"""Columns of a table."""
+_CLOSED = "0"
+"""The inode where no process holds that end any more; its user is printed as root then, whoever it was."""
+_LOOKS = 3
+"""A table is read in pieces, between which a row can move out of sight."""
+
+
+def is_stranger(client: Address | None, own: Address, tables: Sequence[Path] = TABLES) -> bool:
+    """Whether another user's process, and not root's, holds the other end. Who is not found is a stranger too.
+
+    On other systems than Linux nobody is one: there the cookie alone protects.
+
+    Args:
+        client: The other end: its IPv4 address and its port; None: it hung up before it was asked for.
+        own: This end.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    if client is None:
+        return True
+    uid = next((uid for _ in range(_LOOKS) for uid in _holders(client, own, tables)), None)
+    return uid is None or (uid != 0 and not is_own(uid))
+
+
+def _holders(client: Address, own: Address, tables: Sequence[Path]) -> Iterator[int]:
+    """The users whose processes hold the client's end; at most one, since the kernel gives a pair of addresses once."""
+    local, remote = _written(client), _written(own)
+    for table in tables:
+        try:
+            rows = table.read_text(encoding="ascii").splitlines()[1:]
+        except (OSError, UnicodeDecodeError):  # a kernel without IPv6 has one table
+            continue
+        for columns in map(str.split, rows):
+            if columns[_LOCAL] in local and columns[_REMOTE] in remote and columns[_INODE] != _CLOSED:
+                yield int(columns[_UID])
+
+
+def _written(address: Address) -> tuple[str, str]:
+    """An address as the tables write it, by itself and mapped to IPv6: 32 bits as the machine's number, the port as it is."""
+    host, port = address
+    (number,) = struct.unpack("=I", socket.inet_aton(host))
+    (mark,) = struct.unpack("=I", b"\x00\x00\xff\xff")
+    return f"{number:08X}:{port:04X}", f"{0:016X}{mark:08X}{number:08X}:{port:04X}"

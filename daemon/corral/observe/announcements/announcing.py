@@ -33,7 +33,6 @@ from corral.git import refs
 from corral.git.process.command import Git
 from corral.observe.announcements import letters as notification_templates
 from corral.observe.announcements import store as announcements
-from corral.observe.announcements import undeliverable
 from corral.store.protocol import Store
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow
@@ -45,6 +44,11 @@ from corral.work.tasks.store import tasks as task_rows
 
 if TYPE_CHECKING:
     from corral.core.event_payloads import MergeHeld, TaskCompleted
+from corral.coordination.mail import addresses
+from corral.core.states import RecipientRole
+from corral.store import events
+from corral.store.rows.mail import UnseenMessage
+from corral.store.rows.sessions import SessionRow
 
 AGAIN_S = 0.5
 """Seconds between two looks for events while a task or merge is open; otherwise the job waits for a nudge."""
@@ -130,7 +134,7 @@ class Announcer:
 def _send_letters(conn: Connection, event: EventRow, artifacts: Payload, now: datetime) -> None:
     """Send the letters of one event and move the position past it, in one transaction."""
     if event["kind"] in _LOST:
-        undeliverable.bounce(conn, event, now)
+        bounce(conn, event, now)
     held = payload(event, _HELD)
     if held is not None and held.get("paths"):
         merge = merges.get(conn, required(event["merge_id"]))
@@ -319,3 +323,53 @@ def _paths(row: BatchTask) -> str:
 def job(services: Services) -> Step:
     """The job of this module."""
     return Step("announcements", Announcer(services.db, services.git, services.changes.announce).step, pause_s=0.1)
+
+
+# -- Undeliverable mail: the senders learn what a session that ended has not seen, or has lost
+
+
+def bounce(conn: Connection, event: EventRow, now: datetime) -> None:
+    """Tell the senders, one letter and one event each. The mail stays, in case the session comes back.
+
+    Of a blind copy only its sender learns: no event tells of it, and the letter is in a thread of its own.
+    """
+    session_id = event["session_id"]
+    row = session_rows.get(conn, session_id) if session_id is not None else None
+    if session_id is None or row is None or row["status"] != SessionStatus.DISCONNECTED:
+        return
+    unseen: dict[str, list[UnseenMessage]] = {}
+    for message in announcements.unseen(conn, session_id):
+        unseen.setdefault(required(message["sender_session_id"]), []).append(message)
+    announcements.mark_bounced(conn, session_id, iso(now))
+    for writer, messages in unseen.items():
+        sent = [message["message_id"] for message in messages if message["role"] != RecipientRole.BCC]
+        if sent:
+            shown = sent[: notification_templates.SHOWN]
+            bounced = EventKind.MESSAGE_BOUNCED({"sender": writer, "message_ids": shown, "count": len(sent)})
+            events.record(conn, now, bounced, session_id=session_id)
+        sender = session_rows.get(conn, addresses.heir(conn, writer))
+        if sender is not None and sender["status"] != SessionStatus.DISCONNECTED:
+            notification_templates.send(conn, _bounce_letter(row, messages), [sender["session_id"]], event, now)
+
+
+def _bounce_letter(session: SessionRow, messages: list[UnseenMessage]) -> Letter:
+    """The letter to one sender about all of their messages that a session has not seen."""
+    threads = {None if message["role"] == RecipientRole.BCC else message["thread_id"] for message in messages}
+    more = (
+        f" and {len(messages) - notification_templates.SHOWN} more"
+        if len(messages) > notification_templates.SHOWN
+        else ""
+    )
+    # Everybody may read the letter; whom a blind copy went to is nobody's business.
+    blind = any(message["role"] == RecipientRole.BCC for message in messages)
+    who = "who got a blind copy" if blind else session["agent_name"]
+    facts = {
+        "recipient": who if blind else ", ".join(dict.fromkeys(message["addressed"] for message in messages)),
+        "reason": f"{who} is gone ({session['end_reason']}) and had not read it",
+        "messages": ", ".join(str(message["seq"]) for message in messages[: notification_templates.SHOWN]) + more,
+    }
+    what = messages[0]["subject"] if len(messages) == 1 else f"{len(messages)} messages to {who}"
+    letter = notification_templates.written(
+        EventKind.MESSAGE_BOUNCED, f"Not delivered: {what}", facts, None, Importance.NORMAL
+    )
+    return replace(letter, thread_id=threads.pop() if len(threads) == 1 else None)

@@ -31,7 +31,7 @@ from corral.work.tasks import wire as task_shapes
 from corral.work.tasks.store import family, work_pause
 from corral.work.templates import expansion
 from corral.work.workers.supervisor import Supervisor
-from corral.work.workflows import submissions as steps
+from corral.work.workflows import standing
 
 MOST_OF_REASON = 2000
 """Characters of the reason of a cancellation; everyone who reads the task reads it."""
@@ -149,7 +149,7 @@ async def _settled(
             Corral's own.
         RunnerUnavailable: Says what is missing.
     """
-    batch, submissions = submissions, steps.flat(submissions)
+    batch, submissions = submissions, standing.flat(submissions)
     errors = _key_errors(submissions)
     try:
         if any(_is_slow_to_settle(item) for item in submissions):
@@ -157,8 +157,8 @@ async def _settled(
         else:
             settled = settle(services, submissions, errors)
     except InvalidInput as error:
-        task_shapes.refuse(steps.placed(batch, error.details["errors"]), len(batch))
-    return steps.regrouped(batch, settled)
+        task_shapes.refuse(standing.placed(batch, error.details["errors"]), len(batch))
+    return standing.regrouped(batch, settled)
 
 
 def _is_slow_to_settle(item: task_shapes.TaskSubmission) -> bool:

@@ -38,17 +38,19 @@ from corral.work.tasks.wire import TaskSubmission
 from corral.work.templates import substitution
 from corral.work.templates.parameters import Parameter, typed
 from corral.work.templates.steps import (
+    COMMANDS,
     ITEM,
     Step,
     Steps,
+    WorkFields,
     expand,
     parameters_of,
+    rendered_work,
     sample_items,
     with_defaults,
     wrong_steps,
 )
 from corral.work.templates.substitution import Value
-from corral.work.templates.work_fields import COMMANDS, WorkFields, rendered_work
 
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """A template's name: that of its file, so that it names no other folder."""

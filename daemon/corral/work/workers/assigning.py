@@ -23,7 +23,7 @@ from corral.work.tasks.agents import ResolvedAgent
 from corral.work.workers import resuming
 from corral.work.workers.collect import committer
 from corral.work.workers.resuming import Resumption
-from corral.work.workflows import results
+from corral.work.workflows import standing
 from corral.work.worktrees.allocation import WorktreeContext, environment
 from corral.work.worktrees.provision import Provisioned
 
@@ -59,7 +59,7 @@ def assignment(
     if past is not None:
         thread, _ = continuing.thread_of(context, task, past)
         feedback, of_loop = continuing.last_evaluation(context, task, past, Path(worktree["path"]), thread)
-    earlier, of_steps = results.of_earlier_steps(context, task)
+    earlier, of_steps = standing.of_earlier_steps(context, task)
     return Assignment(
         task_id=task["task_id"],
         attempt=task["fencing_token"],

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from corral.runners.messages import files, shell
+from corral.runners.messages import files, tools
 from corral.runners.messages.tools import NAMES, Toolbox, allowed
 from tests.support.coordinated import eventually
 
@@ -181,7 +181,7 @@ def test_a_command_that_takes_too_long_is_ended(box: Toolbox) -> None:
 
 
 def test_a_stubborn_command_is_killed_with_its_group(box: Toolbox, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell, "GRACE_S", 0.2)
+    monkeypatch.setattr(tools, "GRACE_S", 0.2)
     command = "trap '' TERM; sleep 600 & echo $!; sleep 600"  # a child inherits what is ignored
     pid = int(fails(box, "run_command", command=command, timeout_s=1).split()[0])
     eventually(lambda: not _is_alive(pid))

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from corral.core.errors import Conflict
-from corral.work.worktrees.ports import bindable, choose_block
+from corral.work.worktrees.allocation import bindable, choose_block
 
 
 def always(_: int) -> bool:

@@ -6,8 +6,8 @@ from typing import Any
 
 from corral.core.events import EventKind as Kind
 from corral.observe.traces import spans
+from corral.observe.traces.gathering import About, as_spans, message
 from corral.observe.traces.lifetime import Part
-from corral.observe.traces.parts import About, as_spans, message
 from corral.observe.traces.spans import Span
 
 KEY = "sk-ant-api03-abcdefghijklmnop0123"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.git.process import known_holes
+from corral.git import doctor
 
 
 @pytest.mark.req("X19")
@@ -17,4 +17,4 @@ from corral.git.process import known_holes
     ],
 )  # fmt: skip
 def test_a_version_has_the_holes_that_its_series_had_not_closed_yet(version: tuple[int, ...], open_holes: int) -> None:
-    assert sum(hole.is_open(version) for hole in known_holes.HOLES) == open_holes
+    assert sum(hole.is_open(version) for hole in doctor.HOLES) == open_holes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from corral.core.json_text import json_bytes, utf8
+from corral.core.asgi import json_bytes, utf8
 
 
 def test_what_is_no_unicode_is_answered_too() -> None:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from corral.faces.hooks.transcript_tools import TAIL_BYTES, tool_calls
+from corral.faces.hooks.unannounced import TAIL_BYTES, tool_calls
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
