@@ -16,7 +16,7 @@ from corral.config.paths import Project
 from corral.config.roster import Roster
 from corral.coordination.edits.last_seen import LastSeen
 from corral.coordination.edits.runtime_state import RuntimeState
-from corral.coordination.edits.unannounced_files import Unannounced
+from corral.coordination.edits.unannounced import Unannounced
 from corral.coordination.sessions.mods import Mods
 from corral.coordination.sessions.session_end import Offer
 from corral.coordination.sessions.waking import Waiters

@@ -26,7 +26,9 @@ from corral.core.identifiers import new_id
 from corral.core.instants import iso
 from corral.core.logs import logger
 from corral.core.states import LIVE_WORKTREES, WorktreeState
-from corral.git.checkouts.pointers import reanchor
+from corral.daemon import store as identity
+from corral.daemon.store import moved
+from corral.git.checkouts.listing import reanchor
 from corral.git.process.command import Git
 from corral.store import events
 from corral.store.engine.database import Database
@@ -38,15 +40,6 @@ from corral.work.worktrees import store as worktree_rows
 
 if TYPE_CHECKING:
     from corral.core.event_payloads import DatabaseSetAside
-from sqlalchemy import Column, Table, delete, insert, select, update
-
-from corral.core.states import OPEN_MERGES
-from corral.store.engine.fetch import fetch_first
-from corral.store.rows.records import IdentityRow
-from corral.store.schema import agent_sessions, file_locks, receipts
-from corral.store.schema_project import project_identity
-from corral.work.merges.store import merges
-from corral.work.tasks.store import tasks
 
 log = logger("daemon")
 
@@ -105,10 +98,10 @@ def open_bound(project: Project, repo: Git, now: datetime) -> Bound:
 def _open_bound(project: Project, repo: Git, current_id: str, now: datetime) -> Bound:
     db = _open(project, current_id)
     try:
-        stored: Identity | None = db.read(get)
-        if stored is None and db.read(is_idle):
+        stored: Identity | None = db.read(identity.get)
+        if stored is None and db.read(identity.is_idle):
             fresh = stored = _identity(project, current_id, now)
-            db.write(lambda conn: bind(conn, fresh))
+            db.write(lambda conn: identity.bind(conn, fresh))
         if stored is not None and _is_same(stored, project, current_id):
             if stored["common_dir"] != str(project.common_dir):
                 _take_approvals_along(Path(stored["common_dir"]), project.common_dir)
@@ -144,11 +137,11 @@ def adopt(project: Project, repo: Git, source: Path, now: datetime) -> Path | No
     take_over(source, incoming)
     db = Database(incoming)
     try:
-        former = db.read(get)
+        former = db.read(identity.get)
         root = former["root"] if former else str(project.root)
         common_dir = former["common_dir"] if former else f"{root}/.git"
         adopted: Identity = {**_identity(project, current_id, now), "root": root, "common_dir": common_dir}
-        db.write(lambda conn: bind(conn, adopted))
+        db.write(lambda conn: identity.bind(conn, adopted))
         if former:
             worktree_root.hand_over(project, former["project_id"], adopted["project_id"])
         _take_over_place(db, adopted, project, repo, current_id, now)
@@ -215,8 +208,8 @@ def _take_over_place(
     def settle(conn: Connection) -> None:
         for worktree_id, values in changes.items():
             worktree_rows.transition(conn, worktree_id, LIVE_WORKTREES, values)
-        follow_move(conn, move.old_root, move.new_root)
-        bind(conn, place)
+        identity.follow_move(conn, move.old_root, move.new_root)
+        identity.bind(conn, place)
         if rows or stored["root"] != place["root"]:
             event = EventKind.PROJECT_MOVED({"from": stored["root"], "to": place["root"], "left": move.lost})
             events.record(conn, now, event)
@@ -279,7 +272,7 @@ def _begin_anew(project: Project, stored: Identity | None, current_id: str, now:
     data: DatabaseSetAside = {"file": str(aside), "owner": stored["root"] if stored else None}
 
     def begin(conn: Connection) -> None:
-        bind(conn, fresh)
+        identity.bind(conn, fresh)
         events.record(conn, now, EventKind.PROJECT_DATABASE_SET_ASIDE(data))
 
     try:
@@ -297,47 +290,3 @@ def _free_path(folder: Path, name: str) -> Path:
         number += 1
         path = folder / f"{name}-{number}"
     return path
-
-
-# -- SQL for the identity of a database: which repository it belongs to, and the paths in it that follow a move
-
-_FOLLOWING: tuple[tuple[Table, Column[Any], Column[Any]], ...] = (
-    (agent_sessions, agent_sessions.c.session_id, agent_sessions.c.worktree),
-    (agent_sessions, agent_sessions.c.session_id, agent_sessions.c.cwd),
-    (file_locks, file_locks.c.lock_id, file_locks.c.checkout),
-    (receipts, receipts.c.receipt_id, receipts.c.log),
-)
-"""Besides the worktrees: table, key, and the column with an absolute path, which may be in the repository."""
-
-
-def get(conn: Connection) -> IdentityRow | None:
-    """The repository that the database belongs to; None: the database is new."""
-    return fetch_first(conn, select(project_identity), IdentityRow)
-
-
-def bind(conn: Connection, values: Identity) -> None:
-    """Store the repository that the database belongs to, in place of the previous one."""
-    conn.execute(delete(project_identity))
-    conn.execute(insert(project_identity).values(id=1, **values))
-
-
-def is_idle(conn: Connection) -> bool:
-    """Whether the database holds nothing that a daemon would execute, land or touch."""
-    busy = tasks.count_open(conn) or merges.listing(conn, OPEN_MERGES, limit=1) or worktree_rows.listing(conn)
-    return not busy
-
-
-def follow_move(conn: Connection, old: Path, new: Path) -> None:
-    """Rewrite the paths of sessions, locks and logs that lay below the repository's former place."""
-    for table, key, column in _FOLLOWING:
-        for row in conn.execute(select(key, column).where(column.is_not(None))).all():
-            path = moved(row[1], old, new)
-            if path != row[1]:
-                conn.execute(update(table).where(key == row[0]).values({column.name: path}))
-
-
-def moved(text: str, old: Path, new: Path) -> str:
-    """A path as text, as it is after ``old`` was moved to ``new``; unchanged if it lies elsewhere."""
-    if text == str(old):
-        return str(new)
-    return f"{new}/{text[len(str(old)) + 1 :]}" if text.startswith(f"{old}/") else text

@@ -9,8 +9,8 @@ from datetime import datetime
 
 import psutil
 
-from corral.git import lfs
 from corral.git.checkouts import listing, worktrees
+from corral.git.land import upstream
 from corral.git.process import stale
 from corral.git.process.command import Git, version
 
@@ -168,7 +168,7 @@ def _conversions(repo: Git) -> Iterator[Problem]:
             "core.symlinks is false: symbolic links are written as files, also where Corral verifies.",
             "If this file system has links: `git config --unset core.symlinks`.",
         )
-    for name in sorted(lfs.filters(repo, "HEAD")):
+    for name in sorted(upstream.filters(repo, "HEAD")):
         if not repo.run("config", "--get-regexp", rf"^filter\.{re.escape(name)}\.(smudge|process)$").ok:
             yield Problem(
                 "filter-missing",

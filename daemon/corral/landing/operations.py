@@ -19,8 +19,7 @@ from corral.coordination.services import Services
 from corral.coordination.settings import CONFIG_IN_TREE
 from corral.core.errors import CorralError
 from corral.core.logs import logger
-from corral.core.pages import MOST, Page, page
-from corral.core.paging import answer
+from corral.core.pages import MOST, Page, answer, page
 from corral.core.payload import Payload
 from corral.core.routing import EVERYONE, PERSON, Routes
 from corral.core.states import OPEN_MERGES

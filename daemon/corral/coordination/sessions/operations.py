@@ -34,7 +34,7 @@ from corral.coordination.sessions.api import (
     Registration,
     SessionId,
 )
-from corral.coordination.sessions.impersonation import refusals
+from corral.coordination.sessions.claims import refusals
 from corral.coordination.sessions.processes import started_at, terminal_of
 from corral.coordination.sessions.registry import Arrival, EndedSession
 from corral.coordination.sessions.store import names
@@ -42,8 +42,7 @@ from corral.coordination.sessions.store import sessions as session_rows
 from corral.core.errors import NotFound
 from corral.core.identifiers import new_id
 from corral.core.instants import iso
-from corral.core.pages import MOST, Page, page
-from corral.core.paging import answer
+from corral.core.pages import MOST, Page, answer, page
 from corral.core.payload import Payload
 from corral.core.redaction import redact
 from corral.core.routing import EVERYONE, Routes

@@ -19,8 +19,7 @@ from sqlalchemy import Connection
 
 from corral.config.paths import Checkout, Project, find_checkout
 from corral.coordination.edits import unannounced
-from corral.coordination.edits.unannounced import Claim, Command, Edit, Evidence
-from corral.coordination.edits.unannounced_files import Unannounced
+from corral.coordination.edits.unannounced import Claim, Command, Edit, Evidence, Unannounced
 from corral.coordination.edits.verdicts import Policy, Target
 from corral.coordination.locks.keys import literal_key
 from corral.coordination.services import Services

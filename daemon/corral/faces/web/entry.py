@@ -20,8 +20,8 @@ from corral.config.ownership import is_own
 from corral.coordination.services import Services
 from corral.core.asgi import App, Receive, Scope, Send, whole
 from corral.faces.web import entry_pages
+from corral.faces.web.rendering import Visit
 from corral.faces.web.sessions import SESSION_S, BrowserSessions, form_token
-from corral.faces.web.visit import Visit
 
 MOST_FORM_BYTES = 256 * 1024
 HEADERS: tuple[tuple[bytes, bytes], ...] = (

@@ -24,7 +24,7 @@ from corral.git import commits, ignoring, refs
 from corral.git.checkouts.ignored import Ignored, read
 from corral.git.checkouts.salvage import changed_files
 from corral.git.checkouts.status import Signature
-from corral.git.identity import CORRAL
+from corral.git.commits import CORRAL
 from corral.git.process import scratch
 from corral.git.process.command import Git, open_checkout
 from corral.git.refs import Ref

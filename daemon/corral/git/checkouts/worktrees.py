@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 from corral.config.inodes import folder_id
 from corral.core.errors import Conflict, CorralError, GitFailed, NotFound, Unsupported, WorkAtRisk
 from corral.git import refs
-from corral.git.checkouts import head_log, staging, status, submodules, whole
+from corral.git.checkouts import head_log, status, submodules, whole
 from corral.git.checkouts.identity import OwnWorktree, prove, real_place
 from corral.git.checkouts.listing import admin_dirs, folder_of, holding, list_lock
 from corral.git.checkouts.repointing import CHECKOUT_S
-from corral.git.identity import CORRAL
+from corral.git.commits import CORRAL
 from corral.git.process import stale
 from corral.git.process.command import OID, Git, Outcome, as_env, discovered_top, open_checkout
 
@@ -185,8 +185,8 @@ def remove_salvaged(
     entry = _linked(repo, path)
     checkout = open_checkout(path)
     changes = status.changes(checkout)
-    with staging.copied_index(checkout) as index:
-        unread = staging.add_all(checkout, changes, snapshot.exclude, index)
+    with status.copied_index(checkout) as index:
+        unread = status.add_all(checkout, changes, snapshot.exclude, index)
         tree = checkout.must("write-tree", index_file=index)
     saved = repo.must("rev-parse", "--verify", f"{snapshot.sha}^{{tree}}")
     nested = [change.path for change in changes if change.nested]

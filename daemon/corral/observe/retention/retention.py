@@ -27,7 +27,7 @@ from corral.core.logs import logger
 from corral.core.needs import Fault, Need
 from corral.core.steps import Step
 from corral.git import refs
-from corral.git.checkouts import forgetting, private
+from corral.git.checkouts import private, salvage
 from corral.git.land import kept
 from corral.git.process.command import Git
 from corral.git.refs import Ref
@@ -39,7 +39,7 @@ from corral.store.engine import inspection
 from corral.store.engine.database import Database, shrink
 from corral.store.protocol import Store
 from corral.store.rows.merges import MergeRow
-from corral.work.loops import checkpoints
+from corral.work.loops import history
 from corral.work.loops import store as loop_rows
 from corral.work.merges.store import landed
 
@@ -276,15 +276,15 @@ class Retention:
         moment = retention_policy.cutoff(ages, "salvage", now)
         if moment is None:
             return
-        refs_by_age = forgetting.old_salvage(self.git, moment)
+        refs_by_age = salvage.old_salvage(self.git, moment)
         self._unique = {ref.name: sha for ref in refs_by_age if (sha := self._unique.get(ref.name)) == ref.sha}
         unknown = [ref for ref in refs_by_age if ref.name not in self._unique]
-        trees = forgetting.trees_since(self.git, unknown[0].created_at - timedelta(days=7)) if unknown else frozenset()
+        trees = salvage.trees_since(self.git, unknown[0].created_at - timedelta(days=7)) if unknown else frozenset()
         forgotten = 0
         for ref in unknown[:REFS_A_ROUND]:
             if self.is_stopping():
                 return
-            if not forgetting.is_held_elsewhere(self.git, ref, trees):
+            if not salvage.is_held_elsewhere(self.git, ref, trees):
                 self._unique[ref.name] = ref.sha
             elif refs.delete(self.git, ref.name, ref.sha):
                 crash_point("retention.salvage")
@@ -333,8 +333,8 @@ class Retention:
         if (moment := retention_policy.cutoff(ages, "salvage", now)) is None:
             return []
         before, of_loop = iso(moment), dict[str, list[Ref]]()
-        for ref in refs.listing(self.git, checkpoints.PREFIX):
-            of_loop.setdefault(ref.name.removeprefix(checkpoints.PREFIX).partition("/")[0], []).append(ref)
+        for ref in refs.listing(self.git, history.PREFIX):
+            of_loop.setdefault(ref.name.removeprefix(history.PREFIX).partition("/")[0], []).append(ref)
 
         def recorded(conn: Connection) -> dict[str, set[str]]:
             return {
@@ -356,11 +356,11 @@ class Retention:
     def saved(self, ages: Ages, now: datetime) -> tuple[list[Ref], list[Ref]]:
         """Old saved states: those that something else holds, and those that nothing else does."""
         moment = retention_policy.cutoff(ages, "salvage", now)
-        old = forgetting.old_salvage(self.git, moment) if moment is not None else []
+        old = salvage.old_salvage(self.git, moment) if moment is not None else []
         if not old:
             return [], []
-        trees = forgetting.trees_since(self.git, old[0].created_at - timedelta(days=7))
-        held = [ref for ref in old if forgetting.is_held_elsewhere(self.git, ref, trees)]
+        trees = salvage.trees_since(self.git, old[0].created_at - timedelta(days=7))
+        held = [ref for ref in old if salvage.is_held_elsewhere(self.git, ref, trees)]
         return held, [ref for ref in old if ref not in held]
 
     def _watch_budget(self, ages: Ages, now: datetime) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from corral.runners.messages import files
-from corral.runners.messages.paths import Confined, ToolError
+from corral.runners.messages.files import Confined, ToolError
 
 # -- The tool that runs a command in the worktree: bounded in time and output, and nothing of its group survives it
 

@@ -20,7 +20,7 @@ from corral.core.redaction import redact
 from corral.core.runners import traits
 from corral.core.states import TERMINAL_TASKS, RunnerName, TaskStatus
 from corral.git import diffs, refs
-from corral.git.fixtures import add_files
+from corral.git.commits import add_files
 from corral.store import events
 from corral.store.rows import required
 from corral.store.rows.agents import ImprovementRow

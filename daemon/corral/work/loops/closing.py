@@ -30,11 +30,9 @@ from corral.runners.tags import PROJECT_MARK, TASK_MARK
 from corral.store.rows import required
 from corral.store.rows.loops import IterationRow
 from corral.store.rows.tasks import TaskRow, WorktreeRow
-from corral.work.loops import checkpoints, continuing, conversations, evaluating
-from corral.work.loops.checkpoints import pin, start_sha
-from corral.work.loops.criteria.place import SLICE_S, Evaluation, Place, Unwanted
-from corral.work.loops.evaluating import READ_NO_FILES
-from corral.work.loops.history import OWN_KINDS, Past, bounds, feedback, models, read_record
+from corral.work.loops import continuing, evaluating, history
+from corral.work.loops.evaluating import READ_NO_FILES, SLICE_S, Evaluation, Place, Unwanted
+from corral.work.loops.history import OWN_KINDS, Past, bounds, feedback, models, pin, read_record, start_sha
 from corral.work.loops.spec import CONDITION_FAILED, Verdict
 from corral.work.tasks.attempts import INTERRUPTED, CollectedWork, Ending
 from corral.work.tasks.store import attempts as attempt_rows
@@ -88,9 +86,9 @@ def close(
     if len(by_criteria) < len(evaluations) and verdict in (Verdict.CONVERGED, Verdict.INCONCLUSIVE):
         verdict = Verdict.NOT_CONVERGED
     conversation, holder = continuing.thread_of(context, task, past)
-    held = conversations.recorded(conversation, holder, usage)
+    held = continuing.recorded(conversation, holder, usage)
     log = context.project.logs_dir / "tasks" / task["task_id"] / f"{task['fencing_token']}.log"
-    actions = conversations.actions(log, holder[0])
+    actions = continuing.actions(log, holder[0])
     usage = _with_judges(usage, evaluations)
     row = _row(context, past, task, finished, evaluations, (start, head), verdict, usage, elapsed_s(), held, actions)
     pin(context, past, row)
@@ -116,7 +114,7 @@ def _evaluations(
     evaluations: list[Evaluation] = []
     if not finished.success:
         evaluations.append(Evaluation("work", Verdict.NOT_CONVERGED, finished.exit_code, str(finished.error_message)))
-    if past.returned is not None and (why := checkpoints.conflict(context, task, span[1])) is not None:
+    if past.returned is not None and (why := history.conflict(context, task, span[1])) is not None:
         evaluations.append(Evaluation("landing", Verdict.NOT_CONVERGED, None, why))
     settings = context.settings().loops
 

@@ -12,7 +12,7 @@ from corral.core.states import TERMINAL_TASKS, TaskStatus
 from corral.git import refs
 from corral.store.rows.loops import IterationRow
 from corral.store.rows.tasks import TaskRow
-from corral.work.loops import checkpoints
+from corral.work.loops import history as checkpoints
 from corral.work.loops import store as loop_rows
 from corral.work.loops.history import Past, bounds, read_record
 from corral.work.loops.spec import LoopSpec

@@ -50,7 +50,7 @@ from corral.work.roadmap.document import (
     RoadmapTask,
     with_statuses,
 )
-from corral.work.roadmap.notes import notes
+from corral.work.roadmap.sync import notes
 from corral.work.tasks import dismissal, tasks
 from corral.work.tasks.submitting import settle
 from corral.work.tasks.wire import TaskSubmission

@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
 from pydantic_core import CoreSchema
 
-from corral.config.limits import TaskLimits
+from corral.config.agents import TaskLimits
 from corral.core.errors import InvalidInput
 from corral.core.instants import iso, parse
 from corral.core.runners import TRAITS, traits

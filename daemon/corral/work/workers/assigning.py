@@ -15,8 +15,8 @@ from corral.store.rows import required
 from corral.store.rows.tasks import TaskRow, WorktreeRow
 from corral.work.agents import judging
 from corral.work.evidence import process
-from corral.work.loops import continuing, conversations
-from corral.work.loops.conversations import Thread
+from corral.work.loops import continuing
+from corral.work.loops.continuing import Thread
 from corral.work.loops.history import Past
 from corral.work.tasks import combining
 from corral.work.tasks.agents import ResolvedAgent
@@ -96,7 +96,7 @@ def assignment(
         agent=resolved.agent.name if resolved.agent else None,
         definition=definition.for_claude() if definition else judging.own_definition(task["idempotency_key"]),
         instructions=resolved.instructions,
-        conversation=conversations.file_of(folder, task["fencing_token"]),
+        conversation=continuing.file_of(folder, task["fencing_token"]),
         resumes=thread.resumes or resumed.conversation,
     )
 

@@ -12,8 +12,7 @@ from corral.git import refs
 from corral.git.checkouts import head_log
 from corral.git.checkouts.salvage import PREFIX
 from corral.git.checkouts.submodules import unpublished_submodules
-from corral.git.commits import commit_leftovers, create, message_with
-from corral.git.identity import effective
+from corral.git.commits import commit_leftovers, create, effective, message_with
 from corral.git.land import candidates
 from corral.git.process.command import Git, Identity
 from corral.store.rows import required

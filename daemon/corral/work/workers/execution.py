@@ -20,7 +20,7 @@ from corral.config.trust import not_trusted
 from corral.coordination.mail import agent_mailboxes
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import session_end
-from corral.core.awake import AwakeClock
+from corral.core.clock import AwakeClock
 from corral.core.crash import crash_point
 from corral.core.errors import CorralError, LeaseLost, PathReplaced
 from corral.core.events import EventKind
@@ -45,7 +45,7 @@ from corral.store.rows.tasks import TaskRow, WorktreeRow
 from corral.work.agents import record
 from corral.work.agents.choosing import choosing
 from corral.work.agents.versions import Origin, origin_of
-from corral.work.loops import checkpoints, closing, continuing
+from corral.work.loops import closing, continuing, history
 from corral.work.loops import store as loops
 from corral.work.loops.history import Past
 from corral.work.merges.store import of_tasks
@@ -124,12 +124,12 @@ def launch(context: AttemptContext, task: TaskRow) -> Started | Ending:
     try:
         resolved, runner = _resolved_agent(context, task)
         target, tip = landing_target(context.worktrees, task["target"])
-        past = checkpoints.past_of(context.worktrees, task["task_id"])
+        past = history.past_of(context.worktrees, task["task_id"])
         resumed = resumption(context.worktrees, task, holder_of(resolved), past)
         laid = Foundation(tip) if resumed.tree else lay(context.worktrees, task, target, tip)
         if isinstance(laid, Ending):
             return _closed(context, task, None, laid)
-        base_sha = checkpoints.begin_at(context.worktrees, {**task, "target": target}, past, laid.base_sha)
+        base_sha = history.begin_at(context.worktrees, {**task, "target": target}, past, laid.base_sha)
         name = f"task-{task['task_id'][:13]}-{token}"
         plan = Plan(
             name=name,
@@ -192,7 +192,7 @@ def adopt(context: AttemptContext, task: TaskRow, now: datetime) -> Started | No
     running = runner.follow(assigned, kept, awake)
     if task["pid"] is None:  # its daemon died between its start and the record of it
         worktrees.db.write(lambda conn: _record_process(conn, task, task["fencing_token"], running, now))
-    past = checkpoints.past_of(worktrees, task["task_id"])
+    past = history.past_of(worktrees, task["task_id"])
     began = awake - timedelta(seconds=kept.age_s)
     return Started(running, task, worktree, began, is_loop=past is not None)
 
@@ -270,7 +270,7 @@ def _is_iteration(ending: Ending) -> bool:
 def _end_iteration(context: AttemptContext, started: Started, finished: Finished, usage: Payload) -> Ending | None:
     task_id = started.task["task_id"]
     past, row = (
-        checkpoints.past_of(context.worktrees, task_id),
+        history.past_of(context.worktrees, task_id),
         context.worktrees.db.read(lambda conn: tasks.get(conn, task_id)),
     )
     if past is None or row is None or row["fencing_token"] != started.task["fencing_token"]:

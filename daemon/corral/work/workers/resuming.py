@@ -19,7 +19,7 @@ from corral.git.checkouts import salvage
 from corral.runners.blame import CONVERSATION_LOST, DAEMON_DIED
 from corral.runners.protocol import PastConversation
 from corral.store.rows.tasks import AttemptRow, TaskRow, WorktreeRow
-from corral.work.loops import continuing, conversations
+from corral.work.loops import continuing
 from corral.work.loops.history import Past
 from corral.work.tasks.store import attempts as attempt_rows
 from corral.work.tasks.store import tasks
@@ -90,12 +90,12 @@ def resumption(
     with context.db.reading() as conn:
         rows = attempt_rows.of_task(conn, task["task_id"])
     before = [row for row in rows if row["number"] < task["fencing_token"] and row["started_at"] is not None]
-    died = conversations.died(rows, task["fencing_token"])
+    died = continuing.died(rows, task["fencing_token"])
     if not died:
         tree = continuing.kept_worktree(context, task, past)
         return Resumption(tree, prompt=_saved_work(context, task, before) if _is_lost(before) else "")
     tree = _kept_tree(context, task)
-    conversation = conversations.of_died(died, holder, context.project.logs_dir / "tasks" / task["task_id"])
+    conversation = continuing.of_died(died, holder, context.project.logs_dir / "tasks" / task["task_id"])
     if conversation is None and tree is not None:
         roll_back(context, tree[0])
     elif conversation is not None:

@@ -44,10 +44,9 @@ from corral.work.workers.assigning import keeper_folder
 from corral.work.workers.claim_pause import Pause
 from corral.work.workers.claiming import Claiming
 from corral.work.workers.execution import AttemptContext, Started, adopt, finish, launch, seal, task_marks
-from corral.work.workers.in_flight import Attempt, AttemptView, bring_mail, record
+from corral.work.workers.in_flight import Attempt, AttemptView, bring_mail, over_limits, reason_to_stop, record
 from corral.work.workers.limits import MEMORY, Hold, Use
 from corral.work.workers.meter import Key
-from corral.work.workers.stopping import over_limits, reason_to_stop
 from corral.work.workers.sweeping import Sweeper
 from corral.work.worktrees.allocation import WorktreeContext
 

@@ -39,7 +39,7 @@ from corral.runners.environment import verification_environment
 from corral.runners.tags import PROJECT_MARK, TASK_MARK, WORKTREE_MARK
 from corral.store.protocol import Store
 from corral.store.rows.tasks import WorktreeRow
-from corral.work.worktrees import moving, ownership
+from corral.work.worktrees import ownership
 from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.pool import keeping, state, taking
 from corral.work.worktrees.provision import Provisioned, provision, run_setup
@@ -233,7 +233,7 @@ def reclaim(context: WorktreeContext, worktree_id: str, *, reason: str, keeps: b
         return True
     row = context.db.read(lambda conn: worktree_rows.get(conn, worktree_id)) or row
     try:
-        row = moving.settle(context, row)
+        row = ownership.settle(context, row)
         take_down(context, row, reason)
     except (CorralError, OSError) as error:
         ownership.note(context, row, error)
@@ -261,7 +261,7 @@ def give_up(context: WorktreeContext, row: WorktreeRow, reason: str) -> bool:
         Whether it is gone.
     """
     try:
-        row = moving.settle(context, row)
+        row = ownership.settle(context, row)
         ownership.prove_remains(context, row)
     except PathReplaced as error:
         ownership.note(context, row, error)

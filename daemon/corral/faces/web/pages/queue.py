@@ -13,7 +13,7 @@ from corral.core.payload import Payload
 from corral.core.states import OPEN_MERGES, MergeState
 from corral.faces.web.live import following
 from corral.faces.web.pages import graph
-from corral.faces.web.visit import Visit
+from corral.faces.web.rendering import Visit
 from corral.landing import pauses
 from corral.observe.metrics import figures
 from corral.observe.view import landing_order

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from corral import __version__
 from corral.config import account
+from corral.config.initial import default_config
 from corral.config.load import USER_FILE, load
-from corral.config.paths import Project
+from corral.config.paths import Project, bundle_dir
 from corral.core.errors import NotTrusted
 from corral.core.visible import one_line, visible
+from corral.faces.cli.project.project_copies import COPIES
 from corral.faces.cli.terminal.output import echo, paint
 from corral.faces.cli.terminal.progress import progress
 from corral.git.remote import address as addresses
 from corral.git.remote.address import Address
 from corral.git.remote.cache import FetchedVersion, Obtained, Policy, TemplateCache, cache_folder
-from corral.git.remote.parts import Part, Parts, installed
+from corral.git.remote.parts import CONFIG, Part, Parts, installed
 from corral.git.remote.versions import LATEST
 from corral.work.templates.api import Brought
-from corral.work.templates.cli import shipped
 from corral.work.templates.project import manifest, validation
-from corral.work.templates.project.lock import SHIPPED, Lock, checksums, owned
+from corral.work.templates.project.lock import SHIPPED, Lock, checksums, owned, read_lock
 
 
 def cache(project: Project | None) -> TemplateCache:
@@ -37,7 +39,7 @@ def cache(project: Project | None) -> TemplateCache:
     """
     if project is None:
         return _cache(Policy(lifetime_s=0), dict)
-    return _cache(policy(project), partial(shipped.of_project, project))
+    return _cache(policy(project), partial(of_project, project))
 
 
 def _cache(rules: Policy, of_shipped: Callable[[], Parts]) -> TemplateCache:
@@ -53,8 +55,8 @@ def shipped_lock(project: Project, target: str, verify: list[str], copies: list[
     Raises:
         CorralError: The cache cannot be written.
     """
-    parts = shipped.parts(target, verify, copies)
-    obtained = _cache(Policy(lifetime_s=0), lambda: parts).obtain(shipped.ADDRESS, LATEST, now())
+    parts = shipped_parts(target, verify, copies)
+    obtained = _cache(Policy(lifetime_s=0), lambda: parts).obtain(ADDRESS, LATEST, now())
     return replace(lock_of(project, obtained, LATEST, None), values={"target": target, "verify": verify})
 
 
@@ -120,7 +122,7 @@ def lock_of(project: Project, obtained: Obtained, requested: str, before: Lock |
 def address_of(lock: Lock) -> Address:
     """Where a project's template comes from."""
     if lock.source == SHIPPED:
-        return shipped.ADDRESS
+        return ADDRESS
     here = Path("/")
     if lock.source.startswith("/") and not Path(lock.source).exists():
         return Address(lock.source, "file", "git", lock.subfolder)  # gone, but perhaps in the cache
@@ -165,3 +167,31 @@ def new_in(after: Mapping[str, Part], before: list[Brought]) -> list[Brought]:
     from corral.work.templates.project.brought import brought
 
     return [entry for entry in brought(after) if entry not in before]
+
+
+# -- The template that ships with Corral: what ``corral init`` writes, recorded in the lock like one that was fetched
+
+ADDRESS = Address(SHIPPED, "file", "shipped")
+
+
+def shipped_parts(target: str, verify: list[str], copies: Iterable[str]) -> dict[str, Part]:
+    """The files of this version.
+
+    Args:
+        target: The branch that work lands on.
+        verify: Commands that must pass before it does.
+        copies: The files of the plugin that the project has copies of.
+    """
+    copied = {name: Part((bundle_dir() / COPIES[name]).read_bytes()) for name in copies if name in COPIES}
+    return {CONFIG: Part(default_config(target, verify).encode()), **copied}
+
+
+def of_project(project: Project) -> dict[str, Part]:
+    """This version's files, with the values that a project was prepared with; none if it has another template."""
+    lock = read_lock(project)
+    if lock is None or lock.source != SHIPPED:
+        return {}
+    values: dict[str, Any] = lock.values
+    return shipped_parts(
+        str(values.get("target", "")), [str(command) for command in values.get("verify", ())], lock.files
+    )

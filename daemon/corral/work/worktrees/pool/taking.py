@@ -19,7 +19,7 @@ from corral.store.rows import required
 from corral.store.rows.tasks import WorktreeRow
 from corral.work.worktrees import ownership
 from corral.work.worktrees import store as worktree_rows
-from corral.work.worktrees.moving import rename
+from corral.work.worktrees.ownership import rename
 from corral.work.worktrees.pool import contents
 from corral.work.worktrees.pool.state import (
     SEAL,

@@ -25,6 +25,7 @@ from corral.runners.environment import verification_environment
 from corral.runners.tags import PROJECT_MARK, WORKTREE_MARK
 from corral.work.worktrees import folders, residue
 from corral.work.worktrees.allocation import SETUP_TIMEOUT_S, WorktreeContext
+from corral.work.worktrees.folders import find_folders
 from corral.work.worktrees.provision import (
     INCLUDE_FILE,
     MARKER,
@@ -42,7 +43,6 @@ from corral.work.worktrees.provision import (
     way_is_open,
 )
 from corral.work.worktrees.recipes import Folder, Recipe
-from corral.work.worktrees.survey import find_folders
 from corral.work.worktrees.trial.mirror import (
     Known,
     as_written,

@@ -18,7 +18,7 @@ from corral.core.states import MergeState
 from corral.git.land.landing import OVERLAP
 from corral.observe.view import needs_you
 from corral.observe.wait import operations
-from corral.observe.wait.waits import GIT_RESTS, LOOKED_AGAIN, LOOKS, PersonalWaits
+from corral.observe.wait.operations import GIT_RESTS, LOOKED_AGAIN, LOOKS, PersonalWaits
 from corral.store.schema import merge_requests
 from corral.work.merges.store import merges, pauses
 from corral.work.merges.wire import TARGET_RED

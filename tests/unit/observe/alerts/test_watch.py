@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from corral.core.needs import Need
-from corral.observe.alerts.desktop import Desktop
+from corral.observe.alerts.watch import Desktop
 
 PATIENCE_S = 20
 

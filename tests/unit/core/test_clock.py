@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from corral.core.awake import LONGEST_STEP, AwakeClock
+from corral.core.clock import LONGEST_STEP, AwakeClock
 
 START = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 
