@@ -47,8 +47,8 @@ from corral.work.merges.api import Changes
 from corral.work.merges.settling import merge_settled
 from corral.work.merges.store import flakes, merges, of_tasks
 from corral.work.merges.wire import MergeDetail, MergeListed, MergeRun, MergeSummary, Standing, Submitted
-from corral.work.tasks.dismissal import dismiss as settle
 from corral.work.tasks.store import outcomes
+from corral.work.tasks.tasks import dismiss as settle
 from corral.work.worktrees.worktrees import Worktrees
 
 router = Routes("merges", "/merges", callers=EVERYONE)

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from corral.config import account
 from corral.config.keys.key_file import KeyFile, config_folder
-from corral.config.keys.keychain import TIMEOUT_S, Keychain, NoKeychain
-from corral.config.keys.kinds import API_KEY
+from corral.config.keys.keychain import API_KEY, TIMEOUT_S, Keychain, NoKeychain
 from corral.config.ownership import is_own
 from corral.config.paths import Project
 from corral.core.errors import ApiKeyUnavailable, InvalidInput

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 from corral.config import account
 from corral.config.keys.key_file import KeyFile, config_folder
-from corral.config.keys.keychain import TIMEOUT_S, Keychain, NoKeychain
-from corral.config.keys.kinds import WEBHOOK_SECRET
+from corral.config.keys.keychain import TIMEOUT_S, WEBHOOK_SECRET, Keychain, NoKeychain
 
 VARIABLE = "CORRAL_WEBHOOK_SECRET"
 

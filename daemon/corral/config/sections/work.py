@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from corral.config.sections.values import Command, Commands, Pause, Seconds, Section, expanded, runnable
-from corral.core.phases import PHASES, read_phases
+from corral.core.states import PHASES, read_phases
 
 DEFAULT_RETRIES = 3
 

@@ -17,7 +17,7 @@ from corral.core.needs import Need
 from corral.core.redaction import redact
 from corral.core.steps import Step
 from corral.observe.alerts import alerts as operations
-from corral.observe.alerts import news, rules, timing
+from corral.observe.alerts import news, rules
 from corral.observe.alerts import store as alerts
 from corral.observe.alerts.facts import EndedAttempts, gather
 from corral.observe.alerts.lifecycle import Decision
@@ -170,7 +170,7 @@ class AlertWatch:
                 self._services.db.write(partial(news.mark, batch=batch, now=now))
             return None
         self._seen = self._seen or now
-        due = timing.due_at(self._seen, self._sent, chosen, now, local=now.astimezone())
+        due = news.due_at(self._seen, self._sent, chosen, now, local=now.astimezone())
         if due > now:
             return due
         self._seen = None

@@ -15,9 +15,8 @@ from corral.core.instants import parse
 from corral.core.payload import Payload
 from corral.core.runners import traits
 from corral.core.states import ReceiptStatus
-from corral.observe.traces import lifetime, spans
-from corral.observe.traces.lifetime import Lifetime, Part
-from corral.observe.traces.spans import Mark, Span, Value
+from corral.observe.traces import spans
+from corral.observe.traces.spans import Lifetime, Mark, Part, Span, Value
 from corral.store import events
 from corral.store.rows import required
 from corral.store.rows.merges import MergeRow, ReceiptRow
@@ -28,7 +27,7 @@ from corral.work.tasks.store import attempts, tasks
 
 MOST_HISTORY = 1000
 """Events of a task that are looked at; of one with more, its first wait and its whole begin with the task's row."""
-TOLD = frozenset({*lifetime.ENDINGS, EventKind.MESSAGE_SENT})
+TOLD = frozenset({*spans.ENDINGS, EventKind.MESSAGE_SENT})
 """The kinds of events that a span can end with."""
 
 
@@ -42,7 +41,7 @@ def gather(conn: Connection, page: Sequence[EventRow]) -> list[Span]:
     for event in page:
         if event["kind"] == EventKind.MESSAGE_SENT:
             spans_of[event["event_id"]] = _message(conn, event)
-        elif event["kind"] in lifetime.ENDINGS and event["task_id"] is not None:
+        elif event["kind"] in spans.ENDINGS and event["task_id"] is not None:
             by_task.setdefault(event["task_id"], []).append(event)
     for task_id, task_events in by_task.items():
         task = tasks.get(conn, task_id)
@@ -70,12 +69,12 @@ def _spans(conn: Connection, task: TaskRow, ended: Iterable[Part]) -> list[Span]
 
 def _about(conn: Connection, task: TaskRow, part: Part) -> About:
     at = part.end["at"]
-    if part.kind == lifetime.ATTEMPT:
+    if part.kind == spans.ATTEMPT:
         return _about_attempt(conn, task, part)
-    if part.kind == lifetime.LANDING:
+    if part.kind == spans.LANDING:
         merge = _unchanged(merges.find(conn, part.end["merge_id"] or ""), part)
         return About(task, merge=merge, receipt=receipts.get(conn, merge["receipt_id"]) if merge is not None else None)
-    if part.kind == lifetime.TASK and task["thread_id"] is not None:
+    if part.kind == spans.TASK and task["thread_id"] is not None:
         return About(task, message_ids=task_mail.of_thread(conn, task["thread_id"], at, spans.MOST_LINKS))
     return About(task)
 
@@ -142,8 +141,8 @@ def as_spans(part: Part, about: About) -> list[Span]:
     """The span of a part; a landing's verification follows it as one of its own."""
     task_id, kind = about.task["task_id"], part.kind
     whole = "task" if part.life is None else f"task {part.life}"
-    own = whole if kind == lifetime.TASK else _name(part)
-    parent = whole if kind != lifetime.TASK else ("task" if part.life is not None else None)
+    own = whole if kind == spans.TASK else _name(part)
+    parent = whole if kind != spans.TASK else ("task" if part.life is not None else None)
     end = parse(part.end["at"])
     start = min(_start(part, about), end)
     span = Span(
@@ -190,18 +189,18 @@ def _name(part: Part) -> str:
 def _start(part: Part, about: About) -> datetime:
     if part.began_at is not None:
         return parse(part.began_at)
-    if part.kind == lifetime.ATTEMPT:
+    if part.kind == spans.ATTEMPT:
         return parse(part.end["at"])
-    if part.kind == lifetime.LANDING and about.merge is not None:
+    if part.kind == spans.LANDING and about.merge is not None:
         return parse(about.merge["created_at"])
     return parse(about.task["created_at"])
 
 
 def _is_error(part: Part) -> bool | None:
     kind = part.end["kind"]
-    if part.kind == lifetime.WAIT:
+    if part.kind == spans.WAIT:
         return None
-    if part.kind == lifetime.ATTEMPT and kind in (EventKind.TASK_RETRIED, EventKind.TASK_REQUEUED):
+    if part.kind == spans.ATTEMPT and kind in (EventKind.TASK_RETRIED, EventKind.TASK_REQUEUED):
         return True
     return True if kind in _FAILED else False if kind in _SUCCEEDED else None
 
@@ -287,17 +286,17 @@ def _landing(part: Part, about: About) -> dict[str, Value | None]:
 
 
 _ATTRIBUTES = {
-    lifetime.TASK: _task,
-    lifetime.WAIT: _wait,
-    lifetime.ATTEMPT: _attempt,
-    lifetime.LANDING: _landing,
+    spans.TASK: _task,
+    spans.WAIT: _wait,
+    spans.ATTEMPT: _attempt,
+    spans.LANDING: _landing,
 }
 
 
 def _verification(landing: Span, about: About) -> list[Span]:
     """The verification that decided a landing, if one ran within it: a receipt of an earlier one is only named."""
     receipt = about.receipt
-    if landing.name != lifetime.LANDING or receipt is None or not receipt["commands"]:
+    if landing.name != spans.LANDING or receipt is None or not receipt["commands"]:
         return []
     ended = parse(receipt["created_at"])
     began = ended - timedelta(seconds=receipt["duration_s"])

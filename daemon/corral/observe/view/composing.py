@@ -18,7 +18,7 @@ from corral.core.instants import after, iso, parse
 from corral.core.needs import count
 from corral.core.pages import SHOWN_BYTES, page
 from corral.core.payload import Payload
-from corral.observe.alerts.timing import quiet_until
+from corral.observe.alerts.news import quiet_until
 from corral.observe.view import landing_order
 from corral.observe.view.api import View
 from corral.observe.view.needs_you import needs_you

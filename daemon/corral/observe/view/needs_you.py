@@ -15,8 +15,6 @@ from sqlalchemy import Connection
 from corral.core.needs import MOST_OF_A_KIND, Need, rest
 from corral.observe.view import needs_of_alerts as alerts
 from corral.observe.view import needs_of_landing as landing
-from corral.observe.view import needs_of_sessions as sessions
-from corral.observe.view import needs_of_work as work
 
 if TYPE_CHECKING:
     from corral.coordination.services import Services
@@ -43,6 +41,250 @@ from corral.work.worktrees.allocation import WorktreeContext
 
 if TYPE_CHECKING:
     from corral.coordination.services import Services
+from typing import TYPE_CHECKING
+
+from corral.coordination.edits.unannounced import is_locked
+from corral.coordination.edits.verdicts import Target
+from corral.coordination.locks.keys import literal_key
+from corral.coordination.sessions.processes import terminal_of
+from corral.coordination.sessions.store import sessions
+from corral.core.states import SessionStatus, ShownStatus
+from corral.core.visible import waiting
+from corral.store.rows import required
+from corral.store.rows.sessions import SessionRow
+from corral.work.tasks.store import tasks
+
+if TYPE_CHECKING:
+    from corral.coordination.services import Services
+from typing import TYPE_CHECKING
+
+from corral.coordination.sessions.discovery import able
+from corral.work.tasks.store import lists, work_pause
+from corral.work.workers.limits import Parked, Throttle
+from corral.work.workers.supervisor import Supervisor
+from corral.work.worktrees import store as worktrees
+
+if TYPE_CHECKING:
+    from corral.coordination.services import Services
+
+
+# -- Needs of a person for tasks to run: pauses, limits, starts that fail, workers and worktrees in trouble
+
+FAULTS_TO_TELL = 3
+"""Starts of one task that the machine prevented in a row, after which a person should look."""
+
+OF_A_DAY = ("limits.tokens_per_day", "limits.cost_usd_per_day")
+"""Limits that hold work back for hours."""
+
+LONG_PARK = timedelta(minutes=15)
+"""A usage limit of a model that lasts as long or longer is shown to a person."""
+
+
+def paused_work(_services: Services, conn: Connection) -> Iterator[Need]:
+    """A pause that a person ordered."""
+    pause = work_pause.current(conn)
+    if pause is not None:
+        yield Need("paused_work", work_pause.described(pause), "corral resume", pause["since_at"])
+
+
+def paused_claiming(services: Services, _conn: Connection) -> Iterator[Need]:
+    """No task is started, since starts keep failing."""
+    pause = services.of(Supervisor).pause
+    if pause is not None:
+        yield Need(
+            "paused_claiming",
+            f"No task is started, since {pause.failures} starts failed in a row: {pause.reason}",
+            f"{pause.remedy} One start is tried now and then, and all go on once it succeeds.",
+            iso(pause.since),
+        )
+
+
+def limits_reached(services: Services, _conn: Connection) -> Iterator[Need]:
+    """Limits that a person may want to raise; memory and requests per minute become free soon by themselves."""
+    now = services.now()
+    for hold in services.of(Supervisor).throttles:
+        if isinstance(hold, Throttle):
+            if hold.limit in OF_A_DAY:
+                remedy = f"Wait until it is below; or raise `{hold.limit}` in .corral/config.yaml."
+                yield Need("limit_reached", hold.reason, remedy)
+        elif isinstance(hold, Parked) and hold.until - now >= LONG_PARK:
+            yield Need("limit_reached", hold.reason, "Wait until then; or raise the limit with the model's provider.")
+
+
+def tasks_that_cannot_start(services: Services, conn: Connection) -> Iterator[Need]:
+    """Tasks whose starts the machine prevented again and again."""
+    if services.of(Supervisor).pause is not None:  # the pause covers all of them
+        return
+    for row in tasks.cannot_start(conn, FAULTS_TO_TELL):
+        reason = f"could not be started {row['faults']} times: {row['error_message']}"
+        yield Need(
+            "task_cannot_start",
+            f"{row['title']!r} {reason}",
+            f"corral task detail {row['task_id'][:8]}",
+            None,
+            {"task_id": row["task_id"]},
+            row["title"],
+            reason,
+        )
+
+
+def tasks_that_nobody_can_do(services: Services, conn: Connection) -> Iterator[Need]:
+    """Tasks that require what nobody here is capable of, or for sessions, what no session has and no agent of the project."""
+    rows = tasks.requiring(conn)
+    if not rows:
+        return
+    gate, roster = services.of(Supervisor).gate, services.roster()
+    found = able(conn, sessions.live(conn), services.teams().capabilities)
+    present = [*(row["capabilities"] for row in found), *(agent.capabilities for agent in roster.known())]
+    sets = [{capability.casefold() for capability in capabilities} for capabilities in present]
+    for row in rows:
+        required = (row["agent_requirements"] or {}).get("capabilities", [])
+        reason = gate.lacking(row)
+        if row["runner"] is None and not any({word.casefold() for word in required} <= known for known in sets):
+            reason = f"No session and no agent here is capable of {one_line(', '.join(required))}."
+        if reason is not None:
+            yield Need(
+                "nobody_capable",
+                f"{one_line(row['title'])!r} waits: {reason}",
+                "Add somebody who is to .corral/teams.yaml or .claude/agents: it then starts by itself. "
+                f"To drop it: corral task cancel {row['task_id'][:8]}",
+                row["created_at"],
+                {"task_id": row["task_id"]},
+                row["title"],
+                f"waits: {reason}",
+            )
+
+
+def unobserved_workers(services: Services, conn: Connection) -> Iterator[Need]:
+    """Workers whose output and end the supervisor cannot see just now, or that do not end."""
+    reasons = services.of(Supervisor).unobserved()
+    titles = lists.titles(conn, [*reasons])
+    for task_id, reason in reasons.items():
+        named = f"{one_line(titles[task_id])!r} ({task_id[:8]})" if task_id in titles else task_id[:8]
+        yield Need(
+            "unobserved_worker",
+            f"The worker of task {named} {reason}",
+            f"Fix what the reason names; or: corral task cancel {task_id[:8]}",
+            ids={"task_id": task_id},
+        )
+
+
+def kept_worktrees(_services: Services, conn: Connection) -> Iterator[Need]:
+    """Worktrees that are broken, or kept because their folder fails a proof."""
+    held = worktrees.noted(conn)
+    titles = lists.titles(conn, [row["task_id"] for row in held if row["task_id"]])
+    for row in held:
+        whose = f" of {one_line(titles[row['task_id']])!r}" if row["task_id"] in titles else ""
+        why, _, remedy = required(row["note"]).partition("\n")
+        yield Need(
+            "kept_worktree",
+            f"The worktree {row['name']}{whose} is held: {why}",
+            remedy or "corral worktree list",
+            ids={"worktree_id": row["worktree_id"], **({"task_id": row["task_id"]} if row["task_id"] else {})},
+        )
+
+
+# -- Needs of a person in sessions: questions, edits that nobody checks, silence, and changes that nobody announced
+
+
+def waiting_sessions(_services: Services, conn: Connection) -> Iterator[Need]:
+    """Sessions that wait for a permission or an answer in the middle of a turn."""
+    for row in sessions.live(conn):
+        if row["waiting_for"] is None or row["status"] != SessionStatus.ACTIVE:
+            continue
+        file = f" of {one_line(_relative(row))}" if row["waiting_path"] else ""
+        yield Need(
+            "waiting_session",
+            f"{row['agent_name']} {waiting(one_line(row['waiting_for']))}{file}.{_task_of(conn, row)}",
+            f"Answer {_place(row)}. Or end it: corral session end {row['agent_name']}",
+            row["waiting_since_at"],
+            {"session_id": row["session_id"], **({"task_id": row["task_id"]} if row["task_id"] else {})},
+        )
+
+
+def _place(row: SessionRow) -> str:
+    """Where a session is answered: the terminal by its name, as `tty` prints it there, or what else is known."""
+    pid = row["client_pid"]
+    if pid is None:
+        return "in its terminal"
+    named = terminal_of(pid)
+    return f"in its terminal {named} (process {pid})" if named else f"where it runs (process {pid})"
+
+
+def _relative(row: SessionRow) -> str:
+    """The file that a session asks about, as its own worktree calls it."""
+    path, top = required(row["waiting_path"]), row["worktree"] or row["cwd"] or ""
+    return path[len(top) + 1 :] if top and path.startswith(f"{top}/") else path
+
+
+def _task_of(conn: Connection, row: SessionRow) -> str:
+    """A sentence that names what a session works on; empty where nobody knows."""
+    task = tasks.get(conn, row["task_id"]) if row["task_id"] else None
+    if task is not None:
+        return f" Its task: {one_line(task['title'])[:80]!r}"
+    return f" It was asked: {one_line(row['current_task'])[:80]}" if row["current_task"] else ""
+
+
+def unguarded_sessions(_services: Services, conn: Connection) -> Iterator[Need]:
+    """Sessions whose edits are not checked."""
+    for row in sessions.live(conn):
+        if row["unguarded_since_at"] is not None:
+            yield Need(
+                "unguarded_session",
+                f"{row['agent_name']}'s edits are not checked: its bridge is not connected.{_task_of(conn, row)}",
+                "In that session: /mcp reconnect plugin:corral:corral, then any prompt, which tells Corral; or start it again. "
+                "`corral doctor` looks for the cause.",
+                row["unguarded_since_at"],
+                {"session_id": row["session_id"]},
+            )
+
+
+def silent_mods(services: Services, conn: Connection) -> Iterator[Need]:
+    """Sessions whose hooks are heard, and whose mod is not there: hooks alone can be switched off in the midst of a session."""
+    for row in sessions.live(conn):
+        if services.mods.is_silent(row["session_id"]):
+            yield Need(
+                "silent_mod",
+                f"{row['agent_name']} runs without Corral's mod: its hooks guard it alone.{_task_of(conn, row)}",
+                "Start that session again. If it stays so, `claude --debug` says why; an administrator may have forbidden mods.",
+                None,
+                {"session_id": row["session_id"]},
+            )
+
+
+def stalled_sessions(_services: Services, conn: Connection) -> Iterator[Need]:
+    """Sessions without a heartbeat in the middle of a turn; a worker that stalls is ended by the supervisor."""
+    for row in sessions.live(conn):
+        if sessions.shown_status(row) != ShownStatus.STALLED:
+            continue
+        if row["task_id"] is not None:  # the supervisor ends a worker that makes no progress
+            continue
+        yield Need(
+            "stalled_session",
+            f"{row['agent_name']} gives no sign in the middle of its turn since {row['last_heartbeat']}.{_task_of(conn, row)}",
+            "Look at its terminal. Take its locks (corral lock force-release PATH), or end it: "
+            f"corral session end {row['agent_name']}",
+            row["stalled_since_at"],
+            {"session_id": row["session_id"]},
+        )
+
+
+def unannounced_changes(services: Services, conn: Connection) -> Iterator[Need]:
+    """Files that changed while no daemon ran, until a session locks, changes or commits them."""
+    now = services.now()
+    for top, files in services.unannounced.files().items():
+        keys = {path: Target(literal_key(path, fold=services.fold), top) for path, _signature in files.values()}
+        paths = [path for path, target in sorted(keys.items()) if not is_locked(conn, target, now)]
+        if not paths:
+            continue
+        shown = ", ".join(one_line(path) for path in paths[:5]) + (f" and {len(paths) - 5} more" if paths[5:] else "")
+        yield Need(
+            "unannounced_changes",
+            f"{len(paths)} uncommitted file{'s' if paths[1:] else ''} in {top} changed while Corral's daemon was away, "
+            f"and nobody announced it: {shown}.",
+            f"Look whose they are: {shlex.join(['git', '-C', top, 'status', '--', *paths[:5]])}. "
+            "Commit yours, or take them: corral lock acquire PATH",
+        )
 
 
 # -- Needs of a person in the project itself: its files, its databases, its approvals, its roadmap
@@ -222,17 +464,17 @@ SOURCES: tuple[Source, ...] = (
     links,
     unwritable_logs,
     place_of_worktrees,
-    work.paused_work,
+    paused_work,
     untrusted_commands,
-    work.paused_claiming,
-    work.limits_reached,
+    paused_claiming,
+    limits_reached,
     alerts.open_alerts,
-    work.tasks_that_cannot_start,
-    work.tasks_that_nobody_can_do,
+    tasks_that_cannot_start,
+    tasks_that_nobody_can_do,
     ended_rollouts,
     ended_improvements,
-    work.unobserved_workers,
-    work.kept_worktrees,
+    unobserved_workers,
+    kept_worktrees,
     landing.rewound_targets,
     landing.stuck_checkouts,
     landing.frozen_targets,
@@ -242,11 +484,11 @@ SOURCES: tuple[Source, ...] = (
     landing.held_merges,
     landing.unverified_merges,
     landing.unpublished_branches,
-    sessions.waiting_sessions,
-    sessions.unguarded_sessions,
-    sessions.silent_mods,
-    sessions.stalled_sessions,
-    sessions.unannounced_changes,
+    waiting_sessions,
+    unguarded_sessions,
+    silent_mods,
+    stalled_sessions,
+    unannounced_changes,
     unapproved_roadmap,
     roadmap_problems,
 )

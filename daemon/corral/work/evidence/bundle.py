@@ -11,9 +11,9 @@ from typing import Any
 
 from corral.core.inputs import note
 from corral.core.instants import parse
-from corral.core.phases import PHASES as PHASES
 from corral.core.redaction import redact
 from corral.core.states import OPEN_MERGES, TERMINAL_TASKS
+from corral.core.states import PHASES as PHASES
 from corral.store.rows.merges import MergeRow, ReceiptRow
 from corral.store.rows.records import EventRow
 from corral.store.rows.tasks import AttemptRow, ExportedTask, TaskRow

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from corral.config.sections.work import Supervisor
-from corral.core.phases import PHASES
+from corral.core.states import PHASES
 from corral.git import refs
 from corral.git.process.command import Git
 from corral.git.refs import RawChange

@@ -51,7 +51,7 @@ from corral.work.roadmap.document import (
     with_statuses,
 )
 from corral.work.roadmap.sync import notes
-from corral.work.tasks import dismissal, tasks
+from corral.work.tasks import tasks
 from corral.work.tasks.submitting import settle
 from corral.work.tasks.wire import TaskSubmission
 
@@ -382,7 +382,7 @@ def _former(row: RoadmapTaskRow) -> str:
 def _dismiss(conn: Connection, row: RoadmapTaskRow, now: datetime) -> None:
     """Dismiss a failed task, since another one takes its place."""
     try:
-        dismissal.dismiss(conn, row["task_id"], now)
+        tasks.dismiss(conn, row["task_id"], now)
     except Conflict:  # it was cancelled: nothing failed
         return
 

@@ -22,8 +22,8 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from corral.config.agents import AgentLimits
-from corral.core.cycles import blocking_cycle
 from corral.core.states import Combine, RunnerName
+from corral.core.tree import blocking_cycle
 from corral.work.tasks.api import TITLE_LIMIT
 from corral.work.templates import substitution
 from corral.work.templates.parameters import Parameter, items_of

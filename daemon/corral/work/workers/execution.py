@@ -56,9 +56,8 @@ from corral.work.tasks.dependencies import standing
 from corral.work.tasks.store import attempts as attempt_rows
 from corral.work.tasks.store import dependencies, tasks
 from corral.work.trust.trust import TrustGate
-from corral.work.workers.assigning import assignment, keeper_folder, model_of
+from corral.work.workers.assigning import assignment, keeper_folder, model_of, resumption
 from corral.work.workers.collect import collect, committer
-from corral.work.workers.resuming import resumption
 from corral.work.worktrees import ownership
 from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.allocation import Plan, WorktreeContext, allocate, mark_ready, reclaim

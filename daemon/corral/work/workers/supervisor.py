@@ -39,14 +39,13 @@ from corral.work.tasks.agents import checked
 from corral.work.tasks.attempts import INTERRUPTED, Ending
 from corral.work.tasks.store import family, tasks
 from corral.work.trust.trust import TrustGate
-from corral.work.workers import resuming
+from corral.work.workers import assigning
 from corral.work.workers.assigning import keeper_folder
 from corral.work.workers.claim_pause import Pause
 from corral.work.workers.claiming import Claiming
 from corral.work.workers.execution import AttemptContext, Started, adopt, finish, launch, seal, task_marks
 from corral.work.workers.in_flight import Attempt, AttemptView, bring_mail, over_limits, reason_to_stop, record
-from corral.work.workers.limits import MEMORY, Hold, Use
-from corral.work.workers.meter import Key
+from corral.work.workers.limits import MEMORY, Hold, Key, Use
 from corral.work.workers.sweeping import Sweeper
 from corral.work.worktrees.allocation import WorktreeContext
 
@@ -211,7 +210,7 @@ class Supervisor:
             self._recovered = True
         unfinished = (TaskStatus.RUNNING, TaskStatus.INTERRUPTED)
         rows = self._db.read(lambda conn: tasks.in_status(conn, *unfinished))
-        self._context.worktrees.kept.update(resuming.kept_trees(self._context.worktrees))
+        self._context.worktrees.kept.update(assigning.kept_trees(self._context.worktrees))
         self._sweeper.recover({*(row["task_id"] for row in rows), *self._context.worktrees.kept})
         keeping.forget_others(
             self._context.worktrees.project.attempts_dir,

@@ -41,7 +41,7 @@ from corral.store.protocol import Store
 from corral.store.rows.tasks import WorktreeRow
 from corral.work.worktrees import ownership
 from corral.work.worktrees import store as worktree_rows
-from corral.work.worktrees.pool import keeping, state, taking
+from corral.work.worktrees.pool import keeping, state
 from corral.work.worktrees.provision import Provisioned, provision, run_setup
 from corral.work.worktrees.recipes import Recipe, load_recipes
 from corral.work.worktrees.removal import take_down
@@ -177,7 +177,7 @@ def _from_pool(context: WorktreeContext, plan: Plan) -> WorktreeRow | None:
     def intend(pooled: WorktreeRow) -> WorktreeRow | None:
         return context.db.write(lambda conn: _intend_again(conn, context, plan, pooled))
 
-    return taking.take(context, plan, intend, partial(give_up, context))
+    return keeping.take(context, plan, intend, partial(give_up, context))
 
 
 def trim_pool(context: WorktreeContext) -> None:

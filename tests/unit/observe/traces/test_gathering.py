@@ -7,8 +7,7 @@ from typing import Any
 from corral.core.events import EventKind as Kind
 from corral.observe.traces import spans
 from corral.observe.traces.gathering import About, as_spans, message
-from corral.observe.traces.lifetime import Part
-from corral.observe.traces.spans import Span
+from corral.observe.traces.spans import Part, Span
 
 KEY = "sk-ant-api03-abcdefghijklmnop0123"
 TASK: Any = {"task_id": "t1", "seq": 7, "title": f"Fix {KEY}", "task_type": "task", "priority": 5, "template": None}

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from corral.client.connection import Client
 from corral.config import account
 from corral.config.keys.key_file import KeyFile, config_folder
-from corral.config.keys.keychain import PERSON_TIMEOUT_S, Keychain, NoKeychain
-from corral.config.keys.kinds import API_KEY, WEBHOOK_SECRET, KeyKind
+from corral.config.keys.keychain import API_KEY, PERSON_TIMEOUT_S, WEBHOOK_SECRET, Keychain, KeyKind, NoKeychain
 from corral.config.keys.lookup import Lookup, Places, Source, places_of
 from corral.config.keys.webhook_secret import VARIABLE, WebhookSecret
 from corral.config.paths import Project, find_project

@@ -15,8 +15,7 @@ from corral.core.states import OPEN_MERGES, RETURNED_MERGES
 from corral.faces.web.actions import Button
 from corral.faces.web.live import following
 from corral.faces.web.pages.tasks import read_tail
-from corral.faces.web.patches import marked
-from corral.faces.web.rendering import Visit
+from corral.faces.web.rendering import Visit, marked
 from corral.landing import requests, runs
 from corral.store import events
 from corral.work.merges import diffs

@@ -20,12 +20,12 @@ from corral.git.process.command import open_repository
 from corral.git.remote import address as addresses
 from corral.git.remote.parts import CONFIG, installed
 from corral.git.remote.versions import LATEST
-from corral.git.text_merge import merge_text
 from corral.work.templates.cli import obtaining
 from corral.work.templates.project import journal
 from corral.work.templates.project.brought import brought
 from corral.work.templates.project.journal import New
 from corral.work.templates.project.lock import SHIPPED, Lock, lock_file, metadata_of, read_lock
+from corral.work.templates.project.merging import merge_text
 from corral.work.templates.project.plan import CHANGING, Step, steps
 
 

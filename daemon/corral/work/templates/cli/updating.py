@@ -15,12 +15,12 @@ from corral.git.process.command import open_repository
 from corral.git.remote.cache import FetchedVersion, Obtained
 from corral.git.remote.parts import CONFIG, Part, installed
 from corral.git.remote.versions import LATEST, release_number
-from corral.git.text_merge import merge_text
 from corral.work.templates.api import Brought, TemplatePlan, TemplateUpdated
 from corral.work.templates.cli import installing, obtaining
 from corral.work.templates.project import journal
 from corral.work.templates.project.brought import brought
 from corral.work.templates.project.lock import Lock, lock_file, require_lock
+from corral.work.templates.project.merging import merge_text
 from corral.work.templates.project.plan import CHANGING, Step, steps
 from corral.work.templates.project.validation import as_line, findings
 

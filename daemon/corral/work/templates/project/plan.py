@@ -8,10 +8,9 @@ from pathlib import Path
 
 from corral.config.paths import Project
 from corral.git.remote.parts import MERGED_BY_KEY, Part, Parts
-from corral.git.text_merge import TextMerge
 from corral.work.templates.api import UpdateAction
 from corral.work.templates.project.lock import Lock, change_of
-from corral.work.templates.project.merging import merge_json, without
+from corral.work.templates.project.merging import TextMerge, merge_json, without
 
 CHANGING = frozenset({"add", "replace", "merge", "remove"})
 

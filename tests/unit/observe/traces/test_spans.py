@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 from corral.core.events import EventKind as Kind
-from corral.observe.traces.lifetime import MOST_MARKS, Lifetime, Part
+from corral.observe.traces.spans import MOST_MARKS, Lifetime, Part
 from corral.store.rows.records import EventRow
 
 WHY = {"error_code": "exit", "error_message": "Exit code 3."}

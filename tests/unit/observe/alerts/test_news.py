@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from corral.config.sections.alerts import Notifications
-from corral.observe.alerts.timing import due_at, quiet_until
+from corral.observe.alerts.news import due_at, quiet_until
 
 NOW = datetime(2026, 11, 24, 12, 0, tzinfo=timezone.utc)
 TOKYO = timezone(timedelta(hours=9))
