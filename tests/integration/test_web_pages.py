@@ -231,7 +231,7 @@ def test_the_web_view_is_packaged_and_its_script_is_small_and_its_own() -> None:
 
 
 def test_candidates_are_drawn_on_what_they_are_built_on() -> None:
-    from corral.faces.web.pages import graph
+    from corral.faces.web.pages import queue as graph
 
     def row(number: int, state: str, tip: str | None, candidate: str | None) -> dict[str, object]:
         return {"merge_id": f"m{number}", "title": f"Change {number}", "target": "main", "state": state, "tip_sha": tip,

@@ -18,14 +18,13 @@ from textual.widgets import Input, Static
 from corral.config.paths import Project
 from corral.faces.cli.terminal.bell import Bell
 from corral.faces.screen import lines, panels
-from corral.faces.screen.acting import Acting
+from corral.faces.screen.acting import Acting, Requests
 from corral.faces.screen.actions import ALL, BY_KEY, Action, actions_of, main_key
 from corral.faces.screen.details import event_line
 from corral.faces.screen.dialogs import Page
 from corral.faces.screen.feed import ConnectionLost, Feed, Happened, RowsChanged, ViewChanged
 from corral.faces.screen.lines import Line
 from corral.faces.screen.log_view import LogView
-from corral.faces.screen.requests import Requests
 from corral.faces.screen.table import RowTable
 from corral.faces.screen.text import Glyphs, Row, has_utf8, joined, short_age
 

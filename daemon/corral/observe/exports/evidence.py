@@ -30,7 +30,7 @@ from corral.observe.exports import store as exports
 from corral.observe.exports.state_files import replace
 from corral.store import events
 from corral.store.protocol import Store
-from corral.work.evidence import bundle, lines, process
+from corral.work.evidence import bundle, lines
 from corral.work.evidence.bundle import Record
 from corral.work.merges.store import of_tasks as merge_tasks
 from corral.work.merges.store import receipts
@@ -140,7 +140,7 @@ class Evidence:
         place = folder / bundle.folder_name(record.exported)
         head = self._commit(record)
         content = self._produced(record, head)
-        asked = process.of_task(record.task, self._rules())
+        asked = bundle.of_task(record.task, self._rules())
         missing = asked.missing(content.keys())
         verification = self._verification_log(record)
         if verification is not None:
@@ -193,7 +193,7 @@ class Evidence:
 
     def _phases(self, base: str, head: str) -> dict[str, bytes]:
         files: dict[str, bytes] = {}
-        for name, change in process.files(self._git, base, head).items():
+        for name, change in bundle.files(self._git, base, head).items():
             if int(self._git.must("cat-file", "-s", change.new_blob)) > MOST_OF_A_BLOB:
                 continue
             content = _without_secrets(refs.show_file(self._git, head, change.path) or b"")

@@ -22,7 +22,7 @@ from corral.runners.protocol import Assignment, Limits, PastConversation
 from corral.store.rows import required
 from corral.store.rows.tasks import AttemptRow, TaskRow, WorktreeRow
 from corral.work.agents import judging
-from corral.work.evidence import process
+from corral.work.evidence import bundle
 from corral.work.loops import continuing
 from corral.work.loops.continuing import Thread
 from corral.work.loops.history import Past
@@ -141,7 +141,7 @@ def _prompt(
     earlier steps and the feedback of its loop."""
     prompt = task["prompt"] or (str(task["description"] or task["title"]) if resolved.agent else None)
     if prompt:
-        prompt = process.of_task(task, context.settings().supervisor).asked_in(prompt)
+        prompt = bundle.of_task(task, context.settings().supervisor).asked_in(prompt)
     with context.db.reading() as conn:
         contributions = combining.synthesis(conn, task)
     return "\n\n".join(text for text in (prompt, contributions, earlier, feedback) if text) if prompt else prompt

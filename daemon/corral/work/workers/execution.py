@@ -44,7 +44,7 @@ from corral.store.rows.merges import MergeRow
 from corral.store.rows.tasks import TaskRow, WorktreeRow
 from corral.work.agents import record
 from corral.work.agents.choosing import choosing
-from corral.work.agents.versions import Origin, origin_of
+from corral.work.agents.definitions import Origin, origin_of
 from corral.work.loops import closing, continuing, history
 from corral.work.loops import store as loops
 from corral.work.loops.history import Past

@@ -163,7 +163,7 @@ def _shipped_lock(
     """The lock of the shipped template, where a repository is prepared from it now; and a remark if it cannot be kept."""
     if project.config_file not in files or project.config_file.exists() or lock_file(project).exists():
         return None, []
-    from corral.work.templates.cli.obtaining import shipped_lock
+    from corral.work.templates.cli.installing import shipped_lock
 
     names = [file.relative_to(project.root).as_posix() for file in copies.texts]
     try:
