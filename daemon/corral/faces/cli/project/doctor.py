@@ -18,7 +18,7 @@ from corral.core.errors import CorralError
 from corral.core.instants import UTC
 from corral.core.visible import one_line
 from corral.faces.cli.parsing import Exit, Option
-from corral.faces.cli.project import claude_settings, drift, own_files, verification
+from corral.faces.cli.project import claude_settings, drift, init_record, verification
 from corral.faces.cli.terminal.options import here, json_of
 from corral.faces.cli.terminal.output import echo, emit, paint
 from corral.faces.cli.terminal.progress import progress
@@ -78,7 +78,7 @@ def _checks() -> Iterator[DoctorCheck]:
 
 
 def _drift(project: Project) -> Iterator[DoctorCheck]:
-    of_project = () if project.bare else drift.of_project(project, own_files.copies(project))
+    of_project = () if project.bare else drift.of_project(project, init_record.copies(project))
     differences = [*drift.of_package(), *drift.of_plugin(), *of_project]
     for item in differences:
         yield _check("drift", "warning", item.what, item.remedy)

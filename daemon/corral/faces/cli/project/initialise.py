@@ -23,7 +23,7 @@ from corral.config.trust import Claim
 from corral.core.errors import Conflict, CorralError, InvalidInput, NotFound, Unsupported
 from corral.core.visible import visible
 from corral.faces.cli.parsing import Exit, Option
-from corral.faces.cli.project import claude_settings, own_files, project_copies, verification
+from corral.faces.cli.project import claude_settings, init_record, own_files, project_copies, verification
 from corral.faces.cli.project import trust as project_trust
 from corral.faces.cli.project.project_copies import Copies
 from corral.faces.cli.terminal.options import argument, here, json_of, option
@@ -103,7 +103,7 @@ def init(
         edits[settings] = claude_settings.plan(settings, strict=_strict(project), allow=allow)
     if settings is not None:
         edits[_local(settings)] = _own_settings(project, settings, status_line=line)
-    recorded = own_files.copies(project)
+    recorded = init_record.copies(project)
     copies = project_copies.plan(project.root, recorded, with_opencode=with_opencode) if wants_copies else Copies({})
     files |= copies.texts
     lock, unrecorded = _shipped_lock(project, answers, files, copies)
@@ -354,7 +354,7 @@ def _contents(
     """All files to write; the one that marks an initialised repository comes last, in case init is interrupted."""
     metadata = project.home / "metadata.json"
     contents = {file: text.encode() for file, text in files.items()}
-    known, line = own_files.settings(project), own_files.local_settings(project)
+    known, line = init_record.settings(project), init_record.local_settings(project)
     for file, edit in edits.items():
         if not edit.changes:
             continue
@@ -377,7 +377,7 @@ def _contents(
             "template": former["template"] if "template_pin" in former else SHIPPED,
             "claude_settings": known,
             "claude_local_settings": line,
-            "copies": project_copies.record(project.root, copies, own_files.copies(project)),
+            "copies": project_copies.record(project.root, copies, init_record.copies(project)),
         }
         contents[metadata] = (json.dumps(record, indent=2) + "\n").encode()
     if project.config_file in contents:

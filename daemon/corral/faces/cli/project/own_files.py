@@ -6,12 +6,10 @@ When Corral is removed, its own files in ``.corral`` go, and a person's stay.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from corral.config.links import OWN_FOLDERS, refuse_links
 from corral.config.paths import Project
@@ -180,30 +178,3 @@ def _free_name(file: Path) -> Path:
 
 def _path(project: Project, name: str) -> str:
     return (project.home / name).relative_to(project.root).as_posix()
-
-
-# -- The record in ``.corral/metadata.json`` of what ``corral init`` wrote: to undo it, and to detect changes
-
-
-def settings(project: Project) -> dict[str, Any] | None:
-    """The earlier change of the client's settings; None if there was none."""
-    return _recorded(project, "claude_settings")
-
-
-def local_settings(project: Project) -> dict[str, Any] | None:
-    """The earlier change of the person's own settings of the client; None if there was none."""
-    return _recorded(project, "claude_local_settings")
-
-
-def copies(project: Project) -> dict[str, str]:
-    """The files that an earlier init copied: path to digest."""
-    return _recorded(project, "copies") or {}
-
-
-def _recorded(project: Project, what: str) -> dict[str, Any] | None:
-    try:
-        metadata = json.loads((project.home / "metadata.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    value = metadata.get(what) if isinstance(metadata, dict) else None
-    return value if isinstance(value, dict) else None

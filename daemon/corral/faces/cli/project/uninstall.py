@@ -18,7 +18,7 @@ from corral.faces.cli.guard import commits
 from corral.faces.cli.parsing import Exit, Option
 from corral.faces.cli.program import service
 from corral.faces.cli.program.daemon import refuse_own_work, stop_and_wait
-from corral.faces.cli.project import claude_settings, own_files, project_copies
+from corral.faces.cli.project import claude_settings, init_record, project_copies
 from corral.faces.cli.project import trust as project_trust
 from corral.faces.cli.project.own_files import clear_home, give_back, is_cleared, kept_at_home
 from corral.faces.cli.terminal.options import argument, here, json_of
@@ -65,15 +65,15 @@ def uninstall(
     lock, kept = _lock(project)
     settings = project.root / ".claude" / "settings.json"
     if not project.bare:
-        contents = {settings: claude_settings.undo(settings, own_files.settings(project))}
-        if (line := own_files.local_settings(project)) is not None:
+        contents = {settings: claude_settings.undo(settings, init_record.settings(project))}
+        if (line := init_record.local_settings(project)) is not None:
             local = settings.with_name("settings.local.json")
             contents[local] = claude_settings.undo(local, line)
             contents |= _in_worktrees(project, {**line, "original": None, "written_sha256": ""})
         exclude = project.common_dir / "info" / "exclude"
         if exclude.is_file():
             contents[exclude] = exclude.read_bytes().replace(claude_settings.EXCLUDED, b"") or None
-        contents |= dict.fromkeys(project_copies.unchanged(project.root, own_files.copies(project)))
+        contents |= dict.fromkeys(project_copies.unchanged(project.root, init_record.copies(project)))
         if lock is not None:
             files = plan.plan(project, lock, contents)
             contents |= files.contents
