@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from corral.core.instants import iso
 from corral.core.payload import Payload
-from corral.core.redaction import redact
+from corral.core.redaction import redact, redact_values
 from corral.core.visible import one_line
 from corral.observe.alerts import store as alerts
 from corral.observe.alerts.alerts import SHOWN_ELSEWHERE, wire
@@ -96,7 +96,7 @@ def message(batch: News, *, delivery_id: str, project: str, now: datetime, is_te
         "alerts": [wire(row) for row in raised[:MOST_TOLD]],
         "left_out": left_out,
     }
-    return {"version": VERSION, "delivery_id": delivery_id, "at": iso(now), **_without_secrets(shown)}
+    return {"version": VERSION, "delivery_id": delivery_id, "at": iso(now), **redact_values(shown)}
 
 
 def summary(batch: News, project: str) -> tuple[str, str] | None:
@@ -110,14 +110,6 @@ def summary(batch: News, project: str) -> tuple[str, str] | None:
     shown = [redact(one_line(line))[:200] for line in lines[:MOST_LINES]]
     more = [f"and {len(lines) - MOST_LINES} more: corral status"] if lines[MOST_LINES:] else []
     return f"{one_line(project)[:40]}: {number}", "\n".join([*shown, *more])
-
-
-def _without_secrets(value: Any) -> Any:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {key: _without_secrets(inner) for key, inner in value.items()}
-    return [_without_secrets(inner) for inner in value] if isinstance(value, list) else value
 
 
 # -- When news is told: collected for a moment, so many times an hour, and not in quiet hours. Pure functions of the

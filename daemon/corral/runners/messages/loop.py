@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from corral.core.redaction import redact, remember_secret
+from corral.core.redaction import redact, redact_values, remember_secret
 from corral.runners.messages.api import Answer, Api, Event, RequestFailed
 from corral.runners.messages.tools import Toolbox
 from corral.runners.messages.usage import PRICES_OF, Spent, price_of
@@ -169,7 +169,7 @@ def main(stdin: TextIO = sys.stdin, stdout: TextIO = sys.stdout) -> None:
     remember_secret(order["api_key"])
 
     def emit(event: Event) -> None:
-        stdout.write(json.dumps(_redact_values(event)) + "\n")
+        stdout.write(json.dumps(redact_values(event)) + "\n")
         stdout.flush()
 
     api = Api(
@@ -186,15 +186,6 @@ def main(stdin: TextIO = sys.stdin, stdout: TextIO = sys.stdout) -> None:
 
 def _text(words: str) -> dict[str, Any]:
     return {"type": "text", "text": words}
-
-
-def _redact_values(value: Any) -> Any:
-    """A value without secrets: the API, a tool and the model may repeat one."""
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {name: _redact_values(item) for name, item in value.items()}
-    return [_redact_values(item) for item in value] if isinstance(value, list) else value
 
 
 def _shorten(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -35,19 +35,19 @@ from corral.work.worktrees.provision import Provisioned
 log = logger("loops")
 
 
-def kept_worktree(context: WorktreeContext, task: TaskRow, past: Past | None) -> tuple[WorktreeRow, Provisioned] | None:
-    """The worktree of the former iterations, if nothing in it has changed since; else None, and what was kept is given back."""
+def kept_worktree(
+    context: WorktreeContext,
+    task: TaskRow,
+    fits: Callable[[Git, Provisioned], bool] = lambda _checkout, _provided: True,
+) -> tuple[WorktreeRow, Provisioned] | None:
+    """The worktree of the former attempt, if it is there and fits; else None, and what was kept is given back."""
     worktree_id = context.kept.pop(task["task_id"], None)
     row = worktree_id and context.db.read(lambda conn: worktree_rows.get(conn, worktree_id))
     if not row or row["state"] != WorktreeState.READY:
         return None
     try:
         provided = Provisioned(**row["provision"])
-        if (
-            past is not None
-            and past.checkpoint is not None
-            and _is_at(ownership.prove(context, row), past.checkpoint["head_sha"], provided)
-        ):
+        if fits(ownership.prove(context, row), provided):
             return row, provided
     except CorralError as error:
         log.warning("worktree_not_continued", task_id=task["task_id"], worktree=row["name"], reason=error.message)
@@ -55,9 +55,11 @@ def kept_worktree(context: WorktreeContext, task: TaskRow, past: Past | None) ->
     return None
 
 
-def _is_at(checkout: Git, head: str, provided: Provisioned) -> bool:
-    """Whether HEAD is at this commit and nothing is uncommitted: later changes are the work of no iteration."""
-    return checkout.head() == head and not status.committable(status.changes(checkout), provided.exclude)
+def is_unchanged(past: Past | None, checkout: Git, provided: Provisioned) -> bool:
+    """Whether nothing has changed since the former iteration: later changes are the work of no iteration."""
+    if past is None or past.checkpoint is None or checkout.head() != past.checkpoint["head_sha"]:
+        return False
+    return not status.committable(status.changes(checkout), provided.exclude)
 
 
 def go_on_in(conn: Connection, worktree: WorktreeRow, session_id: str | None) -> WorktreeRow:

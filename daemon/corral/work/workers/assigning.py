@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import dropwhile
 from pathlib import Path
 
@@ -10,7 +11,6 @@ from corral.config.links import make_own_folder
 from corral.config.model import Settings
 from corral.config.paths import bundle_dir
 from corral.config.sections.work import AnthropicRunner, ClaudeRunner
-from corral.core.errors import CorralError
 from corral.core.logs import logger
 from corral.core.runners import traits
 from corral.core.states import RunnerName, TaskStatus, WorktreePurpose, WorktreeState
@@ -32,7 +32,6 @@ from corral.work.tasks.store import attempts as attempt_rows
 from corral.work.tasks.store import tasks
 from corral.work.workers.collect import committer
 from corral.work.workflows import standing
-from corral.work.worktrees import ownership
 from corral.work.worktrees import store as worktree_rows
 from corral.work.worktrees.allocation import WorktreeContext, environment, roll_back
 from corral.work.worktrees.provision import Provisioned
@@ -218,9 +217,9 @@ def resumption(
     before = [row for row in rows if row["number"] < task["fencing_token"] and row["started_at"] is not None]
     died = continuing.died(rows, task["fencing_token"])
     if not died:
-        tree = continuing.kept_worktree(context, task, past)
+        tree = continuing.kept_worktree(context, task, partial(continuing.is_unchanged, past))
         return Resumption(tree, prompt=_saved_work(context, task, before) if _is_lost(before) else "")
-    tree = _kept_tree(context, task)
+    tree = continuing.kept_worktree(context, task)
     conversation = continuing.of_died(died, holder, context.project.logs_dir / "tasks" / task["task_id"])
     if conversation is None and tree is not None:
         roll_back(context, tree[0])
@@ -241,20 +240,6 @@ def _is_lost(before: list[AttemptRow]) -> bool:
     codes = [row["error_code"] for row in reversed(before)]
     earlier = next(dropwhile(lambda code: code == CONVERSATION_LOST, codes), None)
     return codes[:1] == [CONVERSATION_LOST] and earlier == DAEMON_DIED
-
-
-def _kept_tree(context: WorktreeContext, task: TaskRow) -> tuple[WorktreeRow, Provisioned] | None:
-    worktree_id = context.kept.pop(task["task_id"], None)
-    row = worktree_id and context.db.read(lambda conn: worktree_rows.get(conn, worktree_id))
-    if not row or row["state"] != WorktreeState.READY:
-        return None
-    try:
-        ownership.prove(context, row)
-        return row, Provisioned(**row["provision"])
-    except CorralError as error:
-        log.warning("worktree_not_continued", task_id=task["task_id"], worktree=row["name"], reason=error.message)
-        roll_back(context, row)
-        return None
 
 
 def _saved_work(context: WorktreeContext, task: TaskRow, before: list[AttemptRow]) -> str:
