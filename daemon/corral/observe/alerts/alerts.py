@@ -15,8 +15,7 @@ from corral.core.instants import iso
 from corral.core.redaction import redact
 from corral.observe.alerts import store as alerts
 from corral.observe.alerts.api import Alert
-from corral.observe.alerts.lifecycle import Decision, decide
-from corral.observe.alerts.rules import Finding
+from corral.observe.alerts.rules import Decision, Finding, decide
 from corral.store import events
 from corral.store.rows.records import AlertRow
 

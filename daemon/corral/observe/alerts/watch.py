@@ -20,8 +20,8 @@ from corral.observe.alerts import alerts as operations
 from corral.observe.alerts import news, rules
 from corral.observe.alerts import store as alerts
 from corral.observe.alerts.facts import EndedAttempts, gather
-from corral.observe.alerts.lifecycle import Decision
 from corral.observe.alerts.news import News
+from corral.observe.alerts.rules import Decision
 from corral.observe.view.needs_of_alerts import NOTIFICATIONS
 
 # -- Notifications on the desktop, by the library ``desktop-notifier`` (the extra ``desktop``).

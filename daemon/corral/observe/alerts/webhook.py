@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from corral import __version__
-from corral.config.keys.webhook_secret import WebhookSecret
+from corral.config.keys.lookup import WebhookSecret
 from corral.config.sections.alerts import Notifications
 from corral.coordination.services import Services
 from corral.core.instants import iso, parse
@@ -60,7 +60,7 @@ class SigningSecret:
         self._places = WebhookSecret(environ)
 
     def __call__(self) -> str | None:
-        """The secret; raises as :meth:`corral.config.keys.webhook_secret.WebhookSecret.find` does."""
+        """The secret; raises as :meth:`corral.config.keys.lookup.WebhookSecret.find` does."""
         secret = self._places.find()
         if secret is not None:
             remember_secret(secret)

@@ -29,7 +29,7 @@ from corral.work.merges.store import landed
 from corral.work.tasks import agents, delays, followers, leases, tasks
 from corral.work.tasks import wire as task_shapes
 from corral.work.tasks.store import family, work_pause
-from corral.work.templates import expansion
+from corral.work.templates import task_template
 from corral.work.workers.supervisor import Supervisor
 from corral.work.workflows import standing
 
@@ -111,7 +111,7 @@ async def _expanded(services: Services, items: list[Any]) -> tuple[list[Any], li
     """The submissions with what their templates say, and the errors of those whose template cannot be used."""
     if not any(isinstance(item, dict) and (item.get("template") is not None or "steps" in item) for item in items):
         return items, []
-    return await services.work(lambda: expansion.expand_all(services.project.home / "templates", items))
+    return await services.work(lambda: task_template.expand_all(services.project.home / "templates", items))
 
 
 def _with_leaders(

@@ -33,7 +33,7 @@ from corral.core.identifiers import check_name, new_id
 from corral.core.instants import iso
 from corral.core.states import WorktreePurpose, WorktreeState
 from corral.git.checkouts import whole, worktrees
-from corral.git.ignoring import ignored
+from corral.git.checkouts.ignored import ignored
 from corral.git.process.command import Git
 from corral.runners.environment import verification_environment
 from corral.runners.tags import PROJECT_MARK, TASK_MARK, WORKTREE_MARK

@@ -19,7 +19,7 @@ from corral.config.paths import Project
 from corral.config.trust import SETUP, refuse
 from corral.core.errors import CorralError, SetupFailed
 from corral.core.inputs import CACHED, COPIED, INSTALLED, Prepared
-from corral.git.ignoring import ignored
+from corral.git.checkouts.ignored import ignored
 from corral.git.process.command import Git
 from corral.runners.environment import verification_environment
 from corral.runners.tags import PROJECT_MARK, WORKTREE_MARK
