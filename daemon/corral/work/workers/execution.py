@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from corral.config.roster import Roster
 from corral.config.trust import not_trusted
-from corral.coordination.mail import agent_mailboxes
+from corral.coordination.mail import addresses
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import session_end
 from corral.core.clock import AwakeClock
@@ -374,7 +374,7 @@ def _record_start(
     if resolved.agent is not None:
         agent = resolved.agent
         record.begin(conn, moved, agent.name, origin, model_of(context.worktrees, resolved, task), now)
-        agent_mailboxes.take(conn, agent.name, session_id, now)
+        addresses.take(conn, agent.name, session_id, now)
         assigned = EventKind.TASK_ASSIGNED({"agent": agent.name, "runner": agent.runner, "model": agent.model})
     else:
         assigned = EventKind.TASK_ASSIGNED(

@@ -14,8 +14,8 @@ from corral.core.crash import crash_point
 from corral.core.errors import CorralError, PathReplaced
 from corral.core.instants import iso
 from corral.core.states import LIVE_WORKTREES, WorktreePurpose, WorktreeState
-from corral.git.checkouts import discarding
 from corral.git.checkouts import identity as worktree_identity
+from corral.git.checkouts import worktrees
 from corral.git.checkouts.identity import OwnWorktree
 from corral.git.process.command import Git
 from corral.store.rows.tasks import WorktreeRow
@@ -99,7 +99,7 @@ def discard(context: WorktreeContext, row: WorktreeRow) -> None:
         PathReplaced: Something else stands there.
         OSError: One of its files could not be removed.
     """
-    discarding.discard(context.repo, _recorded(context, row))
+    worktrees.discard(context.repo, _recorded(context, row))
 
 
 def check_ready(context: WorktreeContext, row: WorktreeRow) -> bool:

@@ -9,8 +9,7 @@ import pytest
 
 from corral.config.teams import TeamAgent
 from corral.coordination.mail import mailing, messages
-from corral.coordination.mail.addresses import Identity, RecipientNotFound, identity
-from corral.coordination.mail.agent_mailboxes import take
+from corral.coordination.mail.addresses import Identity, RecipientNotFound, identity, take
 from corral.coordination.mail.messages import Letter
 from corral.coordination.sessions import registry as session_registry
 from corral.coordination.sessions import session_end
