@@ -1,7 +1,7 @@
 """Handoffs: what one session leaves for the next, and which of them a newcomer is given.
 
 A session may write any number. One that ends without having written about its last edits has one written for it
-(:mod:`corral.coordination.handoffs.automatic`), which says so: ``automatic``.
+(the second part of this module), which says so: ``automatic``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from corral.coordination.handoffs import store as handoff_rows
+from corral.coordination.handoffs.api import Handoff
 from corral.coordination.locks.keys import NAMESPACES
 from corral.coordination.sessions.store import sessions as session_rows
 from corral.coordination.sessions.store import traces
@@ -173,8 +174,7 @@ def _brief(handoff: HandoffRow) -> str:
 
 def wire(row: HandoffRow) -> Payload:
     """A handoff as every surface shows it."""
-    head = ("handoff_id", "agent_name", "session_id", "automatic", "summary")
-    return picked(row, (*head, *LISTS, "worktree", "branch", "created_at"))
+    return picked(row, Handoff.__annotations__)
 
 
 # -- The handoff that Corral writes for a session which ended without writing one: in the transaction that ends it.

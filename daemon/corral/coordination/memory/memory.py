@@ -25,6 +25,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from corral.coordination.locks.table import Holder
+from corral.coordination.memory import api
 from corral.coordination.memory import store as memory_rows
 from corral.coordination.memory.api import MAX_LESSONS
 from corral.coordination.sessions import registry as session_registry
@@ -158,11 +159,7 @@ def recall(conn: Connection, question: Question, now: datetime) -> list[Payload]
 
 def wire(row: Mapping[str, Any]) -> Payload:
     """A memory as every surface shows it."""
-    names = (
-        "memory_id", "agent_name", "session_id", "event_type", "summary", "details", "outcome", "lessons", "tags", "times",
-        "relevance", "created_at", "seen_at",
-    )  # fmt: skip
-    return picked(row, names)
+    return picked(row, api.Memory.__annotations__)
 
 
 def _shares(conn: Connection, query: str) -> dict[int, float]:

@@ -107,7 +107,7 @@ class TemplateStore:
         """The signer of a commit, or of the tag by which it was fetched.
 
         Raises:
-            NotTrusted: See :func:`~corral.git.remote.signatures.require_signer`.
+            NotTrusted: See :func:`require_signer`.
         """
         return require_signer(self._git, commit, f"refs/corral/tag/{tag}" if tag else None, allowed)
 

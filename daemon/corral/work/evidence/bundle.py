@@ -12,6 +12,7 @@ from typing import Any
 from corral.config.sections.work import Supervisor
 from corral.core.inputs import note
 from corral.core.instants import parse
+from corral.core.payload import shaped
 from corral.core.redaction import redact
 from corral.core.states import OPEN_MERGES, TERMINAL_TASKS
 from corral.core.states import PHASES as PHASES
@@ -59,15 +60,7 @@ class Record:
     @property
     def exported(self) -> ExportedTask:
         """The columns of the task that each line is made of."""
-        row = self.task
-        return {
-            "task_id": row["task_id"],
-            "idempotency_key": row["idempotency_key"],
-            "title": row["title"],
-            "status": row["status"],
-            "priority": row["priority"],
-            "metadata": row["metadata"],
-        }
+        return shaped(ExportedTask, self.task)
 
     @property
     def is_settled(self) -> bool:
