@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from corral.core.errors import GitFailed
-from corral.git.remote import cache, store
+from corral.git.remote import reading, store
 from corral.git.remote.address import parse
 from corral.git.remote.store import TemplateStore
 from tests.integration.templates.flood import Flood, flood, measured
@@ -67,7 +67,7 @@ def test_a_slow_answer_ends_with_the_time_for_all_of_it(
     server: Flood, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "FETCH_S", 2.0)
-    monkeypatch.setattr(cache, "FETCH_S", 2.0)
+    monkeypatch.setattr(reading, "FETCH_S", 2.0)
     began, asked = time.monotonic(), TemplateStore(tmp_path / "repo.git", time.sleep)
     with pytest.raises(GitFailed, match="did not finish within 2 s") as refusal:
         asked.remote_refs(parse(server.url("drip"), tmp_path))
@@ -76,6 +76,6 @@ def test_a_slow_answer_ends_with_the_time_for_all_of_it(
     with pytest.raises(GitFailed, match="did not finish within 2 s"):  # no time of its own for what is asked next
         asked.remote_refs(parse(server.url("drip"), tmp_path))
     with pytest.raises(GitFailed, match="did not finish within 2 s"):
-        cache.read(parse(server.url("drip", "ours.tar.gz"), tmp_path))
+        reading.read(parse(server.url("drip", "ours.tar.gz"), tmp_path))
     assert time.monotonic() - began < 60
     eventually(lambda: len(server.gone) >= 2)

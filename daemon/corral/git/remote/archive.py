@@ -1,6 +1,6 @@
 """The files of a template that is an archive or a plain folder. Nothing is unpacked: members are read one by one, with bounds.
 
-An archive can fill the memory of whoever opens it: :mod:`corral.git.remote.cache` has it read in a process of its own.
+An archive can fill the memory of whoever opens it: :mod:`corral.git.remote.reading` has it read in a process of its own.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from corral.core.events import MERGE_ENDS, EventKind
 from corral.core.logs import logger
 from corral.core.redaction import redact
 from corral.core.run_heading import run_heading
-from corral.core.states import TaskStatus
+from corral.core.states import PHASES, TaskStatus
 from corral.git import history, refs
 from corral.git.process.command import Git
 from corral.landing import runs
@@ -149,7 +149,7 @@ class Evidence:
         others = sorted(content)
         content[bundle.LIFECYCLE] = bundle.lifecycle(record, asked.phases, missing)
         content[bundle.SUMMARY] = bundle.summary(record, changes, others, asked.phases, missing)
-        former = {bundle.LOG, *(f"{phase}.md" for phase in bundle.PHASES)} - content.keys()
+        former = {bundle.LOG, *(f"{phase}.md" for phase in PHASES)} - content.keys()
         make_own_folder(place, top)
         for name in former:
             (place / name).unlink(missing_ok=True)

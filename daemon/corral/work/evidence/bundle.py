@@ -14,8 +14,7 @@ from corral.core.inputs import note
 from corral.core.instants import parse
 from corral.core.payload import shaped
 from corral.core.redaction import redact
-from corral.core.states import OPEN_MERGES, TERMINAL_TASKS
-from corral.core.states import PHASES as PHASES
+from corral.core.states import OPEN_MERGES, PHASES, TERMINAL_TASKS
 from corral.git import refs
 from corral.git.process.command import Git
 from corral.git.refs import RawChange
